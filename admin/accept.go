@@ -52,7 +52,7 @@ func (a *app) accept(name string) error {
 		return err
 	}
 	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
-		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend "+
+		fmt.Fprintf(w, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
 			"baseline reset %s\n",
 			answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
 	})
@@ -74,7 +74,7 @@ func accepted(env operation.Env, cfg config.Config, all records, name string) (b
 	}
 	id := plain(first.Device.ID)
 	if job := holding(all, first.Device, epoch); job != "" {
-		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end", id, job)
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
 	}
 	if b, err = again(env, cfg, all, first); err != nil {
 		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
@@ -129,8 +129,8 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	case bytes == 0:
 		return b, errors.New("there is nothing: all memory in use is explained")
 	case bytes > finding.MaxBaseline:
-		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has "+
-			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the "+
+		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
+			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
 			"node", answer.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
@@ -144,7 +144,7 @@ func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
 			return r, nil
 		}
 	}
-	return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
+	return gpu.Reading{}, notFound(fmt.Sprintf("no such GPU: %q; bookend snapshot shows them", name))
 }
 
 // holding names a job that has the card now, or may have it; empty for none.

@@ -73,7 +73,7 @@ func (a *app) listBaselines() error {
 	}
 	return a.write(func() any { return d }, func(w io.Writer) {
 		if len(d.Cards) == 0 {
-			fmt.Fprintf(w, "no card of node %s carries anything without a job, as far as is on record\n", all.node)
+			fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
 		}
 		for _, b := range d.Cards {
 			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))

@@ -130,15 +130,15 @@ func placed(path string, p config.Problem) string {
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
 func (c *checked) startable(cfg config.Config, path string) {
-	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the folders above it", path))
+	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the directories above it", path))
 	p := backend.Params{Path: cfg.Backend, Root: true}
 	if t := backend.Check(p, cfg.NVIDIA.ForLooks()); t != nil {
 		c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
 		return
 	}
-	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the folders above it", cfg.Backend))
+	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories above it", cfg.Backend))
 	if t := backend.Check(p, cfg.NVIDIA.ForTests()); t != nil {
-		c.unusable(*t, "the hooks would test no card")
+		c.unusable(*t, "the hooks would test no GPU")
 		return
 	}
 	c.say("not checked: the driver and Slurm; bookend doctor looks at both")

@@ -22,7 +22,7 @@ func doctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "everything that makes an installation wrong or slow, and the line that puts it right",
 		Long: `Looks at owners and modes, slurm.conf and what it leaves out, the driver and its
-cards, and the rest of the node, and changes nothing. Each mistake of a
+GPUs, and the rest of the node, and changes nothing. Each mistake of a
 configuration is for bookend config check.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine() },
 	}

@@ -35,7 +35,7 @@ func historyCommand(a *app) *cobra.Command {
 kept on disk (90 days). Filters may be joined; a run must meet all of them.
 
 --lemons lists GPUs on which the same was found in two runs or more, with how many
-jobs and users met it: what several users meet is the card's or the node's, what
+jobs and users met it: what several users meet is the GPU's or the node's, what
 always the same one meets is most likely in what they run.
 
 ` + moments,

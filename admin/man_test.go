@@ -25,7 +25,7 @@ const manFiles = `# FILES
 
 # ENVIRONMENT
 **BOOKEND_CONFIG**
-: another configuration. With root's rights it, and every folder above it, must be root's alone
+: another configuration. With root's rights it, and every directory above it, must be root's alone
 
 **SLURM_CONF**
 : Slurm's configuration, where it is not in its usual place

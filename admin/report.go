@@ -36,7 +36,7 @@ that was left behind in red, findings as marks. The page is one file, loads noth
 from elsewhere, and can be printed. It is made for its maker alone (0600), and users
 are not named unless that is asked for.
 
-With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, from
+With --records it is made of a copy: of /var/lib/bookend, or of a directory in it, from
 whatever node. That needs no root.
 
 ` + moments,
@@ -122,7 +122,7 @@ func copied(dir, node string) (records, error) {
 	case node == "" && len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in "+
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory in "+
 			"it", dir))
 	case node == "":
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)

@@ -19,7 +19,7 @@ func untold(env operation.Env, cfg config.Config, node string) string {
 	if answer.Shared != slurmconf.Unknown {
 		return ""
 	}
-	return "nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: " +
+	return "nothing on a GPU will drain or be tested, as whether GPUs are given out in shards is unknown: " +
 		answer.Why + "; slurm.shards can say it"
 }
 

@@ -33,7 +33,7 @@ while Bookend keeps that.`,
 			}
 			if a.env.EUID != 0 {
 				if check {
-					return denied("needs root: what was found at a job's ends, which --exit-code is of, stands in " +
+					return denied("needs root: what was found at a job's ends, which --exit-code is of, is in " +
 						"root's records")
 				}
 				return a.own(ref)

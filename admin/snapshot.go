@@ -20,7 +20,7 @@ func snapshotCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "ask the driver now: each GPU's memory and processes",
 		Long: `Asks the driver once about every GPU of the node, and /proc about the processes
-on them. Root sees whose they are and each card's last test allocation; others see
+on them. Root sees whose they are and each GPU's last test allocation; others see
 their own processes, and of the rest only that there are some.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.snapshot() },
 	}

@@ -29,7 +29,7 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	a := gpu.Accounting{Mode: onOff(mode)}
 	switch {
 	case failed != nil && failed.ret == nvml.ERROR_NOT_SUPPORTED:
-		return gpu.Accounting{Unknown: "not supported on this card"}
+		return gpu.Accounting{Unknown: "not supported on this GPU"}
 	case failed != nil:
 		return gpu.Accounting{Unknown: p.refused(*failed)}
 	case mode != nvml.FEATURE_ENABLED && s.req.StartAccounting:
@@ -45,7 +45,7 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 func (p *patient) startAccounting() gpu.Accounting {
 	off := gpu.Accounting{Mode: onOff(nvml.FEATURE_DISABLED)}
 	if p.mig == nil || *p.mig {
-		off.Unknown = "left off: the driver keeps no accounting of a card in MIG mode, and this one may be"
+		off.Unknown = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
 		return off
 	}
 	_, failed := ask(func() (struct{}, nvml.Return) {

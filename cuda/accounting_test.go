@@ -94,7 +94,7 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 		mode, why      string
 		processes      int
 	}{
-		"not supported":     {"Mode", "rc 3", "", "not supported on this card", 0},
+		"not supported":     {"Mode", "rc 3", "", "not supported on this GPU", 0},
 		"mode fails":        {"Mode", "rc 999", "", "nvmlDeviceGetAccountingMode: Unknown Error (999)", 0},
 		"list fails":        {"Pids", "rc 4", "on", "nvmlDeviceGetAccountingPids: Insufficient Permissions (4)", 0},
 		"list without end":  {"Pids", "rc 7", "on", "nvmlDeviceGetAccountingPids: Insufficient Size (7)", 0},
@@ -113,7 +113,7 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 				t.Errorf("got %s", text(t, a))
 			}
 			if other := both[1].Accounting; other.Mode != "on" || other.Unknown != "" || len(other.Processes) != 1 {
-				t.Errorf("the other card: got %s", text(t, other))
+				t.Errorf("the other GPU: got %s", text(t, other))
 			}
 			if name == "one fails" &&
 				both[0].Accounting.Processes[1].Peak.Unknown != "nvmlDeviceGetAccountingStats: Unknown Error (999)" {
@@ -171,7 +171,7 @@ func TestAccountingIsStarted(t *testing.T) {
 		{Unknown: "nvmlDeviceGetAccountingMode: Unknown Error (999)"},
 	} {
 		if a := all[i].Accounting; a.Mode != want.Mode || a.Unknown != want.Unknown {
-			t.Errorf("card %d: got %s, want %s", i, text(t, a), text(t, want))
+			t.Errorf("GPU %d: got %s, want %s", i, text(t, a), text(t, want))
 		}
 	}
 	if len(all[2].Accounting.Processes) != 1 {
@@ -207,7 +207,7 @@ func TestAccountingIsStarted(t *testing.T) {
 
 // In MIG mode the driver forces it off: nobody tries.
 func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
-	const leftOff = "left off: the driver keeps no accounting of a card in MIG mode, and this one may be"
+	const leftOff = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
 	w := cutWorld(t, fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "crash"))
 	req := accountingOf(w, instance(w, 0), instance(w, 2), cardOf(w, 0))
 	req.StartAccounting = true
@@ -218,7 +218,7 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 		}
 	}
 	if all[2].Accounting.Mode != "on" {
-		t.Errorf("the other card: got %s", text(t, all[2].Accounting))
+		t.Errorf("the other GPU: got %s", text(t, all[2].Accounting))
 	}
 	must(t, w.Set("on.nvmlDeviceGetMigMode", "rc 999"))
 	must(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))

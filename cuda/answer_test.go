@@ -23,7 +23,7 @@ func TestIdleNode(t *testing.T) {
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
 	all := looks(t, req)
 	if len(all) != 1 {
-		t.Errorf("watched clean cards for %d looks, want 1", len(all))
+		t.Errorf("watched clean GPUs for %d looks, want 1", len(all))
 	}
 	s := all[0]
 	if s.At <= 0 || s.Driver.Version != "580.159.04" || s.Driver.Library != "13.580.159.04" {
@@ -38,19 +38,19 @@ func TestIdleNode(t *testing.T) {
 		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" ||
 			d.Vendor != "nvidia" ||
 			d.Minor == nil || *d.Minor != minors[i] {
-			t.Errorf("card %d is %s", i, text(t, d))
+			t.Errorf("GPU %d is %s", i, text(t, d))
 		}
 		if r.NVIDIA == nil || *r.NVIDIA.NVMLIndex != i || *r.NVIDIA.MIGMode {
-			t.Errorf("card %d has vendor's block %s", i, text(t, r.NVIDIA))
+			t.Errorf("GPU %d has vendor's block %s", i, text(t, r.NVIDIA))
 		}
 		const total, reserved = 143771 << 20, 615 << 20
 		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0),
 			Free: gpu.Bytes(total - reserved)}
 		if r.Memory != want {
-			t.Errorf("card %d has memory %s", i, text(t, r.Memory))
+			t.Errorf("GPU %d has memory %s", i, text(t, r.Memory))
 		}
 		if len(r.Processes) != 0 || r.ProcessesUnknown != "" {
-			t.Errorf("card %d has processes %v, unknown %q", i, r.Processes, r.ProcessesUnknown)
+			t.Errorf("GPU %d has processes %v, unknown %q", i, r.Processes, r.ProcessesUnknown)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestCardsAreAskedInParallel(t *testing.T) {
 	req := request(w.NVML())
 	req.Health, req.DeadlineMillis = true, 8000
 	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
-		t.Errorf("got %d looks, health of %d cards, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
+		t.Errorf("got %d looks, health of %d GPUs, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
 	}
 }
 

@@ -22,7 +22,7 @@ from the table in ` + "`cuda/cuda_errors.go`" + ` by ` + "`go test ./cuda -run T
 
 The result is ` + "`broken`" + ` for all of them, but for two: with 46 it is ` + "`blocked`" + `, and 2 from an allocation only says
 that there is no block of that size: then a smaller one is tried, and the result is ` + "`gap`" + `, or ` + "`blocked`" + ` where no block
-at all was given. 801 from cuMemCreate is a card whose memory takes a context, which the probe does not make: it is ` + "`skipped`" + `. A code
+at all was given. 801 from cuMemCreate is a GPU whose memory takes a context, which the probe does not make: it is ` + "`skipped`" + `. A code
 that is not in the table keeps the driver's own name.
 
 | code | name | what it means | what to do |

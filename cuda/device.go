@@ -207,9 +207,9 @@ func (l *library) instance(card device, i int) (device, *failure) {
 
 // The reasons why a device's memory says nothing about what a job left behind.
 const (
-	isCut  = "the card is in MIG mode: what it holds is its instances'"
+	isCut  = "the GPU is in MIG mode: what it holds is its instances'"
 	isNUMA = "the operating system keeps files in this GPU's memory"
-	isVGPU = "a vGPU: its memory is a share of a card that other guests use"
+	isVGPU = "a vGPU: its memory is a share of a GPU that other guests use"
 )
 
 // onGrace are the models that hang on the CPU's memory bus, by the word after the vendor's.

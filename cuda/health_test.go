@@ -128,7 +128,7 @@ func TestFacts(t *testing.T) {
 			must(t, w.Set(key, value))
 		}
 		if got, other := unlike(both[0]), unlike(both[1]); got != tt.want || other != "" {
-			t.Errorf("%s: got %q, want %q; of the other card %q", name, got, tt.want, other)
+			t.Errorf("%s: got %q, want %q; of the other GPU %q", name, got, tt.want, other)
 		}
 	}
 }

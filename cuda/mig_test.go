@@ -64,11 +64,11 @@ func TestInstances(t *testing.T) {
 	card := reading(t, s, w.UUID(1))
 	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut ||
 		!*card.NVIDIA.MIGMode {
-		t.Errorf("card: got %s", text(t, card))
+		t.Errorf("GPU: got %s", text(t, card))
 	}
 	whole := reading(t, s, w.UUID(0))
 	if whole.ProcessesUnknown != "" || whole.Memory.Unjudged != "" {
-		t.Errorf("the other card: got %s", text(t, whole))
+		t.Errorf("the other GPU: got %s", text(t, whole))
 	}
 }
 

@@ -56,7 +56,7 @@ func TestOneBadCard(t *testing.T) {
 			}
 			r, opened := s.Reading(bad.Device)
 			if opened != tt.opened || len(s.Readings) < 3 {
-				t.Fatalf("got %d readings, the bad card's: %v", len(s.Readings), opened)
+				t.Fatalf("got %d readings, the bad GPU's: %v", len(s.Readings), opened)
 			}
 			if opened && r.Memory.Used.Known() && r.ProcessesUnknown == "" {
 				t.Errorf("everything is known: %s", text(t, r))

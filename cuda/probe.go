@@ -74,7 +74,7 @@ func (p *prober) admit() ([]gpu.Device, error) {
 	folder := empty(p.req.Probe.Empty)
 	for _, d := range p.req.Devices {
 		if d.ID == "" {
-			return nil, fmt.Errorf("probe the card at %q: it has no id", d.BusID)
+			return nil, fmt.Errorf("probe the GPU at %q: it has no id", d.BusID)
 		}
 		if seen[d.ID] {
 			continue
@@ -100,23 +100,23 @@ func (p *prober) admit() ([]gpu.Device, error) {
 // the driver would become a client of it, with root's rights.
 func empty(folder string) string {
 	if folder == "" {
-		return "no empty folder was named to keep away from MPS"
+		return "no empty directory was named to keep away from MPS"
 	}
 	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Sprintf("open folder %q: %v", folder, err)
+		return fmt.Sprintf("open directory %q: %v", folder, err)
 	}
 	f := os.NewFile(uintptr(fd), folder)
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Sprintf("look at folder %q: %v", folder, err)
+		return fmt.Sprintf("look at directory %q: %v", folder, err)
 	}
 	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
-		return fmt.Sprintf("folder %q: others may write to it", folder)
+		return fmt.Sprintf("directory %q: others may write to it", folder)
 	}
 	if names, _ := f.Readdirnames(1); len(names) > 0 {
-		return fmt.Sprintf("folder %q: not empty, so that MPS may be in it", folder)
+		return fmt.Sprintf("directory %q: not empty, so that MPS may be in it", folder)
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ func (p *prober) untestable(d device) string {
 	case d.cut():
 		return isCut
 	case d.mig == nil:
-		return "whether the card is in MIG mode is not known"
+		return "whether the GPU is in MIG mode is not known"
 	case d.unjudged != "" && d.unjudged != isVGPU:
 		return d.unjudged
 	}
@@ -35,9 +35,9 @@ func (p *prober) forbidden(d device) string {
 	case failed != nil:
 		return "compute mode: " + p.lib.describe(*failed)
 	case mode == nvml.COMPUTEMODE_PROHIBITED:
-		return "compute mode PROHIBITED lets nobody in"
+		return "compute mode PROHIBITED lets no one in"
 	case mode != nvml.COMPUTEMODE_DEFAULT:
-		return "cards in an exclusive compute mode are not tested"
+		return "GPUs in an exclusive compute mode are not tested"
 	}
 	return ""
 }
@@ -78,7 +78,7 @@ func strange(d device, number cudaDevice) string {
 		return failed.words()
 	}
 	if _, id, _ := strings.Cut(string(d.ID), "-"); !strings.EqualFold(id, uuid) {
-		return fmt.Sprintf("CUDA has another card at its place: %s", uuid)
+		return fmt.Sprintf("CUDA has another GPU at its place: %s", uuid)
 	}
 	return ""
 }
@@ -122,11 +122,11 @@ func (v *vacancy) free() (uint64, string) {
 	memory, _ := v.lib.memory(v.device.handle)
 	processes, unknown, _ := v.lib.processes(v.device, memory.Total)
 	if unknown != "" {
-		return 0, "who is on the card is not known: " + unknown
+		return 0, "who is on the GPU is not known: " + unknown
 	}
 	for _, process := range processes {
 		if !v.known[process.PID] {
-			return 0, fmt.Sprintf("another process is on the card: %d", process.PID)
+			return 0, fmt.Sprintf("another process is on the GPU: %d", process.PID)
 		}
 	}
 	return memory.Free.Bytes, memory.Free.Unknown

@@ -36,7 +36,7 @@ func TestProbeTakesItsLock(t *testing.T) {
 			t.Errorf("locked: %s", text(t, p))
 		}
 		if p := all[1]; p.Result != gpu.ProbeOK {
-			t.Errorf("the other card, after all the waiting: %s", text(t, p))
+			t.Errorf("the other GPU, after all the waiting: %s", text(t, p))
 		}
 		release()
 		if p := probed(t, req)[0]; p.Result != gpu.ProbeOK {
@@ -114,7 +114,7 @@ func TestProbeKilledHalfWay(t *testing.T) {
 	must(t, err)
 	for _, fd := range open {
 		if to, _ := os.Readlink(fd); to == w.Node(1) || to == w.Node(2) || to == w.Node(3) {
-			t.Errorf("descriptor %s is of another card, %s", fd, to)
+			t.Errorf("descriptor %s is of another GPU, %s", fd, to)
 		}
 	}
 	must(t, p.cmd.Process.Kill())
@@ -146,7 +146,7 @@ func TestProbeLeavesNeighboursAlone(t *testing.T) {
 	p := start(t, w, "alloc", "--mib", "5000")
 	req := probeOf(t, w, 0, 1)
 	all := probed(t, req)
-	if all[0].Result != gpu.ProbeSkipped || all[0].Why != fmt.Sprintf("another process is on the card: %d", p.PID) ||
+	if all[0].Result != gpu.ProbeSkipped || all[0].Why != fmt.Sprintf("another process is on the GPU: %d", p.PID) ||
 		all[1].Result != gpu.ProbeOK {
 		t.Errorf("got %s", text(t, all))
 	}
@@ -165,7 +165,7 @@ func TestProbeAsksAgainWhoIsThere(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.cuMemCreate", "rc 2"))
 	must(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
 	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped ||
-		!strings.Contains(p.Why, "who is on the card is not known") || p.Attempts == 0 {
+		!strings.Contains(p.Why, "who is on the GPU is not known") || p.Attempts == 0 {
 		t.Errorf("got %s", text(t, p))
 	}
 }
@@ -197,7 +197,7 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 
 	req.Probe.Empty = pipe
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "not empty") {
-		t.Errorf("in the daemon's folder: %s", text(t, p))
+		t.Errorf("in the daemon's directory: %s", text(t, p))
 	}
 }
 
@@ -212,7 +212,7 @@ func TestProbeNeedsAnEmptyFolder(t *testing.T) {
 	must(t, os.Chmod(open, 0o777))
 	must(t, os.WriteFile(file, nil, 0o600))
 	for folder, want := range map[string]string{
-		"": "no empty folder was named", link: "not a directory", open: "others may write to it",
+		"": "no empty directory was named", link: "not a directory", open: "others may write to it",
 		file: "not a directory",
 		dir:  "not empty", filepath.Join(dir, "none"): "no such file", empty: "",
 	} {

@@ -106,7 +106,7 @@ func TestExamine(t *testing.T) {
 
 		"broken midway": {pretended{frees: mibs(1000), bounds: mibs(500), broken: 214, after: 4}, gpu.ProbeBroken, 0,
 			5, "CUDA_ERROR_ECC_UNCORRECTABLE (214)"},
-		"takes nobody in": {pretended{frees: mibs(1000), broken: 46}, gpu.ProbeBlocked, 0, 1,
+		"takes no one in": {pretended{frees: mibs(1000), broken: 46}, gpu.ProbeBlocked, 0, 1,
 			"CUDA_ERROR_DEVICE_UNAVAILABLE (46)"},
 	}
 	for name, tt := range tests {

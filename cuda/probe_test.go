@@ -54,7 +54,7 @@ func unused(t *testing.T, w *fakegpu.World, card int) {
 	used, err := w.Used(card)
 	must(t, err)
 	if used != 0 {
-		t.Errorf("%d bytes are left on card %d", used, card)
+		t.Errorf("%d bytes are left on GPU %d", used, card)
 	}
 }
 
@@ -114,9 +114,9 @@ func TestProbeResults(t *testing.T) {
 		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154,
 			""},
 
-		"cards that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"not after all":     {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"PROHIBITED":        {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
+		"GPUs that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"not after all":    {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"PROHIBITED":       {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
 		"EXCLUSIVE_PROCESS": {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0,
 			"exclusive compute mode"},
 		"mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
@@ -126,11 +126,11 @@ func TestProbeResults(t *testing.T) {
 		"MIG mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
 			"MIG mode is not known"},
 		"somebody is there": {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the card: 4711"},
+			"another process is on the GPU: 4711"},
 		"an MPS server": {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the card: 4711"},
+			"another process is on the GPU: 4711"},
 		"lists not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")},
-			gpu.ProbeSkipped, 0, 0, "who is on the card is not known"},
+			gpu.ProbeSkipped, 0, 0, "who is on the GPU is not known"},
 		"free not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0,
 			0, "nvmlDeviceGetMemoryInfo_v2: "},
 		"lost": {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
@@ -170,7 +170,7 @@ func TestProbeOfACardThatIsAnother(t *testing.T) {
 	req = probeOf(t, w, 0, 1)
 	req.Devices[0].BusID, req.Devices[1].BusID = req.Devices[1].BusID, req.Devices[0].BusID
 	for _, p := range probed(t, req) {
-		if p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "CUDA has another card at its place") {
+		if p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "CUDA has another GPU at its place") {
 			t.Errorf("exchanged, seen by CUDA: %s", text(t, p))
 		}
 	}

@@ -61,7 +61,7 @@ func TestTrusted(t *testing.T) {
 		"a sibling's, impossible":         {of(1), []entry{{0, 2, 2}}, gpu.Bytes(5), 0, "process 0"},
 		"of no instance":                  {of(1), one(2, 2), gpu.Bytes(5), 0, "no telling on which MIG instance process 1 is"},
 		"place of the instance not known": {of(nowhere), []entry{{1, 2, 1}}, gpu.Bytes(5), 0, "no telling"},
-		"nobody there, place not known":   {of(nowhere), nil, gpu.Bytes(5), 0, ""},
+		"no one there, place not known":   {of(nowhere), nil, gpu.Bytes(5), 0, ""},
 		"its GPU instance is shared":      {shared, []entry{{1, 2, 1}}, gpu.Bytes(5), 0, "no telling"},
 	}
 	for name, tt := range tests {
@@ -115,8 +115,8 @@ func TestMemoryThatIsNotJudged(t *testing.T) {
 		options []fakegpu.Option
 		want    string
 	}{
-		"a card":                       {nil, ""},
-		"a card with HMM":              {[]fakegpu.Option{with("gpu0.addressing_mode", "1")}, ""},
+		"a GPU":                        {nil, ""},
+		"a GPU with HMM":               {[]fakegpu.Option{with("gpu0.addressing_mode", "1")}, ""},
 		"a NUMA node":                  {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, isNUMA},
 		"a Grace Hopper, no mode told": {[]fakegpu.Option{with("gpu0.name", "NVIDIA GH200 480GB"), noMode}, isNUMA},
 		"no mode told":                 {[]fakegpu.Option{noMode}, ""},

@@ -77,8 +77,8 @@ func TestExplanations(t *testing.T) {
 		code.Orphan:   {true, 10, "in the epilog, where nothing speaks against it"},
 		code.Lost:     {true, 20, "in the prolog and the epilog, where nothing speaks against it"},
 		code.Gap:      {true, 16, "not as configured: only where the policy says drain"},
-		code.Trespass: {false, 0, "never: it is about a card that is not the hook's job's"},
-		code.Throttle: {false, 0, "never: it tells of a card and says nothing against it"},
+		code.Trespass: {false, 0, "never: it is about a GPU that is not the hook's job's"},
+		code.Throttle: {false, 0, "never: it tells of a GPU and says nothing against it"},
 		code.BadEnv:   {true, 31, "not as configured: only where the policy, or on_unknown, says drain"},
 		code.Output:   {false, 0, "never: it is about a file in its user's hands"},
 	} {

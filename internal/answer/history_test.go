@@ -76,11 +76,11 @@ func TestFilter(t *testing.T) {
 		want []slurm.JobID
 	}{
 		"all":               {Filter{}, []slurm.JobID{100, 101, 103, 105, 106, 107}},
-		"a card":            {Filter{GPU: "0"}, []slurm.JobID{100, 101, 106}},
+		"a GPU":             {Filter{GPU: "0"}, []slurm.JobID{100, 101, 106}},
 		"by UUID":           {Filter{GPU: "gpu-1"}, []slurm.JobID{101, 103, 105, 107}},
 		"by bus id":         {Filter{GPU: "0000:10:00.0"}, []slurm.JobID{101, 103, 105, 107}},
 		"by device node":    {Filter{GPU: "nvidia0"}, []slurm.JobID{100, 101, 106}},
-		"no such card":      {Filter{GPU: "9"}, nil},
+		"no such GPU":       {Filter{GPU: "9"}, nil},
 		"a job":             {Filter{Job: ref("101")}, []slurm.JobID{101}},
 		"a task":            {Filter{Job: ref("102_7")}, []slurm.JobID{103}},
 		"another task":      {Filter{Job: ref("102_8")}, nil},

@@ -122,14 +122,14 @@ func TestFindings(t *testing.T) {
 		},
 		"no process": {finding.Finding{Code: code.Residue, Index: &index, Owner: own},
 			[]string{"    job:      3 (uid 5), evidence: exclusive (it came while the job had the GPU alone)\n"}},
-		"no card": {finding.Finding{Code: code.BadConfig, Observed: "config: \x1b[2J"},
+		"no GPU": {finding.Finding{Code: code.BadConfig, Observed: "config: \x1b[2J"},
 			[]string{"\n  BKD-CONFIG: configuration is not valid [warn]\n", `seen:     config: \x1b[2J`}},
 		// A job on a card it was not given may be one that nobody here knows: then its user is not root for that.
 		"a trespasser": {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
 				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
 				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
-			[]string{"\n  BKD-TRESPASS GPU-3: job on a card it was not given [warn]\n",
+			[]string{"\n  BKD-TRESPASS GPU-3: job on a GPU it was not given [warn]\n",
 				"    job:      555 (uid unknown), evidence: cgroup ("},
 		},
 		"a trespasser of whom nothing is known": {
@@ -214,7 +214,7 @@ func TestSnapshot(t *testing.T) {
   90 MiB  PID 70 (train), uid 0, state S, started 2026-11-21 08:00:01, job 7 by its environment (a hint)
   1 MiB  another user's process
 last test of GPU-0, 2026-11-21 08:00:00: test allocation: ok, largest block 2 MiB of 4 MiB free (2 attempts, 0 ms)
-last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: the driver was reloaded or the node booted since, or nobody can tell
+last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: the driver was reloaded or the node booted since, or no one can tell
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

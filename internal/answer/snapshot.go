@@ -82,7 +82,7 @@ func Listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) ti
 		owner, known := who[p.PID]
 		owner.PID = p.PID
 		if !known {
-			owner.Why = "nobody looked"
+			owner.Why = "no one looked"
 		}
 		n := newProcess(owner, at)
 		n.Bytes = n.Unknown.bytes("bytes", p.Memory)

@@ -39,7 +39,7 @@ func (s Snapshot) Text(w io.Writer) {
 	for _, t := range s.Tests {
 		void := ""
 		if t.Void { // it says nothing any more
-			void = "; void: the driver was reloaded or the node booted since, or nobody can tell"
+			void = "; void: the driver was reloaded or the node booted since, or no one can tell"
 		}
 		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", name(t.UUID), stamp(t.At), t.Test.text(), void)
 	}

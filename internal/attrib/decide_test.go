@@ -75,8 +75,8 @@ func TestDecide(t *testing.T) {
 			s.Self.Alone = false
 			s.Self.Seen = []Sighting{{PID: 70, Start: at(120), Owner: slurm.Owner{ID: 10}}}
 		}, NoJob, 0, None, 0},
-		{"started while the job had the card alone", orphan, nil, ThisJob, 10, ByExclusive, 0},
-		{"started while an earlier job had the card alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob,
+		{"started while the job had the GPU alone", orphan, nil, ThisJob, 10, ByExclusive, 0},
+		{"started while an earlier job had the GPU alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob,
 			9, ByExclusive, 0},
 		{"start cut down to a tick just before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.995)}, nil,
 			ThisJob, 10, ByExclusive, 0},
@@ -86,12 +86,12 @@ func TestDecide(t *testing.T) {
 		{"same user alone is no evidence", Process{PID: 70, UID: alice, Start: at(20)}, nil, NoJob, 0, None, 0},
 		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0,
 			None, 0},
-		{"no exclusive evidence on a shared card", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
+		{"no exclusive evidence on a shared GPU", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
 		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10},
 			func(s *Scene) { s.Self.Alone = false }, ThisJob, 10, ByEnvironment, 0},
 		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 10},
 			nil, Unknown, 0, None, 0},
-		{"the environment of a job without a record is unknown, not nobody's",
+		{"the environment of a job without a record is unknown, not no one's",
 			Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
 		{"the environment of the newest run of the job id", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10},
 			func(s *Scene) {
@@ -166,7 +166,7 @@ func TestRunsOfOneJob(t *testing.T) {
 			func(s *Scene) { s.Self.Job = 12 }, LiveJob},
 		"a live run without a known start": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}},
 			func(s *Scene) { s.Self.Job = 12 }, LiveJob},
-		"a start that nobody has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
+		"a start that no one has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
 	} {
 		s := scene()
 		s.Others = tt.others
@@ -187,11 +187,11 @@ func TestOtherEnd(t *testing.T) {
 		whose Whose
 		want  time.Duration
 	}{
-		"nobody's, of that job's user": {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
-		"nobody's, of another user":    {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
-		"nobody's, in a container": {Process{PID: 70, UID: 1003, Start: at(150),
+		"no one's, of that job's user": {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
+		"no one's, of another user":    {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"no one's, in a container": {Process{PID: 70, UID: 1003, Start: at(150),
 			Container: "docker:9f"}, NoJob, at(190)},
-		"nobody's, older than that job": {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
+		"no one's, older than that job": {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
 		"another job's by its environment alone": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob,
 			0},
 		"exclusive use, a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777},

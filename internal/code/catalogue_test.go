@@ -55,7 +55,7 @@ func TestEntriesAreComplete(t *testing.T) {
 		case e.Doubtful && e.Fault == "":
 			t.Errorf("%s: Traits.Doubtful needs Fault, what failed", e.Code)
 		case (e.Start == ToDrain || e.End == ToDrain) && e.Exit == 0:
-			t.Errorf("%s drains as shipped: fill in Traits.Exit", e.Code)
+			t.Errorf("%s drains by default: fill in Traits.Exit", e.Code)
 		}
 		for _, text := range []string{e.Meaning, e.Remedy} {
 			if !strings.HasSuffix(text, ".") {
@@ -125,8 +125,8 @@ var scopes = []struct {
 	scope Scope
 	head  string
 }{
-	{Card, "On one card of the job"},
-	{Elsewhere, "On another card of the node"},
+	{Card, "On one GPU of the job"},
+	{Elsewhere, "On another GPU of the node"},
 	{Driver, "On the driver as a whole"},
 	{Own, "On Bookend itself"},
 }

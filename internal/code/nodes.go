@@ -16,7 +16,7 @@ var ofNodes = []Entry{
 	},
 	{
 		DriverKO, Warning, Driver, Node, "driver reported an error",
-		"The driver answered with an error that concerns no single card.",
+		"The driver answered with an error that concerns no single GPU.",
 		"Run nvidia-smi on the node and read the kernel log. The driver's own words stand with the finding.",
 		Traits{Exit: 24, Start: ToWarn, End: ToWarn, Silence: "the driver reported an error"},
 	},
@@ -43,8 +43,8 @@ var ofNodes = []Entry{
 	},
 	{
 		Slow, Warning, Driver, Node, "driver too slow for the window",
-		"The driver answered, but too late for the hook's time, so some cards were not read.",
-		"Switch on persistence mode (nvidia-persistenced): without it each card takes seconds to wake up.",
+		"The driver answered, but too late for the hook's time, so some GPUs were not read.",
+		"Switch on persistence mode (nvidia-persistenced): without it each GPU takes seconds to wake up.",
 		Traits{Start: ToWarn, End: ToWarn, Silence: "the driver was too slow to be asked for everything"},
 	},
 
@@ -56,8 +56,8 @@ var ofNodes = []Entry{
 	},
 	{
 		BackendRefused, Warning, Own, Site, "backend is not trusted",
-		"The backend, or a library named for it, or a folder above it, is not root's, or others may write to it.",
-		"bookend doctor has the command. What others could have written: install it anew, or compare it with a copy that " +
+		"The backend, or a library named for it, or a directory above it, is not root's, or others may write to it.",
+		"bookend doctor has the command. What others could have written: install it again, or compare it with a copy that " +
 			"you trust; a new owner or mode alone is not enough.",
 		Traits{Exit: 33, Start: ToWarn, End: ToWarn},
 	},
@@ -95,7 +95,7 @@ var ofNodes = []Entry{
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
-		Ambiguous, Warning, Own, Site, "cannot tell which cards",
+		Ambiguous, Warning, Own, Site, "cannot tell which GPUs",
 		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its files have " +
 			"changed since slurmd started.",
 		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running jobs go " +
@@ -110,20 +110,20 @@ var ofNodes = []Entry{
 	},
 	{
 		Again, Note, Own, None, "end of a job seen twice",
-		"Slurm ran the epilog a second time. The cards were measured anew; nothing was written to the user again.",
+		"Slurm ran the epilog a second time. The GPUs were measured again; nothing was written to the user again.",
 		"None: Slurm before 26.05 does this when a completion message is lost.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		RunInJob, Note, Own, None, "hook runs inside the job",
-		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and is told no exit status. As shipped it asks " +
-			"no driver from there; where it may, it sees the job's own cards only, and nothing it finds drains.",
+		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and is told no exit status. By default it asks " +
+			"no driver from there; where it may, it sees the job's own GPUs only, and nothing it finds drains.",
 		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		BadEnv, Warning, Own, Site, "unusable environment",
-		"A variable that Slurm sets for its hooks is missing or malformed, so the job or its cards are unknown.",
+		"A variable that Slurm sets for its hooks is missing or malformed, so the job or its GPUs are unknown.",
 		"Check that slurm.conf names the program as what it is, and that no wrapper clears its environment.",
 		Traits{Exit: 31, Start: ToWarn, End: ToWarn, Unchecked: true},
 	},
@@ -143,7 +143,7 @@ var ofNodes = []Entry{
 	{
 		StateWrite, Warning, Own, Site, "record could not be written",
 		"Bookend could not keep what it found, or write its metrics: full or read-only file system, wrong ownership.",
-		"Check space, mount and ownership of paths.run and paths.var, and of the folder of metrics.textfile.",
+		"Check space, mount and ownership of paths.run and paths.var, and of the directory of metrics.textfile.",
 		Traits{Exit: 39, Start: ToWarn, End: ToWarn},
 	},
 	{

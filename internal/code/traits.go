@@ -78,9 +78,9 @@ func (e Entry) NeverDrains() string {
 	case e.Scope == Own:
 		return "a fault of Bookend itself drains only by on_unknown: drain"
 	case e.Scope == Elsewhere:
-		return "it is about a card that is not the hook's job's"
+		return "it is about a GPU that is not the hook's job's"
 	case e.Scope == Card && e.Severity == Note:
-		return "it tells of a card and says nothing against it"
+		return "it tells of a GPU and says nothing against it"
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ import (
 func (r *reader) check(c *Config) {
 	r.require(c.Version == 1, "must be 1, the only version there is", "version")
 	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run
-	r.require(apart, "paths.run, paths.var and paths.log must be three folders", "paths.run", "paths.var", "paths.log")
+	r.require(apart, "paths.run, paths.var and paths.log must be three directories", "paths.run", "paths.var", "paths.log")
 	r.checkCards(c.NVIDIA.GPUMap)
 	r.checkTimes(c)
 	t := c.Thresholds
@@ -57,7 +57,7 @@ func (r *reader) checkCards(cards map[int]string) {
 	taken := map[string]int{}
 	for _, i := range slices.Sorted(maps.Keys(cards)) {
 		first, twice := taken[strings.ToLower(cards[i])]
-		r.require(!twice, fmt.Sprintf("is the same card as index %d", first), fmt.Sprintf("nvidia.gpu_map.%d", i))
+		r.require(!twice, fmt.Sprintf("is the same GPU as index %d", first), fmt.Sprintf("nvidia.gpu_map.%d", i))
 		taken[strings.ToLower(cards[i])] = i
 	}
 }

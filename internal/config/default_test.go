@@ -129,7 +129,7 @@ func TestPromisedDeadlines(t *testing.T) {
 // Who switches clean-up on need not change anything else; who does not is not held to its budget.
 func TestCleanUpFitsTheShippedTimes(t *testing.T) {
 	if Default().CleanUp.Enabled {
-		t.Error("clean-up is on as shipped")
+		t.Error("clean-up is on by default")
 	}
 	for text, fits := range map[string]bool{
 		"clean_up: {enabled: true}":                                               true,

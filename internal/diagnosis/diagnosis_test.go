@@ -168,7 +168,7 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; nobody looked between"},
+		{"nobody", nil, Others, Unknown, "none at start or end; no one looked between"},
 		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Others, No, "none at start, end or failure"},
 		{"before the job", func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) }, Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
 		{"and when it failed", func(in *Input) {
@@ -183,7 +183,7 @@ func TestOthers(t *testing.T) {
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
 			in.Messages = []oom.Message{torch(100, 10, 109.8, 0)}
 		}, Others, No, "not decisive"},
-		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, Unknown, "307 MiB when your job began, since 08:44:10 only; nobody looked between"},
+		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, Unknown, "307 MiB when your job began, since 08:44:10 only; no one looked between"},
 		{"of unknown size", func(in *Input) {
 			f := there(code.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
@@ -196,15 +196,15 @@ func TestOthers(t *testing.T) {
 		{"seen meanwhile, gone when it failed", func(in *Input) {
 			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
 		}, Others, No, "failure"},
-		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "nobody looked between"},
+		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "no one looked between"},
 		{"another user's process, seen while the job ran", func(in *Input) {
 			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
 		}, Others, Yes, "30.0 GiB while your job ran"},
-		{"nobody, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
+		{"no one, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
 		{"one process, at some looks", func(in *Input) {
 			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
 		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
-		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
+		{"something no one knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {
 			m := beside
 			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
@@ -216,10 +216,10 @@ func TestOthers(t *testing.T) {
 			in.Seen, in.Messages = []Sighting{seen(500, 900, 1, true)}, []oom.Message{m}
 		}, Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
-		{"nobody looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "nobody looked"},
-		{"nobody looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
+		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "no one looked"},
+		{"no one looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
 		{"an earlier job's that lives", func(in *Input) { in.dirtyStart(there(code.Dirty, 30, 5150, before)) }, Others, Yes, "the same"},
-		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, Unknown, "nobody looked between"},
+		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, Unknown, "no one looked between"},
 	})
 }
 
@@ -228,14 +228,14 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"clean", nil, Leftover, No, "clean at your start"},
 		{"another's", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Leftover, Yes, "20.0 GiB when your job began"},
 		{"the user's own", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, mine41)) }, Leftover, Yes, "probably by your job 41"},
-		{"of a dead process nobody knows", func(in *Input) { in.dirtyStart(dead(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
+		{"of a dead process no one knows", func(in *Input) { in.dirtyStart(dead(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
 		{"a process of no known job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) }, Leftover, No, "none on record"},
 		{"on record at the end alone", func(in *Input) { in.Findings = []finding.Finding{there(code.Dirty, 20, 0, before)} }, Leftover, Yes, "20.0 GiB"},
 		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "could not be judged"},
 		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, before)) }, Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
-		{"on a card of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
-		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; nobody looked between"},
+		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
+		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; no one looked between"},
 		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Unlisted, No, "none at start, end or failure"},
 		{"left by an earlier job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Unlisted, Yes, "the same"},
 		{"of unknown origin", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, nil)) }, Unlisted, Yes, "20.0 GiB when your job began"},
@@ -286,7 +286,7 @@ func TestFault(t *testing.T) {
 	judged(t, []row{
 		{"well", nil, Fault, No, "none in driver and kernel log"},
 		{"lost", fault(code.Lost), Fault, Yes, "fell off"},
-		{"an Xid of the card", fault(code.XidFatal), Fault, Yes, "reported a fault"},
+		{"an Xid of the GPU", fault(code.XidFatal), Fault, Yes, "reported a fault"},
 		{"an Xid of the program", fault(code.Xid), Fault, No, "program's error"},
 		{"bad memory", fault(code.ECC), Fault, Yes, "memory errors"},
 		{"recovery asked for", fault(code.Recovery), Fault, Yes, "recover"},
@@ -311,7 +311,7 @@ func TestFault(t *testing.T) {
 func TestOwn(t *testing.T) {
 	judged(t, []row{
 		{"nothing known", nil, Own, Unknown, "accounting is off (your admin can set nvidia.accounting)"},
-		{"more than the card", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "138.8 GiB in use, 20.0 GiB more asked, of 139.8 GiB"},
+		{"more than the GPU", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "138.8 GiB in use, 20.0 GiB more asked, of 139.8 GiB"},
 		{"would fit but for the pool", func(in *Input) { in.Messages = []oom.Message{pooled} }, Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
 		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
 		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Own, No, "60.0 GiB was free"},
@@ -331,7 +331,7 @@ func TestOwn(t *testing.T) {
 		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
 		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "no process of your job"},
-		{"accounted on a shared card", func(in *Input) {
+		{"accounted on a shared GPU", func(in *Input) {
 			in.Shared = "shards"
 			in.account(ran(900, 130, 600*time.Second, time.Minute))
 		}, Own, Unknown, "no process of your job"},
@@ -345,7 +345,7 @@ func TestOwn(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true), seen(600, 900, 1, true)}
 	judged(t, []row{
-		{"nobody looked", nil, Processes, Unknown, "nobody looked"},
+		{"no one looked", nil, Processes, Unknown, "no one looked"},
 		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
 		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
 		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
@@ -398,11 +398,11 @@ func TestLimitsAndShare(t *testing.T) {
 			in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Init, oom.PyTorch)}
 		}, Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v set by the script", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)} }, Limits, Yes, "139.8 GiB of GPU memory free"},
-		{"no start on a card that was not clean", func(in *Input) {
+		{"no start on a GPU that was not clean", func(in *Input) {
 			in.dirtyStart(there(code.Dirty, 100, 5150, nil))
 			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
 		}, Limits, Unknown, "why is not known"},
-		{"no start on a card that its own filled", func(in *Input) {
+		{"no start on a GPU that its own filled", func(in *Input) {
 			in.Seen, in.Messages = []Sighting{seen(500, 900, 139, true)}, []oom.Message{says(oom.Init, oom.PyTorch)}
 		}, Limits, Unknown, "why is not known"},
 		{"no start, own peak full", func(in *Input) {
@@ -413,7 +413,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"ulimit -v and a message, but CUDA was seen at work", func(in *Input) {
 			in.AddressSpace, in.Messages, in.Seen = gib(100), []oom.Message{says(oom.Device, oom.CUDA)}, []Sighting{seen(500, 900, 20, true)}
 		}, Limits, Unknown, "ulimit -v is 100.0 GiB"},
-		{"ulimit -v, but the card was full", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{itself} }, Limits, No, "GPU's memory ran out"},
+		{"ulimit -v, but the GPU was full", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{itself} }, Limits, No, "GPU's memory ran out"},
 		{"its own cap", func(in *Input) { in.Messages = []oom.Message{capped} }, Limits, Yes, "PyTorch may use 40.0 GiB at most"},
 		{"alone", nil, Share, No, "the whole GPU"},
 		{"MIG", func(in *Input) {
@@ -436,7 +436,7 @@ func TestAsked(t *testing.T) {
 		try      string // the first
 	}{
 		{"ended well", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true} }, "", "", ""},
-		{"ended well, full card", func(in *Input) {
+		{"ended well, full GPU", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
 			in.Job.MPSPercent = "50"
@@ -445,7 +445,7 @@ func TestAsked(t *testing.T) {
 			"Nothing was seen that kept GPU memory from your job", ""},
 		{"ended well, wanted, not all seen", func(in *Input) { in.Job.Exit, in.Wanted, in.Kernel = slurm.ExitStatus{Known: true}, true, nil }, ByWish,
 			"Nothing was seen that kept GPU memory from your job, but not all could be looked at", ""},
-		{"nobody knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
+		{"no one knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
 		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no known message in its output", ""},
 		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, ByFailure,
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
@@ -457,9 +457,9 @@ func TestAsked(t *testing.T) {
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
 			"A step of your job was ended by signal 9; no known message in its output", ""},
-		{"failed on a card that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
+		{"failed on a GPU that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
-		{"ended well on a card that was not clean", func(in *Input) {
+		{"ended well on a GPU that was not clean", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
 		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
@@ -491,7 +491,7 @@ func TestAsked(t *testing.T) {
 		{"several JAX processes", func(in *Input) {
 			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
 		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
-		{"a lost card", func(in *Input) { in.Findings = []finding.Finding{there(code.Lost, 0, 0, nil)} }, ByFailure,
+		{"a lost GPU", func(in *Input) { in.Findings = []finding.Finding{there(code.Lost, 0, 0, nil)} }, ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"its own without a process", func(in *Input) {
 			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
@@ -541,7 +541,7 @@ func TestCards(t *testing.T) {
 		m.PID = 900
 		in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
 		if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-			t.Errorf("a sighting says which card: %+v", c)
+			t.Errorf("a sighting says which GPU: %+v", c)
 		}
 		in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
 		if c := Why(in).Cause(Own); c.Index != nil {
@@ -580,7 +580,7 @@ func TestPeaks(t *testing.T) {
 	}
 	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
 	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
-		t.Errorf("with another job on the card only a sighting proves: %+v", got)
+		t.Errorf("with another job on the GPU only a sighting proves: %+v", got)
 	}
 }
 

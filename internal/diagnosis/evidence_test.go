@@ -20,20 +20,20 @@ type source string
 
 const (
 	output    source = "all of the output read"
-	figures   source = "a balance in every last message about a card"
-	sized     source = "the size asked for in every last message about a card"
+	figures   source = "a balance in every last message about a GPU"
+	sized     source = "the size asked for in every last message about a GPU"
 	refusal   source = "a message that CUDA did not start"
 	hostSaid  source = "a message about host memory"
 	kill      source = "a kill, or Slurm's state, for host memory"
-	start     source = "every card seen at the start"
-	end       source = "every card seen at the end"
+	start     source = "every GPU seen at the start"
+	end       source = "every GPU seen at the end"
 	kernel    source = "all of the kernel log"
-	condition source = "every card's health"
-	tests     source = "a test of every card"
+	condition source = "every GPU's health"
+	tests     source = "a test of every GPU"
 	space     source = "the limit of address space"
-	alone     source = "nobody shares the cards"
-	sharing   source = "who may share the cards"
-	cards     source = "which cards the job had"
+	alone     source = "no one shares the GPUs"
+	sharing   source = "who may share the GPUs"
+	cards     source = "which GPUs the job had"
 )
 
 // restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
@@ -69,9 +69,9 @@ var removals = map[string]func(*Input){
 		in.Messages = append(slices.Clone(in.Messages), m)
 	},
 	"start":           func(in *Input) { in.Start, in.StartFindings = nil, nil },
-	"start of a card": func(in *Input) { in.Start = blurred(in.Start) },
+	"start of a GPU":  func(in *Input) { in.Start = blurred(in.Start) },
 	"end":             func(in *Input) { in.End, in.Findings = nil, nil },
-	"end of a card":   func(in *Input) { in.End = blurred(in.End) },
+	"end of a GPU":    func(in *Input) { in.End = blurred(in.End) },
 	"between":         func(in *Input) { in.Seen, in.Checks = nil, 0 },
 	"kernel":          func(in *Input) { in.Kernel = nil },
 	"kernel's reason": func(in *Input) { in.Kernel = &gpu.KernelLog{Unknown: "permission denied"} },
@@ -83,19 +83,19 @@ var removals = map[string]func(*Input){
 			in.Health[i].Facts = nil
 		}
 	},
-	"health of a card": func(in *Input) { in.Health = in.Health[:max(0, len(in.Health)-1)] },
+	"health of a GPU": func(in *Input) { in.Health = in.Health[:max(0, len(in.Health)-1)] },
 	"accounting": func(in *Input) {
 		in.Health = slices.Clone(in.Health)
 		for i := range in.Health {
 			in.Health[i].Accounting = gpu.Accounting{Mode: "off"}
 		}
 	},
-	"tests":          func(in *Input) { in.Probes = nil },
-	"test of a card": func(in *Input) { in.Probes = in.Probes[:max(0, len(in.Probes)-1)] },
-	"space":          func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") },
-	"exit":           func(in *Input) { in.Job.Exit = slurm.ExitStatus{} },
-	"sharing":        func(in *Input) { in.SharedUnknown = "gres.conf not read" },
-	"cards":          func(in *Input) { in.Cards = nil },
+	"tests":         func(in *Input) { in.Probes = nil },
+	"test of a GPU": func(in *Input) { in.Probes = in.Probes[:max(0, len(in.Probes)-1)] },
+	"space":         func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") },
+	"exit":          func(in *Input) { in.Job.Exit = slurm.ExitStatus{} },
+	"sharing":       func(in *Input) { in.SharedUnknown = "gres.conf not read" },
+	"cards":         func(in *Input) { in.Cards = nil },
 }
 
 func blurred(s *finding.Side) *finding.Side {
@@ -252,7 +252,7 @@ func TestNeverNoWithoutEvidence(t *testing.T) {
 				one(&in)
 				two(&in)
 				if neverWithoutEvidence(t, in); t.Failed() {
-					t.Fatalf("in this world of %d cards: %+v", n, in)
+					t.Fatalf("in this world of %d GPUs: %+v", n, in)
 				}
 			}
 		}

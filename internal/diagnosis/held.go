@@ -324,7 +324,7 @@ func (j judge) absent(c Cause) Cause {
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
 func (j judge) between() string {
 	if j.Checks == 0 {
-		return "; nobody looked between (a health check would)"
+		return "; no one looked between (a health check would)"
 	}
 	return ", nor at " + looks(j.Checks) + " between"
 }
@@ -352,7 +352,7 @@ func (j judge) unlooked(n Name) string {
 // unseen says why an end tells nothing of what was on the cards; empty where every card was seen at rest.
 func (j judge) unseen(s *finding.Side, end, hook string) string {
 	if s == nil {
-		return fmt.Sprintf("nobody looked at your job's %s (the %s does)", end, hook)
+		return fmt.Sprintf("no one looked at your job's %s (the %s does)", end, hook)
 	}
 	for _, c := range j.Cards {
 		if !s.Curves[c.Device.ID].State.AtRest() {

@@ -59,7 +59,7 @@ func (j judge) hostMemory() Cause {
 			c.Answer, c.Evidence = Yes, "refused host memory; ulimit -v is "+Size(j.AddressSpace.Bytes)
 			return c
 		case ambiguous(m):
-			c.Evidence = "a library could not be mapped: a limit, or a folder that allows no programs"
+			c.Evidence = "a library could not be mapped: a limit, or a directory that allows no programs"
 		default:
 			c.Answer, c.Evidence = Yes, "refused host memory, not the GPU's"
 			return c

@@ -19,23 +19,23 @@ func TestStaleHostMemory(t *testing.T) {
 		}
 	}
 	judged(t, []row{
-		{"caught, then the card was full", said(python, itself), Limits, Unknown, "whether that mattered"},
-		{"after the card was full", said(itself, python), Limits, Unknown, "whether that mattered"},
+		{"caught, then the GPU was full", said(python, itself), Limits, Unknown, "whether that mattered"},
+		{"after the GPU was full", said(itself, python), Limits, Unknown, "whether that mattered"},
 		{"caught, then no figures", said(python, jax(20)), Limits, Unknown, "whether that mattered"},
 		{"caught, then no figures, under a limit", func(in *Input) { said(python, jax(20))(in); in.AddressSpace = gib(4) }, Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"Slurm's line comes last whenever it was", said(itself, slurms), Limits, Unknown, "came first"},
 		{"Slurm's line alone", said(slurms), Limits, Yes, "ran out"},
-		{"a helper killed, then the card was full", killed(1<<8, itself), Limits, Unknown, "came first"},
+		{"a helper killed, then the GPU was full", killed(1<<8, itself), Limits, Unknown, "came first"},
 		{"the same, by Slurm's state", killed(125, itself), Limits, Unknown, "came first"},
-		{"a helper killed, the card full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
+		{"a helper killed, the GPU full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
 		{"the same, of a step", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Unknown, "came first"},
 		{"the same, of the script's child", killed(137<<8, itself), Limits, Unknown, "came first"},
 		{"killed, and Slurm's line says for what", killed(9, itself, slurms), Limits, Yes, "ended your process 901"},
 		{"killed, and Slurm's state says for what", func(in *Input) { killed(125, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Yes, "ended your process 901"},
-		{"killed, and no card was full", killed(9), Limits, Yes, "ended your process 901"},
+		{"killed, and no GPU was full", killed(9), Limits, Yes, "ended your process 901"},
 		{"nothing said", killed(1 << 8), Limits, Yes, "ended your process 901"},
-		{"nobody knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
-		{"Slurm's state and a full card", func(in *Input) { said(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
+		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
+		{"Slurm's state and a full GPU", func(in *Input) { said(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
 	})
 	in := well(1)
 	in.Messages = []oom.Message{python, itself}

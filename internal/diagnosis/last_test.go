@@ -32,7 +32,7 @@ func TestLastWord(t *testing.T) {
 		{"no figures before", []oom.Message{jax(500), pooled}, []Name{Pool}, "Why out of memory: your framework's pool was in pieces"},
 		{"no figures at the end", []oom.Message{itself, jax(20)}, nil, "Why out of memory: nothing seen on n1 explains it: most likely your job itself"},
 		{"an echo", []oom.Message{pooled, itself, says(oom.Device, oom.CUDA)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
-		{"a card before host memory", []oom.Message{itself, python}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
+		{"a GPU before host memory", []oom.Message{itself, python}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
 		{"what need not be memory", []oom.Message{itself, segment}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
 		{"Slurm's line has no place", []oom.Message{itself, says(oom.Host, oom.Slurm)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
 		{"an error of a kernel after it", []oom.Message{itself, says(oom.Fault, oom.CUDA)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},

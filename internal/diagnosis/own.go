@@ -208,9 +208,9 @@ func (j judge) processes() Cause {
 	case j.Checks > 0:
 		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Checks))
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + "; nobody looked again (a health check would)"
+		c.Evidence = "one seen" + j.clock(" at ", at) + "; no one looked again (a health check would)"
 	default:
-		c.Evidence = "nobody looked while it ran (a health check would)"
+		c.Evidence = "no one looked while it ran (a health check would)"
 	}
 	return c
 }

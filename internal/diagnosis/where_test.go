@@ -35,7 +35,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"its own use", two(said(itself)), Own, Yes, "138.8 GiB in use, 20.0 GiB more asked"},
 		{"its pool", two(said(pooled)), Pool, Yes, "in pieces"},
 		{"would fit but for another", two(said(beside)), Own, No, "asked fit in"},
-		{"nobody else when it failed", two(said(itself)), Others, Unknown, "known of n1 alone"},
+		{"no one else when it failed", two(said(itself)), Others, Unknown, "known of n1 alone"},
 		{"somebody when it failed", two(said(beside)), Others, Unknown, "held by something"},
 		{"clean here", two(said(beside)), Leftover, Unknown, "known of n1 alone"},
 		{"well here", two(said(jax(20))), Fault, Unknown, "known of n1 alone"},
@@ -64,8 +64,8 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 			said(jax(20))(in)
 			in.Seen = []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
 		}), Processes, Unknown, "2 of your job"},
-		{"a full card here", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 900, 133, true)} }), Own, Unknown, "133.0 of 139.8"},
-		{"no start on an empty card here", two(said(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"a full GPU here", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 900, 133, true)} }), Own, Unknown, "133.0 of 139.8"},
+		{"no start on an empty GPU here", two(said(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start under a limit", two(func(in *Input) { said(says(oom.Init, oom.PyTorch))(in); in.AddressSpace = gib(4) }), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"host memory", two(said(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
 		{"failed without a word", two(func(*Input) {}), Leftover, Unknown, "known of n1 alone"},
@@ -75,7 +75,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 	in.Job.NodeList, in.Messages = "n[1-2]", []oom.Message{beside}
 	for _, s := range Why(in).Try {
 		if strings.Contains(s, "exclude") {
-			t.Errorf("nobody knows that it was n1: %q", s)
+			t.Errorf("no one knows that it was n1: %q", s)
 		}
 	}
 }

@@ -33,8 +33,8 @@ type Kind string
 // The kinds.
 const (
 	Regular Kind = "file"
-	Folder  Kind = "folder"
-	Other   Kind = "neither file nor folder"
+	Folder  Kind = "directory"
+	Other   Kind = "neither file nor directory"
 )
 
 // File is what was seen of one path.

@@ -44,7 +44,7 @@ func judgeRules(v *view, rules []Rule) string {
 	if there == 0 {
 		return "not there yet: the first hook that needs it makes it"
 	}
-	return fmt.Sprintf("%d files and folders are root's, with the right modes", there)
+	return fmt.Sprintf("%d files and directories are root's, with the right modes", there)
 }
 
 func (r Rule) missing() string {

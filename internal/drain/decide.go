@@ -213,7 +213,7 @@ func (in Input) verified(w Written) (answer Answer, why string) {
 	case !in.Rules.Resume:
 		why = "drain.resume is off"
 	case !w.Epoch.Same(in.Epoch):
-		why = "the driver was reloaded since, or nobody knows: somebody has had a hand in it"
+		why = "the driver was reloaded since, or no one knows: somebody has had a hand in it"
 	case !never:
 		return answer, why
 	}

@@ -206,7 +206,7 @@ func TestStandingDrain(t *testing.T) {
 		"clean twice":             {times(1), Count, "clean 2 of 3", 2},
 		"clean often enough":      {times(2), Resume, "clean 3 of 3", 3},
 		"not clean":               {times(2, sees("GPU-a", inUse)), Leave, "GPU 0 is not clean: in use", 0},
-		"nobody knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
+		"no one knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
 		"not looked at":           {times(2, func(in *Input) { in.Cards = nil }), Leave, "not looked at", 2},
 		"off":                     {times(2, func(in *Input) { in.Rules.Resume = false }), Leave, "resume is off", 0},
 		"the driver was reloaded": {times(2, func(in *Input) { in.Epoch.Module = "m2" }), Leave, "reloaded", 0},
@@ -217,13 +217,13 @@ func TestStandingDrain(t *testing.T) {
 		"root without a name":     {by("0"), Count, "clean 1 of 3", 1},
 		"written just now":        {at(2*time.Minute+time.Second, idle), Leave, "just been written", 0},
 		"a cause past telling":    {times(2, cause(code.XidFatal, "GPU-a")), Leave, "that BKD-XIDFATAL is over", 0},
-		"a second card not clean": {
+		"a second GPU not clean": {
 			times(2, cause(code.Residue, "GPU-b"), sees("GPU-b", inUse)), Leave, "GPU GPU-b is not clean", 0},
 		"no cause, not clean": {
 			times(2, sees("GPU-b", Seen{Memory: Dirty, Why: "in use", Given: true}), sees("GPU-c", occupied)),
 			Leave, "GPU GPU-b is not clean: in use", 0},
-		"a card of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", 3},
-		"a job has another card":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", 3},
+		"a GPU of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", 3},
+		"a job has another GPU":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", 3},
 
 		"an admin appended":           {reason(reason42 + "; swapped it"), Forget, "a reason of root's", gone},
 		"an admin rewrote it":         {reason("disk swap"), Forget, "a reason of root's", gone},
@@ -259,7 +259,7 @@ func TestFurtherCause(t *testing.T) {
 		clean   int
 		known   bool
 	}{
-		"another card":     {lostAtStart(43, 10*time.Minute), Leave, 2, 0, true},
+		"another GPU":      {lostAtStart(43, 10*time.Minute), Leave, 2, 0, true},
 		"the same again":   {orphaned(44, 10*time.Minute), Count, 1, 1, true},
 		"reloaded between": {reloaded, Leave, 1, 0, false},
 	} {
@@ -335,7 +335,7 @@ func TestPending(t *testing.T) {
 		"a reason, and a further exit":     {hook, further, in.Exits, true},
 		"a reason that may be resumed":     {resumes, said(minutes, nil), nil, true},
 		"a reason that no check can end":   {resumes, said(minutes, past), nil, false},
-		"one of which nobody knows when":   {resumes, said(minutes, unknown), nil, false},
+		"one of which no one knows when":   {resumes, said(minutes, unknown), nil, false},
 		"one that no check ends, long ago": {resumes, said(2*time.Hour, past), nil, true},
 	} {
 		if got := Pending(tt.rules, tt.m, tt.exits, in.Now.Wall); got != tt.want {
@@ -430,7 +430,7 @@ func TestStoppedHook(t *testing.T) {
 func TestVerifiable(t *testing.T) {
 	for _, e := range code.All() {
 		if Verifiable(e.Code) && e.Scope != code.Card {
-			t.Errorf("%s is not about a card", e.Code)
+			t.Errorf("%s is not about a GPU", e.Code)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func reasonTable() string {
 
 func resumable(c code.Code) string {
 	if Verifiable(c) {
-		return "once nobody and nothing is on the card"
+		return "once no one and nothing is on the GPU"
 	}
 	return "no"
 }

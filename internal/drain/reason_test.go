@@ -71,7 +71,7 @@ func TestRoundTrip(t *testing.T) {
 						t.Errorf("%q has %d bytes", text, len(text))
 					}
 					if f.Index != nil && !card.MatchString(text[:Shown]) {
-						t.Errorf("sinfo -R shows %q of %q: no whole card", text[:Shown], text)
+						t.Errorf("sinfo -R shows %q of %q: no whole GPU", text[:Shown], text)
 					}
 				}
 			}
@@ -133,7 +133,7 @@ func TestOursRefuses(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", EpilogError, PrologError, "BKD-", ours + "\n", ours + "; swapped the card", ours + "x",
+		"", EpilogError, PrologError, "BKD-", ours + "\n", ours + "; swapped the GPU", ours + "x",
 		ours + " [root@2026-11-21T07:00:00]", "BKD-ORPHAN job=0 epilog; see: bookend show 0",
 	} {
 		if Ours(text) {

@@ -31,9 +31,9 @@ func TestLearn(t *testing.T) {
 		who   []Resident
 		news  bool
 	}{
-		{"an idle card", side(at(100), settle.Clean, reading(0)), nil, Baseline{}, nil, 0, nil, false},
+		{"an idle GPU", side(at(100), settle.Clean, reading(0)), nil, Baseline{}, nil, 0, nil, false},
 		{"a service that is listed", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, nil, 0, resident60, true},
-		{"a service that is not listed but has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
+		{"a service that is not listed but has the GPU open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
 		{"a byte beyond the cap", side(at(100), settle.Flat, reading(64*mib+1)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
@@ -42,11 +42,11 @@ func TestLearn(t *testing.T) {
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
 		{"more than known without a search", side(at(100), settle.Clean, reading(52*mib+1)), nil, known, nil, 0, nil, true},
 		{"accepted by an admin", side(at(100), settle.Clean, reading(0)), nil, Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
-		{"a job had the card before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
+		{"a job had the GPU before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
 		}, 0, nil, false},
 		{"still moving", side(at(100), settle.Moving, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 0, nil, false},
-		{"another live job has the card", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
+		{"another live job has the GPU", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
 		}, 0, nil, false},
 		{"an end", side(at(200), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) { s.Job.Context = "epilog_slurmd" }, 0, nil, false},

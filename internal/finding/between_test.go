@@ -41,17 +41,17 @@ func TestBetweenJobs(t *testing.T) {
 		{"seen there by a health check", on(left), func(s *Scene) {
 			s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}}
 		}, code.Orphan, 9, attrib.BySighting},
-		{"started while the job had the card alone", on(left), nil, code.Orphan, 9, attrib.ByExclusive},
+		{"started while the job had the GPU alone", on(left), nil, code.Orphan, 9, attrib.ByExclusive},
 		{"a login", on(edited(func(p *attrib.Process) { p.Start = at(150) })), nil, code.Stray, 0, ""},
 		{"a daemon of MPS that waits", on(edited(func(p *attrib.Process) { p.Start, p.Exe = at(150), "/usr/bin/nvidia-cuda-mps-server" })), nil, "", 0, ""},
 		{"under a dead PID, on record", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), func(s *Scene) {
 			s.Left = []Finding{{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: attrib.Process{PID: 70}}, Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
 		}, code.Phantom, 9, attrib.ByExclusive},
 		{"under a dead PID", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), nil, code.Phantom, 0, ""},
-		{"nobody's memory, on record", side(at(200), settle.Flat, reading(2*gib)), func(s *Scene) {
+		{"no one's memory, on record", side(at(200), settle.Flat, reading(2*gib)), func(s *Scene) {
 			s.Left = []Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(2 * gib), Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
 		}, code.Residue, 9, attrib.ByExclusive},
-		{"nobody's memory", side(at(200), settle.Flat, reading(2*gib)), nil, code.Residue, 0, ""},
+		{"no one's memory", side(at(200), settle.Flat, reading(2*gib)), nil, code.Residue, 0, ""},
 		{"little of it", side(at(200), settle.Flat, reading(20*mib)), nil, "", 0, ""},
 		{"on its way back", side(at(200), settle.Moving, reading(2*gib)), nil, code.Moving, 0, ""},
 		{"clean", side(at(200), settle.Clean, reading(0)), nil, "", 0, ""},
@@ -95,13 +95,13 @@ func TestUnseenEndIsDoubted(t *testing.T) {
 	}
 	s := ending(held(attrib.Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}))
 	s.Others = []attrib.Record{unseen}
-	doubted("its process", Compare(s), "nobody saw the end of job 9")
+	doubted("its process", Compare(s), "no one saw the end of job 9")
 
 	s = ending(held(attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}))
 	s.Others = []attrib.Record{unseen}
-	doubted("its card", Compare(s), "job 9 was given the same GPU, and nobody saw its end")
+	doubted("its GPU", Compare(s), "job 9 was given the same GPU, and no one saw its end")
 
 	s = searched(side(at(200), settle.Flat, reading(2*gib)), onDriver(attrib.Process{PID: 71, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}))
 	s.Others = []attrib.Record{{Job: 9, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(100), Unseen: true}}
-	doubted("its process as a candidate", Compare(s), "nobody saw the end of its job 9")
+	doubted("its process as a candidate", Compare(s), "no one saw the end of its job 9")
 }

@@ -43,7 +43,7 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 			case o.Live():
 				more = append(more, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
 			case o.Unseen:
-				more = append(more, fmt.Sprintf("job %d was given the same GPU, and nobody saw its end", o.Job))
+				more = append(more, fmt.Sprintf("job %d was given the same GPU, and no one saw its end", o.Job))
 			}
 		}
 	}

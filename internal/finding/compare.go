@@ -211,13 +211,13 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 		f.Owner = nil
 	}
 	if s.endedMeanwhile(c, owner) {
-		f.doubt("its job ended while the card was watched")
+		f.doubt("its job ended while the GPU was watched")
 	}
 	if owner.Rival != 0 {
 		f.doubt("job %d could own it as well", owner.Rival)
 	}
 	if owner.Unseen {
-		f.doubt("nobody saw the end of job %d", owner.Job)
+		f.doubt("no one saw the end of job %d", owner.Job)
 	}
 	if s.between() && owner.Whose == attrib.NoJob && facts.OfMPS() {
 		return Finding{}, false // waits for clients, and keeps the little that it has

@@ -124,10 +124,10 @@ func TestCompareAtTheEnd(t *testing.T) {
 			rival.UID = alice
 			s.Others = []attrib.Record{rival}
 		}), []code.Code{code.Orphan}, 10, false},
-		{"nobody can tell whether it is shared", with(ending(orphanSide()), func(s *Scene) { s.SharedUnknown = "no gres.conf" }), []code.Code{code.Orphan}, 10, false},
+		{"no one can tell whether it is shared", with(ending(orphanSide()), func(s *Scene) { s.SharedUnknown = "no gres.conf" }), []code.Code{code.Orphan}, 10, false},
 		{"a MIG instance", with(ending(orphanSide()), func(s *Scene) { s.Cards[0].Device.Parent = "GPU-9" }), []code.Code{code.Orphan}, 10, false},
 		{"run in job: everything is in doubt", with(ending(orphanSide()), func(s *Scene) { s.Doubt = "RunInJob" }), []code.Code{code.Orphan}, 10, false},
-		{"lost card", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
+		{"lost GPU", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "nvmlDeviceGetMemoryInfo: GPU is lost"}}
 		}), []code.Code{code.Lost}, 0, true},
 		{"a fault seen once proves nothing", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
@@ -146,7 +146,7 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"memory that cannot be judged hides no process", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host"
 		}), []code.Code{code.Orphan}, 10, true},
-		{"untrusted list accuses nobody", with(ending(orphanSide()), func(s *Scene) {
+		{"untrusted list accuses no one", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
 		}), []code.Code{code.Unread}, 0, false},
 	}
@@ -266,7 +266,7 @@ func check(t *testing.T, got []Finding, want []code.Code, owner slurm.JobID, cer
 			t.Errorf("finding %d is %s, want %s", i, f.Code, want[i])
 		}
 		if f.GPU != card || f.Index == nil {
-			t.Errorf("finding %d names no card: %+v", i, f)
+			t.Errorf("finding %d names no GPU: %+v", i, f)
 		}
 		if job := ownerOf(f); job != owner {
 			t.Errorf("finding %d blames job %d, want %d", i, job, owner)
@@ -302,22 +302,22 @@ func TestCompareAtTheStart(t *testing.T) {
 	}{
 		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
 		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
-		{"nobody's process", starting(dirty), []code.Code{code.Dirty}, 0},
+		{"no one's process", starting(dirty), []code.Code{code.Dirty}, 0},
 		{"memory without a process, left by a known job", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 9},
-		{"the same on another card is not inherited", with(starting(empty), func(s *Scene) {
+		{"the same on another GPU is not inherited", with(starting(empty), func(s *Scene) {
 			other := left
 			other.GPU = "GPU-1"
 			s.Left = []Finding{other}
 		}), []code.Code{code.Dirty}, 0},
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
 		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
-		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
+		{"another live job sits on the GPU", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}
 			s.Others = []attrib.Record{live}
 			s.Now.Processes = map[int]attrib.Process{70: {PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}}
 		}), []code.Code{code.Foreign}, 9},
-		{"Slurm gave the card to another live job too", with(starting(dirty), func(s *Scene) {
+		{"Slurm gave the GPU to another live job too", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End = 0
 			s.Others = []attrib.Record{live}
@@ -351,7 +351,7 @@ func TestBalance(t *testing.T) {
 	}{
 		{"idle", reading(0), 0, ""},
 		{"one client, 8 MiB beyond its figure", reading(gib+8*mib, listed(1, gib)), 0, ""},
-		{"nobody listed", reading(gib), gib, ""},
+		{"no one listed", reading(gib), gib, ""},
 		{"counted twice", reading(gib, listed(1, gib), listed(2, gib)), 0, "twice"},
 		{"a process without a figure", reading(gib, unknownProc), 0, "PID 3"},
 		{"memory unknown", gpu.Reading{Memory: gpu.Memory{Used: gpu.Unknown("lost")}}, 0, "lost"},

@@ -24,7 +24,7 @@ func listedHolder(p gpu.Process, facts attrib.Process) *Holder {
 // them, one nobody knows the owner of, or a search that was not finished. It returns whose the candidates are.
 func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) (Finding, []attrib.Owner) {
 	if s.Now.Scan == nil {
-		f.doubt("nobody searched for its holder: a live job's process may have it")
+		f.doubt("no one searched for its holder: a live job's process may have it")
 		return f, nil
 	}
 	if why := s.Now.Scan.Partial; why != "" {
@@ -109,7 +109,7 @@ func against(p attrib.Process, o attrib.Owner) string {
 	case o.Whose == attrib.Unknown:
 		return fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)
 	case o.Unseen:
-		return fmt.Sprintf("process %d may hold it, and nobody saw the end of its job %d", p.PID, o.Job)
+		return fmt.Sprintf("process %d may hold it, and no one saw the end of its job %d", p.PID, o.Job)
 	case p.OfSystem():
 		return fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)
 	case p.UID == 0 && o.Whose == attrib.NoJob:

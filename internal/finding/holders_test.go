@@ -44,7 +44,7 @@ func TestPhantomHolder(t *testing.T) {
 	}{
 		{"the forked child", []attrib.Holding{onCard(child, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"the forked child, in the job's cgroup still", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
-		{"nobody is found", nil, nil, nil, attrib.ByExclusive, ""},
+		{"no one is found", nil, nil, nil, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
@@ -60,7 +60,7 @@ func TestPhantomHolder(t *testing.T) {
 			}, []int{71}, attrib.ByCgroup, "ended while"},
 		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
 		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, "", "out of time"},
-		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, "", "nobody searched"},
+		{"no one searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, "", "no one searched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := searched(now, tt.found...)
@@ -119,7 +119,7 @@ func TestExportedCandidates(t *testing.T) {
 		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, attrib.ByExclusive, "which one does cannot be told"},
 		{"another user's that came with the job", []attrib.Holding{onDriver(keeper), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})}, nil, []int{71, 72}, "", "which one does cannot be told"},
 		{"root's", []attrib.Holding{onDriver(attrib.Process{PID: 72, Start: at(20)})}, nil, []int{72}, "", "root's"},
-		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
+		{"one with another GPU for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
 		{"another user's with another GPU", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},
 		{"another run's of the job", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{SLUID: "sA"}})}, func(s *Scene) {
 			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
@@ -197,9 +197,9 @@ func TestInheritedMemory(t *testing.T) {
 		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
 		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
 		"it fits none of two":   {[]Finding{left(9, gib), left(8, 2*gib)}, 0},
-		"nobody left anything":  {nil, 0},
+		"no one left anything":  {nil, 0},
 		"a process, not memory": {[]Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8}}}, 0},
-		"nobody knew whose":     {[]Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib)}}, 0},
+		"no one knew whose":     {[]Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib)}}, 0},
 	} {
 		s := starting(side(at(100), settle.Flat, reading(20*gib)))
 		s.Left = tt.left
@@ -330,7 +330,7 @@ func TestWhoIsNotExcused(t *testing.T) {
 		"memory, a live job's process under MPS's name":    searched(side(at(200), settle.Flat, reading(20*gib)), hidden),
 		"a phantom, a live job's process under MPS's name": searched(phantom, hidden),
 		"a service run as the job's user":                  searched(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), service)),
-		"a phantom on a card without a number":             with(searched(phantom, onCard(attrib.Process{PID: 71, UID: 1002, Cgroup: slurm.Owner{ID: 11}, Start: at(151)}, 1)), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
+		"a phantom on a GPU without a number":              with(searched(phantom, onCard(attrib.Process{PID: 71, UID: 1002, Cgroup: slurm.Owner{ID: 11}, Start: at(151)}, 1)), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
 	} {
 		s.Others = []attrib.Record{live}
 		found := Compare(s)

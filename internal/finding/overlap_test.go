@@ -22,14 +22,14 @@ func TestTrespasses(t *testing.T) {
 		want    bool
 		unknown bool
 	}{
-		{"a live job that has another card", proven, nil, true, false},
-		{"a live job that has this card", proven, func(s *Scene) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
+		{"a live job that has another GPU", proven, nil, true, false},
+		{"a live job that has this GPU", proven, func(s *Scene) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
 		{"an ended job", proven, func(s *Scene) { s.Others[0].End = at(180) }, false, false},
 		{"a job without a record: it may have no GPUs", attrib.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
 		{"by environment alone", attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
 		{"gone meanwhile", attrib.Process{PID: 70, Gone: true}, nil, false, false},
 		{"this job, while it runs", attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}, func(s *Scene) { s.Job.Context = slurm.Prolog }, true, false},
-		{"a sibling instance of one's own card", proven, func(s *Scene) {
+		{"a sibling instance of one's own GPU", proven, func(s *Scene) {
 			s.Cards[0].Device.Parent = "GPU-9"
 			s.Now.Neighbours.Readings[0].Device.Parent = "GPU-9"
 		}, false, false},

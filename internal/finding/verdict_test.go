@@ -35,8 +35,8 @@ func TestDecide(t *testing.T) {
 		{"a doubt is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
 		{"unknown is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
 		{"the strongest decides", enforcing(), slurm.Epilog, []Finding{{Code: code.Foreign}, {Code: code.Residue}, {Code: code.Moving}}, 0, config.Drain, 11, false},
-		{"a dirty card at the start warns", enforcing(), slurm.Prolog, []Finding{{Code: code.Dirty}}, 0, config.Warn, 0, false},
-		{"a lost card at the start drains", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 0, config.Drain, 20, false},
+		{"a dirty GPU at the start warns", enforcing(), slurm.Prolog, []Finding{{Code: code.Dirty}}, 0, config.Warn, 0, false},
+		{"a lost GPU at the start drains", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 0, config.Drain, 20, false},
 		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 2, config.Warn, 0, true},
 		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []Finding{{Code: code.Lost}}, 9, config.Drain, 20, false},
 		{"own faults warn", enforcing(), slurm.Epilog, []Finding{{Code: code.BackendMissing}}, 0, config.Warn, 0, false},
@@ -44,11 +44,11 @@ func TestDecide(t *testing.T) {
 			[]Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
 		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
 			[]Finding{{Code: code.NoRecord}, {Code: code.Again}, {Code: code.Output, Observed: "hung"}}, 0, config.Note, 0, false},
-		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
+		{"a GPU that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog, c.OnUnknown = map[code.Code]config.Action{code.Trespass: config.Drain}, config.Drain
 		}), slurm.Epilog, []Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
 		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
-		{"a note about a card never drains", enforcing(func(c *config.Config) {
+		{"a note about a GPU never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog = map[code.Code]config.Action{code.Ended: config.Drain, code.Unjudged: config.Drain}
 		}), slurm.Epilog, []Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {

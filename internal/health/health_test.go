@@ -55,11 +55,11 @@ func TestFacts(t *testing.T) {
 		observed     string
 		unknown, out bool // drains
 	}{
-		{gpu.RecoveryAction, "reset", "", "reset", code.Recovery, "asks for a reset of the card", false, true},
+		{gpu.RecoveryAction, "reset", "", "reset", code.Recovery, "asks for a reset of the GPU", false, true},
 		{gpu.RecoveryAction, "reboot", "", "reboot", code.Recovery, "asks for a reboot of the node", false, true},
 		{gpu.RecoveryAction, "drain_reset", "", "drain_reset", code.Recovery, "no new work and to reset it", false,
 			true},
-		{gpu.RecoveryAction, "drain_p2p", "", "drain_p2p", code.Recovery, "traffic between cards", false, false},
+		{gpu.RecoveryAction, "drain_p2p", "", "drain_p2p", code.Recovery, "traffic between GPUs", false, false},
 		{gpu.RecoveryAction, "recover_imex", "", "recover_imex", code.Recovery, "IMEX domain", false, false},
 		{gpu.RecoveryAction, "another number", "", "6", code.Recovery, "action number 6", false, false},
 		{gpu.RecoveryAction, "", "", "none", "", "", false, false},

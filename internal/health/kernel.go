@@ -36,10 +36,10 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 		f.Doubts = append(f.Doubts, in.KernelDoubt)
 	}
 	if f.Code == code.XidFatal && asksNothing(now) {
-		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the card")
+		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the GPU")
 	}
 	if f.Code == code.XidFatal && alike[0].Code != fallenOffTheBus && in.Blind {
-		f.Doubts = append(f.Doubts, "the driver did not say whether the card recovered")
+		f.Doubts = append(f.Doubts, "the driver did not say whether the GPU recovered")
 	}
 	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.GI == nil }) {
 		f.Unknown = fmt.Sprintf("Xid %d (%s) in the kernel log is of MIG %s: whether that is this job's cannot be told",

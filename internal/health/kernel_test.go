@@ -88,7 +88,7 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 	}{
 		{
 			"once", []gpu.Xid{{KernelMark: at(65000100), BusID: busA, Code: 79, Text: "GPU has fallen off the bus."}},
-			[]string{"Xid 79 (the card has fallen off the bus) at 65.000100 s of the kernel log: GPU has fallen off the bus."},
+			[]string{"Xid 79 (the GPU has fallen off the bus) at 65.000100 s of the kernel log: GPU has fallen off the bus."},
 		},
 		{
 			"several, of several processes", []gpu.Xid{
@@ -99,7 +99,7 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 			},
 			[]string{
 				"Xid 31 (memory page fault: a program's kernel used an address that is not its own), 3 times from 0.000001 to 4.000000 s of the kernel log, PID 7, PID 8: MMU Fault",
-				"Xid 43 (a program's work was stopped after an error of its own; the card goes on) at 0.000002 s of the kernel log, PID 7",
+				"Xid 43 (a program's work was stopped after an error of its own; the GPU goes on) at 0.000002 s of the kernel log, PID 7",
 			},
 		},
 		{
@@ -115,14 +115,14 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 				{BusID: busA, Code: 8, PID: 4},
 				{BusID: busA, Code: 8, PID: 5}, {BusID: busA, Code: 8, PID: 6},
 			},
-			[]string{"Xid 8 (the card stopped processing for this program), 6 times from 0.000000 to 0.000000 s of the kernel log, PID 1, PID 2, PID 3, PID 4, 2 more"},
+			[]string{"Xid 8 (the GPU stopped processing for this program), 6 times from 0.000000 to 0.000000 s of the kernel log, PID 1, PID 2, PID 3, PID 4, 2 more"},
 		},
 		{
 			"many words", []gpu.Xid{{BusID: busA, Code: 8, Text: long}},
-			[]string{"Xid 8 (the card stopped processing for this program) at 0.000000 s of the kernel log: " +
+			[]string{"Xid 8 (the GPU stopped processing for this program) at 0.000000 s of the kernel log: " +
 				long[:mostText]},
 		},
-		{"another card's, and one of no card", []gpu.Xid{{BusID: busB, Code: 79}, {Code: 79}}, nil},
+		{"another GPU's, and one of no GPU", []gpu.Xid{{BusID: busB, Code: 79}, {Code: 79}}, nil},
 	} {
 		found := Judge(logged(tt.xids...))
 		if len(found) != len(tt.want) {
@@ -166,7 +166,7 @@ func TestLostEntries(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	if found := Judge(Input{Kernel: in.Kernel}); len(found) != 0 {
-		t.Errorf("no cards: %+v", found)
+		t.Errorf("no GPUs: %+v", found)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestWhoseAndHowMany(t *testing.T) {
 	in := logged(gpu.Xid{BusID: busA, Code: 8, PID: 1}, gpu.Xid{BusID: busA, Code: 8, PID: 2},
 		gpu.Xid{BusID: busA, Code: 8, PID: 3, More: 40})
 	in.Own = map[int]bool{1: true, 2: false, 0: true}
-	const want = "Xid 8 (the card stopped processing for this program), 43 times from 0.000000 to 0.000000 s of the kernel log, " +
+	const want = "Xid 8 (the GPU stopped processing for this program), 43 times from 0.000000 to 0.000000 s of the kernel log, " +
 		"PID 1 of this job, PID 2 of another job, PID 3"
 	if found := Judge(in); len(found) != 1 || found[0].Observed != want {
 		t.Errorf("%+v", found)
@@ -239,7 +239,7 @@ func TestXidsOfInstances(t *testing.T) {
 	}
 	in.Cards = []finding.Card{cardA}
 	if found = Judge(in); len(found) != 3 || found[0].Unknown != "" {
-		t.Errorf("a job that has the whole card has each instance: %+v", found)
+		t.Errorf("a job that has the whole GPU has each instance: %+v", found)
 	}
 }
 

@@ -49,8 +49,8 @@ const noRecovery = "no recovery asked for"
 var factRows = []Row{
 	{
 		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery, judge: equal,
-		Meaning: "a fault of the card that only a reset clears", Asks: "end its processes, reset the card",
-		observed: "the driver asks for a reset of the card", expected: noRecovery,
+		Meaning: "a fault of the GPU that only a reset clears", Asks: "end its processes, reset the GPU",
+		observed: "the driver asks for a reset of the GPU", expected: noRecovery,
 	},
 	{
 		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery, judge: equal,
@@ -59,22 +59,22 @@ var factRows = []Row{
 	},
 	{
 		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery, judge: equal,
-		Meaning:  "the card goes on with less than it has: memory set aside, or instances down",
-		Asks:     "no new work; reset the card once what runs has ended",
-		observed: "the driver asks to give the card no new work and to reset it", expected: noRecovery,
+		Meaning:  "the GPU goes on with less than it has: memory set aside, or instances down",
+		Asks:     "no new work; reset the GPU once what runs has ended",
+		observed: "the driver asks to give the GPU no new work and to reset it", expected: noRecovery,
 	},
 	{
 		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery, judge: equal,
-		Meaning:  "a fault that needs all traffic between cards to end; then the driver says what is next",
-		Asks:     "end the processes that use several cards, ask again",
-		observed: "the driver asks for an end of traffic between cards", expected: noRecovery,
-		Doubt: "the driver asks for an end of traffic between cards only, and says later what is next",
+		Meaning:  "a fault that needs all traffic between GPUs to end; then the driver says what is next",
+		Asks:     "end the processes that use several GPUs, ask again",
+		observed: "the driver asks for an end of traffic between GPUs", expected: noRecovery,
+		Doubt: "the driver asks for an end of traffic between GPUs only, and says later what is next",
 	},
 	{
 		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery, judge: equal,
 		Meaning: "the memory that several nodes share (IMEX domain) has a fault", Asks: "recover the IMEX domain",
 		observed: "the driver asks for recovery of the IMEX domain", expected: noRecovery,
-		Doubt: "the driver asks for recovery of the IMEX domain only, which is not this card",
+		Doubt: "the driver asks for recovery of the IMEX domain only, which is not this GPU",
 	},
 	{
 		Fact: gpu.RecoveryAction, Value: "another number", Code: code.Recovery, judge: another,
@@ -87,7 +87,7 @@ var factRows = []Row{
 	{
 		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed, judge: equal,
 		Meaning:  "a row of memory with errors could not be replaced by a spare one",
-		Asks:     "field diagnostics, replace the card",
+		Asks:     "field diagnostics, replace the GPU",
 		observed: "the remapping of a memory row has failed", expected: "no failed remapping",
 	},
 	{
@@ -98,7 +98,7 @@ var factRows = []Row{
 	},
 	{
 		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages, judge: equal,
-		Meaning:  "pages of memory with errors will be taken out of use at the next reset (cards before Ampere)",
+		Meaning:  "pages of memory with errors will be taken out of use at the next reset (GPUs before Ampere)",
 		Asks:     "reset when convenient",
 		observed: "memory pages wait for a reset to be retired", expected: "no pages waiting",
 	},
@@ -111,24 +111,24 @@ var factRows = []Row{
 	},
 	{
 		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric, judge: equal,
-		Meaning:  "the card could not join the NVLink fabric: CUDA may not start (error 802)",
+		Meaning:  "the GPU could not join the NVLink fabric: CUDA may not start (error 802)",
 		Asks:     "see to nvidia-fabricmanager",
-		observed: "joining the NVLink fabric has failed", expected: "a card in its NVLink fabric",
+		observed: "joining the NVLink fabric has failed", expected: "a GPU in its NVLink fabric",
 	},
 	{
 		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric, judge: equal,
-		Meaning:  "the card has not joined the NVLink fabric: CUDA may not start (error 802)",
+		Meaning:  "the GPU has not joined the NVLink fabric: CUDA may not start (error 802)",
 		Asks:     "see to nvidia-fabricmanager",
-		observed: "the card has not begun to join the NVLink fabric", expected: "a card in its NVLink fabric",
+		observed: "the GPU has not begun to join the NVLink fabric", expected: "a GPU in its NVLink fabric",
 	},
 	{
 		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, judge: underWay,
-		Meaning: "the card is about to join the NVLink fabric", Asks: "wait",
-		observed: "the card is still joining the NVLink fabric", expected: "a card in its NVLink fabric",
+		Meaning: "the GPU is about to join the NVLink fabric", Asks: "wait",
+		observed: "the GPU is still joining the NVLink fabric", expected: "a GPU in its NVLink fabric",
 	},
 	{
 		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, judge: equal,
-		Meaning:  "the driver lets go of a card that nobody uses: seconds to wake up, counters lost",
+		Meaning:  "the driver lets go of a GPU that no one uses: seconds to wake up, counters lost",
 		Asks:     "run nvidia-persistenced",
 		observed: "persistence mode is off", expected: "persistence mode on",
 	},

@@ -45,7 +45,7 @@ func TestTableIsSound(t *testing.T) {
 			}
 		}
 		if entry, ok := code.Lookup(r.Code); !ok || entry.Scope != code.Card {
-			t.Errorf("%s: %s is no finding on a card", key, r.Code)
+			t.Errorf("%s: %s is no finding on a GPU", key, r.Code)
 		}
 	}
 	table()[0].Meaning = "changed"
@@ -74,8 +74,8 @@ func shipped(r Row) string {
 	return string(a)
 }
 
-const intro = `# The card's condition
-What Bookend asks the driver about each of a job's cards, what it looks for in the kernel's log, and what follows. This
+const intro = `# The GPU's condition
+What Bookend asks the driver about each of a job's GPUs, what it looks for in the kernel's log, and what follows. This
 page is generated from the table that judges, by ` + "`go test ./internal/health -update`" + `; the last column is the shipped policy
 at a job's end.
 
@@ -83,21 +83,21 @@ at a job's end.
 * **At a job's end**: the facts of the first table, from
   the driver, and the kernel's log since the job began. At its start nothing but the number of the newest entry of that
   log is noted.
-* **Compared** are ECC errors, with the last look at the same card on record: of the same boot, driver and kernel
-  module, as they start anew with these. Without such a look ECC errors are *unknown*, as nobody can say whether this job
+* **Compared** are ECC errors, with the last look at the same GPU on record: of the same boot, driver and kernel
+  module, as they start again with these. Without such a look ECC errors are *unknown*, as no one can say whether this job
   met them.
-* What the driver does not tell of a card is left out. What could not be read is unknown and never a finding:
+* What the driver does not tell of a GPU is left out. What could not be read is unknown and never a finding:
   ` + "`bookend show JOBID`" + ` has it with the reason.
 * **The kernel's log** is /dev/kmsg below paths.dev. Only the kernel's own lines count: what programs write there has
   another facility, and they cannot choose the kernel's. Entries that were
   overwritten before they were read are noted (BKD-UNTRACED): an Xid may be missing.
 
 ## When a node is drained
-Only in enforce mode, only for what NVIDIA's own guidance calls a fault of the card, and only without a doubt. These are
+Only in enforce mode, only for what NVIDIA's own guidance calls a fault of the GPU, and only without a doubt. These are
 doubts, each of which makes a drain a warning:
-* The driver was asked whether the card needs recovery, and said none: it outweighs an Xid.
-* The card is a MIG instance, or the hook sees only a part of the node (PrologFlags=RunInJob).
-* The driver was reloaded between the Xid and the job's end: that may have cured the card.
+* The driver was asked whether the GPU needs recovery, and said none: it outweighs an Xid.
+* The GPU is a MIG instance, or the hook sees only a part of the node (PrologFlags=RunInJob).
+* The driver was reloaded between the Xid and the job's end: that may have cured the GPU.
 * What the tables below call a doubt.
 
 Other actions are set by finding and partition: see [the configuration](config.md).
@@ -111,18 +111,18 @@ An Xid is an error that the driver writes to the kernel's log:
     NVRM: Xid (PCI:0000:1b:00 GPU-I:01 GPU-CI:00): 94, pid=4711, name=python3, Contained: ...
 
 The second is of a MIG instance: GPU-I is its GPU instance and GPU-CI its compute instance. Which instance a job had is not
-known by these numbers, so on a MIG instance such a line is *unknown*; a line without them is of the whole card.
+known by these numbers, so on a MIG instance such a line is *unknown*; a line without them is of the whole GPU.
 
-All lines of one number on one card of the job are one finding, with how often, when (as dmesg shows it), the processes,
+All lines of one number on one GPU of the job are one finding, with how often, when (as dmesg shows it), the processes,
 and the Xid that caused it where the line says so. A process that a hook saw in a job's cgroup since the job began is said
 to be of this job, or of another. Few of many lines are kept: the first and the newest of each process, and how many they were.
 
-The job's cards are those that the driver lists now and those that the record of its start has: an Xid counts though the
-driver is stuck, the card is gone from its list or nothing could be looked at. Within one boot the log is read from where
+The job's GPUs are those that the driver lists now and those that the record of its start has: an Xid counts though the
+driver is stuck, the GPU is gone from its list or nothing could be looked at. Within one boot the log is read from where
 the job began.
 
 Numbers that are not in the table are BKD-XID. A fatal error of the
-card is often followed by 45, the clean-up of each program on it.
+GPU is often followed by 45, the clean-up of each program on it.
 `
 
 const outro = `

@@ -65,7 +65,7 @@ func TestWhatTestsFind(t *testing.T) {
 		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
 		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
 			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
-		"another card's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
+		"another GPU's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
 		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
 		if tt.code == "" {

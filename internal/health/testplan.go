@@ -45,7 +45,7 @@ func (c TestCase) forbids(card finding.Card) string {
 	case c.InJob:
 		return "the hook runs inside the job"
 	case c.Again:
-		return "another hook of this job was here before, or is at work: the card may be somebody's by now"
+		return "another hook of this job was here before, or is at work: the GPU may be somebody's by now"
 	case card.Device.ID == "":
 		return "its id is unknown"
 	case card.Device.Parent != "":

@@ -55,7 +55,7 @@ func (r TestRecord) Trusted(n SinceTest) (ok bool, why string) {
 	case r.Probe.Result == gpu.ProbeSkipped:
 		why = "it came to no result"
 	case !r.Epoch.Same(n.Epoch):
-		why = "the driver was reloaded or the node booted since, or nobody can tell"
+		why = "the driver was reloaded or the node booted since, or no one can tell"
 	case age < 0 || age > TestMaxAge:
 		why = fmt.Sprintf("it is older than %v", TestMaxAge)
 	default:

@@ -90,7 +90,7 @@ func TestBusy(t *testing.T) {
 			"who is on it"},
 		"a service's PID, reused": {with70(8), "a process is on it"},
 		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
-		"memory of nobody's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
+		"memory of no one's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
 			"in use"},
 		"memory unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") },
 			"could not be told: old"},
@@ -136,12 +136,12 @@ func TestPlan(t *testing.T) {
 		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
 		"a live job elsewhere":        {live(attrib.Record{Job: 7, GPUs: []gpu.ID{"GPU-1"}}), ""},
 		"busy":                        {TestCase{Scene: scene(with70(8))}, "a process is on it"},
-		"a fault of the card":         {found(code.Lost, card0), "BKD-LOST"},
+		"a fault of the GPU":          {found(code.Lost, card0), "BKD-LOST"},
 		"a reset is called for":       {found(code.Recovery, card0), "BKD-RECOVERY"},
-		"a fault of another card":     {found(code.Lost, "GPU-1"), ""},
+		"a fault of another GPU":      {found(code.Lost, "GPU-1"), ""},
 		"the driver has hung":         {found(code.Hang, ""), "BKD-HANG"},
 		"the driver is old":           {found(code.Old, ""), ""},
-		"a note on the card":          {found(code.Ended, card0), ""},
+		"a note on the GPU":           {found(code.Ended, card0), ""},
 		"a fault of Bookend's own":    {found(code.StateWrite, ""), ""},
 	} {
 		test, skipped := tt.c.Plan([]finding.Card{idle})
@@ -163,7 +163,7 @@ func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 		t.Errorf("a MIG instance: %+v", test)
 	}
 	if test, skipped := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
-		t.Errorf("a card without id: %+v %+v", test, skipped)
+		t.Errorf("a GPU without id: %+v %+v", test, skipped)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestKnown(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if got := c.Known(nil); len(got) != 0 {
-		t.Errorf("of no card: %v", got)
+		t.Errorf("of no GPU: %v", got)
 	}
 }
 
@@ -197,9 +197,9 @@ func TestTrusted(t *testing.T) {
 		"too old":                     {func(_ *TestRecord, n *SinceTest) { n.At = 25*time.Hour + 1 }, "older than 24h"},
 		"of the future":               {func(_ *TestRecord, n *SinceTest) { n.At = 0 }, "older"},
 		"an Xid":                      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, bus0) }, "Xid 79"},
-		"an Xid of nobody knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
+		"an Xid of no one knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
 		"an Xid before":               {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(50, bus0) }, ""},
-		"an Xid of another card":      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
+		"an Xid of another GPU":       {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
 		"log not read":                {func(_ *TestRecord, n *SinceTest) { n.Kernel = nil }, "not read"},
 		"log not read then": {func(r *TestRecord, _ *SinceTest) { r.Kernel = gpu.KernelMark{} },
 			"not read at that time"},

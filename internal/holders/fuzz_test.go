@@ -185,7 +185,7 @@ func FuzzNode(f *testing.F) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
 		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
-			t.Errorf("%q is card %d in %q", target, n.Minor, folder)
+			t.Errorf("%q is GPU %d in %q", target, n.Minor, folder)
 		}
 		if strings.HasPrefix(target, "/memfd:") && ok {
 			t.Errorf("a process made up %q", target)

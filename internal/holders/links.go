@@ -36,7 +36,7 @@ func (r *reader) names(dir int, visit func(name []byte) bool) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("list folder: %w", err)
+			return fmt.Errorf("list directory: %w", err)
 		}
 		if n == 0 {
 			return nil
@@ -62,15 +62,15 @@ const (
 // nextEntry cuts the first entry off what getdents64 returned. A zero byte follows the name.
 func nextEntry(entries []byte) (name, rest []byte, err error) {
 	if len(entries) <= entryName {
-		return nil, nil, fmt.Errorf("list folder: entry of %d bytes", len(entries))
+		return nil, nil, fmt.Errorf("list directory: entry of %d bytes", len(entries))
 	}
 	length := int(binary.NativeEndian.Uint16(entries[entryLength:]))
 	if length <= entryName || length > len(entries) {
-		return nil, nil, fmt.Errorf("list folder: entry says %d of %d bytes", length, len(entries))
+		return nil, nil, fmt.Errorf("list directory: entry says %d of %d bytes", length, len(entries))
 	}
 	end := bytes.IndexByte(entries[entryName:length], 0)
 	if end < 0 {
-		return nil, nil, fmt.Errorf("list folder: a name without an end")
+		return nil, nil, fmt.Errorf("list directory: a name without an end")
 	}
 	return entries[entryName : entryName+end], entries[length:], nil
 }

@@ -13,8 +13,8 @@ func TestOnBus(t *testing.T) {
 		devices map[string][2]string // vendor and class
 		want    bool
 	}{
-		"no bus":  {nil, false},
-		"no card": {map[string][2]string{"0000:00:1f.0": {"0x8086", "0x060100"}}, false},
+		"no bus": {nil, false},
+		"no GPU": {map[string][2]string{"0000:00:1f.0": {"0x8086", "0x060100"}}, false},
 		"a GPU without an output": {map[string][2]string{"0000:00:1f.0": {"0x8086", "0x060100"},
 			"0000:3b:00.0": {"0x10de", "0x030200"}}, true},
 		"a display":                {map[string][2]string{"0000:3b:00.0": {"0x10de", "0x030000"}}, true},

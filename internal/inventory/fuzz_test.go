@@ -48,7 +48,7 @@ func FuzzInformation(f *testing.F) {
 		}
 		other := parseInformation(text+"\nBus Location: 0000:9d:00.0\n", bus)
 		if other.Unknown == "" {
-			t.Errorf("another card's file was taken: %+v", other)
+			t.Errorf("another GPU's file was taken: %+v", other)
 		}
 	})
 }

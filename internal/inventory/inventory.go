@@ -37,16 +37,16 @@ func Read(driverProc string) ([]gpu.Card, error) {
 		return nil, ErrNoDriver
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list cards: %w", err)
+		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
 	if len(folders) > maxCards {
-		return nil, fmt.Errorf("list cards: %d folders in %q, more than %d", len(folders), root, maxCards)
+		return nil, fmt.Errorf("list GPUs: %d directories in %q, more than %d", len(folders), root, maxCards)
 	}
 	cards := make([]gpu.Card, 0, len(folders))
 	for _, folder := range folders {
 		bus, err := gpu.ParseBusID(folder.Name())
 		if err != nil {
-			return nil, fmt.Errorf("list cards: %w", err)
+			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
 		cards = append(cards, readCard(filepath.Join(root, folder.Name(), "information"), bus))
 	}

@@ -71,7 +71,7 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 		"Model: A\nBus Location: 0000:ff:00.0\nDevice Minor: 7\n")
 	cards, err := Read(root)
 	if err != nil || len(cards) != 4 {
-		t.Fatalf("%d cards, %v", len(cards), err)
+		t.Fatalf("%d GPUs, %v", len(cards), err)
 	}
 	for _, c := range cards[:3] {
 		if c.Unknown == "" || c.Device.Minor != nil || c.Device.BusID == "" {
@@ -79,7 +79,7 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 		}
 	}
 	if cards[3].Unknown != "" {
-		t.Errorf("%+v: a readable card became unknown", cards[3])
+		t.Errorf("%+v: a readable GPU became unknown", cards[3])
 	}
 }
 
@@ -90,19 +90,19 @@ func TestReadRefuses(t *testing.T) {
 	file := t.TempDir()
 	put(t, filepath.Join(file, "gpus"), "")
 	if _, err := Read(file); err == nil || errors.Is(err, ErrNoDriver) {
-		t.Errorf("a file for a folder: %v", err)
+		t.Errorf("a file for a directory: %v", err)
 	}
 	odd := t.TempDir()
 	put(t, filepath.Join(odd, "gpus/card0/information"), "")
 	if _, err := Read(odd); err == nil {
-		t.Error("a folder that is no bus id was accepted")
+		t.Error("a directory that is no bus id was accepted")
 	}
 	many := t.TempDir()
 	for i := range maxCards + 1 {
 		put(t, filepath.Join(many, "gpus", fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32), "information"), "")
 	}
 	if _, err := Read(many); err == nil {
-		t.Errorf("more than %d cards were accepted", maxCards)
+		t.Errorf("more than %d GPUs were accepted", maxCards)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestReadNoCards(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(root, "gpus"), 0o755))
 	cards, err := Read(root)
 	if err != nil || len(cards) != 0 {
-		t.Errorf("driver without cards: %v, %v", cards, err)
+		t.Errorf("driver without GPUs: %v, %v", cards, err)
 	}
 }
 

@@ -310,11 +310,11 @@ func TestUnreadable(t *testing.T) {
 		plant func(path string) error
 		want  string
 	}{
-		"missing":  {func(string) error { return nil }, "no such file"},
-		"a folder": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"missing":     {func(string) error { return nil }, "no such file"},
+		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
 		"a link": {func(path string) error { return os.Symlink("/dev/null", path) },
 			"too many levels"},
-		"a FIFO that nobody writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
+		"a FIFO that no one writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
 		"empty":                        {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "empty"},
 		"no log": {func(path string) error {
 			return os.WriteFile(path,

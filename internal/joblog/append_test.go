@@ -202,7 +202,7 @@ func TestRefuses(t *testing.T) {
 		"another's":                {others(uid-1, 0o600), permission, permission},
 		"root's, readable for all": {others(0, 0o644), permission, notOwner},
 		"root's":                   {others(0, 0o600), permission, permission},
-		"in a folder of root's": {func(t *testing.T, path string) {
+		"in a directory of root's": {func(t *testing.T, path string) {
 			put(t, path, "")
 			must(t, os.Chown(filepath.Dir(path), 0, 0))
 		}, permission, permission},

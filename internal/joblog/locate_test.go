@@ -119,12 +119,12 @@ func TestOfTask(t *testing.T) {
 		"the same": {"out.txt", 2, 2, nil, "out.txt", true, false},
 		"padded": {"out.000.txt", 0, 12, []string{"out.012.txt", "out.12.txt"}, "out.012.txt", true,
 			false},
-		"one that is not there":    {"out.0", 0, 3, []string{"out.2"}, "", true, false},
-		"no number":                {"out.n1", 0, 3, []string{"out.3"}, "", false, false},
-		"two numbers, two files":   {"out.0.0", 0, 1, []string{"out.0.1", "out.1.0"}, "", true, true},
-		"a number beyond all":      {"out.99999999999999999999", 0, 1, nil, "", false, false},
-		"a link under the name":    {"out.0", 0, 1, []string{"link:out.1"}, "", true, false},
-		"the number in its folder": {"0/out", 0, 1, []string{"1/out"}, "", false, false},
+		"one that is not there":       {"out.0", 0, 3, []string{"out.2"}, "", true, false},
+		"no number":                   {"out.n1", 0, 3, []string{"out.3"}, "", false, false},
+		"two numbers, two files":      {"out.0.0", 0, 1, []string{"out.0.1", "out.1.0"}, "", true, true},
+		"a number beyond all":         {"out.99999999999999999999", 0, 1, nil, "", false, false},
+		"a link under the name":       {"out.0", 0, 1, []string{"link:out.1"}, "", true, false},
+		"the number in its directory": {"0/out", 0, 1, []string{"1/out"}, "", false, false},
 	} {
 		dir := t.TempDir()
 		for _, f := range tt.there {

@@ -39,7 +39,7 @@ func TestSeenByCard(t *testing.T) {
 		why    string
 	}{{drain.Clean, ""}, {drain.Unknown, "a job still has it"}, {drain.Unknown, "could not be read"}} {
 		if got := seen[cards[i].Device.ID]; got.Memory != want.memory || !strings.Contains(got.Why, want.why) || got.Given != (i == 1) {
-			t.Errorf("card %d: %+v, want %v %q", i, got, want.memory, want.why)
+			t.Errorf("GPU %d: %+v, want %v %q", i, got, want.memory, want.why)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (c Case) reloaded() string {
 	if c.Seen.Kernel == nil || c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
 		return ""
 	}
-	return "the driver was reloaded since the job began, or nobody can tell: that may have cured the card"
+	return "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
 }
 
 // namesProcesses reports that the log names a process with an error of one of the job's GPUs.

@@ -147,7 +147,7 @@ func disown(side finding.Side) {
 		for _, r := range s.Readings {
 			for _, p := range r.Processes {
 				if now := side.Processes[p.PID]; s.At > 0 && now.Why == "" && now.Start > s.At {
-					const why = "its PID was another process's when the card was read"
+					const why = "its PID was another process's when the GPU was read"
 					side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
 				}
 			}

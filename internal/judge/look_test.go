@@ -106,7 +106,7 @@ func TestWhatIsAsked(t *testing.T) {
 		{"still moving", eyes{watches: [][]gpu.Snapshot{append(looks(0, 1, gib), looks(1, 1, 2*gib)...)}}, []string{"watch"}, settle.Moving},
 		{"a process that explains all", eyes{who: there, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 1, gib+9*mib, orphan)}},
 			[]string{"watch", "processes", "quiet", "watch", "processes", "release"}, settle.Flat},
-		{"memory that nobody explains", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
+		{"memory that no one explains", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
 			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Flat},
 		{"a process that is gone", eyes{who: gone, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 5, gib+9*mib, orphan)}},
 			[]string{"watch", "processes", "quiet", "scan", "watch", "processes", "release"}, settle.Flat},
@@ -147,8 +147,8 @@ func TestStrangersAreNotExpected(t *testing.T) {
 		{"it is gone, its memory is not", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 5}, settle.Flat},
 		{"it was gone before", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0}, settle.Clean},
 		{"it was gone before, with other memory", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0, 61: 2}, settle.Flat},
-		{"nobody could tell then", attrib.Process{PID: 60, Start: 77}, nil, settle.Clean},
-		{"nobody can tell now", attrib.Process{PID: 60, Why: "permission denied"}, map[int]time.Duration{60: 5}, settle.Clean},
+		{"no one could tell then", attrib.Process{PID: 60, Start: 77}, nil, settle.Clean},
+		{"no one can tell now", attrib.Process{PID: 60, Why: "permission denied"}, map[int]time.Duration{60: 5}, settle.Clean},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			series := looks(0, 5, gib+9*mib, listed)
@@ -177,7 +177,7 @@ func TestIdentified(t *testing.T) {
 	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
 	side, cards := Look(&eyes{watches: [][]gpu.Snapshot{series}}, o)
 	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
-		t.Errorf("cards %+v, curves %+v", cards, side.Curves)
+		t.Errorf("GPUs %+v, curves %+v", cards, side.Curves)
 	}
 }
 
@@ -297,11 +297,11 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		want   settle.State
 	}{
 		"on the driver alone":                {nil, 2 * gib, settle.Flat},
-		"on this card":                       {[]int{3}, 2 * gib, settle.Flat},
-		"on another card":                    {[]int{1}, 2 * gib, settle.Flat},
+		"on this GPU":                        {[]int{3}, 2 * gib, settle.Flat},
+		"on another GPU":                     {[]int{1}, 2 * gib, settle.Flat},
 		"it has ended, on the driver alone":  {nil, 2 * gib, settle.Moving},
-		"it has ended, on this card":         {[]int{3}, 2 * gib, settle.Moving},
-		"it has ended, on another card":      {[]int{1}, 2 * gib, settle.Moving},
+		"it has ended, on this GPU":          {[]int{3}, 2 * gib, settle.Moving},
+		"it has ended, on another GPU":       {[]int{1}, 2 * gib, settle.Moving},
 		"it has ended, and nothing is there": {[]int{1}, 0, settle.Clean},
 	} {
 		minor, holder := 3, attrib.Process{PID: 70, Start: 5}

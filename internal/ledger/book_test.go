@@ -70,7 +70,7 @@ func TestLeftovers(t *testing.T) {
 		"idle":                  {saw(50, used(card0, 0)), thisEpoch, 0},
 		"idle but for a little": {saw(50, used(card0, 32*mib-1)), thisEpoch, 0},
 		"in use":                {saw(50, used(card0, 32*mib)), thisEpoch, 1},
-		"another card idle":     {saw(50, used(card1, 0)), thisEpoch, 1},
+		"another GPU idle":      {saw(50, used(card1, 0)), thisEpoch, 1},
 		"idle before":           {saw(5, used(card0, 0)), thisEpoch, 1},
 		"idle in another epoch": {saw(50, used(card0, 0)), otherEpoch, 1},
 		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })),
@@ -147,9 +147,9 @@ func TestUnplaced(t *testing.T) {
 		run  Run
 		want bool
 	}{
-		"placed":         {run(1, []gpu.ID{card0}, at(1)), false},
-		"no cards":       {run(1, nil, at(1)), true},
-		"a card unnamed": {nameless, true},
+		"placed":        {run(1, []gpu.ID{card0}, at(1)), false},
+		"no GPUs":       {run(1, nil, at(1)), true},
+		"a GPU unnamed": {nameless, true},
 		"the first one": {changed(nameless,
 			func(r *Run) { r.Devices = []Assigned{nameless.Devices[1], nameless.Devices[0]} }), true},
 	} {
@@ -168,16 +168,16 @@ func TestAlone(t *testing.T) {
 		self, other attrib.Record
 		want        bool
 	}{
-		"itself":               {self, self, true},
-		"same card, same time": {self, other, false},
-		"same card, live":      {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
-		"same card, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }),
+		"itself":              {self, self, true},
+		"same GPU, same time": {self, other, false},
+		"same GPU, live":      {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
+		"same GPU, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }),
 			with(other, func(r *attrib.Record) { r.Unseen = true }), false},
-		"same card, later": {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }),
+		"same GPU, later": {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }),
 			true},
-		"same card, before": {self,
+		"same GPU, before": {self,
 			with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
-		"another card": {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }),
+		"another GPU": {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }),
 			true},
 		"the other is unplaced": {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }),
 			false},

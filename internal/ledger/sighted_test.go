@@ -87,7 +87,7 @@ func TestSightedTellsProcessesApart(t *testing.T) {
 		t.Errorf("what two jobs' cgroups named proves nothing: %+v", proofs)
 	}
 	if s = s.With(another, onCard(40*time.Second), nil); len(s.Processes) != 0 || len(s.Looks) != 1 {
-		t.Errorf("after the driver was loaded anew: %+v", s)
+		t.Errorf("after the driver was loaded again: %+v", s)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestSightedDuring(t *testing.T) {
 	elsewhere := self
 	elsewhere.Devices = []Assigned{{Device: gpu.Device{ID: "GPU-1"}}}
 	if d := s.During(elsewhere, 0, time.Hour); len(d) != 0 {
-		t.Errorf("on another card: %+v", d)
+		t.Errorf("on another GPU: %+v", d)
 	}
 }
 

@@ -37,7 +37,7 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
 			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.Began()})
 		case by != nil:
-			over = append(over, Unfinished{Run: r, Why: "its job began anew", Over: by.Began()})
+			over = append(over, Unfinished{Run: r, Why: "its job began again", Over: by.Began()})
 		default:
 			if o := n.follower(r, runs); o != nil && n.Exclusive() {
 				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),

@@ -43,9 +43,9 @@ func TestUnended(t *testing.T) {
 		presumed bool
 	}{
 		"alone":                     {[]Run{open}, false, "", false},
-		"its card was given again":  {[]Run{open, later}, false, "job 101 was given its GPU", true},
-		"where cards come in parts": {[]Run{open, later}, true, "", false},
-		"another card was given":    {[]Run{open, runOn(101, "GPU-1", 20, 30)}, false, "", false},
+		"its GPU was given again":   {[]Run{open, later}, false, "job 101 was given its GPU", true},
+		"where GPUs come in parts":  {[]Run{open, later}, true, "", false},
+		"another GPU was given":     {[]Run{open, runOn(101, "GPU-1", 20, 30)}, false, "", false},
 		"the later one still runs":  {[]Run{open, runOn(101, "GPU-0", 20, 0)}, false, "", false},
 		"the other one was earlier": {[]Run{open, runOn(99, "GPU-0", 5, 30)}, false, "", false},
 		"the later one is itself settled": {[]Run{open,
@@ -63,10 +63,10 @@ func TestUnended(t *testing.T) {
 			r.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"},
 				Processes: []gpu.Process{{PID: 7}}}}
 		})}, false, "", false},
-		"a card without a name": {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
+		"a GPU without a name": {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
 		"no start on record": {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life,
 			Devices: open.Devices}, later}, false, "", false},
-		"its job id began anew": {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began anew", false},
+		"its job id began again": {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began again", false},
 		"of an earlier boot": {[]Run{changed(open, func(r *Run) { r.Epoch.Boot = "a" })}, true,
 			"the node has booted since", false},
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},
@@ -90,7 +90,7 @@ func TestUnseenEnd(t *testing.T) {
 	r := runOn(100, "GPU-0", 10, 0)
 	r.Ends = []End{{At: 20, Unseen: "job 101 was given its GPU", Presumed: true}}
 	if !r.Closed() || r.EndSeen() {
-		t.Error("it is over, and nobody saw how")
+		t.Error("it is over, and no one saw how")
 	}
 	if _, which := Match([]Run{r}, slurm.Job{ID: 100}); which != OpenRun {
 		t.Errorf("an epilog finds it %s", which)

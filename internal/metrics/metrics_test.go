@@ -104,7 +104,7 @@ func TestEveryRunIsCounted(t *testing.T) {
 		}
 	}
 	if _, is := got[`bookend_own_errors_total{code="BKD-ORPHAN"}`]; is {
-		t.Error("a process left on a card counts as an error of Bookend's")
+		t.Error("a process left on a GPU counts as an error of Bookend's")
 	}
 }
 
@@ -261,7 +261,7 @@ func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
 		"below a user's": func(t *testing.T, folder string) {
 			must(t, os.Chown(filepath.Dir(folder), 65534, 0))
 		},
-		"a folder of the name": func(t *testing.T, folder string) {
+		"a directory of the name": func(t *testing.T, folder string) {
 			must(t, os.MkdirAll(filepath.Join(folder, "bookend.prom/deep"), 0o755))
 		},
 	} {
@@ -540,7 +540,7 @@ func TestCardsOfTheHealthCheck(t *testing.T) {
 	}
 	record(t, f, checked(4)) // the driver could not be asked
 	if got := gauges(t, f); len(got) != 1 {
-		t.Errorf("figures of cards that nobody read: %q", got)
+		t.Errorf("figures of GPUs that no one read: %q", got)
 	}
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)

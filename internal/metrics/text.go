@@ -75,18 +75,18 @@ var families = map[string]family{
 		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach " +
 			"the disk."},
 	settleTime: {kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
-		help: "How long the memory of a job's card took to come to rest, clean or not, from the hook's first look " +
-			"on; cards that did not are left out."},
+		help: "How long the memory of a job's GPU took to come to rest, clean or not, from the hook's first look " +
+			"on; GPUs that did not are left out."},
 	probes: {kind: "counter", labels: []string{"result"}, from: everyResult,
 		help: "Test allocations, by result."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory in use on the card when the health check last looked, in bytes."},
+		help: "Memory in use on the GPU when the health check last looked, in bytes."},
 	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when " +
+		help: "Memory in use that no listed process accounts for, nor what the GPU carries without any job, when " +
 			"the health check last looked, in bytes."},
 	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a " +
-			"clean card and on a job's."},
+		help: "Memory found on the GPU while no job had it, when the health check last looked, in bytes; 0 on a " +
+			"clean GPU and on a job's."},
 	driverKeepers: {kind: "gauge",
 		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
 			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +

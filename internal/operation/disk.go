@@ -151,7 +151,7 @@ func appendLog(dir string, lines []byte) error {
 	// Threat: /var/log may be writable by a group, which could put another folder here. Append opens the folder
 	// itself and refuses one that is not root's or that others can write to.
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make log folder: %w", err)
+		return fmt.Errorf("make log directory: %w", err)
 	}
 	return safefile.Append(dir, logFile, lines, maxLogBytes)
 }

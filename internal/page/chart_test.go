@@ -263,15 +263,15 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 	bySlurm.Job.Start = hour(2)
 	rebooted := ran(9, cardB, seenAs(8, cardB, 0), seenAs(9, cardB, 0))
 	rebooted.Epoch = gpu.Epoch{Boot: "c", Driver: "580", Module: "m"}
-	unseen := ledger.End{At: seenAs(3, cardA, 0).At, Wall: hour(7), Unseen: "its job began anew"}
+	unseen := ledger.End{At: seenAs(3, cardA, 0).At, Wall: hour(7), Unseen: "its job began again"}
 	for name, tt := range map[string]struct {
 		runs []ledger.Run
 		want string
 	}{
-		"runs":               {[]ledger.Run{open}, "0-24 running"},
-		"ended":              {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
-		"its job began anew": {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
-		"the card was given on": {[]ledger.Run{open, rebooted, ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))},
+		"runs":                {[]ledger.Run{open}, "0-24 running"},
+		"ended":               {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
+		"its job began again": {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
+		"the GPU was given on": {[]ledger.Run{open, rebooted, ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))},
 			"0-4 noend"},
 		"the node booted":                {[]ledger.Run{open, rebooted}, "0-8 noend"},
 		"a health check closed it":       {[]ledger.Run{ran(1, cardA, start, unseen)}, "0-3 noend"},
@@ -305,7 +305,7 @@ func TestMost(t *testing.T) {
 		ask        Request
 		want       gpu.Figure
 	}{
-		"nobody looked":      {start, seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
+		"no one looked":      {start, seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
 		"left at its end":    {start, seenAs(4, cardA, gib), Request{}, gpu.Bytes(gib)},
 		"there at its start": {seenAs(0, cardA, gib), seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
 		"accounting":         {start, end, Request{}, gpu.Bytes(30 * gib)},
@@ -337,7 +337,7 @@ func TestHeld(t *testing.T) {
 	}{
 		"nothing": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))}, nil,
 			""},
-		"nobody looked since": {[]ledger.Run{leaves()}, nil, "2-24 20 unseen"},
+		"no one looked since": {[]ledger.Run{leaves()}, nil, "2-24 20 unseen"},
 		"gone when the next job came": {[]ledger.Run{leaves(),
 			ran(2, cardA, seenAs(6, cardA, 0), seenAs(8, cardA, 0))}, nil, "2-6 20 gone"},
 		"found again": {[]ledger.Run{leaves(),
@@ -353,20 +353,20 @@ func TestHeld(t *testing.T) {
 		"the next look could not tell": {[]ledger.Run{leaves(), ran(2, cardA, unread, seenAs(8, cardA, 0))}, nil,
 			"2-6 20 unknown"},
 		"the driver was reloaded": {[]ledger.Run{leaves(), reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
-		"how much nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, gib, vague))},
+		"how much no one knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, gib, vague))},
 			nil, "2-24 ? unseen"},
-		"beside another job of the card": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)),
+		"beside another job of the GPU": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)),
 			ran(2, cardA, seenAs(3, cardA, gib, found(code.Dirty, cardA, gib)), seenAs(4, cardA, 0))}, nil, ""},
 		"beside another job that got it so": {[]ledger.Run{leaves(),
 			ran(2, cardA, seenAs(5, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(20, cardA, 20*gib)),
 			ran(3, cardA, seenAs(8, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(9, cardA, 20*gib))}, nil,
 			"2-20 20 stayed, 20-24 20 unseen"},
-		"an end that nobody saw": {[]ledger.Run{leaves(),
+		"an end that no one saw": {[]ledger.Run{leaves(),
 			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
-				ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began anew"}),
+				ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began again"}),
 			ran(3, cardA, seenAs(10, cardA, 0), seenAs(11, cardA, 0))}, nil, "2-6 20 stayed, 6-10 20 gone"},
 		"a small remainder": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20))}, nil, ""},
-		"in use, by whom nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
+		"in use, by whom no one knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
 			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, gib).Snapshot}, ""},
 		"a health check saw it": {[]ledger.Run{leaves()},
 			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot,
@@ -422,7 +422,7 @@ func TestCards(t *testing.T) {
 	}
 	one := Lay(runs, Request{Now: hour(24), GPU: "0"})
 	if one.Jobs != 5 || len(one.Entries) != 2 {
-		t.Errorf("%d jobs, %d findings of one card", one.Jobs, len(one.Entries))
+		t.Errorf("%d jobs, %d findings of one GPU", one.Jobs, len(one.Entries))
 	}
 }
 

@@ -190,10 +190,10 @@ func TestEmpty(t *testing.T) {
 		"none in this time": {runs, Request{Now: made, Since: made.Add(-time.Hour)}, "left on the GPU",
 			"No records yet"},
 		"nothing was found": {quiet, Request{Now: made}, "No hook found anything", "What they mean"},
-		"cards, but no jobs": {quiet, Request{Now: made, Since: made.Add(-time.Hour)},
+		"GPUs, but no jobs": {quiet, Request{Now: made, Since: made.Add(-time.Hour)},
 			"Nothing on record in this time", "What they mean"},
-		"one card": {runs, Request{Now: made, GPU: "0"}, "GPU 0", "nvidia3"},
-		"a card that is not": {runs, Request{Now: made, GPU: "5", Since: made},
+		"one GPU": {runs, Request{Now: made, GPU: "0"}, "GPU 0", "nvidia3"},
+		"a GPU that is not": {runs, Request{Now: made, GPU: "5", Since: made},
 			"The records of this node reach from 2026-11-21 05:00:00", "Findings"},
 	} {
 		p := pageOf(t, Report{Node: "n1", Chart: Lay(tt.runs, tt.ask), Made: made, Version: "v1"})

@@ -30,7 +30,7 @@ func TestCreate(t *testing.T) {
 	}{
 		"a new file":            {nil, "new", false, nil, "new"},
 		"a new file, replacing": {nil, "new", true, nil, "new"},
-		"in a user's folder": {[]func(*testing.T, string){others("sub")}, "sub/new", false, nil,
+		"in a user's directory": {[]func(*testing.T, string){others("sub")}, "sub/new", false, nil,
 			"sub/new"},
 		"one that is there":            {[]func(*testing.T, string){file("old")}, "old", false, fs.ErrExist, ""},
 		"one that is there, replacing": {[]func(*testing.T, string){file("old")}, "old", true, nil, "old"},
@@ -43,7 +43,7 @@ func TestCreate(t *testing.T) {
 		"a FIFO, replacing": {[]func(*testing.T,
 			string){func(t *testing.T, dir string) { ok(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o666)) }}, "p", true,
 			ErrNotOurs, ""},
-		"a folder, replacing": {nil, "sub", true, ErrNotOurs, ""},
+		"a directory, replacing": {nil, "sub", true, ErrNotOurs, ""},
 		"through a link of one's own": {[]func(*testing.T, string){link("sub", "l")}, "l/new", false, nil,
 			"sub/new"},
 		"through an absolute link": {[]func(*testing.T,
@@ -57,11 +57,11 @@ func TestCreate(t *testing.T) {
 			ErrUntrusted, ""},
 		"through a link to itself": {[]func(*testing.T, string){link("l", "l")}, "l/new", false, unix.ELOOP,
 			""},
-		"in a folder that is a file": {[]func(*testing.T, string){file("old")}, "old/new", false, unix.ENOTDIR,
+		"in a directory that is a file": {[]func(*testing.T, string){file("old")}, "old/new", false, unix.ENOTDIR,
 			""},
-		"in a folder that is not there":    {nil, "none/new", false, fs.ErrNotExist, ""},
-		"a folder's name":                  {nil, "sub/", false, unix.EINVAL, ""},
-		"the folder itself":                {nil, "sub/..", false, unix.EINVAL, ""},
+		"in a directory that is not there": {nil, "none/new", false, fs.ErrNotExist, ""},
+		"a directory's name":               {nil, "sub/", false, unix.EINVAL, ""},
+		"the directory itself":             {nil, "sub/..", false, unix.EINVAL, ""},
 		"with dots and slashes on the way": {nil, "./sub//.././new", false, nil, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {

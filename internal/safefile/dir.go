@@ -11,7 +11,7 @@ import (
 // MakeDir makes the folder name in the own folder parent, with this mode, for this process's user. One that is there
 // already must be just so (else ErrNotOurs), unless an earlier run was interrupted before it had its mode.
 func MakeDir(parent, name string, mode os.FileMode) error {
-	return inOwnFolder("make folder", parent, name, func(dirfd int) error {
+	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
 		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err

@@ -62,7 +62,7 @@ func TestReadForeign(t *testing.T) {
 			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 			ok(t, err)
 		}, unix.EWOULDBLOCK},
-		"another's folder": {func(t *testing.T, dir, path string) {
+		"another's directory": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
 			ok(t, os.Chown(dir, user, user))
 		}, ErrNotOurs},
@@ -96,7 +96,7 @@ func TestGiveAndRewrite(t *testing.T) {
 	}
 	ok(t, os.Mkdir(at("folder"), 0o700))
 	if err := Give(dir, "folder", user, user); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("a directory: %v", err)
 	}
 	put(t, at("own"), "long text", 0o600)
 	ok(t, Rewrite(dir, "own", []byte("short")))

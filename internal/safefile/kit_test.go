@@ -92,26 +92,26 @@ func TestTrusted(t *testing.T) {
 		path string
 		want error
 	}{
-		"file":                        {at("good"), nil},
-		"folder":                      {dir, nil},
-		"root":                        {"/", nil},
-		"dots":                        {dir + "/./sub//../good", nil},
-		"relative link":               {at("sub/relative"), nil},
-		"absolute link":               {at("absolute"), nil},
-		"linked folder":               {at("folderlink/relative"), nil},
-		"dots behind a linked folder": {at("folderlink") + "/../good", nil},
-		"group may write":             {at("group"), ErrUntrusted},
-		"world may write":             {at("world"), ErrUntrusted},
-		"user's file":                 {at("users"), ErrUntrusted},
-		"in a sticky folder":          {at("sticky/file"), ErrUntrusted},
-		"in a user's folder":          {at("home/file"), ErrUntrusted},
-		"link into a user's folder":   {at("outward"), ErrUntrusted},
-		"endless link":                {at("loop"), unix.ELOOP},
-		"FIFO":                        {at("fifo"), ErrUntrusted},
-		"device":                      {at("device"), ErrUntrusted},
-		"relative":                    {"etc/passwd", ErrUntrusted},
-		"empty":                       {"", ErrUntrusted},
-		"missing":                     {at("missing"), fs.ErrNotExist},
+		"file":                           {at("good"), nil},
+		"folder":                         {dir, nil},
+		"root":                           {"/", nil},
+		"dots":                           {dir + "/./sub//../good", nil},
+		"relative link":                  {at("sub/relative"), nil},
+		"absolute link":                  {at("absolute"), nil},
+		"linked directory":               {at("folderlink/relative"), nil},
+		"dots behind a linked directory": {at("folderlink") + "/../good", nil},
+		"group may write":                {at("group"), ErrUntrusted},
+		"world may write":                {at("world"), ErrUntrusted},
+		"user's file":                    {at("users"), ErrUntrusted},
+		"in a sticky directory":          {at("sticky/file"), ErrUntrusted},
+		"in a user's directory":          {at("home/file"), ErrUntrusted},
+		"link into a user's directory":   {at("outward"), ErrUntrusted},
+		"endless link":                   {at("loop"), unix.ELOOP},
+		"FIFO":                           {at("fifo"), ErrUntrusted},
+		"device":                         {at("device"), ErrUntrusted},
+		"relative":                       {"etc/passwd", ErrUntrusted},
+		"empty":                          {"", ErrUntrusted},
+		"missing":                        {at("missing"), fs.ErrNotExist},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestReadTrusted(t *testing.T) {
 		t.Errorf("larger than allowed: %v", err)
 	}
 	if _, err := ReadTrusted(dir, 100); !errors.Is(err, ErrUntrusted) {
-		t.Errorf("folder: %v", err)
+		t.Errorf("directory: %v", err)
 	}
 	ok(t, os.Chmod(file, 0o666))
 	if _, err := ReadTrusted(file, 100); !errors.Is(err, ErrUntrusted) {
@@ -164,7 +164,7 @@ func TestReplaceAndRead(t *testing.T) {
 				t.Errorf("mode %v, want 0640", info.Mode())
 			}
 			if got := entries(t, dir); got != "f" {
-				t.Errorf("folder holds %q", got)
+				t.Errorf("directory holds %q", got)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 		t.Errorf("got %v, want ENOSPC", err)
 	}
 	if content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f" {
-		t.Errorf("folder holds %q", entries(t, dir))
+		t.Errorf("directory holds %q", entries(t, dir))
 	}
 }
 
@@ -290,6 +290,6 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, os.Symlink(dir, dir+"-link"))
 	if err := Replace(dir+"-link", "f", nil, 0o600); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("linked folder: %v", err)
+		t.Errorf("linked directory: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func TestRefusedCalls(t *testing.T) {
 		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
 		"find a user's mount": {call: byPath(), do: foreign},
 		"give a file away":    {call: call(unix.SYS_FCHOWN, unix.EPERM), do: given},
-		"make a folder": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
+		"make a directory": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
 			do: func(dir string) error { return MakeDir(dir, "d", 0o755) }},
 		"a name that leads away": {do: func(dir string) error {
 			_,

@@ -88,7 +88,7 @@ func ownFolder(path string) (int, error) {
 	}
 	st, err := stat(fd)
 	if err == nil && (!ours(st.Uid) || st.Mode&writableByOthers != 0) {
-		err = fmt.Errorf("open folder %q: %w: owner %d, mode %#o", path, ErrNotOurs, st.Uid, st.Mode&0o7777)
+		err = fmt.Errorf("open directory %q: %w: owner %d, mode %#o", path, ErrNotOurs, st.Uid, st.Mode&0o7777)
 	}
 	if err != nil {
 		_ = unix.Close(fd)

@@ -64,7 +64,7 @@ func trustedMode(path string, st unix.Stat_t) error {
 	u := Untrusted{Path: path, UID: st.Uid, Mode: st.Mode & 0o7777}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind != unix.S_IFREG && kind != unix.S_IFDIR:
-		u.Why = "neither file nor folder"
+		u.Why = "neither file nor directory"
 	case st.Uid != 0:
 		u.Why = fmt.Sprintf("owner is %d, not root", st.Uid)
 	case st.Mode&writableByOthers != 0:

@@ -173,7 +173,7 @@ func readableBy(uid uint32) []byte {
 
 func syncFD(fd int) error {
 	if err := retry(func() error { return unix.Fsync(fd) }); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
+		return fmt.Errorf("sync directory: %w", err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (h *Hook) IdentifyJob() (found []finding.Finding, ok bool) {
 		h.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
 		observed := "this hook runs inside the job (PrologFlags=RunInJob)"
 		if h.blinded() {
-			observed += ": no card is looked at (slurm.run_in_job_backend)"
+			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
 		}
 		found = append(found, finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
 	}

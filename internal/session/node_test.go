@@ -42,14 +42,14 @@ func TestEveryCard(t *testing.T) {
 		list  slurmconf.List
 		want  string
 	}{
-		"in order":         {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
-		"in another":       {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1, 0), "1=GPU-0 0=GPU-1"},
-		"minors twisted":   {twisted, config.NVIDIA{}, listedBySlurmd(0, 1), "1=GPU-1 0=GPU-0"},
-		"not Slurm's":      {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1), "-1=GPU-0 0=GPU-1"},
-		"not known":        {[]gpu.Card{first, second}, config.NVIDIA{}, slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
-		"by map":           {[]gpu.Card{first, second}, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1"},
-		"one is left out":  {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0"},
-		"no card is there": {nil, config.NVIDIA{}, listedBySlurmd(0), ""},
+		"in order":        {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
+		"in another":      {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1, 0), "1=GPU-0 0=GPU-1"},
+		"minors twisted":  {twisted, config.NVIDIA{}, listedBySlurmd(0, 1), "1=GPU-1 0=GPU-0"},
+		"not Slurm's":     {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1), "-1=GPU-0 0=GPU-1"},
+		"not known":       {[]gpu.Card{first, second}, config.NVIDIA{}, slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
+		"by map":          {[]gpu.Card{first, second}, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1"},
+		"one is left out": {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0"},
+		"no GPU is there": {nil, config.NVIDIA{}, listedBySlurmd(0), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := numbered(everyCard(tt.cards, tt.conf, tt.list)); got != tt.want {

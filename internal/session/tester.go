@@ -57,7 +57,7 @@ func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why stri
 		return ""
 	}
 	if t.Store == nil {
-		return "no state to lock the cards in"
+		return "no state to lock the GPUs in"
 	}
 	if !sole {
 		return "whether another hook of this job is at work could not be told"
@@ -65,7 +65,7 @@ func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why stri
 	empty, err := t.Store.NoMPS()
 	if err != nil {
 		t.Try(err)
-		return "no empty folder in the state"
+		return "no empty directory in the state"
 	}
 	t.rule = gpu.ProbeRule{
 		Gap: uint64(t.Config.Probe.Gap), Known: known, Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,

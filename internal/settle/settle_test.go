@@ -180,7 +180,7 @@ func TestJudge(t *testing.T) {
 		"orphan, longest gaps":         {idle, every(orphan, 0, 1500, 3000, 4500), Flat, "", 0, true},
 		"orphan, longer gaps":          {idle, every(orphan, 0, 1501, 3002, 4503), Moving, "", 0, false},
 		"orphan, suspended in between": {idle, every(orphan, 0, 1000, 2000, 9000), Moving, "", 0, true},
-		"orphan, watched anew": {long, every(orphan, 0, 1000, 2000, 9000, 10_000, 11_000, 12_000, 13_000), Flat,
+		"orphan, watched again": {long, every(orphan, 0, 1000, 2000, 9000, 10_000, 11_000, 12_000, 13_000), Flat,
 			"", 0, true},
 		"orphan, flat before a stall": {long, every(orphan, 0, 1000, 2000, 3000, 4000, 8000), Flat, "", 0, true},
 		"orphan that lost a page": {idle, then(every(orphan, 0, 1000, 2000), 2,

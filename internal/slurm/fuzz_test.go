@@ -186,10 +186,10 @@ func FuzzOwnerOfCgroup(f *testing.F) {
 		}
 		folders := strings.ReplaceAll(text, "\n", "/")
 		if o := OwnerOfCgroup("0::/user.slice/user@1.service/" + folders); o.Found() {
-			t.Fatalf("a user's own folder names a job: %+v", o)
+			t.Fatalf("a user's own directory names a job: %+v", o)
 		}
 		if o := OwnerOfCgroup("0::/system.slice/slurmstepd.scope/job_9/step_0/user/" + folders); o.ID != 9 {
-			t.Fatalf("a folder within job 9 names another: %+v", o)
+			t.Fatalf("a directory within job 9 names another: %+v", o)
 		}
 		whole := strings.TrimSuffix(text, "\n") + "\n0::/system.slice/slurmstepd.scope/job_9\n"
 		if now := OwnerOfCgroup(whole); now.Found() && now.ID != 9 || !now.Found() && now.Conflict == "" {

@@ -73,6 +73,6 @@ func TestReadRefuses(t *testing.T) {
 		t.Error("a file that is too large was read")
 	}
 	if _, err := Read(dir); err == nil {
-		t.Error("a folder was read")
+		t.Error("a directory was read")
 	}
 }

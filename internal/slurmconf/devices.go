@@ -264,7 +264,7 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
 	unread := func(c gpu.Card) bool { return !c.Excluded && c.Device.Minor == nil }
 	if i := slices.IndexFunc(n.cards, unread); err != nil && i >= 0 {
-		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read",
+		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of GPU %s could not be read",
 			name, n.cards[i].Device.BusID)
 	}
 	return device, err

@@ -54,7 +54,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	test(gpu.ProbeOK)
 	earlier := earlierTests(d)
 	if got := result(earlier); got != gpu.ProbeOK {
-		t.Errorf("nobody tested since: got %s, want %s", got, gpu.ProbeOK)
+		t.Errorf("no one tested since: got %s, want %s", got, gpu.ProbeOK)
 	}
 	test(gpu.ProbeBroken)
 	if got := result(earlier); got != gpu.ProbeSkipped {

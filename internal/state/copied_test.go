@@ -72,6 +72,6 @@ func TestCopied(t *testing.T) {
 		})
 	}
 	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a folder that is not there has records")
+		t.Error("a directory that is not there has records")
 	}
 }

@@ -36,7 +36,7 @@ func cardFile[T any](
 	sound := func(all cards[T]) string {
 		for i, c := range all.Cards {
 			if why := wrong(c); id(c) == "" || why != "" || i > 0 && id(all.Cards[i-1]) >= id(c) {
-				return fmt.Sprintf("card %d is %q%s", i, id(c), why)
+				return fmt.Sprintf("GPU %d is %q%s", i, id(c), why)
 			}
 		}
 		return otherVersion(all.Version)

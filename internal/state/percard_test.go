@@ -88,11 +88,11 @@ func TestPerCardRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ err, want error }{
 		"a leak":              {s.PutBaseline(carries("GPU-0", finding.MaxBaseline+1)), safefile.ErrTooLarge},
 		"a crowd":             {s.PutBaseline(many), safefile.ErrTooLarge},
-		"no card":             {s.PutBaseline(carries("", 0)), safefile.ErrTooLarge},
+		"no GPU":              {s.PutBaseline(carries("", 0)), safefile.ErrTooLarge},
 		"half an epoch":       {s.PutBaseline(unknown), ErrEpoch},
 		"a test in such one":  {s.PutProbes(half), ErrEpoch},
 		"tests of two epochs": {s.PutProbes(other, tested("GPU-0", 1)), ErrEpoch},
-		"a test of no card":   {s.PutProbes(tested("", 1)), errRecord},
+		"a test of no GPU":    {s.PutProbes(tested("", 1)), errRecord},
 	} {
 		if !errors.Is(tt.err, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, tt.err, tt.want)

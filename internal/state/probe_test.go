@@ -61,7 +61,7 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	if free(t, s.ProbeLock(card1)) {
-		t.Error("a probe could begin on a card that is being judged")
+		t.Error("a probe could begin on a GPU that is being judged")
 	}
 	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
 	if len(again) > 0 {

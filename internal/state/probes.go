@@ -35,7 +35,7 @@ func (s *Store) PutProbes(records ...health.TestRecord) error {
 		case !r.Epoch.Same(records[0].Epoch):
 			return fmt.Errorf("put test of %q: %w", r.Probe.Device, ErrEpoch)
 		case r.Probe.Device == "":
-			return fmt.Errorf("put test of a card without id: %w", errRecord)
+			return fmt.Errorf("put test of a GPU without id: %w", errRecord)
 		}
 		fresh = append(fresh, clipped(r))
 	}
@@ -72,15 +72,15 @@ func clipped(r health.TestRecord) health.TestRecord {
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	if err := makeFolder(path, 0o700, false); err != nil {
-		return "", fmt.Errorf("make empty folder: %w", err)
+		return "", fmt.Errorf("make empty directory: %w", err)
 	}
 	// Threat: none from users, who cannot write here; whatever stands in it all the same might be taken for a service.
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return "", fmt.Errorf("make empty folder: %w", err)
+		return "", fmt.Errorf("make empty directory: %w", err)
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("make empty folder: %q is not empty", path)
+		return "", fmt.Errorf("make empty directory: %q is not empty", path)
 	}
 	return path, nil
 }

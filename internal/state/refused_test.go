@@ -108,8 +108,8 @@ func TestFatRecords(t *testing.T) {
 // Whatever keeps Archive from its work is told, and no record is gone that the history has not.
 func TestArchiveHindered(t *testing.T) {
 	for name, c := range map[string]refuse.Call{
-		"a record that stays": removing(unix.EIO, false), "a folder that stays": removing(unix.EBUSY, true),
-		"a record that is not read": reading(unix.EIO), "a folder that is not read": listing(unix.EIO),
+		"a record that stays": removing(unix.EIO, false), "a directory that stays": removing(unix.EBUSY, true),
+		"a record that is not read": reading(unix.EIO), "a directory that is not read": listing(unix.EIO),
 		"a disk that does not write": {Number: unix.SYS_FSYNC, Errno: unix.EIO},
 	} {
 		run, varDir := folder(t), folder(t)

@@ -268,7 +268,7 @@ func TestUnwritable(t *testing.T) {
 	noRoom := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
 	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
 	if runs, damage := s.Runs(); !errors.Is(err, unix.ENOSPC) || len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("without room for a folder: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
+		t.Errorf("without room for a directory: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
 	}
 	for _, path := range tree(t, run) {
 		if strings.Contains(path, safefile.TempPrefix) {

@@ -52,7 +52,7 @@ func TestSweep(t *testing.T) {
 	must(t, err)
 	must(t, s.sweep(now))
 	if err := unix.Access(filepath.Join(s.dir, "41"), unix.F_OK); err != nil {
-		t.Errorf("the folder of a job that begins: %v", err)
+		t.Errorf("the directory of a job that begins: %v", err)
 	}
 	release()
 }

@@ -75,7 +75,7 @@ func TestMeet(t *testing.T) {
 		t.Fatalf("after one without an answer: %v", err)
 	}
 	if _, err := one.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("nobody has had an answer, and yet: %v", err)
+		t.Errorf("no one has had an answer, and yet: %v", err)
 	}
 	again(true)
 
@@ -129,7 +129,7 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 func TestAsking(t *testing.T) {
 	s := open(t, folder(t))
 	if s.Asking() != nil || s.ClearAsking(1) != nil {
-		t.Error("somebody asks where nobody does")
+		t.Error("somebody asks where no one does")
 	}
 	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
 	must(t, s.SetAsking(child))

@@ -28,7 +28,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 				StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
 		if _, err := s.ReadDrop(j); err == nil {
-			t.Error("a record nobody has written")
+			t.Error("a record no one has written")
 		}
 		if got := asUser(t, nobody, run, name); got != "true text <nil>" {
 			t.Errorf("by %s: %q", name, got)

@@ -163,7 +163,7 @@ func complete(o Options) (Options, error) {
 	}
 	// munged's socket and slurmd's step sockets below Dir have to fit into 108 bytes.
 	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
-		return o, fmt.Errorf("folder %q: want an absolute path of at most 64 plain characters", o.Dir)
+		return o, fmt.Errorf("directory %q: want an absolute path of at most 64 plain characters", o.Dir)
 	}
 	if o.Track == "" {
 		o.Track = LinuxProc
@@ -221,7 +221,7 @@ func searchable(dir string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("folder %q is closed to other users (mode %v): jobs run as plain users", dir,
+			return fmt.Errorf("directory %q is closed to other users (mode %v): jobs run as plain users", dir,
 				info.Mode().Perm())
 		}
 		if dir == "/" {

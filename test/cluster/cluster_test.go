@@ -70,9 +70,9 @@ func TestUpRefuses(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"relative folder", Options{Dir: "some/where"}, "want an absolute path"},
-		{"long folder", Options{Dir: "/" + strings.Repeat("x", 64)}, "want an absolute path"},
-		{"closed folder", Options{Dir: filepath.Join(closed, "c")}, "is closed to other users"},
+		{"relative directory", Options{Dir: "some/where"}, "want an absolute path"},
+		{"long directory", Options{Dir: "/" + strings.Repeat("x", 64)}, "want an absolute path"},
+		{"closed directory", Options{Dir: filepath.Join(closed, "c")}, "is closed to other users"},
 		{"no Slurm", Options{Dir: TempDir(t), Root: closed}, "install-slurm.sh"},
 		{"unknown track", Options{Dir: TempDir(t), Track: "cgroup/v3"}, "no hierarchy for cgroup/v3"},
 		{"missing device", Options{Dir: TempDir(t), Nodes: []Node{{Name: "n1", Devices: []string{"/dev/none"}}}},
@@ -103,7 +103,7 @@ func TestRootOfItsOwn(t *testing.T) {
 	if root == "" || root == "/" {
 		root = t.TempDir() // nothing runs there
 		if _, err := VersionIn(root); err == nil || !strings.Contains(err.Error(), `no program "slurmd"`) {
-			t.Errorf("version in an empty folder: %v", err)
+			t.Errorf("version in an empty directory: %v", err)
 		}
 		return
 	}

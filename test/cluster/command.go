@@ -117,7 +117,7 @@ func (c *Cluster) home(who identity) (string, error) {
 	}
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
-		return "", fmt.Errorf("home %q: not a folder: %v", dir, err)
+		return "", fmt.Errorf("home %q: not a directory: %v", dir, err)
 	}
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, int(who.uid), int(who.gid))); err != nil {
 		return "", err

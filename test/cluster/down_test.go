@@ -148,7 +148,7 @@ func TestSweepDead(t *testing.T) {
 		kill()
 		must.Do(t, SweepDead())
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			t.Errorf("folder %s is left (%v)", dir, err)
+			t.Errorf("directory %s is left (%v)", dir, err)
 		}
 		checkNothingLeft(t, dir, CgroupV1)
 	}

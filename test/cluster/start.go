@@ -103,7 +103,7 @@ func (c *Cluster) slurmdEnv() ([]string, error) {
 // default.
 func (c *Cluster) fromController(env []string) (without, args []string, err error) {
 	if !c.elsewhere() {
-		return nil, nil, errors.New("configless: Slurm has no root folder of its own, and would leave its " +
+		return nil, nil, errors.New("configless: Slurm has no root directory of its own, and would leave its " +
 			"configuration in this machine's /run")
 	}
 	proc, err := c.namespace()

@@ -66,7 +66,7 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 		if a.killed {
 			v.class = killedOld
 		} else if !said {
-			v.fault(unsaid, "the record of %s was not written, and nobody was told: %q", r.key(), a.out.output)
+			v.fault(unsaid, "the record of %s was not written, and no one was told: %q", r.key(), a.out.output)
 		}
 	default:
 		v.class = newSaid
@@ -206,7 +206,7 @@ func (v *verdict) made(r reference, own record, said bool) {
 		v.fault(mixture, "the record of %s is neither the old nor the new one", r.key())
 	}
 	if !added.admits() && !said && !(added.untested && own.alike(fresh)) {
-		v.fault(unsaid, "the record of %s differs, and nobody was told: %s", r.key(), own.difference(fresh))
+		v.fault(unsaid, "the record of %s differs, and no one was told: %s", r.key(), own.difference(fresh))
 	}
 }
 

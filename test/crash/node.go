@@ -32,7 +32,7 @@ var cardIDs = []string{
 
 var busIDs = []string{"0000:17:00.0", "0000:3d:00.0", "0000:60:00.0", "0000:70:00.0", "0000:80:00.0"}
 
-const information = "Model: \t\t A card\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n" +
+const information = "Model: \t\t A GPU\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n" +
 	"GPU Excluded:\t No\n"
 
 // configuration: drains, but for faults of Bookend's own; no step waits for what does not come. Deadlines that a busy

@@ -132,7 +132,7 @@ func disorder(points []point) (problems []string) {
 		}
 	}
 	if state == "named" {
-		problems = append(problems, "a folder on disk was not synced after a record in it got its name")
+		problems = append(problems, "a directory on disk was not synced after a record in it got its name")
 	}
 	return problems
 }

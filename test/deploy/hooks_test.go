@@ -89,7 +89,7 @@ func TestHealthCheckBecomesTheProgram(t *testing.T) {
 func TestHooksWhereBookendIsAbsent(t *testing.T) {
 	dir := t.TempDir()
 	for what, program := range map[string]string{
-		"missing": filepath.Join(dir, "missing"), "a folder": dir, "below a file": "/proc/self/stat/x",
+		"missing": filepath.Join(dir, "missing"), "a directory": dir, "below a file": "/proc/self/stat/x",
 		"not executable": write(t, filepath.Join(dir, "plain"), "#!/bin/sh\nexit 9\n", 0o644),
 	} {
 		for _, name := range names(t, "*") {

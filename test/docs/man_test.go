@@ -31,7 +31,7 @@ const (
 : what slurmd tells its hooks
 
 **BOOKEND_CONFIG**
-: another configuration, set by a wrapper that slurm.conf names. It, and every folder above it, must be root's alone`
+: another configuration, set by a wrapper that slurm.conf names. It, and every directory above it, must be root's alone`
 )
 
 // keyRow is a key's row of docs/config.md.

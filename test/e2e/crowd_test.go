@@ -39,7 +39,7 @@ settle:
 // The scripts of the crowd say which card they have and wait at a gate that opens for all at once. Of the stranger's,
 // two leave a process and two memory without one.
 const (
-	waitsAtGate = "\necho card $CUDA_VISIBLE_DEVICES; echo ready\nexec 9<{gate}; flock --shared 9"
+	waitsAtGate = "\necho GPU $CUDA_VISIBLE_DEVICES; echo ready\nexec 9<{gate}; flock --shared 9"
 	leavesSome  = "case $SLURM_ARRAY_TASK_ID in [01]) {cuda} alloc --mib 2000 --orphan --name train;;\n" +
 		"*) sock=$PWD/sock$SLURM_ARRAY_TASK_ID; {cuda} holdfd $sock --orphan --name holder\n" +
 		"{cuda} alloc --mib 2000 --export $sock --sleep 0;; esac"
@@ -63,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	for _, j := range append(s.all(most, "RUNNING"), s.all(some, "RUNNING")...) {
 		s.until("job "+string(j.ID)+" is ready", func() bool {
 			text, err := os.ReadFile(j.StdOut)
-			return err == nil && strings.Contains(string(text), "card ")
+			return err == nil && strings.Contains(string(text), "GPU ")
 		})
 	}
 	open()
@@ -76,7 +76,7 @@ func TestCrowd(t *testing.T) {
 		cards[s.judgesMember(j, records)] = true
 	}
 	if len(jobs) != crowd || len(cards) != crowd {
-		t.Errorf("%d jobs on %d cards, want %d", len(jobs), len(cards), crowd)
+		t.Errorf("%d jobs on %d GPUs, want %d", len(jobs), len(cards), crowd)
 	}
 	s.drainedOnlyFor(leavers)
 }
@@ -114,9 +114,9 @@ func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) 
 	card = r.Devices[0].Index
 	text, err := os.ReadFile(j.StdOut)
 	if want := s.on.World("n1").UUID(card); err != nil || string(r.Devices[0].Device.ID) != want {
-		s.t.Errorf("job %s is on record with card %d, %s, want %s: %v", j.ID, card, r.Devices[0].Device.ID, want, err)
+		s.t.Errorf("job %s is on record with GPU %d, %s, want %s: %v", j.ID, card, r.Devices[0].Device.ID, want, err)
 	}
-	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("card %d\n", card), "ready", "\n| bookend: ")
+	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("GPU %d\n", card), "ready", "\n| bookend: ")
 	if len(r.Start.Findings) > 0 {
 		s.t.Errorf("job %s at its start: %+v", j.ID, r.Start.Findings)
 	}
@@ -146,7 +146,7 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 	for _, f := range found {
 		codes += string(f.Code) + " "
 		if f.GPU != card.Device.ID || f.Owner != nil && f.Owner.Job != r.Job.ID {
-			s.t.Errorf("job %s on card %s is blamed for %+v", j.ID, card.Device.ID, f)
+			s.t.Errorf("job %s on GPU %s is blamed for %+v", j.ID, card.Device.ID, f)
 		}
 	}
 	moving := string(code.Moving) + " " // looks came too seldom for a verdict

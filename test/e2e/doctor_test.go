@@ -68,7 +68,7 @@ func TestDoctor(t *testing.T) {
 	for title, tt := range map[string]struct{ old, now, check, seen string }{
 		"Bookend taken out":  {"Include ", "#Include ", "slurm-prolog", "no Prolog="},
 		"a hook that is not": {"ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog", "does not exist"},
-		"a card too many":    {"gpu:2", "gpu:3", "gpu-order", "slurm.conf gives out 3, the driver has 2"},
+		"a GPU too many":     {"gpu:2", "gpu:3", "gpu-order", "slurm.conf gives out 3, the driver has 2"},
 		"hooks cut short":    {"#last", "PrologEpilogTimeout=3", "hook-timeout", "PrologEpilogTimeout=3"},
 	} {
 		s.tell(title, func(s *story) {

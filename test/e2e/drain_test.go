@@ -125,7 +125,7 @@ func TestWhoseReasonStands(t *testing.T) {
 	}{
 		{title: "from before", says: "disk swap", early: true},
 		{title: "put over Slurm's", says: "Epilog error: I look at it. jd"},
-		{title: "put over ours", says: "card to be swapped", checked: true},
+		{title: "put over ours", says: "GPU to be swapped", checked: true},
 		{title: "words behind ours", says: "{ours} jd: do not touch", checked: true},
 	} {
 		s.tell("an admin's, "+tt.title, func(s *story) {
@@ -147,7 +147,7 @@ func TestWhoseReasonStands(t *testing.T) {
 		})
 	}
 	s.tell("another script's", anotherScripts)
-	s.tell("nobody's: an admin resumed", func(s *story) {
+	s.tell("no one's: an admin resumed", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", "Epilog error")
 		s.adminResumes("n1")
@@ -253,7 +253,7 @@ func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	}
 	s.nodeIsDrained("n1", first)
 	must.Do(s.t, syscall.Kill(s.pid(short), syscall.SIGKILL))
-	s.until("the short job's card is free", func() bool {
+	s.until("the short job's GPU is free", func() bool {
 		held, err := s.on.World("n1").Holdings()
 		return err == nil && len(held) == 1
 	})

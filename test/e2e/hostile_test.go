@@ -36,7 +36,7 @@ var attacks = []attack{
 	{"output replaced by a link to root's file", "rm {out}; ln -s {secret} {out}", "not-regular", false},
 	{"output replaced by a link to another user's file", "rm {out}; ln -s {theirs} {out}", "not-regular", false},
 	{"output replaced by a named pipe", "rm {out}; mkfifo {out}", "not-regular", false},
-	{"output replaced by a folder", "rm {out}; mkdir {out}", "not-regular", false},
+	{"output replaced by a directory", "rm {out}; mkdir {out}", "not-regular", false},
 	{"output replaced by a terminal", "rm {out}; ln -s /dev/tty0 {out}", "not-regular", false},
 	{"output removed", "rm {out}", "missing", false},
 	{"output closed to its owner", "chmod 000 {out}", "permission", false},
@@ -46,7 +46,7 @@ var attacks = []attack{
 	{"record cannot be removed", "rm -f {drop}; mv {drop} {drop}2; ln {drop} second; true", "appended", true},
 	{"record names root's file", claims("{secret}"), "permission", false},
 	{"record names another user's file", claims("{theirs}"), "not-owner", false},
-	{"record names a folder", claims("/"), "not-regular", false},
+	{"record names a directory", claims("/"), "not-regular", false},
 	{"record names a device", claims("/dev/tty0"), "permission", false},
 	{"record changes all the time", "setsid sh -c '" + neverRests + "' >/dev/null 2>&1 &", "", false},
 }

@@ -159,9 +159,9 @@ func TestForeignProcess(t *testing.T) {
 	for _, track := range tracks(t) {
 		t.Run(string(track), func(t *testing.T) {
 			s := given(t, site.Options{Mode: "enforce", Track: track})
-			s.tell("another job comes onto the card", func(s *story) { foreignAtEnd(s, track) })
+			s.tell("another job comes onto the GPU", func(s *story) { foreignAtEnd(s, track) })
 			if track != cluster.LinuxProc {
-				s.tell("what leaves its session is ended by Slurm: the card is clean", orphanEndedBySlurm)
+				s.tell("what leaves its session is ended by Slurm: the GPU is clean", orphanEndedBySlurm)
 			}
 		})
 	}
@@ -206,7 +206,7 @@ func TestInteractiveJobs(t *testing.T) {
 		"LaunchParameters=use_interactive_step",
 		`InteractiveStepOptions="--interactive --preserve-env $SHELL"`, // without a terminal: it reads from us
 	}})
-	s.tell("srun alone has no output file: its user reads nothing on clean cards", func(s *story) {
+	s.tell("srun alone has no output file: its user reads nothing on clean GPUs", func(s *story) {
 		job, terminal := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c",
 			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 100 --sleep 0")
 		s.hooksRan("n1", "prolog 0", "epilog 0")
@@ -214,7 +214,7 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
 		s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
 	})
-	s.tell("srun on a card in use shows one line", func(s *story) {
+	s.tell("srun on a GPU in use shows one line", func(s *story) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
 		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
 			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")

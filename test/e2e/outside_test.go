@@ -24,7 +24,7 @@ case " $* " in
 *) exec "$cuda" "$@" ;;
 esac
 { # without the shell's own word on a program that was killed
-	said=$("$cuda" "$@" 2>&3 3>&-) # what it leaves must keep nobody waiting
+	said=$("$cuda" "$@" 2>&3 3>&-) # what it leaves must keep no one waiting
 	code=$?
 } 3>&2 2>/dev/null
 for pid in $(echo "$said" | grep -o -E ' (pid|child|holder)=[0-9]+' | cut -d= -f2 | sort -u); do

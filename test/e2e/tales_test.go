@@ -35,7 +35,7 @@ var jobsOn = map[string]struct {
 	on    site.Options
 	tales []tale
 }{
-	"as shipped": {site.Options{}, []tale{
+	"by default": {site.Options{}, []tale{
 		{title: "a whole node", script: "echo done", args: []string{"--exclusive"},
 			reads: []string{"done", "",
 				"| bookend: n1 GPUs 0,1 clean: at least 139.8 GiB free on each GPU"}, epilog: []string{`gpus="0,1"`}},

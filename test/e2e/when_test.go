@@ -170,7 +170,7 @@ func (s *story) adminKills(pid int, node string) {
 // cardsAreFree waits until nobody holds memory on a node's cards.
 func (s *story) cardsAreFree(node string) {
 	s.t.Helper()
-	s.until("the cards of "+node+" are free", func() bool {
+	s.until("the GPUs of "+node+" are free", func() bool {
 		held := must.Have(s.on.World(node).Holdings())(s.t)
 		return len(held) == 0
 	})

@@ -110,7 +110,7 @@ func (c *consumer) look() (l look) {
 func (c *consumer) is(gpu int, used uint64, listed ...process) {
 	c.t.Helper()
 	if l := c.look().Cards[gpu]; l.Used != used || !slices.Equal(l.Compute, listed) {
-		c.t.Errorf("card %d: used %d, listed %v; want %d and %v", gpu, l.Used, l.Compute, used, listed)
+		c.t.Errorf("GPU %d: used %d, listed %v; want %d and %v", gpu, l.Used, l.Compute, used, listed)
 	}
 }
 

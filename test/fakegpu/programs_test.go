@@ -158,6 +158,6 @@ func TestDeniedNodeIsNoDevice(t *testing.T) {
 	}
 	t.Cleanup(p.End)
 	if l := attach(t, w).look(); len(l.Cards[2].Compute) != 1 {
-		t.Errorf("the second reachable card is not in use: %+v", l.Cards)
+		t.Errorf("the second reachable GPU is not in use: %+v", l.Cards)
 	}
 }

@@ -306,7 +306,7 @@ func TestCheckSettlesARunWithoutAnEnd(t *testing.T) {
 	n.clean(prolog, newJob())
 	n.check()
 	if r := n.run(100); r.Closed() {
-		t.Fatalf("closed while nobody else had its GPU: %+v", r.Ends)
+		t.Fatalf("closed while no one else had its GPU: %+v", r.Ends)
 	}
 	n.hook(prolog, numbered(101))
 	n.hook(epilog, numbered(101))

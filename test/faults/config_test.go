@@ -23,11 +23,11 @@ func TestConfigurationNotToBeTrusted(t *testing.T) {
 		harm func(*node)
 		says string
 	}{
-		"none named":  {func(n *node) { n.config = "" }, "missing: shipped defaults in force"},
-		"relative":    {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
-		"not root's":  {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
-		"open folder": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
-		"a link into a user's folder": {func(n *node) {
+		"none named":     {func(n *node) { n.config = "" }, "missing: shipped defaults in force"},
+		"relative":       {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
+		"not root's":     {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
+		"open directory": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
+		"a link into a user's directory": {func(n *node) {
 			n.moveConfig(user, 0o755)
 			must(n, os.Symlink(n.config, n.in("link.yaml")))
 			n.config = n.in("link.yaml")
@@ -137,7 +137,7 @@ func badConfigurations(t *testing.T) map[string]func(*node) {
 		"merge conflict":            text("<<<<<<< HEAD\nmode: enforce\n=======\n"),
 		"too long":                  text(strings.Repeat("# long\n", 50000)),
 		"missing":                   func(*node) {},
-		"a folder":                  func(n *node) { must(n, os.Mkdir(n.config, 0o755)) },
+		"a directory":               func(n *node) { must(n, os.Mkdir(n.config, 0o755)) },
 		"a FIFO":                    func(n *node) { must(n, unix.Mkfifo(n.config, 0o644)) },
 		"leads nowhere":             func(n *node) { must(n, os.Symlink(n.in("nowhere"), n.config)) },
 		"open to all":               func(n *node) { n.configure(func(*conf) {}); must(n, os.Chmod(n.config, 0o666)) },

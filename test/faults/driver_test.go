@@ -23,7 +23,7 @@ func TestDriver(t *testing.T) {
 		"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
 		"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
 		"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
-		"strange proc": {finds: code.DriverKO, says: "list cards",
+		"strange proc": {finds: code.DriverKO, says: "list GPUs",
 			harm: func(n *node) { must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
 		"older than process lists": {finds: code.Old, harm: func(n *node) {
 			path, err := n.world.NVMLWithout("nvmlDeviceGetComputeRunningProcesses_v2",

@@ -22,7 +22,7 @@ var forged = map[string]struct {
 	"sizes that do not agree": {
 		torchSays([6]string{"0 bytes", "8.00 GiB", "9.00 GiB", "99.00 GiB", "98.00 GiB", "97.00 GiB"}) +
 			torchSays([6]string{"1.00 KiB", "1 bytes", "0 bytes", "2000.00 GiB", "2000.00 GiB", "2000.00 GiB"}), 1},
-	"messages of many cards": {ofCards(5000, 64), oom.MaxMessages},
+	"messages of many GPUs": {ofCards(5000, 64), oom.MaxMessages},
 	"escape sequences": {"\x1b]0;owned\x07\x1b[2J\x1b[31m" + strings.ReplaceAll(ranOut, " ", "\x1b[5m \x1b[0m") +
 		"\x9b31m\u202egnp.exe\x00\xff\xfe MemoryError\x1b]8;;http://x\x1b\\\r\r\n" +
 		"RuntimeError: CUDA error: an illegal memory access was encountered \x1b]52;c;eA==\x07\x9d0;x\x9c\u2028\n", 2},
@@ -31,7 +31,7 @@ var forged = map[string]struct {
 	"a line of 128 KiB": {strings.Repeat("A", 64<<10) + " " + strings.TrimSpace(torchSays(each("2.00 GiB"))) +
 		strings.Repeat("B", 63<<10), 0},
 	"nothing but zeros": {strings.Repeat("\x00", 200<<10), 0},
-	"faults of the card": {"NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n" +
+	"faults of the GPU": {"NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n" +
 		"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" +
 		"RuntimeError: CUDA error: the launch timed out and was terminated\n" +
 		"Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.\n" +

@@ -57,7 +57,7 @@ func TestXid(t *testing.T) {
 	secret := []string{"4711", "secret"}
 	tell(t, map[string]story{
 		"fatal": {during: xid(0, 79, offTheBus), finds: "BKD-XIDFATAL", exit: 29, not: secret,
-			reads: []string{"the driver's error Xid 79: the card has fallen off the bus"}},
+			reads: []string{"the driver's error Xid 79: the GPU has fallen off the bus"}},
 		"fatal, and the driver asks for nothing": {during: func(n *node) { n.kernel(n.xidLine(0, 79, offTheBus)) },
 			finds: "BKD-XIDFATAL?", not: secret, reads: []string{"the driver's error Xid 79"},
 			log: []string{"doubt=", "BKD-XIDFATAL"}},
@@ -122,7 +122,7 @@ func TestXidOfABlindEnd(t *testing.T) {
 				},
 				finds: tt.finds, exit: tt.exit, not: []string{"4711"},
 				reads: []string{"n1 GPU 0 had a fault during your job",
-					"Xid 79: the card has fallen off the bus"},
+					"Xid 79: the GPU has fallen off the bus"},
 				check: func(n *node) {
 					f := n.found(n.findings(epilog), code.XidFatal)
 					if f.GPU != gpu.ID(n.world.UUID(0)) || f.Index == nil || *f.Index != 0 {
@@ -152,7 +152,7 @@ func set(key, value string) func(*node) { return func(n *node) { n.Helper(); n.s
 // conditions are what a driver can say of a GPU at a job's end.
 var conditions = map[string]story{
 	"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
-		reads: []string{"the driver asks for a reset of the card"}},
+		reads: []string{"the driver asks for a reset of the GPU"}},
 	"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
 		check: func(n *node) {
 			if v := n.endOf(100).Verdict; v.Held == "" {

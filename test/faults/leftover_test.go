@@ -39,7 +39,7 @@ func TestWhatDrains(t *testing.T) {
 			before: func(n *node) { n.set("context_mib", "100") },
 			during: func(n *node) { n.service(); n.holder(user, nil, "--mib", "100") }, finds: "BKD-ORPHAN? BKD-STRAY?",
 		},
-		"much of nobody": {during: func(n *node) { n.extra("700") }, finds: "BKD-RESIDUE", exit: 11},
+		"much of no one": {during: func(n *node) { n.extra("700") }, finds: "BKD-RESIDUE", exit: 11},
 		"under a PID that went": {during: func(n *node) { must(n, n.leftover("--fork-hold").Kill()) },
 			finds: "BKD-PHANTOM", exit: 12},
 		"another user's, of a job without a record": {during: stranger(60000, "SLURM_JOB_ID=777"), finds: "BKD-STRAY?*",
@@ -226,6 +226,6 @@ func TestCleanPathDoesNotSearch(t *testing.T) {
 	n.leftover() // this /proc has no such process: the driver lists one that is gone
 	n.hook(epilog, newJob())
 	if found := n.findings(epilog); !has(found, code.Phantom) || opened() == 0 {
-		t.Errorf("nobody searched for the holder of what a dead process is listed for: %+v", found)
+		t.Errorf("no one searched for the holder of what a dead process is listed for: %+v", found)
 	}
 }

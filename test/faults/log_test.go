@@ -65,7 +65,7 @@ func TestLogFolder(t *testing.T) {
 	st, err := os.Stat(n.conf.log)
 	must(t, err)
 	if gid := st.Sys().(*syscall.Stat_t).Gid; st.Mode().Perm() != 0o750 || gid != adm {
-		t.Errorf("the folder has mode %v, group %d", st.Mode(), gid)
+		t.Errorf("the directory has mode %v, group %d", st.Mode(), gid)
 	}
 }
 

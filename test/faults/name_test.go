@@ -62,7 +62,7 @@ func TestTaskHooksNeverFail(t *testing.T) {
 		"bad configuration":  {func(n *node) { n.put(n.config, "x", 0o644) }, newJob()},
 		"his configuration":  {func(n *node) { n.give(n.config, user) }, newJob()},
 		"hidden":             {func(n *node) { must(n, os.Chmod(n.config, 0o600)) }, newJob()},
-		"no drop folder":     {func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }, newJob()},
+		"no drop directory":  {func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }, newJob()},
 		"another's report":   {job: newJob().Numbered(7)},
 		"no job":             {job: with("SLURM_JOB_ID", "", "SLURM_JOBID", "")},
 		"garbage for a job":  {job: with("SLURM_JOB_ID", "../7", "SLURM_JOBID", "../7")},

@@ -36,7 +36,7 @@ var outputs = map[string]struct {
 	}, "not-regular", false},
 	"another's": {func(n *node, path string) { n.give(path, bystander); must(n, os.Chmod(path, 0o666)) }, "not-owner",
 		false},
-	"behind a closed folder": {func(n *node, path string) {
+	"behind a closed directory": {func(n *node, path string) {
 		must(n, os.Chmod(n.give(filepath.Dir(path), 0), 0o700))
 	}, "permission", false},
 	"read-only": {func(n *node, path string) { n.mountHome("ro,") }, "readonly", true},
@@ -152,7 +152,7 @@ func TestDropRecord(t *testing.T) {
 			drop := n.dropRaw("")
 			n.swap(drop, func() error { return os.Symlink("/etc/passwd", drop) })
 		},
-		"link folder": func(n *node) {
+		"link directory": func(n *node) {
 			folder := filepath.Dir(n.dropRaw(""))
 			must(n, os.RemoveAll(folder))
 			must(n, os.Symlink("/etc", folder))
@@ -210,7 +210,7 @@ func TestWhereTheOutputIs(t *testing.T) {
 		"by the task hook":                 {"", "", "", out, out, out, 1},
 		"errors apart, by their name":      {"", "home/slurm-%j.out", "home/%u.err", "", out, errs, 1},
 		"errors apart, by the task hook":   {"", "home/slurm-%j.out", "home/%x.err", errs, out, errs, 1},
-		"errors of a name nobody can tell": {"", "home/slurm-%j.out", "home/%x.err", "", out, errs, 0},
+		"errors of a name no one can tell": {"", "home/slurm-%j.out", "home/%x.err", "", out, errs, 0},
 		"batch, not named":                 {"/dev/null", "", errs, "", out, out, 1},
 		"batch -e, task epilog":            {"/dev/null", "", errs, errs, out, out, 1},
 		"batch, output as recorded":        {"/dev/null", "", "", errs, errs, errs, 1},

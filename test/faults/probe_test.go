@@ -200,11 +200,11 @@ var untestable = map[string]struct {
 	why     string // "" where nothing is on record
 }{
 	"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
-	"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
+	"memory of no one's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
 	"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
 	"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` },
 		why: "others may use it"},
-	"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" },
+	"no one knows of shards": {extra: func(c *conf) { c.shards = "auto" },
 		harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
 		why:  "whether others may use it could not be told"},
 	"a part through MPS": {job: func(*node) job {

@@ -197,7 +197,7 @@ func (n *node) notBlamed(left *fakegpu.Program) {
 		}
 	}
 	if len(all) == 0 {
-		n.Error("nobody says a word of what was on the GPU")
+		n.Error("no one says a word of what was on the GPU")
 	}
 }
 

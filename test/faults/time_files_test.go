@@ -221,7 +221,7 @@ func TestDiskHangs(t *testing.T) {
 				t.Errorf("%v", o)
 			}
 			if _, err := os.Lstat(n.dropped()); !os.IsNotExist(err) {
-				t.Errorf("nobody will remove the job's drop for hours: %v", err)
+				t.Errorf("no one will remove the job's drop for hours: %v", err)
 			}
 			left := n.unkillable(1)
 			n.configure(func(c *conf) { c.tight = false }) // nobody else hangs

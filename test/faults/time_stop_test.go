@@ -198,7 +198,7 @@ func stopChild(t *testing.T, op string, h hook) {
 		t.Errorf("%v\n%s", o, n.log())
 	}
 	if len(stopped()) == 0 {
-		t.Error("nobody was stopped")
+		t.Error("no one was stopped")
 	}
 	n.none()
 	noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine

@@ -19,7 +19,7 @@ func (n *node) causes() (yes []diagnosis.Name) {
 	n.Helper()
 	d := n.endOf(100).Diagnosis
 	if d == nil {
-		n.Fatalf("nobody asked why: %+v", n.endOf(100))
+		n.Fatalf("no one asked why: %+v", n.endOf(100))
 	}
 	for _, c := range d.Causes {
 		if c.Answer == diagnosis.Yes {

@@ -109,7 +109,7 @@ func (r *run) test(what string, cards []card, known ...int) []record.Test {
 		tests = append(tests, record.Test{What: what, Probe: probeOf(p)})
 	}
 	r.rec.Tests = append(r.rec.Tests, tests...)
-	r.check("cards that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(probes)))
+	r.check("GPUs that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(probes)))
 	return tests
 }
 
@@ -148,14 +148,14 @@ func (w *watcher) await(word string) (map[string]string, error) {
 		select {
 		case line, open := <-w.lines:
 			if !open {
-				return nil, errors.New("who watches the card has ended")
+				return nil, errors.New("who watches the GPU has ended")
 			}
 			w.taken = strings.HasPrefix(line, "taken ")
 			if strings.HasPrefix(line, word+" ") {
 				return parseReady(line), nil
 			}
 		case <-late:
-			return nil, fmt.Errorf("the card's memory was not %s within %v", word, patience)
+			return nil, fmt.Errorf("the GPU's memory was not %s within %v", word, patience)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 var condition = step{
-	name: "health", title: "The cards' condition",
-	truth: "What nvidia-smi says of the cards' errors, row remapping, modes and accounting. Nothing is changed: " +
+	name: "health", title: "The GPUs' condition",
+	truth: "What nvidia-smi says of the GPUs' errors, row remapping, modes and accounting. Nothing is changed: " +
 		"accounting is as it was found.",
 	do: func(r *run) {
 		job := r.onEveryCard()
@@ -19,7 +19,7 @@ var condition = step{
 		if job.End != nil {
 			all = job.End.Health
 		}
-		r.check("cards whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
+		r.check("GPUs whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
 		for _, h := range all {
 			r.tell("%-18s %s\n", r.rec.Scenario, factsOf(h))
 			r.healthy(h)

@@ -29,7 +29,7 @@ func (l *lane) findCards() {
 	l.cards = must(cardsIn(driverProc))
 	for _, c := range l.cards {
 		if !strings.HasPrefix(c.uuid, "GPU-") || strings.Contains(c.uuid, "?") || c.bus == "" {
-			panic(brokenf("%s does not tell card %d's UUID and bus: %+v", driverProc, c.minor, c))
+			panic(brokenf("%s does not tell GPU %d's UUID and bus: %+v", driverProc, c.minor, c))
 		}
 	}
 }

@@ -27,8 +27,8 @@ const (
 
 var checkBusy = step{
 	name: "check-busy", title: "Health checks beside a job at work",
-	truth: "A job uses its card without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees " +
-		"the job's process, finds nothing and says nothing. None takes memory of the card, the job keeps its pace, " +
+	truth: "A job uses its GPU without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees " +
+		"the job's process, finds nothing and says nothing. None takes memory of the GPU, the job keeps its pace, " +
 		"and ends well.",
 	do: func(r *run) {
 		id, gate, pid := r.toil()
@@ -71,7 +71,7 @@ func (r *run) besideWork(id cluster.JobID, pid int) (spans []span) {
 	text := must(r.site.Output(id))
 	card := cudaCards(text)
 	if len(card) != 1 {
-		panic(brokenf("job %s named %d cards: %q", id, len(card), tail(text)))
+		panic(brokenf("job %s named %d GPUs: %q", id, len(card), tail(text)))
 	}
 	w, first := r.follow("highest", "highest", card[0].UUID)
 	for i := range checks {
@@ -90,7 +90,7 @@ func (r *run) besideWork(id cluster.JobID, pid int) (spans []span) {
 // untouched wants the most that was in use meanwhile to be what was in use at first: a test allocation would have
 // taken the rest.
 func (r *run) untouched(first, most uint64) {
-	r.holds("the most of the card in use meanwhile", fmt.Sprintf("%d MiB, as before", first/mib),
+	r.holds("the most of the GPU in use meanwhile", fmt.Sprintf("%d MiB, as before", first/mib),
 		fmt.Sprintf("%d MiB", most/mib),
 		first > 0 && most < first+64*mib)
 }

@@ -121,7 +121,7 @@ func (r *run) looked(c record.NodeCheck) {
 		all = append(all, card.uuid)
 	}
 	slices.Sort(all)
-	r.check("cards that it read", strings.Join(all, " "), strings.Join(c.Cards, " "))
+	r.check("GPUs that it read", strings.Join(all, " "), strings.Join(c.Cards, " "))
 }
 
 // clear wants a check that looked, and found nothing.
@@ -250,7 +250,7 @@ func (r *run) reasonIs(got string, job *record.Job) {
 	if len(job.GPUs) > 0 {
 		index = fmt.Sprint(job.GPUs[0].Index)
 	}
-	r.check("card in it", index, m[1])
+	r.check("GPU in it", index, m[1])
 	r.bytes(*r.scene.holder, number(m[2])*mib)
 	r.check("process in it", fmt.Sprint(r.scene.holder.PID), m[3])
 	r.check("job in it", fmt.Sprint(job.ID), m[4])

@@ -29,8 +29,8 @@ func checkChains() []chain {
 }
 
 var checkIdle = step{
-	name: "check-idle", title: "Health checks on idle cards",
-	truth: "Nobody uses any card. Each of five health checks reads all of them, finds nothing, and has nothing to say.",
+	name: "check-idle", title: "Health checks on idle GPUs",
+	truth: "No one uses any GPU. Each of five health checks reads all of them, finds nothing, and has nothing to say.",
 	do: func(r *run) {
 		const checks = 5
 		for i := range checks {
@@ -48,12 +48,12 @@ var checkIdle = step{
 var checkOrphan = step{
 	name: "check-orphan", title: "A process that takes memory after its job has ended",
 	truth: "A root daemon started a process for the job, as its user and outside every job's cgroup. It does " +
-		"nothing until the job has ended and its epilog has found the card clean; then it takes memory. No job has " +
-		"the card: the health check alone can find it, says whose it is, and drains nothing.",
+		"nothing until the job has ended and its epilog has found the GPU clean; then it takes memory. No job has " +
+		"the GPU: the health check alone can find it, says whose it is, and drains nothing.",
 	do: func(r *run) {
 		job := r.takesLate()
 		r.clean(job)
-		c := r.nodeCheck("between jobs, the process on the card")
+		c := r.nodeCheck("between jobs, the process on the GPU")
 		h := r.scene.holder
 		r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "orphan", job: job.ID,
 			evidence: "exclusive"}, "warn")
@@ -76,7 +76,7 @@ func (r *run) takesLate() *record.Job {
 	job := r.release(s)
 	r.evidence("after the job, the process without memory")
 	if len(job.GPUs) == 0 {
-		panic(brokenf("job %d has no card on record", job.ID))
+		panic(brokenf("job %d has no GPU on record", job.ID))
 	}
 	try(open(late))
 	settled(func() { r.known(s, &h.Holder) })
@@ -88,7 +88,7 @@ func (r *run) takesLate() *record.Job {
 
 var checkSeen = step{
 	name: "check-seen", title: "Out of luck beside a process that came and went, seen by a health check",
-	truth: "Another user's process, started outside Slurm, has most of the job's card for a while: it came after " +
+	truth: "Another user's process, started outside Slurm, has most of the job's GPU for a while: it came after " +
 		"the job's start and is gone before its end, and neither end sees it. A health check ran meanwhile. The job " +
 		"fails without a word of memory.",
 	do: func(r *run) {
@@ -119,7 +119,7 @@ func (r *run) comesAndGoes(s *standing) *holder {
 	h.Proc = readProc(h.PID)
 	time.Sleep(deadListed) // of the job's own program, which has said which card it has
 	if r.scene.off == nil {
-		c := r.nodeCheck("beside the job, another's process on its card")
+		c := r.nodeCheck("beside the job, another's process on its GPU")
 		r.check("processes that the check saw", occupants([]record.Occupant{{GPU: s.card.UUID, PID: h.PID}}),
 			occupants(c.Seen))
 		for _, o := range c.Seen {

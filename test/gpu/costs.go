@@ -27,8 +27,8 @@ func (l *lane) costs() {
 }
 
 func (l *lane) costRounds() record.Pair {
-	p := record.Pair{Name: "test allocation on every card", Limit: costLimit,
-		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a card " +
+	p := record.Pair{Name: "test allocation on every GPU", Limit: costLimit,
+		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a GPU " +
 			"in bare C"}
 	l.awaitIdle()
 	line := l.probeRequest(l.cards, false)
@@ -72,14 +72,14 @@ func (l *lane) tested(out []byte) (least uint64) {
 	probes := probesIn(out)
 	for _, p := range probes {
 		if p.Result != gpu.ProbeOK {
-			panic(brokenf("card %s: %s: %s", p.Device, p.Result, p.Why))
+			panic(brokenf("GPU %s: %s: %s", p.Device, p.Result, p.Why))
 		}
 		if least == 0 || p.Largest.Bytes < least {
 			least = p.Largest.Bytes
 		}
 	}
 	if len(probes) != len(l.cards) {
-		panic(brokenf("%d cards were tested, want %d: %s", len(probes), len(l.cards), tail(string(out))))
+		panic(brokenf("%d GPUs were tested, want %d: %s", len(probes), len(l.cards), tail(string(out))))
 	}
 	return least
 }

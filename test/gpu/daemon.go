@@ -110,7 +110,7 @@ func peer(conn *net.UnixConn) (*unix.Ucred, error) {
 func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
 	argv := append(slices.Clone(d.programs[a.Program]), a.Args...)
 	if len(d.programs[a.Program]) == 0 || !regexp.MustCompile(`^(GPU-[0-9a-f-]{36})?$`).MatchString(a.Card) {
-		return nil, fmt.Errorf("program %q, card %q", a.Program, a.Card)
+		return nil, fmt.Errorf("program %q, GPU %q", a.Program, a.Card)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(slices.Clone(d.env), "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)

@@ -72,7 +72,7 @@ func verdict(e *record.End) string {
 		}
 	}
 	if len(e.Curves) == 0 {
-		words = append(words, "no card was read")
+		words = append(words, "no GPU was read")
 	}
 	if len(words) == 0 {
 		return "clean"
@@ -159,9 +159,9 @@ func (r *run) rightCards(job *record.Job) {
 			byNumber = append(byNumber, record.GPU{Index: g.Index, UUID: r.cards[g.Index].uuid})
 		}
 	}
-	r.check("Slurm's numbers mean the cards of gres.conf", cmp.Or(words(byNumber), "at least one"), words(job.GPUs))
+	r.check("Slurm's numbers mean the GPUs of gres.conf", cmp.Or(words(byNumber), "at least one"), words(job.GPUs))
 	if len(job.CUDA) > 0 { // PyTorch may name no UUID
-		r.check("the cards are those that CUDA gave the job", uuids(job.CUDA), uuids(job.GPUs))
+		r.check("the GPUs are those that CUDA gave the job", uuids(job.CUDA), uuids(job.GPUs))
 	}
 }
 

@@ -48,7 +48,7 @@ func TestNames(t *testing.T) {
 		"another job":        func(f *record.Finding) { f.Job = 4 },
 		"a hint for a proof": func(f *record.Finding) { f.Evidence = "environment" },
 		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
-		"another card":       func(f *record.Finding) { f.GPU = "GPU-b" },
+		"another GPU":        func(f *record.Finding) { f.GPU = "GPU-b" },
 		"65 MiB less":        func(f *record.Finding) { f.Bytes -= 65 * mib },
 		"65 MiB more":        func(f *record.Finding) { f.Bytes += 65 * mib },
 		"right, 64 MiB off":  func(f *record.Finding) { f.Bytes += 64 * mib },
@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 		},
 		"a candidate's class":    func(f *record.Finding) { f.Candidates[0].Classes = nil },
 		"a search cut short":     func(f *record.Finding) { f.Searched = false },
-		"nobody accused":         func(f *record.Finding) { *f = record.Finding{} },
+		"no one accused":         func(f *record.Finding) { *f = record.Finding{} },
 		"right, in other orders": func(f *record.Finding) { slices.Reverse(f.Candidates) },
 	})
 }
@@ -72,7 +72,7 @@ func TestClean(t *testing.T) {
 	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
 		"no record":                func(j *record.Job) { j.End = nil },
 		"not at rest":              func(j *record.Job) { j.End.Curves[0].State = "flat" },
-		"no card was read":         func(j *record.Job) { j.Start.Curves = nil },
+		"no GPU was read":          func(j *record.Job) { j.Start.Curves = nil },
 		"a finding":                func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
 		"a search of all of /proc": func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
 		"a user who is told otherwise": func(j *record.Job) {
@@ -83,9 +83,9 @@ func TestClean(t *testing.T) {
 			j.Output = strings.ReplaceAll(j.Output, "| bookend:",
 				"bookend:")
 		},
-		"another card than the number":  func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
-		"another card than CUDA's":      func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
-		"no card at all":                func(j *record.Job) { j.GPUs = nil },
+		"another GPU than the number":   func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
+		"another GPU than CUDA's":       func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
+		"no GPU at all":                 func(j *record.Job) { j.GPUs = nil },
 		"right, CUDA names none":        func(j *record.Job) { j.CUDA = nil },
 		"a number that Slurm never had": func(j *record.Job) { j.GPUs[0].Index = 2 },
 	})
@@ -104,7 +104,7 @@ daemon: ready pid=10 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a009 bytes=2097152
 			UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"},
 	}
 	if got := cudaCards(log); !slices.Equal(got, want) {
-		t.Errorf("cards %v, want %v", got, want)
+		t.Errorf("GPUs %v, want %v", got, want)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestHealthChecks(t *testing.T) {
 		},
 		"it failed":            func(c *record.NodeCheck) { c.Exit = 1 },
 		"it printed a line":    func(c *record.NodeCheck) { c.Said = "bookend: x" },
-		"a card was not read":  func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
+		"a GPU was not read":   func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
 		"it left no record":    func(c *record.NodeCheck) { c.Cards = nil },
 		"a note":               func(c *record.NodeCheck) { c.Findings = []record.Finding{{Code: "BKD-THROTTLE"}} },
 		"a line in the log":    func(c *record.NodeCheck) { c.Lines = []string{"findings: BKD-X"} },
@@ -142,7 +142,7 @@ func TestHealthChecksFind(t *testing.T) {
 		"nothing":             func(c *record.NodeCheck) { c.Findings = nil },
 		"ignored":             func(c *record.NodeCheck) { c.Findings[0].Action = "ignore" },
 		"a second finding":    func(c *record.NodeCheck) { c.Findings = append(c.Findings, c.Findings[0]) },
-		"it saw nobody":       func(c *record.NodeCheck) { c.Seen = nil },
+		"it saw no one":       func(c *record.NodeCheck) { c.Seen = nil },
 		"it saw another":      func(c *record.NodeCheck) { c.Seen[0].PID = 8 },
 		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
 	})
@@ -229,8 +229,8 @@ func TestBecause(t *testing.T) {
 		"the true one missed":          set(diagnosis.Others, diagnosis.No),
 		"unsure of the true one":       set(diagnosis.Others, diagnosis.Unknown),
 		"a wrong one":                  set(diagnosis.Own, diagnosis.Yes),
-		"sure of what nobody knows":    set(diagnosis.Pieces, diagnosis.Yes),
-		"nobody asked":                 func(j *record.Job) { j.End.Diagnosis.Asked = "" },
+		"sure of what no one knows":    set(diagnosis.Pieces, diagnosis.Yes),
+		"no one asked":                 func(j *record.Job) { j.End.Diagnosis.Asked = "" },
 		"no answer":                    func(j *record.Job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
 		"no diagnosis":                 func(j *record.Job) { j.End.Diagnosis = nil },
 		"no record":                    func(j *record.Job) { j.End = nil },

@@ -48,7 +48,7 @@ const (
 var orphanObserved = step{
 	name: "orphan-observe", title: "Process left behind through a daemon (observe)",
 	truth: "A root daemon started a CUDA process for the job, as its user and outside every job's cgroup; it " +
-		"outlives the job and holds memory. That it is the job's follows from the job having had the card alone.",
+		"outlives the job and holds memory. That it is the job's follows from the job having had the GPU alone.",
 	do: func(r *run) {
 		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
@@ -130,9 +130,9 @@ func of(e *record.End, pid int) record.Finding {
 }
 
 var orphanInherited = step{
-	name: "inherited", title: "Next job on the same card (observe)",
-	truth: "The earlier job's process still holds memory when the same user's next job gets the card. The next job " +
-		"uses the card and leaves nothing of its own.",
+	name: "inherited", title: "Next job on the same GPU (observe)",
+	truth: "The earlier job's process still holds memory when the same user's next job gets the GPU. The next job " +
+		"uses the GPU and leaves nothing of its own.",
 	do: func(r *run) {
 		job := r.inherit()
 		r.inherited(job, leftover{pid: r.scene.holder.PID, classes: "orphan"})
@@ -174,7 +174,7 @@ var orphanGone = step{
 var phantom = step{
 	name: "phantom", title: "Forked child of a killed CUDA process",
 	truth: "A CUDA process of the job forked, without exec, and was killed; the driver goes on listing its PID, " +
-		"which is nobody's, and the child holds the memory through the descriptors it inherited.",
+		"which is no one's, and the child holds the memory through the descriptors it inherited.",
 	do: func(r *run) {
 		r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
 	},
@@ -210,8 +210,8 @@ func (r *run) phantomLeft() leftover {
 }
 
 var phantomInherited = step{
-	name: "phantom-inherited", title: "Next job on a card with a dead process's memory",
-	truth: "The child of the killed process still holds the memory when the next job gets the card; that job " +
+	name: "phantom-inherited", title: "Next job on a GPU with a dead process's memory",
+	truth: "The child of the killed process still holds the memory when the next job gets the GPU; that job " +
 		"leaves nothing.",
 	do: func(r *run) {
 		job := r.inherit()
@@ -223,7 +223,7 @@ var phantomInherited = step{
 var residue = step{
 	name: "residue", title: "Memory without a process: an exported handle",
 	truth: "The job exported memory as a descriptor and handed it to a process outside every job that never touched " +
-		"CUDA. The job has ended; the memory stays in use and the driver lists no process for it. Nobody else has " +
+		"CUDA. The job has ended; the memory stays in use and the driver lists no process for it. No one else has " +
 		"the driver open.",
 	do: func(r *run) {
 		job := r.leaveExported(r.size())
@@ -252,8 +252,8 @@ func (r *run) exportedLeft() leftover {
 }
 
 var residueInherited = step{
-	name: "residue-inherited", title: "Next job on a card with an exported handle's memory",
-	truth: "The descriptor is still held when the next job gets the card; that job leaves nothing.",
+	name: "residue-inherited", title: "Next job on a GPU with an exported handle's memory",
+	truth: "The descriptor is still held when the next job gets the GPU; that job leaves nothing.",
 	do: func(r *run) {
 		job := r.inherit()
 		r.inherited(job, r.exportedLeft())
@@ -264,7 +264,7 @@ var residueInherited = step{
 var innocent = step{
 	name: "residue-innocent", title: "An exported handle, and an innocent process with the driver open",
 	truth: "As above, but another user's process has the driver's control node open as well, since before the job, " +
-		"and holds nothing. Nobody can tell from outside which of the two has the memory: both are named, and the " +
+		"and holds nothing. No one can tell from outside which of the two has the memory: both are named, and the " +
 		"node is not drained on that.",
 	do: func(r *run) {
 		other := r.startAs(1, "", "cudajob", "holdctl")

@@ -75,8 +75,8 @@ func parse(args []string) (options, error) {
 	var o options
 	var only string
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
-	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
-	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
+	flags.StringVar(&o.out, "out", "build/gpu-records", "directory for the records")
+	flags.StringVar(&o.programs, "programs", "bin", "directory with Bookend's programs and cudajob")
 	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, programs, multi), "+
 		"timings, probe-cost; default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")

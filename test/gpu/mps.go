@@ -24,7 +24,7 @@ func mpsChains() []chain {
 var mpsClients = step{
 	name: "mps-clients", title: "MPS left behind, with two clients",
 	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory " +
-		"when it has ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
+		"when it has ended. Server and clients are listed on the GPU; the daemon has it open and holds nothing.",
 	do: func(r *run) {
 		job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
 		r.mpsLeft(job)
@@ -77,7 +77,7 @@ func (r *run) mpsScene(s *standing, clients int) {
 		}
 		r.scenery(server, others...)
 		if len(all) != 1+clients || server.Held == 0 {
-			panic(brokenf("on the card are %v, want server %d and %d clients", all, server.PID, clients))
+			panic(brokenf("on the GPU are %v, want server %d and %d clients", all, server.PID, clients))
 		}
 	})
 }

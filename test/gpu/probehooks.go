@@ -18,16 +18,16 @@ const ownJob = 300000
 
 var probeKilled = step{
 	name: "probe-killed", title: "Test allocation killed half-way",
-	truth: "The backend is killed by SIGKILL while it holds nearly all of the card (a library in front of the " +
+	truth: "The backend is killed by SIGKILL while it holds nearly all of the GPU (a library in front of the " +
 		"driver's gives the memory " +
 		"back 150 ms later, so that there is a moment to be met). The driver takes the memory back at once, the " +
-		"lock is free, and a prolog that starts then finds the card clean.",
+		"lock is free, and a prolog that starts then finds the GPU clean.",
 	do: func(r *run) {
 		c := r.cards[0]
 		w := r.watch(c.uuid)
 		defer w.end()
 		used := r.killProbe(w, c)
-		r.holds("memory in use at the moment of the kill", "more than half of the card", used+" bytes",
+		r.holds("memory in use at the moment of the kill", "more than half of the GPU", used+" bytes",
 			number(used) > r.total()*mib/2)
 		r.check("its lock", "free", r.lockOf(c.uuid))
 		hook := r.hook("prolog_slurmd", ownJob+r.rec.Number)
@@ -102,9 +102,9 @@ func (r *run) hook(context string, job int) string {
 
 var probeHooks = step{
 	name: "probe-hooks", title: "Hooks while a test allocation is at work",
-	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card, for 150 ms longer " +
-		"than it would. That memory is nobody's leak: every " +
-		"one of them finds the card clean.",
+	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the GPU, for 150 ms longer " +
+		"than it would. That memory is no one's leak: every " +
+		"one of them finds the GPU clean.",
 	do: func(r *run) {
 		c := r.cards[0]
 		w := r.watch(c.uuid)

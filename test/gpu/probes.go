@@ -29,8 +29,8 @@ func probeChains() []chain {
 const nearly = 4 * mib
 
 var probeIdle = step{
-	name: "probe-idle", title: "Test allocation on idle cards",
-	truth: "A job has used every card and ended, and nothing is on them: each gives all of its free memory but 2 " +
+	name: "probe-idle", title: "Test allocation on idle GPUs",
+	truth: "A job has used every GPU and ended, and nothing is on them: each gives all of its free memory but 2 " +
 		"MiB in one block, to the epilog that the job pays for and to the backend asked by itself.",
 	do: func(r *run) {
 		job := r.onEveryCard()
@@ -39,11 +39,11 @@ var probeIdle = step{
 		if job.End != nil {
 			probes = job.End.Probes
 		}
-		r.check("cards that the epilog tested", uuids(job.GPUs), probedCards(probes))
+		r.check("GPUs that the epilog tested", uuids(job.GPUs), probedCards(probes))
 		for _, p := range probes {
 			r.whole("the epilog's", p)
 		}
-		tests := r.test("idle card", r.cards)
+		tests := r.test("idle GPU", r.cards)
 		for _, t := range tests {
 			r.whole("the backend's", t.Probe)
 		}
@@ -82,14 +82,14 @@ func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/m
 
 var probeNearFull = step{
 	name: "probe-near-full", title: "Test allocation with 129 MiB free",
-	truth: "A process holds all of the card but some 129 MiB, of which the backend is told that it may be there: " +
+	truth: "A process holds all of the GPU but some 129 MiB, of which the backend is told that it may be there: " +
 		"the test still gets what is free, where a CUDA context would not fit.",
 	do: func(r *run) {
 		c := r.cards[0]
 		h := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
-		h.Role = "has nearly all of the card"
+		h.Role = "has nearly all of the GPU"
 		r.scenery(&h.Holder)
-		r.evidence("the card nearly full")
+		r.evidence("the GPU nearly full")
 		tests := r.test("129 MiB free", []card{c}, h.PID)
 		for _, t := range tests {
 			r.whole("the backend's", t.Probe)
@@ -102,7 +102,7 @@ var probeNearFull = step{
 
 var probeNeighbour = step{
 	name: "probe-neighbour", title: "No test allocation beside another's process",
-	truth: "While the job runs another user's process takes memory on its card, and lives on. Nobody tests a card " +
+	truth: "While the job runs another user's process takes memory on its GPU, and lives on. No one tests a GPU " +
 		"that somebody is on: neither the epilog nor the backend asked by itself.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
@@ -116,7 +116,7 @@ var probeNeighbour = step{
 			probes = job.End.Probes
 		}
 		r.skipped("the epilog's", probes)
-		tests := r.test("somebody on the card", []card{r.cards[job.GPUs[0].Index]})
+		tests := r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]})
 		for _, t := range tests {
 			r.skipped("the backend's", []record.Probe{t.Probe})
 		}
@@ -137,7 +137,7 @@ func (r *run) skipped(whose string, probes []record.Probe) {
 
 var holes = step{
 	name: "holes", title: "Holes that another process leaves",
-	truth: "A process fills the card with blocks of one size and frees every other one. From 2 MiB on the holes " +
+	truth: "A process fills the GPU with blocks of one size and frees every other one. From 2 MiB on the holes " +
 		"make one block for everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live " +
 		"one.",
 	do: func(r *run) {
@@ -171,7 +171,7 @@ func (r *run) holesOf(kib uint64) {
 		r.holds(what, "less than 64 MiB free", size(t.Probe.Free)+" free", t.Probe.Free < 64*mib)
 	} else {
 		r.whole(what+":", t.Probe)
-		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
+		r.holds(what, "a third of the GPU free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
 	r.awaitIdle()

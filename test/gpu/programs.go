@@ -41,7 +41,7 @@ var programsDied = step{
 	name: "programs-died", title: "Out of memory in seven programs",
 	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no " +
 		"more and end by that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no " +
-		"GPU here, has too little host memory. Nobody else was there.",
+		"GPU here, has too little host memory. No one else was there.",
 	do: func(r *run) {
 		r.each(programs, "", "FAILED", func(p program, job *record.Job) {
 			r.understood(p, job)
@@ -93,7 +93,7 @@ var programsApart = step{
 
 var programsUnread = step{
 	name: "programs-unread", title: "Out of memory under srun, without a file",
-	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. Nobody could " +
+	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. No one could " +
 		"read it.",
 	do: func(r *run) {
 		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")

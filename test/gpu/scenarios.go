@@ -120,7 +120,7 @@ func cleanChains() []chain {
 
 var torchClean = step{
 	name: "torch-clean", title: "PyTorch job that ends well",
-	truth: "PyTorch multiplies matrices and ends: nothing was on the card before, nothing is left.",
+	truth: "PyTorch multiplies matrices and ends: nothing was on the GPU before, nothing is left.",
 	do: func(r *run) {
 		job := r.run1(r.cleanTorch(), "--gres=gpu:1")
 		r.clean(job)
@@ -137,7 +137,7 @@ func (r *run) cleanTorch() string {
 
 var cudaClean = step{
 	name: "cuda-clean", title: "CUDA C job that ends well",
-	truth: "A C program fills 4 GiB through the driver API and ends: nothing was on the card before, nothing is left.",
+	truth: "A C program fills 4 GiB through the driver API and ends: nothing was on the GPU before, nothing is left.",
 	do: func(r *run) {
 		job := r.run1(r.script("$CUDAJOB alloc --mib 4096 --sleep 1"), "--gres=gpu:1")
 		r.clean(job)
@@ -148,10 +148,10 @@ var noGPU = step{
 	name: "no-gpu", title: "Job without GPUs",
 	truth: "The job asked for no GPU: Bookend has no business with it, and writes nothing anywhere.",
 	do: func(r *run) {
-		job := r.run1("#!/bin/sh\necho no card needed\n")
+		job := r.run1("#!/bin/sh\necho no GPU needed\n")
 		r.check("start of the job", "no record", verdict(job.Start))
 		r.check("end of the job", "no record", verdict(job.End))
 		r.check("lines in Bookend's log", "0", fmt.Sprint(len(job.Hooks)))
-		r.check("the job's log", "no card needed\n", job.Output)
+		r.check("the job's log", "no GPU needed\n", job.Output)
 	},
 }

@@ -16,7 +16,7 @@ func severalChains() []chain {
 
 var neighbours = step{
 	name: "neighbours", title: "Two jobs side by side, one leaves a process",
-	truth: "Two users' jobs run on two cards. The second ends and leaves a process on its card; the first still " +
+	truth: "Two users' jobs run on two GPUs. The second ends and leaves a process on its GPU; the first still " +
 		"uses its own, ends later, and is clean.",
 	do: func(r *run) {
 		gate := r.gate()
@@ -29,15 +29,15 @@ var neighbours = step{
 		r.evidence("after both jobs, the second's process alive")
 		r.orphan(second, "orphan")
 		r.clean(job)
-		r.holds("the jobs had different cards", "two cards", uuids(job.GPUs)+" and "+uuids(second.GPUs),
+		r.holds("the jobs had different GPUs", "two GPUs", uuids(job.GPUs)+" and "+uuids(second.GPUs),
 			uuids(job.GPUs) != uuids(second.GPUs))
 	},
 }
 
 var numbering = step{
-	name: "numbering", title: "Which card Slurm's number means",
-	truth: "gres.conf names /dev/nvidiaN in order of N. One job a card side by side, then one job with all: each " +
-		"card's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
+	name: "numbering", title: "Which GPU Slurm's number means",
+	truth: "gres.conf names /dev/nvidiaN in order of N. One job a GPU side by side, then one job with all: each " +
+		"GPU's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) {
 		r.record("numbering", "-L")
 		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
@@ -52,7 +52,7 @@ func (r *run) onDifferentCards(all []cluster.JobID) {
 		r.clean(job)
 		used[uuids(job.GPUs)] = true
 	}
-	r.check("cards in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
+	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
 }
 
 // allCards runs one job with every card.
@@ -62,6 +62,6 @@ func (r *run) allCards() {
 		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
 	}
 	job := r.run1(r.script(lines...), fmt.Sprintf("--gres=gpu:%d", len(r.cards)))
-	r.check("cards of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
+	r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
 	r.clean(job)
 }

@@ -31,7 +31,7 @@ func (r *run) stand(lines ...string) *standing {
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
 	if len(cards) == 0 {
-		panic(brokenf("job %s named no card: %q", s.id, tail(text)))
+		panic(brokenf("job %s named no GPU: %q", s.id, tail(text)))
 	}
 	s.card, s.holders = cards[0], r.daemon.since(before)
 	return s
@@ -114,7 +114,7 @@ func (r *run) known(s *standing, h *record.Holder) {
 	h.GPU = s.card.UUID
 	all := r.listed(s.card.UUID)
 	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
-		panic(brokenf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
+		panic(brokenf("on the GPU are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
 	all := r.listed(h.GPU)
 	if used := r.used(s.card.Index); len(all) > 0 || used+64*mib < bytes {
-		panic(brokenf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
+		panic(brokenf("on the GPU are %v and %d bytes in use, want no process and %d", all, used, bytes))
 	}
 }
 

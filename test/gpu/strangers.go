@@ -23,7 +23,7 @@ func strangerChains() []chain {
 
 var stray = step{
 	name: "stray", title: "Another user's process, of no job",
-	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still " +
+	truth: "While the job runs, another user's process takes memory on its GPU, started outside Slurm. It is still " +
 		"there when the job has ended. No job is to blame, and the next one would miss the memory.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
@@ -127,9 +127,9 @@ func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, 
 func sameCard(s *standing) string { return s.card.UUID }
 
 var foreignUnknown = step{
-	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's card",
+	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's GPU",
 	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes " +
-		"memory on the job's card. Its cgroup names its job; that it may not be there is likely but unknown, and " +
+		"memory on the job's GPU. Its cgroup names its job; that it may not be there is likely but unknown, and " +
 		"nothing is drained.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard)
@@ -139,8 +139,8 @@ var foreignUnknown = step{
 }
 
 var foreign = step{
-	name: "foreign", title: "A process of another job, on the job's card",
-	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The " +
+	name: "foreign", title: "A process of another job, on the job's GPU",
+	truth: "Another user's job was given another GPU; a process in its cgroup takes memory on this job's GPU. The " +
 		"node is not drained for what a live job does.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard, "--gres=gpu:1")

@@ -77,15 +77,15 @@ func (l *lane) timedPrograms() []timed {
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
 		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
-		l.timedHook("bookend-prolog", "", "start of a job with every card, all clean", timedJob, true, shipped),
-		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card",
+		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, true, shipped),
+		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every GPU",
 			timedJob, true, shipped),
 		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
-		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
+		{Timing: timing("bookend-gpu", "the backend alone: one look at every GPU"),
 			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
 		{Timing: timing("bookend-healthcheck",
-			"one check of every card, all clean: with their condition and the kernel's log"),
+			"one check of every GPU, all clean: with their condition and the kernel's log"),
 			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }, sane: l.checkSawClean()},
 	}
 	if l.smi == "" {
@@ -205,7 +205,7 @@ func (l *lane) checkSawClean() func() {
 		}
 		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) ||
 			len(c.Findings) > 0 {
-			panic(brokenf("the health check read %d cards, the condition of %d, and found %v",
+			panic(brokenf("the health check read %d GPUs, the condition of %d, and found %v",
 				len(c.Snapshot.Readings), len(c.Health), c.Findings))
 		}
 	}

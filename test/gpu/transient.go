@@ -26,8 +26,8 @@ func transientChains() []chain {
 }
 
 var loaderKilled = step{
-	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the card, cancelled",
-	truth: "PyTorch holds most of the card's memory and has four workers that inherited its descriptors; scancel " +
+	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the GPU, cancelled",
+	truth: "PyTorch holds most of the GPU's memory and has four workers that inherited its descriptors; scancel " +
 		"ends all of them. Once the driver has taken the memory back, nothing is left.",
 	do: func(r *run) {
 		id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
@@ -53,7 +53,7 @@ var workers = step{
 	name: "workers", title: "DataLoader workers that outlive their parent",
 	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As " +
 		"the job ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves " +
-		"some seconds later. Nothing is left, and nobody has to do anything.",
+		"some seconds later. Nothing is left, and no one has to do anything.",
 	do: func(r *run) {
 		s := r.stand(r.askForWorkers())
 		h := s.only()
@@ -97,8 +97,8 @@ func (r *run) lookedAgain(job *record.Job) {
 }
 
 var pieces = step{
-	name: "pieces", title: "Most of the card in 2 MiB pieces, killed",
-	truth: "A process outside the job's cgroup holds most of the card in blocks of 2 MiB and is killed as the job " +
+	name: "pieces", title: "Most of the GPU in 2 MiB pieces, killed",
+	truth: "A process outside the job's cgroup holds most of the GPU in blocks of 2 MiB and is killed as the job " +
 		"ends. While the driver takes the memory back its readings jump; then all of it is free.",
 	do: func(r *run) {
 		s := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
@@ -120,8 +120,8 @@ var pieces = step{
 }
 
 var nearFull = step{
-	name: "near-full", title: "Job that fills the card to its last MiB",
-	truth: "The job's process takes all memory of the card but 256 MiB, and ends: nothing is left.",
+	name: "near-full", title: "Job that fills the GPU to its last MiB",
+	truth: "The job's process takes all memory of the GPU but 256 MiB, and ends: nothing is left.",
 	do: func(r *run) {
 		job := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
 		r.clean(job)
@@ -130,9 +130,9 @@ var nearFull = step{
 }
 
 var probe = step{
-	name: "probe", title: "Bookend's own probe on the card, done in time",
-	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no " +
-		"process listed for it. It is done a moment after the memory has looked settled, and the card is idle. A " +
+	name: "probe", title: "Bookend's own probe on the GPU, done in time",
+	truth: "While the job ends, a probe of root's holds nearly all memory of the GPU under Bookend's lock, with no " +
+		"process listed for it. It is done a moment after the memory has looked settled, and the GPU is idle. A " +
 		"probe is never a leak.",
 	do: func(r *run) {
 		job := r.probeAtEnd(r.pastFlat())
@@ -143,9 +143,9 @@ var probe = step{
 }
 
 var probeStays = step{
-	name: "probe-stays", title: "Bookend's own probe on the card, not done in time",
-	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot " +
-		"be told: unknown, nobody is accused, the node stays in service.",
+	name: "probe-stays", title: "Bookend's own probe on the GPU, not done in time",
+	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the GPU besides cannot " +
+		"be told: unknown, no one is accused, the node stays in service.",
 	do: func(r *run) {
 		job := r.probeAtEnd(jobPatience)
 		r.check("start of the job", "clean", verdict(job.Start))

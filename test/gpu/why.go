@@ -33,7 +33,7 @@ func why(s step, off map[string]string) chain {
 
 var oomSelf = step{
 	name: "oom-self", title: "Out of memory by itself",
-	truth: "PyTorch has the whole card and takes blocks of 2 GiB until there is no more. Nobody else was there: it " +
+	truth: "PyTorch has the whole GPU and takes blocks of 2 GiB until there is no more. No one else was there: it " +
 		"was the job itself.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
@@ -43,7 +43,7 @@ var oomSelf = step{
 
 var oomPool = step{
 	name: "oom-pool", title: "Out of memory by pieces in its own pool",
-	truth: "PyTorch's caching allocator has nearly all of the card; half of it was given back in pieces, and no " +
+	truth: "PyTorch's caching allocator has nearly all of the GPU; half of it was given back in pieces, and no " +
 		"piece is as large as the block that the job asks for, while the pool's unused part is much larger.",
 	do: func(r *run) {
 		job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
@@ -54,8 +54,8 @@ var oomPool = step{
 
 var oomForeign = step{
 	name: "oom-foreign", title: "Out of memory beside another user's process",
-	truth: "Another user's process, started outside Slurm, has most of the card before the job begins and when it " +
-		"has ended. The job asks for less than half of a card, and does not get it.",
+	truth: "Another user's process, started outside Slurm, has most of the GPU before the job begins and when it " +
+		"has ended. The job asks for less than half of a GPU, and does not get it.",
 	do: func(r *run) {
 		h := r.squeeze(r.cards[0].uuid)
 		job := r.fails(r.script(r.modest(h)), 0)
@@ -68,7 +68,7 @@ var oomForeign = step{
 var oomPassing = step{
 	name: "oom-passing", title: "Out of memory beside a process that came and went",
 	truth: "As above, but the other process came after the job's start and is gone before its end: no look of " +
-		"Bookend's own has seen it. PyTorch's message has its PID and its memory, and whose it was nobody can tell " +
+		"Bookend's own has seen it. PyTorch's message has its PID and its memory, and whose it was no one can tell " +
 		"any more: it may have been the job's own, but the job's need alone was not it.",
 	do: func(r *run) {
 		job, h := r.squeezedMeanwhile()
@@ -78,10 +78,10 @@ var oomPassing = step{
 }
 
 var oomInherited = step{
-	name: "oom-inherited", title: "Out of memory on a card with an earlier job's exported memory",
-	truth: "An earlier job exported most of the card's memory as a descriptor to a process that never touched CUDA, " +
+	name: "oom-inherited", title: "Out of memory on a GPU with an earlier job's exported memory",
+	truth: "An earlier job exported most of the GPU's memory as a descriptor to a process that never touched CUDA, " +
 		"and ended: the memory stays in use, and no process is listed for it. Another user's job asks for less than " +
-		"half of a card, and does not get it.",
+		"half of a GPU, and does not get it.",
 	do: func(r *run) {
 		r.leaveExported(r.most())
 		job := r.fails(r.script(r.modest(nil)), 1)
@@ -94,7 +94,7 @@ var oomInherited = step{
 var oomLimit = step{
 	name: "oom-ulimit", title: "Out of memory by a limit of its own",
 	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: " +
-		"error 2, out of memory, on an idle card.",
+		"error 2, out of memory, on an idle GPU.",
 	do: func(r *run) {
 		job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
 		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
@@ -103,9 +103,9 @@ var oomLimit = step{
 
 var oomSilent = step{
 	name: "oom-silent", title: "Out of memory by itself, without a word",
-	truth: "As the first, but nothing of what PyTorch says reaches the job's output. Nobody else was there, and " +
+	truth: "As the first, but nothing of what PyTorch says reaches the job's output. No one else was there, and " +
 		"whether the job's own need was too large only the driver's accounting could tell, which is off: how an " +
-		"admin can switch it on stands in the record.",
+		"admin can switch it on is in the record.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
@@ -186,7 +186,7 @@ func (r *run) meanwhile(id cluster.JobID, begin string) *holder {
 	text := must(r.site.Output(id))
 	cards := cudaCards(text)
 	if len(cards) == 0 {
-		panic(brokenf("job %s named no card: %q", id, tail(text)))
+		panic(brokenf("job %s named no GPU: %q", id, tail(text)))
 	}
 	h := r.squeeze(cards[0].UUID)
 	h.Proc = readProc(h.PID)

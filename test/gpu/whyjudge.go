@@ -37,7 +37,7 @@ func (r *run) because(job *record.Job, a answers) {
 	if job.End != nil {
 		d = job.End.Diagnosis
 	}
-	asked := "nobody asked"
+	asked := "no one asked"
 	if d != nil && d.Asked != "" {
 		asked = "asked"
 	}

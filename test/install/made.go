@@ -13,7 +13,7 @@ import (
 func showMade(b *bench) {
 	b.shows("SHA256SUMS names each package, and fits", b.sums())
 	b.shows("the .deb has what it must have, root's, with the right modes", b.holds())
-	b.shows("another folder, the same bytes", b.again())
+	b.shows("another directory, the same bytes", b.again())
 	b.oldGlibc()
 	b.checkers()
 }

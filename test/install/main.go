@@ -51,8 +51,8 @@ func main() {
 	}
 	only := flag.String("only", strings.Join(names, ","), "parts to show:"+explained)
 	older := flag.String("older", "17e423f", "commit of the project that plays the release before")
-	packages := flag.String("packages", "build/packages", "folder with the packages")
-	keep := flag.Bool("keep", false, "leave the scratch folder for a look")
+	packages := flag.String("packages", "build/packages", "directory with the packages")
+	keep := flag.Bool("keep", false, "leave the scratch directory for a look")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), `usage: make install-test INSTALL="FLAGS"`)
 		flag.PrintDefaults()

@@ -63,7 +63,7 @@ var rules = []rule{
 	},
 	{
 		name: "go", mark: what("go", "statement"), but: []string{"internal/routine"},
-		why: "a panic in a goroutine nobody recovers ends the hook with exit code 2 and drains the node: use routine.Go",
+		why: "a panic in a goroutine no one recovers ends the hook with exit code 2 and drains the node: use routine.Go",
 	},
 	{name: "fatal", mark: what("use", `(log|.*/logrus)\.(Fatal|Panic|Exit)(f|ln)?`), why: pastDefer},
 	{

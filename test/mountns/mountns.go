@@ -37,7 +37,7 @@ func Shadow(dir string) error {
 	base := filepath.Dir(dir)
 	kept, err := os.Open(base)
 	if err != nil {
-		return fmt.Errorf("shadow folders: %w", err)
+		return fmt.Errorf("shadow directories: %w", err)
 	}
 	defer kept.Close()
 	shadowed := []string{filepath.Dir(base), "/run", "/var/log"}
@@ -52,7 +52,7 @@ func Shadow(dir string) error {
 		}
 	}
 	if err := os.Mkdir(base, 0o755); err != nil {
-		return fmt.Errorf("shadow folders: %w", err)
+		return fmt.Errorf("shadow directories: %w", err)
 	}
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", kept.Fd()), base, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %q: %w", base, err)

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "", "folder for the records and the pages; made anew")
+	out := flag.String("out", "", "directory for the records and the pages; made again")
 	flag.Parse()
 	if *out == "" || flag.NArg() != 0 {
 		flag.Usage()

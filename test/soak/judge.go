@@ -89,7 +89,7 @@ func (h *hook) drains() {
 func (h *hook) drain(f finding.Finding) {
 	c := h.card(f.GPU)
 	if c == nil || !h.job.Has(c) {
-		h.fail(falseDrain, "%s for %s, which is none of job %d's cards", f.Code, f.GPU, h.job.ID)
+		h.fail(falseDrain, "%s for %s, which is none of job %d's GPUs", f.Code, f.GPU, h.job.ID)
 		return
 	}
 	if f.Code == code.Lost {

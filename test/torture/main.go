@@ -121,7 +121,7 @@ func (r *rack) without(only string) (wrong []string, err error) {
 			return wrong, err
 		case harm == "":
 			fmt.Printf(row, g.Name, fmt.Sprintf("none in %d runs", runs), "NOTHING")
-			wrong = append(wrong, fmt.Sprintf("nobody misses the guard %q", g.Name))
+			wrong = append(wrong, fmt.Sprintf("no one misses the guard %q", g.Name))
 		default:
 			fmt.Printf(row, g.Name, fmt.Sprintf("%d runs", runs), harm)
 		}

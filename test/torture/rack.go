@@ -68,7 +68,7 @@ func (r *rack) close() error {
 func (r *rack) build(without guard) (program string, err error) {
 	folder, err := os.MkdirTemp(r.dir, "program-")
 	if err != nil {
-		return "", fmt.Errorf("make folder: %w", err)
+		return "", fmt.Errorf("make directory: %w", err)
 	}
 	if err := os.Chmod(folder, 0o755); err != nil {
 		return "", err

@@ -140,7 +140,7 @@ func (n *Node) allocate(j *Job) {
 	j.SLUID = slurm.SLUID(fmt.Sprintf("sAAAAAAAA%05d", len(n.Jobs)))
 	j.Wall = time.Unix(1_700_000_000+int64(n.Now/time.Second), 0)
 	n.Jobs = append(n.Jobs, j)
-	n.tell("job %d (of %d, uid %d) is allocated %d cards", j.ID, j.mark(), j.UID, len(j.Cards))
+	n.tell("job %d (of %d, uid %d) is allocated %d GPUs", j.ID, j.mark(), j.UID, len(j.Cards))
 	if j.Het == j.ID && j.HasGPUs() && j.Restarts == 0 && n.oneIn(2) {
 		n.After(n.between(0, 50*time.Millisecond), func() { n.component(j) })
 	}

@@ -109,7 +109,7 @@ func (n *Node) reload() {
 	if n.booted == n.Now || n.oneIn(2) {
 		n.lastPID = 900 + n.Rand.IntN(2000)
 	}
-	n.tell("the driver is loaded anew")
+	n.tell("the driver is loaded again")
 	n.startServices()
 }
 
