@@ -133,65 +133,11 @@ func TestAsksSlurmNothing(t *testing.T) {
 	c.asksNoMore()
 }
 
-func TestAsksSlurmNothingOfAnAdmins(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.failsAtStart()
-	c.drained("next", "I am on it, jd") // written between the first look and the write
-	c.check()
-	c.updates()
-	c.check()
-	c.updates()
-	c.remembers(false, 1)
-	c.asksNoMore()
-
-	c = newController(t, "drain: {reason_by: none}\n")
-	c.failsAtStart()
-	c.asksNoMore()
-}
-
 // other is a memory that another hook has put in the place of this one's.
 func (c controller) other() {
 	c.Helper()
 	must(c, c.store().SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 1, At: 1}}}))
 	must(c, os.Rename(c.inState("drain.json"), c.in("slurm/drain.json")))
-}
-
-// A hook that fails meanwhile keeps the memory of what it wrote.
-func TestMemoryChangesMeanwhile(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.failsAtStart()
-	c.other()
-	c.put("first", "/bin/cp drain.json "+c.inState("drain.json")+"\n")
-	c.check()
-	c.updates()
-	c.remembers(false, 1)
-	c.saysTimes(1, "the memory of the node's drain has changed")
-}
-
-// What cannot be remembered for want of space is told as that, and nothing is asked of Slurm that nobody would
-// remember. A hook that writes its reason itself gives it all the same: the health check could not either.
-func TestMemoryWithoutRoom(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.mountRun("size=1m")
-	c.failsAtStart()
-	c.fill(c.conf.run)
-	c.exits(0, healthcheck, bySlurm)
-	c.updates()
-	c.saysTimes(1, "BKD-ST-WRITE: ", "change drain.json", "no space left")
-	c.saysTimes(0, "BKD-ST-LOCK")
-
-	c = newController(t, "drain: {reason_by: hook}\n")
-	c.mountRun("size=1m")
-	c.clean(prolog, newJob())
-	c.fill(c.conf.run)
-	c.state("node", "MIXED ThreadsPerCore=1")
-	c.set("on.any.gpu0", "rc 15")
-	c.exits(20, prolog, newJob())
-	c.updates(wroteReason)
-	c.remembers(false, 0)
 }
 
 // Of two hooks that drain at the same moment one writes its reason: a text that is not the remembered one is nobody's.
