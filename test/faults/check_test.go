@@ -175,7 +175,6 @@ func TestCheckStopped(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	n.unharmed(others)
-
 }
 
 // A job's process on a GPU that it was not given is found while both run; a partition that shares is left alone.
