@@ -5,7 +5,6 @@ package judge
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"bookend/internal/config"
@@ -13,7 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/look"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -125,9 +123,9 @@ func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]fi
 }
 
 // Order says how GPUs are to be looked at. An end may drain for memory that a start only reports, and so makes sure.
-func (c Case) Order(cards []finding.Card, settle config.SettleTimes) look.Order {
+func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 	expect, known := finding.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
-	return look.Order{
+	return Order{
 		Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines, Sure: c.Phase != slurm.Prolog,
 		Rule: gpu.WatchRule{
 			Max: time.Duration(settle.Max), Flat: time.Duration(settle.Flat),
@@ -139,13 +137,7 @@ func (c Case) Order(cards []finding.Card, settle config.SettleTimes) look.Order 
 // Asks reports whether whose something is has to be asked of the node's records: on clean GPUs nobody asks.
 func (c Case) Asks() bool { return c.asks(c.Seen.Side) }
 
-func (c Case) asks(side finding.Side) bool {
-	if !side.AtRest(c.Seen.Cards) {
-		return true
-	}
-	occupied := func(r gpu.Reading) bool { return len(r.Processes) > 0 }
-	return side.Neighbours != nil && slices.ContainsFunc(side.Neighbours.Readings, occupied)
-}
+func (c Case) asks(side finding.Side) bool { return !side.AtRest(c.Seen.Cards) }
 
 // Doubts of whole scenes.
 const (

@@ -122,9 +122,9 @@ func (c Case) onCards() []finding.Finding {
 	return append(slices.Clone(c.Cleaned.Did), scene.Again(first, Compared(scene))...)
 }
 
-// Compared is what the scene shows, of the job's own GPUs and of others.
+// Compared is what the scene shows of the job's own GPUs; others' are the health check's.
 func Compared(s finding.Scene) []finding.Finding {
-	return slices.Concat(finding.Compare(s), finding.Trespasses(s), untraced(s.Now))
+	return append(finding.Compare(s), untraced(s.Now)...)
 }
 
 func untraced(side finding.Side) []finding.Finding {

@@ -75,26 +75,15 @@ func TestLaterFindings(t *testing.T) {
 	}
 }
 
-// The node's records are asked only where a GPU is not clean, or a process is on one of the others.
+// The node's records are asked only where a GPU is not clean.
 func TestAsks(t *testing.T) {
 	card := finding.Card{Device: gpu.Device{ID: "GPU-0"}}
-	busy := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{{PID: 70}}}
-	for name, tt := range map[string]struct {
-		state  settle.State
-		around *gpu.Snapshot
-		want   bool
-	}{
-		"clean":                    {settle.Clean, nil, false},
-		"clean, and so the others": {settle.Clean, &gpu.Snapshot{Readings: []gpu.Reading{{Device: busy.Device}}}, false},
-		"another is in use":        {settle.Clean, &gpu.Snapshot{Readings: []gpu.Reading{busy}}, true},
-		"not clean":                {settle.Flat, nil, true},
-		"not seen":                 {"", nil, true},
-	} {
+	for state, want := range map[settle.State]bool{settle.Clean: false, settle.Flat: true, "": true} {
 		c := enforcing()
 		c.Seen.Cards = []finding.Card{card}
-		c.Seen.Side = finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-0": {State: tt.state}}, Neighbours: tt.around}
-		if got := c.Asks(); got != tt.want {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		c.Seen.Side = finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-0": {State: state}}}
+		if got := c.Asks(); got != want {
+			t.Errorf("%q: got %v, want %v", state, got, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/cleanup"
 	"bookend/internal/holders"
 	"bookend/internal/slurm"
 )
@@ -18,11 +17,11 @@ type CleanupRequest struct {
 }
 
 // Cleanup ends processes that are proven to be the ended job's.
-var Cleanup = Operation[CleanupRequest, []cleanup.Result]{"cleanup", cleanUp}
+var Cleanup = Operation[CleanupRequest, []Result]{"cleanup", cleanUp}
 
-func cleanUp(r CleanupRequest) ([]cleanup.Result, error) {
-	results := make([]cleanup.Result, 0, len(r.Processes))
-	return append(results, cleanup.End(cleanup.Order{
+func cleanUp(r CleanupRequest) ([]Result, error) {
+	results := make([]Result, 0, len(r.Processes))
+	return append(results, End(Order{
 		Proc: r.Proc, Grace: r.Grace, Owned: r.proves,
 		Read: func(pid int) attrib.Process {
 			return holders.Processes(r.Proc, []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/metrics"
-	"bookend/internal/runlog"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -45,13 +43,8 @@ type DiskRequest struct {
 	// Drop is the job whose drop has served; empty for none.
 	Drop slurm.Owner `json:"drop,omitzero"`
 
-	Textfile string        `json:"textfile,omitempty"` // of the metrics
-	Counted  metrics.Run   `json:"counted"`
-	Boot     time.Duration `json:"boot_ns"` // the hook's CLOCK_BOOTTIME
-	// Program, PID and LogAs are for lines of the log about the disk itself.
-	Program string     `json:"program"`
-	PID     int        `json:"pid"`
-	LogAs   config.Log `json:"log_as"`
+	Textfile string      `json:"textfile,omitempty"` // of the metrics
+	Counted  metrics.Run `json:"counted"`
 }
 
 // DiskReply says what went wrong.
@@ -115,7 +108,6 @@ func (d *atDisk) keep() {
 	if late := counted(d.troubles[early:]); len(late) > 0 {
 		d.alone(countLock, func() { d.note(code.StateWrite, metrics.Also(d.files(), d.Counted, late)) })
 	}
-	d.tell()
 }
 
 // retire removes the job's drop.
@@ -154,39 +146,6 @@ func counted(troubles []DiskTrouble) (found []metrics.Finding) {
 	return found
 }
 
-// tell adds to the log what went wrong at the disk, the same once an hour. Where it is the log that fails, or there is
-// none, slurmd's log has it.
-func (d *atDisk) tell() {
-	if len(d.troubles) == 0 {
-		return
-	}
-	store, err := state.Open(d.Run, d.Node)
-	if err != nil {
-		store = nil
-	}
-	var said []byte
-	for i := range d.troubles {
-		t := &d.troubles[i]
-		if t.Say = true; store != nil {
-			t.Say, _ = store.Repeat(string(t.Code)+" at the disk", d.Boot)
-		}
-		if t.Say && t.Code != code.LogFailed && len(d.Log) > 0 {
-			said = append(said, t.Entry(d.line()).Line(d.LogAs)...)
-		}
-	}
-	if len(said) > 0 {
-		d.note(code.LogFailed, appendLog(d.LogDir, said))
-	}
-}
-
-func (d *atDisk) line() runlog.Entry {
-	fields := runlog.Fields{"node": d.Node}
-	if d.Counted.Job != 0 {
-		fields["job"] = uint32(d.Counted.Job)
-	}
-	return runlog.Entry{At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: fields}
-}
-
 // appendLog writes to root's own log folder, which it makes on first use and otherwise leaves as the site has it.
 func appendLog(dir string, lines []byte) error {
 	// Threat: /var/log may be writable by a group, which could put another folder here. Append opens the folder
@@ -201,13 +160,4 @@ func appendLog(dir string, lines []byte) error {
 type DiskTrouble struct {
 	Code code.Code `json:"code"`
 	Text string    `json:"text"`
-	// Say: it has not been said within the hour.
-	Say bool `json:"say,omitempty"`
-}
-
-// Entry is the line of the log that says so.
-func (t DiskTrouble) Entry(like runlog.Entry) runlog.Entry {
-	entry, _ := code.Lookup(t.Code)
-	like.Message = fmt.Sprintf("%s: %s: %s", t.Code, entry.Title, t.Text)
-	return like
 }

@@ -7,7 +7,6 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
-	"bookend/internal/cleanup"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -207,7 +206,7 @@ func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 
 // CleanUp ends processes of the ended job, each within the grace. The error says that there is no word of what became
 // of them.
-func (d *Driver) CleanUp(processes []attrib.Process, grace, limit time.Duration) ([]cleanup.Result, error) {
+func (d *Driver) CleanUp(processes []attrib.Process, grace, limit time.Duration) ([]operation.Result, error) {
 	request := operation.CleanupRequest{
 		Proc: d.Config.Paths.Proc, Processes: processes, Grace: grace,
 		Owner: slurm.Owner{ID: d.Job.ID, SLUID: d.Job.SLUID},

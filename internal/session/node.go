@@ -9,7 +9,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/look"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/wire"
@@ -38,7 +37,7 @@ func (d *Driver) Glance(i Inventory) judge.Seen {
 		seen.Side.Snapshot = all
 		return seen
 	}
-	seen.Side = look.Once(d, all)
+	seen.Side = judge.Glance(d, all)
 	return seen
 }
 

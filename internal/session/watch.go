@@ -10,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/look"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
@@ -18,7 +17,7 @@ import (
 
 // Look takes stock of GPUs, in the light of a case.
 func (d *Driver) Look(c judge.Case, cards []finding.Card) (finding.Side, []finding.Card) {
-	return look.Take(d, c.Order(cards, d.Settle))
+	return judge.Look(d, c.Order(cards, d.Settle))
 }
 
 // Seen is what this hook saw by a look at its job's GPUs.

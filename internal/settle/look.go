@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"slices"
 
 	"bookend/internal/gpu"
@@ -35,9 +36,9 @@ func lookAt(s gpu.Snapshot, d gpu.Device) look {
 			continue
 		}
 		l.faults = append(l.faults, f.Code)
-		l.missing = reason(l.missing, f.Detail, string(f.Code))
+		l.missing = cmp.Or(l.missing, f.Detail, string(f.Code), "not read")
 	}
-	l.missing = reason(l.missing, "device missing from the look")
+	l.missing = cmp.Or(l.missing, "device missing from the look")
 	for _, r := range s.Readings {
 		if isOf(r, d) {
 			l.reading, l.missing = r, ""
@@ -164,13 +165,4 @@ func equalFigure(a, b gpu.Figure) bool {
 		return a.Known() == b.Known()
 	}
 	return max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= tolerance
-}
-
-func reason(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return "not read"
 }

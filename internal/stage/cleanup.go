@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/cleanup"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
+	"bookend/internal/operation"
 	"bookend/internal/session"
 )
 
@@ -31,7 +31,7 @@ func cleanUp(d *session.Driver, c judge.Case) judge.Case {
 	}
 	cleaned := judge.Cleaned{First: c.Seen.Side}
 	did, ended := endAll(d, c.Seen, targets)
-	if cleaned.Looked = len(ended) > 0; cleaned.Looked {
+	if cleaned.Looked = ended; ended {
 		cleaned.After, c.Seen.Cards = d.Look(c, c.Seen.Cards)
 		if c.Seen.Looks = d.Looks(); len(cleaned.After.Snapshot.Readings) > 0 {
 			c.Seen.Side = cleaned.After
@@ -48,28 +48,24 @@ func mayCleanUp(c judge.Case) bool {
 	return c.Config.CleanUp.Enabled && !c.InJob && !c.Past.Again && !c.Past.Second
 }
 
-// endAll says what was done, and which processes may have ended.
-func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did []finding.Finding, ended map[int]bool) {
+// endAll says what was done, and whether a process may have ended.
+func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did []finding.Finding, ended bool) {
 	grace := time.Duration(d.Config.CleanUp.Grace)
 	need := grace + 2*config.KillWait + cleanWatch
 	if d.Left(need, d.Reserve()) < need {
-		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), nil
+		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), false
 	}
-	ended = map[int]bool{}
 	var processes []attrib.Process
 	for _, t := range targets {
 		processes = append(processes, t.Process)
-		ended[t.PID] = true
 	}
 	results, err := d.CleanUp(processes, grace, grace+2*config.KillWait)
 	if err != nil {
-		return nil, ended
+		return nil, true
 	}
 	for i, result := range results {
 		did = append(did, onCard(outcome(targets[i], result), seen))
-		if result.Outcome == finding.Refused {
-			delete(ended, targets[i].PID)
-		}
+		ended = ended || result.Outcome != finding.Refused
 	}
 	return did, ended
 }
@@ -87,7 +83,7 @@ func onCard(f finding.Finding, seen judge.Seen) finding.Finding {
 }
 
 // outcome says what became of one process.
-func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
+func outcome(h finding.Holder, r operation.Result) finding.Finding {
 	f := finding.Finding{
 		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome,
 		Expected: "a job that ends its own processes",

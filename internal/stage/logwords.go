@@ -10,7 +10,7 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
-	"bookend/internal/runlog"
+	"bookend/internal/operation"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
@@ -18,7 +18,7 @@ import (
 // logLines words the run: one line for the run, and one for each fault that was not said within the hour.
 func (r *record) logLines(d *session.Driver) []byte {
 	var all []byte
-	entries := append([]runlog.Entry{r.summary(d)}, r.faultLines(d)...)
+	entries := append([]operation.Entry{r.summary(d)}, r.faultLines(d)...)
 	if r.drain != nil {
 		e := entry(d, config.Info, "drain: "+string(r.drain.Act)+": "+r.drain.Why)
 		if r.drain.Act == drain.Resume {
@@ -33,7 +33,7 @@ func (r *record) logLines(d *session.Driver) []byte {
 	return all
 }
 
-func (r *record) summary(d *session.Driver) runlog.Entry {
+func (r *record) summary(d *session.Driver) operation.Entry {
 	e := entry(d, config.Info, "clean")
 	var codes []string
 	for _, f := range r.Found {
@@ -80,7 +80,7 @@ func whyShort(d *diagnosis.Diagnosis) string {
 
 // quieten keeps health checks from filling the log: they come every few minutes. One that found nothing is for who
 // debugs, one that found the same as another within the hour as well.
-func (r *record) quieten(d *session.Driver, e *runlog.Entry) {
+func (r *record) quieten(d *session.Driver, e *operation.Entry) {
 	if len(r.Found) == 0 {
 		e.Level = config.Debug
 		return
@@ -120,7 +120,7 @@ const maxOnCards = 64
 
 // faultLines details what is not about a GPU, of a health check also what is: the same fault is said once an hour a
 // node and counted meanwhile.
-func (r *record) faultLines(d *session.Driver) (out []runlog.Entry) {
+func (r *record) faultLines(d *session.Driver) (out []operation.Entry) {
 	cards := 0
 	for _, f := range r.Found {
 		known, _ := code.Lookup(f.Code)

@@ -67,20 +67,24 @@ func since(tested map[gpu.ID]health.TestRecord, d *session.Driver) (mark *gpu.Ke
 }
 
 // trusted returns what earlier tests say of the GPUs, and the GPUs of which none does. A start that tests believes no
-// bad news: it may have been repaired since.
+// bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
+// believed: the kernel's log may not have been read from there on.
 func trusted(
 	d *session.Driver, c judge.Case, earlier map[gpu.ID]health.TestRecord,
 ) (outcomes []health.Outcome, open []finding.Card) {
 	if d.Phase != slurm.Prolog || d.Store == nil {
 		return nil, c.Seen.Cards
 	}
-	scene := c.Scene(c.Seen.Side)
+	scene, latest := c.Scene(c.Seen.Side), earlierTests(d)
 	for _, card := range c.Seen.Cards {
 		test, known := earlier[card.Device.ID]
 		ok, why := test.Trusted(health.SinceTest{
 			At: d.Clock.Boot(), Epoch: c.Seen.Epoch,
 			Kernel: c.Seen.Kernel, Scene: scene, Card: card,
 		})
+		if now := latest[card.Device.ID]; now.Probe.At != test.Probe.At {
+			ok, why = false, "it was tested again meanwhile"
+		}
 		switch {
 		case !known, tests(d) && (!ok || !test.Good()):
 			open = append(open, card)

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/runlog"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
@@ -21,9 +20,8 @@ import (
 func (r *record) publish(d *session.Driver) {
 	lines := r.logLines(d)
 	req := operation.DiskRequest{
-		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(), Boot: d.Clock.Boot(),
-		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d), Program: programs[d.Phase].name, PID: d.PID,
-		LogAs: d.Config.Log,
+		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(),
+		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d),
 	}
 	if d.Config.Log.File {
 		req.Log, req.LogDir = lines, d.Config.Paths.Log
@@ -33,14 +31,13 @@ func (r *record) publish(d *session.Driver) {
 	}
 	reply, err := operation.Disk.Ask(req, d.Left(time.Duration(d.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
-		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true}
+		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error()}
 		reply.Troubles = append(reply.Troubles, own)
 	}
 	for _, t := range reply.Troubles {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", t.Text) // slurmd's log is all that is left
-		if t.Say {
-			syslog(d, t.Entry(entry(d, config.Warning, "")))
-		}
+		known, _ := code.Lookup(t.Code)
+		syslog(d, entry(d, config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Text)))
 	}
 }
 
@@ -54,10 +51,10 @@ var programs = map[slurm.Context]struct {
 	slurm.HealthCheck: {"bookend-healthcheck", metrics.HealthCheck},
 }
 
-func entry(d *session.Driver, level config.LogLevel, message string) runlog.Entry {
-	e := runlog.Entry{
+func entry(d *session.Driver, level config.LogLevel, message string) operation.Entry {
+	e := operation.Entry{
 		At: d.Clock.Wall(), Level: level, Program: programs[d.Phase].name, PID: d.PID, Message: message,
-		Fields: runlog.Fields{"node": d.Job.Node},
+		Fields: operation.Fields{"node": d.Job.Node},
 	}
 	if d.Phase != slurm.HealthCheck {
 		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(d.Job.ID), d.Job.UID, d.Job.Partition
@@ -66,7 +63,7 @@ func entry(d *session.Driver, level config.LogLevel, message string) runlog.Entr
 }
 
 // syslog sends an entry to the log socket, where the admin wants that.
-func syslog(d *session.Driver, e runlog.Entry) {
+func syslog(d *session.Driver, e operation.Entry) {
 	line := e.Line(d.Config.Log)
 	if !d.Config.Log.Syslog || len(line) == 0 {
 		return

@@ -11,8 +11,8 @@ const page = `
 | values | ` + "`gpu` `slurm`" + ` | be |
 | pure | ` + "`policy` `settle`" + ` | follow |
 | ground | ` + "`clock` `routine` `nogpu`" + ` | |
-| effects | ` + "`child` `safefile` `state` `runlog` `config`" + ` | touch |
-| stage | ` + "`stage`" + ` | know |
+| effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
+| stage | ` + "`operation` `stage`" + ` | know |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
 
@@ -24,9 +24,9 @@ func TestRules(t *testing.T) {
 		{"", "test/e2e/x.go", `; import . "bookend/internal/state"; const proc = "/proc"`},
 		{"band", "internal/gpu/x.go", `; import _ "bookend/internal/policy"`},
 		{"", "internal/policy/x.go", `; import _ "bookend/internal/gpu"`},
-		{"band", "internal/state/x.go", `; import _ "bookend/internal/runlog"`},
+		{"band", "internal/state/x.go", `; import _ "bookend/internal/metrics"`},
 		{"", "internal/state/x.go", `; import _ "bookend/internal/safefile"`},
-		{"", "internal/state/x_test.go", `; import _ "bookend/internal/runlog"; import _ "bookend/test/cluster"`},
+		{"", "internal/state/x_test.go", `; import _ "bookend/internal/metrics"; import _ "bookend/test/cluster"`},
 		{"band", "internal/policy/x.go", `; import _ "bookend/internal/clock"`},
 		{"band", "internal/stage/x.go", `; import _ "bookend/test/cluster"`},
 		{"vendor", "internal/state/x_test.go", `; import "C"`},
@@ -45,7 +45,7 @@ func TestRules(t *testing.T) {
 		{"", "prolog/main.go", `; import "bookend/internal/clock"; var _ = clock.System`},
 		{"go", "cuda/x.go", `; func f() { go f() }`},
 		{"", "internal/routine/x.go", `; func f() { go f() }`},
-		{"fatal", "internal/runlog/x.go", `; import l "github.com/sirupsen/logrus"; func f(x l.Entry) { x.Fatalf("") }`},
+		{"fatal", "internal/operation/x.go", `; import l "github.com/sirupsen/logrus"; func f(x l.Entry) { x.Fatalf("") }`},
 		{"fatal", "prolog/x.go", `; import "log"; func f() { log.Panicln() }`},
 		{"pure", "internal/slurm/x.go", `; import _ "golang.org/x/sys/unix"`},
 		{"pure", "internal/settle/x.go", `; import "time"; func f() { time.Sleep(1) }`},

@@ -38,7 +38,7 @@ var rules = []rule{
 		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda"}, tests: true,
 		why: "a vendor's library can hang and crash: only a backend, a process of its own, is linked with it",
 	},
-	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/runlog"}, why: needed},
+	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/operation"}, why: needed},
 	{name: "library", mark: what("import", `gopkg\.in/yaml\.v3`), but: []string{"internal/config"}, why: needed},
 	{name: "library", mark: what("import", `github\.com/spf13/.*`), but: []string{"admin"}, why: needed},
 	{
@@ -67,7 +67,7 @@ var rules = []rule{
 	},
 	{name: "fatal", mark: what("use", `(log|.*/logrus)\.(Fatal|Panic|Exit)(f|ln)?`), why: pastDefer},
 	{
-		name: "fatal", only: []string{"internal/runlog"}, why: pastDefer,
+		name: "fatal", only: []string{"internal/operation"}, why: pastDefer,
 		mark: what("use", `value\.(Fatal|Panic|Exit)(f|ln)?`),
 	},
 	{
@@ -100,6 +100,7 @@ var exceptions = [...]struct {
 	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens what its own descriptor pins"},
 	{"root", "internal/asuser", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
 	{"root", "internal/asuser", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
+	{"fatal", "internal/operation", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
 	{"root", "admin", what("string", `/etc/pam\.d/.*`), "setup looks there for pam_slurm_adopt"},
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
 	{"root", "internal/doctor", what("string", "/usr/bin/bookend"), "where it is installed, for the documentation"},

@@ -9,7 +9,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/look"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -46,7 +45,7 @@ func (h *hook) examine() {
 	h.seen.around = h.node.Now
 	h.job.Cards = h.node.Cards
 	h.Seen.Cards = h.cardsOf()
-	h.Seen.Side = look.Once(h, glance)
+	h.Seen.Side = judge.Glance(h, glance)
 	h.book.boot(h.Seen.Epoch)
 	h.Node = h.nodeNow()
 	c := judge.Check{Case: h.Case}

@@ -14,7 +14,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/look"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -157,7 +156,7 @@ func (h *hook) remember() {
 func (h *hook) cut() bool { return h.Past.Run.Start != nil && h.Past.Run.Start.Rest != nil }
 
 func (h *hook) look(cards []finding.Card) {
-	h.Seen.Side, h.Seen.Cards = look.Take(h, h.Order(cards, h.settle))
+	h.Seen.Side, h.Seen.Cards = judge.Look(h, h.Order(cards, h.settle))
 }
 
 // consult reads the records, where something asks for them.

@@ -8,7 +8,7 @@ const (
 	compare  = "internal/finding/compare.go"
 	holders  = "internal/finding/holders.go"
 	decide   = "internal/attrib/decide.go"
-	looking  = "internal/look/look.go"
+	looking  = "internal/judge/look.go"
 	judgings = "internal/judge/"
 )
 
@@ -23,7 +23,7 @@ var mutants = []mutant.Mutant{
 		Old: "Flat: seconds(3.5)", New: "Flat: seconds(0.5)",
 	},
 	{
-		Name: "no second look", File: looking, Func: "Take",
+		Name: "no second look", File: looking, Func: "Look",
 		Old: "o.confirm(e, &side, looks, least)", New: "_, _ = looks, least",
 	},
 	{
@@ -96,7 +96,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "records not asked where a GPU is not clean", File: judgings + "case.go", Func: "Case.asks",
-		Old: "if !side.AtRest(c.Seen.Cards) {", New: "if side.AtRest(c.Seen.Cards) {",
+		Old: "return !side.AtRest(c.Seen.Cards)", New: "return side.AtRest(c.Seen.Cards)",
 	},
 	{
 		Name: "a health check judges GPUs that jobs have", File: judgings + "check.go", Func: "taken",

@@ -1,7 +1,4 @@
-// Package look takes stock of a job's cards: it watches them until they are at rest, asks who is on them, searches
-// for holders of what nobody accounts for, and looks again. What it sees with are its Eyes; it judges nothing but
-// whether a card has settled.
-package look
+package judge
 
 import (
 	"slices"
@@ -42,8 +39,9 @@ type Order struct {
 	Sure bool
 }
 
-// Take looks. The cards come back with the ids that only the driver knew.
-func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
+// Look takes stock of cards: it watches them until they are at rest, asks who is on them, searches for holders of what
+// nobody accounts for, and looks again. The cards come back with the ids that only the driver knew.
+func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	side, looks := o.watch(e)
 	if o.dropStrangers(side) {
 		side, looks = o.watch(e)
@@ -68,8 +66,8 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 	return side, o.Cards
 }
 
-// Once is what a single look at cards shows, with who is on them. By one look no card is judged.
-func Once(e Eyes, s gpu.Snapshot) finding.Side {
+// Glance is what a single look at cards shows, with who is on them. By one look no card is judged.
+func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
 	side.Processes = e.Processes(pids(side))
 	disown(side)

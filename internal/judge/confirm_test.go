@@ -1,4 +1,4 @@
-package look
+package judge
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func TestGoneOnAnotherCard(t *testing.T) {
 	for n, want := range map[int]settle.State{1: settle.Moving, 6: settle.Flat} {
 		o := order()
 		o.Cards = append(o.Cards, finding.Card{Device: gpu.Device{ID: other}})
-		side, _ := Take(&eyes{who: who, watches: [][]gpu.Snapshot{both(10, 6), both(16, n)}}, o)
+		side, _ := Look(&eyes{who: who, watches: [][]gpu.Snapshot{both(10, 6), both(16, n)}}, o)
 		if side.Curves[card].State != settle.Flat || side.Curves[other].State != want {
 			t.Errorf("%d more looks: %s and %s, want flat and %s", n, side.Curves[card].State, side.Curves[other].State, want)
 		}

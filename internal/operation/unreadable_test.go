@@ -1,4 +1,4 @@
-package cleanup
+package operation
 
 import (
 	"errors"

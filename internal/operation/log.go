@@ -1,6 +1,4 @@
-// Package runlog words Bookend's own log: one line for each hook run of a job with GPUs. It yields bytes; a
-// child appends them to the file, as anything on disk can sleep. Only the log socket is written here.
-package runlog
+package operation
 
 import (
 	"bytes"
@@ -17,13 +15,13 @@ import (
 const (
 	maxMessage = 512 // bytes of the message
 	maxValue   = 256 // bytes of one value
-	maxFields  = 32
 )
 
 // Fields are a line's values. Names are constants of this program; values may come from outside.
 type Fields map[string]any
 
-// Entry is one line to be.
+// Entry is one line of Bookend's own log to be, one for each hook run of a job with GPUs. It yields bytes; a child
+// appends them to the file, as anything on disk can sleep.
 type Entry struct {
 	At      time.Time // written in its own time zone
 	Level   config.LogLevel
@@ -41,19 +39,11 @@ func (e Entry) Line(c config.Log) []byte {
 	return line.Bytes()
 }
 
-// clean bounds and cleans the fields; those beyond the limit are counted in a field of their own.
+// clean bounds and cleans the fields.
 func (e Entry) clean() logrus.Fields {
 	fields := logrus.Fields{"program": safe(e.Program), "pid": e.PID}
-	left := 0
 	for name, value := range e.Fields {
-		if len(fields) >= maxFields {
-			left++
-			continue
-		}
 		fields[string(report.Clean(name, 32))] = safe(value)
-	}
-	if left > 0 {
-		fields["fields_left_out"] = left
 	}
 	return fields
 }

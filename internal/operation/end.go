@@ -1,11 +1,12 @@
-// Package cleanup ends processes that an ended job left on a card, where the admin has switched that on.
+// Clean-up ends processes that an ended job left on a card, where the admin has switched that on.
 //
 //	pidfd_open ─► read /proc/PID ─► proven the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
 //
 // The order is the point: the descriptor pins one process before that process is looked at, and all signals go
 // through it, so that a PID that is used again in between is never somebody else's end. What cannot be proven is
-// left alone. Reading another process's /proc can sleep, so a hook runs this package in a child.
-package cleanup
+// left alone. Reading another process's /proc can sleep, so a hook has it done in a child.
+
+package operation
 
 import (
 	"errors"

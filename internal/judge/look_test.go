@@ -1,4 +1,4 @@
-package look
+package judge
 
 import (
 	"slices"
@@ -119,7 +119,7 @@ func TestWhatIsAsked(t *testing.T) {
 			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			side, _ := Take(&tt.eyes, order())
+			side, _ := Look(&tt.eyes, order())
 			if got := side.Curves[card].State; got != tt.want {
 				t.Errorf("state %q, want %q", got, tt.want)
 			}
@@ -160,7 +160,7 @@ func TestStrangersAreNotExpected(t *testing.T) {
 				held = 2 * gib
 			}
 			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 60, Bytes: held, Share: 9 * mib}}}}
-			side, _ := Take(e, o)
+			side, _ := Look(e, o)
 			if got := side.Curves[card].State; got != tt.want {
 				t.Errorf("state %q, want %q; did %v", got, tt.want, e.did)
 			}
@@ -175,7 +175,7 @@ func TestIdentified(t *testing.T) {
 	series[0].Readings[0].Device.BusID = bus
 	o := order()
 	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
-	side, cards := Take(&eyes{watches: [][]gpu.Snapshot{series}}, o)
+	side, cards := Look(&eyes{watches: [][]gpu.Snapshot{series}}, o)
 	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
 		t.Errorf("cards %+v, curves %+v", cards, side.Curves)
 	}
@@ -193,7 +193,7 @@ func TestPIDOfAYoungerProcess(t *testing.T) {
 	} {
 		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)})}}
 		e.who = map[int]attrib.Process{70: {PID: 70, Start: tt.start, UID: 1001}}
-		side, _ := Take(e, order())
+		side, _ := Look(e, order())
 		if got := side.Processes[70]; (got.Why == "") != tt.known || got.UID == 1001 != tt.known {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -212,7 +212,7 @@ func TestMemoryAfterTheSearch(t *testing.T) {
 		"more":            {3 * gib, true},
 	} {
 		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib), looks(20, 7, tt.last)}}
-		side, _ := Take(e, order())
+		side, _ := Look(e, order())
 		if side.Scan == nil || (side.Scan.Partial != "") != tt.partial {
 			t.Errorf("%s: %+v", name, side.Scan)
 		}
@@ -234,7 +234,7 @@ func TestPIDReusedSince(t *testing.T) {
 		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, listed), looks(20, 7, 2*gib, listed)}}
 		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001}}
 		e.later = map[int]attrib.Process{70: tt.later}
-		side, _ := Take(e, order())
+		side, _ := Look(e, order())
 		if got := side.Processes[70]; (got.Why == "") != tt.known {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -260,7 +260,7 @@ func TestPIDListedSince(t *testing.T) {
 		e.neighbours = &gpu.Snapshot{At: 16 * time.Second, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed}}}}
 		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: 7}}}
 		e.later = map[int]attrib.Process{70: tt.now}
-		side, _ := Take(e, order())
+		side, _ := Look(e, order())
 		if got := side.Processes[70]; (got.Why == "") != tt.known || got.Cgroup.Found() != tt.known {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -281,7 +281,7 @@ func TestPIDReusedOnTwoGPUs(t *testing.T) {
 	}
 	e := &eyes{watches: both, who: map[int]attrib.Process{70: {PID: 70, Start: time.Second}}}
 	e.later = map[int]attrib.Process{70: {PID: 70, Start: 18 * time.Second}}
-	side, _ := Take(e, o)
+	side, _ := Look(e, o)
 	for _, c := range o.Cards {
 		if got := side.Curves[c.Device.ID].State; got != settle.Moving {
 			t.Errorf("%s: %s", c.Device.ID, got)
@@ -316,7 +316,7 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		for _, s := range last {
 			s.Readings[0].Device.Minor = &minor
 		}
-		side, _ := Take(e, o)
+		side, _ := Look(e, o)
 		if got := side.Curves[card].State; got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
@@ -355,7 +355,7 @@ func TestStayed(t *testing.T) {
 		{"gone, and listed for another watch", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 7, held)}}, true, searched},
 		{"gone, and listed once more", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, searched},
 	} {
-		side, _ := Take(&tt.eyes, order())
+		side, _ := Look(&tt.eyes, order())
 		stayed := slices.ContainsFunc(side.Stayed[card], func(p settle.Stay) bool { return p.PID == 70 && p.Memory == held.Memory })
 		if stayed != tt.stayed || stayed != (len(side.Stayed[card]) > 0) || side.Curves[card].State != settle.Moving {
 			t.Errorf("%s: stayed %v, %s", tt.name, side.Stayed, side.Curves[card].State)
