@@ -133,31 +133,6 @@ func TestAsksSlurmNothing(t *testing.T) {
 	c.asksNoMore()
 }
 
-// other is a memory that another hook has put in the place of this one's.
-func (c controller) other() {
-	c.Helper()
-	must(c, c.store().SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 1, At: 1}}}))
-	must(c, os.Rename(c.inState("drain.json"), c.in("slurm/drain.json")))
-}
-
-// Of two hooks that drain at the same moment one writes its reason: a text that is not the remembered one is nobody's.
-func TestTwoHooksDrain(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "drain: {reason_by: hook}\n")
-	c.state("node", "MIXED ThreadsPerCore=1")
-	c.set("on.any.gpu0", "rc 15")
-	c.other()
-	c.put("first", "/bin/cp drain.json "+c.inState("drain.json")+"\n") // another drains
-	c.exits(20, prolog, newJob())
-	c.updates()
-	c.remembers(false, 1)
-	must(t, os.Remove(c.inState("drain.json")))
-	c.put("first", ":\n") // alone
-	c.exits(20, prolog, newJob())
-	c.updates(wroteReason)
-	c.remembers(true, 0)
-}
-
 // A controller that does not answer, or answers something else, is told; what is to be done is done by the next check.
 func TestSlurmDoesNotAnswer(t *testing.T) {
 	for name, answer := range map[string]string{

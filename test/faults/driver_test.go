@@ -72,15 +72,3 @@ func TestLostGPU(t *testing.T) {
 		})
 	}
 }
-
-// A GPU that is lost in the last looks only may answer again a moment later. A drain that was withheld leaves a trace.
-func TestLostForALook(t *testing.T) {
-	tell(t, map[string]story{
-		"at the end": {
-			config: func(c *conf) { c.settle = "{max: 1s, flat: 800ms}" },
-			during: func(n *node) { n.leftover(); n.set("on."+memoryCall+".gpu0", "rc 15 after 3") },
-			finds:  "BKD-LOST?", log: []string{"BKD-LOST", `doubt="BKD-LOST: seen in `},
-		},
-		"the other GPU": {before: driver("any.gpu1", "rc 15")},
-	})
-}

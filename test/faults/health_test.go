@@ -5,9 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"bookend/internal/code"
-	"bookend/internal/gpu"
 )
 
 // kernel writes a line of the kernel's log, one second after the other.
@@ -50,58 +47,6 @@ func TestXid(t *testing.T) {
 		"a program's": {during: xid(0, 13, "pid=4711, name=secret, Graphics Exception"), finds: "BKD-XID", not: secret,
 			reads: []string{"the driver's error Xid 13: error in a program's kernel"}},
 	})
-}
-
-// Where the kernel's log cannot be read, or tells of another boot, nothing is found in it and nothing else suffers.
-func TestKernelLogOutOfUse(t *testing.T) {
-	without := func(n *node) { must(n, os.Remove(n.world.KernelLog())) }
-	says := func(want string) func(*node) {
-		return func(n *node) {
-			if k := n.endOf(100).Kernel; k == nil || !strings.Contains(k.Unknown, want) {
-				n.Errorf("%+v, want %q", k, want)
-			}
-		}
-	}
-	lost := xid(0, 79, offTheBus)
-	tell(t, map[string]story{
-		"gone meanwhile": {during: func(n *node) { n.silent(); without(n) }, check: says("no such file")},
-		"another boot's": {before: func(n *node) { n.kernel("eth0: link is up"); n.kernel("eth0: link is down") },
-			during: func(n *node) { without(n); lost(n) }, check: says("another boot's")},
-	})
-}
-
-// An end that cannot look at the job's GPU judges what the kernel's log says of the GPU that the start recorded. Only
-// within that life of the driver is it certain: a reload may have cured the GPU.
-func TestXidOfABlindEnd(t *testing.T) {
-	away := func(n *node) { must(n, os.Rename(n.world.DriverProc(), n.world.DriverProc()+".away")) }
-	for name, tt := range map[string]struct {
-		harm  func(n *node)
-		finds string
-		exit  int
-	}{
-		"no driver any more": {away, "BKD-NODRIVER BKD-XIDFATAL", 29},
-		"reloaded since":     {func(n *node) { must(n, n.world.ReloadModule()) }, "BKD-NORECORD BKD-XIDFATAL?", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			story{
-				during: func(n *node) {
-					xid(0, 79, offTheBus)(n)
-					n.kernel(n.xidLine(1, 79, offTheBus))
-					tt.harm(n)
-				},
-				finds: tt.finds, exit: tt.exit, not: []string{"4711"},
-				reads: []string{"n1 GPU 0 had a fault during your job",
-					"Xid 79: the card has fallen off the bus"},
-				check: func(n *node) {
-					f := n.found(n.findings(epilog), code.XidFatal)
-					if f.GPU != gpu.ID(n.world.UUID(0)) || f.Index == nil || *f.Index != 0 {
-						n.Errorf("%+v", f)
-					}
-				},
-			}.play(newNode(t, "enforce"))
-		})
-	}
 }
 
 // set is a story's change of the fake driver.
