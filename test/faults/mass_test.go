@@ -138,7 +138,7 @@ func TestMassFileSystems(t *testing.T) {
 		},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
 			finds: code.StateWrite,
-			said:  "no such file", noMetric: true},
+			said:  "no such file", noLog: true, noMetric: true},
 		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
 			said: "no such file", noLog: true},
 	}
@@ -153,7 +153,7 @@ func TestMassFileSystems(t *testing.T) {
 		causes["run "+name] = c
 		c.between = true
 		causes["run "+name+" while a job runs"] = c
-		c = cause{finds: code.StateWrite, said: "metrics: ", noMetric: true}
+		c = cause{finds: code.StateWrite, said: "metrics: ", noLog: true, noMetric: true}
 		c.harm, c.mend = cover(varDir, options)
 		causes["var "+name] = c
 		c = cause{finds: code.LogFailed, said: "append to ", noLog: true}
@@ -178,6 +178,6 @@ func TestMassRecords(t *testing.T) {
 		"older record": {harm: version(record, "0"), mend: nothing, finds: code.StateDamage, between: true},
 		"newer record": {harm: version(record, "2"), mend: nothing, finds: code.StateDamage, between: true},
 		"newer counts": {harm: version(counts, "2"), mend: nothing, finds: code.StateDamage, between: true,
-			said: "counts are damaged", anew: true},
+			said: "counts are damaged", noLog: true, anew: true},
 	})
 }
