@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"bookend/internal/code"
@@ -74,45 +73,31 @@ func TestBackendHangs(t *testing.T) {
 }
 
 // The vendor-neutral core is enough: a static program that knows ids, memory and processes gives a clean start
-// and names what the job left.
+// and names what the job left, also where it lists the GPUs itself, as another vendor's without NVIDIA's directory in
+// /proc.
 func TestCoreOnlyBackend(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	must(t, os.Mkdir(n.in("core"), 0o755))
-	must(t, os.Link(program("backend"), n.in("core/backend")))
-	n.configure(func(c *conf) { c.backend = n.in("core/backend") })
-	n.clean(prolog, bystanding())
-	n.clean(prolog, newJob())
-	others := n.record()
-	orphan := sleeps(t)
-	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan, 700<<20), 0o644)
-	n.exits(10, epilog, newJob())
-	f := n.found(n.findings(epilog), code.Orphan)
-	if f.Holder.PID != orphan || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
-		t.Errorf("%+v", f)
-	}
-	n.unharmed(others)
-}
-
-// A node without the driver's directory in /proc, whose backend lists the GPUs: another vendor's, say.
-func TestCoreBackendListsTheGPUs(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	must(t, os.Mkdir(n.in("core"), 0o755))
-	must(t, os.Link(program("backend"), n.in("core/backend")))
-	var all []string
-	for i := range 2 {
-		all = append(all, fmt.Sprintf(`{"id": %q, "bus_id": %q, "minor": %d}`, n.world.UUID(i), n.world.BusID(i), i))
-	}
-	n.put("core/devices", "["+strings.Join(all, ",")+"]", 0o644)
-	n.configure(func(c *conf) { c.backend, c.driverProc = n.in("core/backend"), `""` })
-	must(t, os.RemoveAll(n.world.DriverProc()))
-	n.clean(prolog, newJob())
-	orphan := sleeps(t)
-	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan, 700<<20), 0o644)
-	n.exits(10, epilog, newJob())
-	if f := n.found(n.findings(epilog), code.Orphan); f.Holder.PID != orphan {
-		t.Errorf("%+v, want process %d", f, orphan)
+	for name, lists := range map[string]bool{"ids and memory": false, "the GPUs too": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			must(t, os.Mkdir(n.in("core"), 0o755))
+			must(t, os.Link(program("backend"), n.in("core/backend")))
+			n.configure(func(c *conf) { c.backend = n.in("core/backend") })
+			if lists {
+				n.put("core/devices", fmt.Sprintf(`[{"id": %q, "bus_id": %q, "minor": 0}]`, n.world.UUID(0),
+					n.world.BusID(0)), 0o644)
+				n.configure(func(c *conf) { c.driverProc = `""` })
+				must(t, os.RemoveAll(n.world.DriverProc()))
+			}
+			n.clean(prolog, newJob())
+			orphan := sleeps(t)
+			n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan, 700<<20), 0o644)
+			n.exits(10, epilog, newJob())
+			f := n.found(n.findings(epilog), code.Orphan)
+			if f.Holder.PID != orphan || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
 }
 

@@ -1,16 +1,13 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/diagnosis"
 	"bookend/internal/ledger"
 )
 
@@ -44,8 +41,7 @@ func (n *node) checked(want string) ledger.Check {
 	return c
 }
 
-// A clean node's check logs nothing, and leaves its figures. A daemon outside of jobs that keeps the driver open is
-// counted, once an hour.
+// A clean node's check logs nothing, and leaves its figures.
 func TestCheckOfACleanNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -59,15 +55,6 @@ func TestCheckOfACleanNode(t *testing.T) {
 		if !strings.Contains(n.metrics(), want) {
 			t.Errorf("metrics lack %q", want)
 		}
-	}
-	n = newNode(t, "observe")
-	n.service()
-	first := n.check().Keepers
-	if first == nil || first.Count != 1 || n.metric("bookend_driver_kept_open_processes") != 1 {
-		t.Fatalf("%+v\n%s", first, n.metrics())
-	}
-	if second := n.check().Keepers; second == nil || *second != *first {
-		t.Errorf("searched again: %+v, then %+v", first, second)
 	}
 }
 
@@ -158,22 +145,7 @@ func TestCheckWithoutGPUs(t *testing.T) {
 	}
 }
 
-// A health check that finds another one at work leaves everything to that one.
-func TestCheckBesideAnother(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	first, before := n.check(), n.metrics()
-	release, err := n.store().BeOnlyCheck()
-	must(t, err)
-	defer release()
-	n.extra("700")
-	if n.clean(healthcheck, bySlurm); n.log() != "" || n.lastCheck().At != first.At || n.metrics() != before {
-		t.Errorf("log %s, metrics %s", n.log(), n.metrics())
-	}
-}
-
-// A timer tells the health check nothing: it is the node that the hooks know, or else the host; among several nobody
-// guesses.
+// A timer tells the health check nothing: it is the node that the hooks know; among several nobody guesses.
 func TestCheckNamesItsNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -186,23 +158,9 @@ func TestCheckNamesItsNode(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	n.says("BKD-ENV")
-	if o := n.exits(31, healthcheck, job{"SLURMD_NODENAME": "../n1"}); !strings.Contains(o.output,
-		"is not a node's name") {
-		t.Errorf("%v", o)
-	}
-	n.check()
-	host, err := os.Hostname()
-	must(t, err)
-	short, _, _ := strings.Cut(host, ".")
-	alone := newNode(t, "enforce")
-	alone.clean(healthcheck, job{})
-	if _, err := os.Stat(filepath.Join(alone.conf.run, "state", short, "check.json")); err != nil {
-		t.Error(err)
-	}
 }
 
-// Stopped by Slurm, or at its own deadline with nobody who reads what it says, it ends at once and says that it did not
-// check.
+// Stopped by Slurm it ends at once and says that it did not check; a second one beside it leaves everything to it.
 func TestCheckStopped(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -217,19 +175,9 @@ func TestCheckStopped(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	n.unharmed(others)
-
-	n.set("on."+memoryCall, "")
-	n.configure(func(c *conf) { c.tight = true })
-	n.unlogged()
-	n.leftover() // something to log
-	if exit := n.unheard(healthcheck, bySlurm); exit != 42 {
-		t.Errorf("exit %d", exit)
-	}
-	n.unharmed(others)
 }
 
-// A job's process on a GPU that it was not given is found while both run; a partition that shares is left alone. A job
-// of which nobody has a record is unknown: one finding, with a reason, and no word of a leftover.
+// A job's process on a GPU that it was not given is found while both run; a partition that shares is left alone.
 func TestCheckFindsATrespasser(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -244,17 +192,9 @@ func TestCheckFindsATrespasser(t *testing.T) {
 	n.saysTimes(1, "BKD-TRESPASS", "GPU 1", "job 100 (cgroup)", "was not given this GPU")
 	n.configure(func(c *conf) { c.shards = `"no", shared_partitions: [main]` })
 	n.checked("")
-
-	n = newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	n.inCgroup(n.leftover(), "77")
-	c := n.checked("BKD-TRESPASS*")
-	if !strings.Contains(c.Findings[0].Unknown, "no record") || c.Leaked[c.Cards[0].Device.ID] != 0 {
-		t.Errorf("%+v, leaked %v", c.Findings, c.Leaked)
-	}
 }
 
-// What the kernel wrote since the last check is told once; an error counter that has risen since then as well.
+// What the kernel wrote since the last check is told once.
 func TestCheckTellsWhatIsNew(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -267,78 +207,4 @@ func TestCheckTellsWhatIsNew(t *testing.T) {
 		t.Errorf("%+v", c.Findings)
 	}
 	n.checked("")
-	n.set("gpu1.ecc_uncorrected", "3")
-	n.check()
-	n.set("gpu1.ecc_uncorrected", "5")
-	if c := n.check(); !has(c.Findings, code.ECC) || !strings.Contains(fmt.Sprint(c.Findings), "3") {
-		t.Errorf("%+v", c.Findings)
-	}
-	n.checked("")
-}
-
-// Who was seen on a job's GPU by a health check between its two ends stands in the answer to why it ran out of memory.
-func TestCheckAnswersWhy(t *testing.T) {
-	t.Parallel()
-	for _, visited := range []bool{true, false} {
-		n := newNode(t, "enforce")
-		j := n.begin(newJob())
-		answer, evidence, pid := diagnosis.Unknown, "nor at one look between", ""
-		if visited {
-			guest := n.guest()
-			n.check()
-			guest.End()
-			answer, evidence, pid = diagnosis.Yes, "while your job ran", strconv.Itoa(guest.PID)
-		}
-		n.check()
-		n.finish(j, failed, "RuntimeError: something else\n")
-		c := n.endOf(100).Diagnosis.Cause(diagnosis.Others)
-		if c.Answer != answer || !strings.Contains(c.Evidence, evidence) || !strings.Contains(c.Detail, pid) {
-			t.Errorf("%+v", c)
-		}
-	}
-}
-
-// A run whose epilog never came is closed once its GPU was another's, alone and clean; that judges nothing, and its
-// epilog may still come.
-func TestCheckSettlesARunWithoutAnEnd(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	n.check()
-	if r := n.run(100); r.Closed() {
-		t.Fatalf("closed while no one else had its GPU: %+v", r.Ends)
-	}
-	n.hook(prolog, numbered(101))
-	n.hook(epilog, numbered(101))
-	n.check()
-	r := n.run(100)
-	if !r.Closed() || r.EndSeen() || !r.Ends[0].Presumed || len(r.Ends[0].Findings) > 0 ||
-		r.Ends[0].Verdict.Action != "" {
-		t.Fatalf("%+v", r.Ends)
-	}
-	n.shows("not seen: job 101 was given its GPU", "show", "100")
-	n.exits(0, epilog, newJob())
-	if !n.run(100).EndSeen() || has(n.findings(epilog), code.Again) {
-		t.Errorf("the epilog that came after all: %+v", n.run(100).Ends)
-	}
-}
-
-// Records are moved to disk by whoever comes: also a health check. Whose turn with the disk does not come has nothing to tell the admin.
-func TestCheckMovesRecords(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	release := n.lock(filepath.Join(n.conf.run, "state"), "disk.lock")
-	for id := 200; id < 203; id++ {
-		n.job(id)
-	}
-	n.untroubled()
-	history := filepath.Join(n.conf.varDir, "history", nodeName, "*.json")
-	if kept, _ := filepath.Glob(history); len(kept) != 0 {
-		t.Errorf("moved beside the other: %q", kept)
-	}
-	release()
-	n.check()
-	if kept, _ := filepath.Glob(history); len(kept) != 3 {
-		t.Errorf("on disk: %q", kept)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -143,42 +142,4 @@ func (n *node) doctor() (bad map[string]string) {
 		}
 	}
 	return bad
-}
-
-// The unit of deploy/ mounts what the doctor calls well, hooks work with it, and its options are in force.
-func TestDropUnit(t *testing.T) {
-	n := agreed(t)
-	unit := n.get("../../deploy/systemd/run-bookend-drop.mount")
-	for _, want := range []string{"Where=/run/bookend/drop", "Type=tmpfs", "Options=" + doctor.DropOptions} {
-		if len(lines(unit, want)) != 1 {
-			t.Errorf("want %q in\n%s", want, unit)
-		}
-	}
-	drop := filepath.Join(n.conf.run, "drop")
-	must(t, os.MkdirAll(drop, 0o755)) // as systemd makes a mount point
-	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", doctor.DropOptions, "none",
-		drop).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	t.Cleanup(func() { must(t, unix.Unmount(drop, unix.MNT_DETACH)) })
-	n.bothEnds()
-	if bad := n.doctor(); len(bad) != 0 {
-		t.Errorf("%v", bad)
-	}
-	n.userCannot(drop)
-}
-
-// userCannot shows what the mount keeps the user of a job from.
-func (n *node) userCannot(drop string) {
-	n.Helper()
-	n.clean(prolog, newJob())
-	file := filepath.Join(drop, nodeName+"_100")
-	must(n, os.Chmod(file, 0o700))
-	if err := unix.Access(file, unix.X_OK); err != unix.EACCES {
-		n.Errorf("a program in the drop: %v", err)
-	}
-	if err := os.WriteFile(file, make([]byte, 17<<20), 0o600); err == nil {
-		n.Error("17 MiB fit into the drop")
-	}
-	n.clean(epilog, newJob())
 }

@@ -1,9 +1,7 @@
 package faults
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,29 +30,6 @@ func TestDriver(t *testing.T) {
 			n.configure(func(c *conf) { c.library = path })
 		}},
 	})
-}
-
-// Of a library whose file is named for another version than the module's that is said where it could not be asked, and
-// only there: one that has just read the GPUs is the module's, whatever it is called.
-func TestLibraryOfAnotherVersion(t *testing.T) {
-	for name, hangs := range map[string]bool{"answers": false, "does not answer": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			versioned := n.world.NVML() + ".111.22"
-			must(t, os.Rename(n.world.NVML(), versioned))
-			must(t, os.Symlink(versioned, n.world.NVML()))
-			if hangs {
-				n.set("on.nvmlInit_v2", "hang")
-				n.configure(func(c *conf) { c.tight = true })
-			}
-			for _, h := range hooks {
-				if n.exits(0, h, newJob()); has(n.findings(h), code.Mismatch) != hangs {
-					t.Errorf("%s: %+v", h.program, n.findings(h))
-				}
-			}
-		})
-	}
 }
 
 // A lost GPU drains in both hooks, but a call that fails once proves nothing: the next look decides; and no job that
@@ -95,43 +70,5 @@ func TestLostGPU(t *testing.T) {
 			}
 			n.unharmed(others)
 		})
-	}
-}
-
-// A GPU that is lost in the last looks only may answer again a moment later; one that the confirming look alone calls
-// lost, of two of which the other has something on it, as well. A drain that was withheld leaves a trace.
-func TestLostForALook(t *testing.T) {
-	tell(t, map[string]story{
-		"at the end": {
-			config: func(c *conf) { c.settle = "{max: 1s, flat: 800ms}" },
-			during: func(n *node) { n.leftover(); n.set("on."+memoryCall+".gpu0", "rc 15 after 3") },
-			finds:  "BKD-LOST?", log: []string{"BKD-LOST", `doubt="BKD-LOST: seen in `},
-		},
-		"in the confirming look": {
-			config: func(c *conf) { c.settle = "{max: 3s, flat: 800ms}" },
-			job:    func(*node) job { return newJob().On("0,1") },
-			during: func(n *node) {
-				n.service()
-				text := "[ ! -e %[1]s ] || echo 'on." + memoryCall +
-					".gpu1 = rc 15 times 1' >>%[2]s\n:>%[1]s\nexec %[3]s"
-				backend(fmt.Sprintf(text, n.in("asked"), filepath.Join(n.world.Dir(), "world.conf"), n.conf.backend))(n)
-			},
-			finds: "BKD-LOST? BKD-STRAY?",
-		},
-		"the other GPU": {before: driver("any.gpu1", "rc 15")},
-	})
-}
-
-// An end that cannot ask the driver does not forget which GPUs the job had: later jobs are judged by it.
-func TestBlindEndKeepsTheGPUs(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	before := n.run(100).Devices
-	must(t, os.Rename(n.world.DriverProc(), n.world.DriverProc()+".away"))
-	n.exits(0, epilog, newJob())
-	after := n.run(100)
-	if len(before) != 1 || len(after.Devices) != 1 || after.Devices[0].Device.ID != before[0].Device.ID ||
-		!after.Closed() {
-		t.Errorf("GPUs were %+v, record is %+v", before, after)
 	}
 }

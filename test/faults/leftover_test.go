@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"bookend/internal/attrib"
-	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
@@ -24,73 +23,20 @@ func TestWhatDrains(t *testing.T) {
 	stranger := func(uid int, env ...string) func(*node) {
 		return func(n *node) { n.Helper(); n.holder(uid, env, "--mib", "2048") }
 	}
-	leader := func(id string) func(*node) job {
-		return func(*node) job { return newJob().With("SLURM_HET_JOB_ID", id, "SLURM_PACK_JOB_ID", id) }
-	}
 	tell(t, map[string]story{
 		"an orphan": {during: func(n *node) { n.leftover() }, finds: "BKD-ORPHAN", exit: 10},
-		"service and a little": {during: func(n *node) { n.service(); n.extra("40") },
-			finds: "BKD-RESIDUE? BKD-STRAY?"},
-		"service and much": {during: func(n *node) { n.service(); n.extra("700") },
-			finds: "BKD-RESIDUE? BKD-STRAY?"},
 		"orphan beside the service": {during: func(n *node) { n.service(); n.leftover() },
 			finds: "BKD-ORPHAN BKD-STRAY?", exit: 10},
-		"service and a small orphan": {
-			before: func(n *node) { n.set("context_mib", "100") },
-			during: func(n *node) { n.service(); n.holder(user, nil, "--mib", "100") }, finds: "BKD-ORPHAN? BKD-STRAY?",
-		},
 		"much of no one": {during: func(n *node) { n.extra("700") }, finds: "BKD-RESIDUE", exit: 11},
 		"under a PID that went": {during: func(n *node) { must(n, n.leftover("--fork-hold").Kill()) },
 			finds: "BKD-PHANTOM", exit: 12},
 		"another user's, of a job without a record": {during: stranger(60000, "SLURM_JOB_ID=777"), finds: "BKD-STRAY?*",
 			reads: []string{"Held by a process that is not yours"}},
-		"the same user's, of a job without a record": {during: stranger(user, "SLURM_JOB_ID=777"), finds: "BKD-ORPHAN?",
-			reads: []string{"one of several jobs"}},
-		"its heterogeneous leader's": {job: leader("99"), during: stranger(user, "SLURM_JOB_ID=99"),
-			finds: "BKD-ORPHAN", exit: 10},
-		"another job's leader's": {job: leader("98"), during: stranger(user, "SLURM_JOB_ID=99"),
-			finds: "BKD-ORPHAN?"},
 		"in a container, beside a live job": {finds: "BKD-STRAY?", during: func(n *node) {
 			n.move(n.holder(1500, nil, "--mib", "2048"), fmt.Sprintf("docker-%x.scope", sha256.Sum256([]byte(n.dir))),
 				"")
 		}},
 	})
-}
-
-// A process may end at any moment of a hook. What changes then is on its way back: nobody's leftover.
-func TestLeftoverEndsMeanwhile(t *testing.T) {
-	// The shell waits until no more than a zombie is left.
-	const kill = `kill -9 %[1]d
-while read -r line </proc/%[1]d/stat && case "$line" in *") Z "*) false;; esac; do :; done
-`
-	for name, tt := range map[string]struct {
-		script string // around the backend
-		keeper bool   // the memory takes as long as a driver's teardown to go
-	}{
-		"after the last look":  {"%[2]s; exit=$?\nif [ ! -e %[3]s ]; then :>%[3]s\n" + kill + "fi\nexit $exit", true},
-		"after /proc was read": {"if [ -e %[3]s ]; then\n" + kill + "fi\n:>%[3]s\nexec %[2]s", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			if tt.keeper {
-				must(t, n.world.StartKeeper())
-			}
-			n.configure(func(c *conf) { c.settle = "{max: 3s, flat: 1s}" }) // longer than any teardown
-			n.clean(prolog, newJob())
-			orphan := n.leftover()
-			backend("exec 2>/dev/null\n" + fmt.Sprintf(tt.script, orphan.PID, n.conf.backend, n.in("asked")))(n)
-			n.exits(0, epilog, newJob())
-			for _, f := range n.findings(epilog) {
-				if f.Code != code.Moving {
-					t.Errorf("%+v", f)
-				}
-			}
-			if stateOf(orphan.PID) != "Z" {
-				t.Errorf("holder: %q\n%s", stateOf(orphan.PID), n.log())
-			}
-		})
-	}
 }
 
 // A MIG instance is a device of its own: what is on it is its job's, what is on its sibling is nobody's here, and as
@@ -209,23 +155,5 @@ func TestCleanUp(t *testing.T) {
 				t.Errorf("process %d %q, the user reads:\n%s", p.PID, stateOf(p.PID), n.endOf(100).Report)
 			}
 		})
-	}
-}
-
-// Clean GPUs cost no look at the processes of the node, at neither end; what nobody explains costs one.
-func TestCleanPathDoesNotSearch(t *testing.T) {
-	n := newNode(t, "enforce")
-	proc := n.copiedProc()
-	n.configure(func(c *conf) { c.proc, c.settle = proc, "{max: 1s, flat: 800ms}" })
-	opened := n.watchFolder(proc)
-	n.job(99)
-	if got := opened(); got != 0 {
-		t.Errorf("%s was listed %d times between clean ends", proc, got)
-	}
-	n.clean(prolog, newJob())
-	n.leftover() // this /proc has no such process: the driver lists one that is gone
-	n.hook(epilog, newJob())
-	if found := n.findings(epilog); !has(found, code.Phantom) || opened() == 0 {
-		t.Errorf("no one searched for the holder of what a dead process is listed for: %+v", found)
 	}
 }

@@ -6,68 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
-
-// Bookend's own log cannot be written: slurmd's log is told, verdict and record stand.
-func TestLogOutOfUse(t *testing.T) {
-	for name, tt := range map[string]struct {
-		harm func(n *node, folder string)
-		says string
-	}{
-		"a file": {func(n *node, folder string) { n.put(folder, "", 0o644) }, "/log: not a directory"},
-		"a user's": {func(n *node, folder string) { must(n, os.Mkdir(folder, 0o755)); n.give(folder, user) },
-			"not as agreed"},
-		"log a FIFO": {func(n *node, folder string) {
-			must(n, os.Mkdir(folder, 0o755))
-			must(n, unix.Mkfifo(filepath.Join(folder, "bookend.log"), 0o600))
-		}, "no such device"},
-		"log a link": {func(n *node, folder string) {
-			must(n, os.Mkdir(folder, 0o755))
-			must(n, os.Symlink("/etc/passwd", filepath.Join(folder, "bookend.log")))
-		}, "too many levels"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, h := range hooks {
-				n := newNode(t, "enforce")
-				n.configure(func(c *conf) { c.onUnknown = "drain" })
-				n.clean(prolog, bystanding())
-				must(t, os.RemoveAll(n.in("log")))
-				others := n.record()
-				tt.harm(n, n.in("log"))
-				o := n.exits(0, h, newJob())
-				if !strings.HasPrefix(o.output, "bookend: ") || !strings.Contains(o.output, tt.says) ||
-					len(n.runs(100)) != 1 {
-					t.Errorf("%s: %v", h.program, o)
-				}
-				n.unharmed(others)
-			}
-		})
-	}
-}
-
-// The folder above may be a group's, as Ubuntu's /var/log is syslog's; a site's own folder stays as it is.
-func TestLogFolder(t *testing.T) {
-	const syslog, adm = 104, 4
-	n := newNode(t, "enforce")
-	must(t, os.Mkdir(n.in("var-log"), 0o755))
-	must(t, os.Chmod(n.in("var-log"), 0o775))
-	must(t, os.Chown(n.in("var-log"), 0, syslog))
-	n.configure(func(c *conf) { c.log = n.in("var-log/bookend") })
-	must(t, os.Mkdir(n.conf.log, 0o750))
-	must(t, os.Chown(n.conf.log, 0, adm))
-	n.job(100)
-	n.saysTimes(2, "msg=clean")
-	st, err := os.Stat(n.conf.log)
-	must(t, err)
-	if gid := st.Sys().(*syscall.Stat_t).Gid; st.Mode().Perm() != 0o750 || gid != adm {
-		t.Errorf("the directory has mode %v, group %d", st.Mode(), gid)
-	}
-}
 
 // What a hook and its children inherit from slurmd, and keep: no descriptor beyond their three, no umask, no core file.
 func TestConfined(t *testing.T) {
@@ -95,27 +37,6 @@ func TestConfined(t *testing.T) {
 	}
 	if o := p.wait(); o.exit != 0 {
 		t.Errorf("%v", o)
-	}
-}
-
-// Modes are what they are meant to be under whatever umask slurmd has.
-func TestModesWhateverTheUmask(t *testing.T) {
-	for _, mask := range []int{0, 0o077} {
-		n := newNode(t, "enforce")
-		old := unix.Umask(mask)
-		n.job(100)
-		unix.Umask(old)
-		for name, want := range map[string]os.FileMode{
-			"log": 0o755, "log/bookend.log": 0o640, "run": 0o755, "run/state": 0o700,
-			"run/report": 0o711, "run/drop": 0o711,
-			"var": 0o755, "var/history": 0o700,
-		} {
-			info, err := os.Stat(n.in(name))
-			must(t, err)
-			if info.Mode().Perm() != want || info.Sys().(*syscall.Stat_t).Uid != 0 {
-				t.Errorf("umask %#o: %s has mode %v, want %v", mask, name, info.Mode(), want)
-			}
-		}
 	}
 }
 

@@ -108,57 +108,6 @@ func (c cause) series() string {
 // nothing is to be mended.
 func nothing(*node) {}
 
-// Backends: missing, untrusted, of another release or machine, broken.
-func TestMassBackend(t *testing.T) {
-	good := func(n *node) { n.configure(func(c *conf) { c.backend = program("bookend-gpu") }) }
-	mass(t, map[string]cause{
-		"not executable": {mend: good, finds: code.BackendMissing,
-			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o644)) }},
-		"of another machine": {mend: good, finds: code.BackendMissing, harm: func(n *node) {
-			foreign := []byte(n.get(program("backend")))
-			foreign[18] ^= 0xff // e_machine
-			path := n.put("foreign", string(foreign), 0o755)
-			n.configure(func(c *conf) { c.backend = path })
-		}},
-		"open to all": {mend: good, finds: code.BackendRefused,
-			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o777)) }},
-		"lacks a library": {mend: good, finds: code.BackendCrash,
-			harm: backend("echo 'error while loading shared libraries' >&2; exit 127")},
-		"older":          {mend: good, finds: code.BackendVersion, harm: backend(says(`{"bookend":0,"kind":"hello"}`))},
-		"newer":          {mend: good, finds: code.BackendVersion, harm: backend(says(`{"bookend":2,"kind":"hello"}`))},
-		"something else": {mend: good, finds: code.BackendGarbage, harm: backend(says("GPU 0: NVIDIA H200"))},
-	})
-}
-
-// A driver that is upgraded under running nodes, or gone.
-func TestMassDriver(t *testing.T) {
-	move := func(from, to string) func(*node) {
-		return func(n *node) { must(n, os.Rename(n.in(from), n.in(to))) }
-	}
-	const library, module, gone = "world/libnvidia-ml.so.1", "world/proc-driver/nvidia", "world/gone"
-	upgraded := func(version, rule string) func(*node) {
-		return func(n *node) { n.set("module_version", version); n.set("on.nvmlInit_v2", rule) }
-	}
-	mass(t, map[string]cause{
-		"library newer than the module": {harm: upgraded("575.57.08", "rc 18"), mend: upgraded("", ""),
-			finds: code.Mismatch},
-		"so while a job runs": {harm: driver("nvmlInit_v2", "rc 18"), mend: driver("nvmlInit_v2", ""),
-			finds:   code.Mismatch,
-			between: true},
-		"library gone": {harm: move(library, gone), mend: move(gone, library), finds: code.NoDriver},
-		"library empty": {harm: func(n *node) { move(library, gone)(n); n.put(library, "", 0o755) },
-			mend: move(gone, library), finds: code.DriverKO},
-		"module gone": {harm: move(module, gone), mend: move(gone, module), finds: code.NoDriver},
-		"module gone while a job runs": {harm: move(module, gone), mend: move(gone, module), finds: code.NoDriver,
-			between: true},
-		"module reloaded while a job runs": {
-			harm:  func(n *node) { n.set("module_srcversion", "000000000000000000000AB") },
-			mend:  func(n *node) { n.set("module_srcversion", "000000000000000000000CD") },
-			finds: code.NoRecord, between: true, note: true,
-		},
-	})
-}
-
 // cover mounts a small file system over a folder of the node, as full or as hard to write as its options say.
 func cover(folder func(*node) string, options string) (harm, mend func(*node)) {
 	return func(n *node) {
@@ -189,7 +138,7 @@ func TestMassFileSystems(t *testing.T) {
 		},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
 			finds: code.StateWrite,
-			said:  "no such file", noMetric: true},
+			said:  "no such file", noLog: true, noMetric: true},
 		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
 			said: "no such file", noLog: true},
 	}
@@ -204,7 +153,7 @@ func TestMassFileSystems(t *testing.T) {
 		causes["run "+name] = c
 		c.between = true
 		causes["run "+name+" while a job runs"] = c
-		c = cause{finds: code.StateWrite, said: "metrics: ", noMetric: true}
+		c = cause{finds: code.StateWrite, said: "metrics: ", noLog: true, noMetric: true}
 		c.harm, c.mend = cover(varDir, options)
 		causes["var "+name] = c
 		c = cause{finds: code.LogFailed, said: "append to ", noLog: true}
@@ -229,6 +178,6 @@ func TestMassRecords(t *testing.T) {
 		"older record": {harm: version(record, "0"), mend: nothing, finds: code.StateDamage, between: true},
 		"newer record": {harm: version(record, "2"), mend: nothing, finds: code.StateDamage, between: true},
 		"newer counts": {harm: version(counts, "2"), mend: nothing, finds: code.StateDamage, between: true,
-			said: "counts are damaged", anew: true},
+			said: "counts are damaged", noLog: true, anew: true},
 	})
 }

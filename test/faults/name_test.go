@@ -135,13 +135,6 @@ func TestStepsRecorded(t *testing.T) {
 	n.recorded(func(d joblog.Drop) bool {
 		return d.Target.Path == in("slurm-100.out") && len(d.Steps) == 3 && d.Elsewhere && d.Name == "a name"
 	})
-	for carried, want := range map[string]uint64{"U4294967296": 4 << 30, "18446744073709551615": joblog.Unlimited,
-		"much": 0} {
-		for _, h := range []hook{taskProlog, taskEpilog} { // both leave the job's limit of address space
-			n.task(h, newJob().With("SLURM_RLIMIT_AS", carried))
-			n.recorded(func(d joblog.Drop) bool { return d.AddressSpace == want })
-		}
-	}
 }
 
 // srun is a process of that name of the job's user, which writes to a file until it is ended.

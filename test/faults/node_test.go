@@ -219,17 +219,6 @@ func (n *node) metric(series string) float64 {
 	return value
 }
 
-// sum adds up a metric's figures of the node's textfile, whatever their labels.
-func (n *node) sum(name string) (sum float64) {
-	n.Helper()
-	for _, line := range lines(n.metrics(), name+"{") {
-		value, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
-		must(n, err)
-		sum += value
-	}
-	return sum
-}
-
 func (n *node) store() *state.Store {
 	n.Helper()
 	store, err := state.Open(n.conf.run, nodeName)

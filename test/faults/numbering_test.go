@@ -13,7 +13,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
@@ -85,14 +84,11 @@ func TestSlurmdTrouble(t *testing.T) {
 		source slurmconf.Source
 		why    string
 	}{
-		"lists": {lists(1, 0), true, second, slurmconf.BySlurmd, ""},
-		"lists fewer": {lists(1), true, "", slurmconf.Ambiguous,
-			"slurmd -G lists 1 GPUs, slurm.conf gives out 2"},
+		"lists":                   {lists(1, 0), true, second, slurmconf.BySlurmd, ""},
 		"lists nothing, no doubt": {"exit 0\n", false, first, slurmconf.ByCount, ""},
 		"garbage": {"head -c 100000 /dev/urandom >&2\n", true, "", slurmconf.Ambiguous,
 			"slurmd -G"},
 		"fails":                        {"echo no munge >&2; exit 1\n", true, "", slurmconf.Ambiguous, "no munge"},
-		"killed":                       {"kill -9 $$\n", true, "", slurmconf.Ambiguous, "crashed"},
 		"hangs":                        {"exec sleep 1000\n", true, "", slurmconf.Ambiguous, "no answer within"},
 		"hangs, and there is no doubt": {"exec sleep 1000\n", false, first, slurmconf.ByCount, ""},
 	} {
@@ -145,48 +141,6 @@ func (n *node) lock(folder, name string) (release func()) {
 	return release
 }
 
-// What failed is tried again by a health check, and by a hook a while later; another failure takes nothing from what
-// the files say by themselves.
-func TestSlurmdIsAskedAgain(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.typed("b")
-	n.slurmd(lists(0))
-	n.hook(prolog, newJob())
-	n.slurmd(lists(1, 0))
-	old := n.kept()
-	key := old.Key.Slurmd
-	var err error
-	if old.Key.Slurmd, err = slurmcmd.Identify(n.in("slurm.d/slurmd")); err != nil || old.Key.Slurmd == key {
-		t.Fatal("the same program", err) // only the failure is to be retried
-	}
-	must(n, n.store().PutNumbering(old))
-	n.hook(healthcheck, bySlurm)
-	if now := n.kept(); now.List.Source != slurmconf.BySlurmd {
-		t.Errorf("%+v", now.List)
-	}
-	n.wasAsked(2)
-
-	n = newNode(t, "enforce")
-	n.slurmd("echo no munge >&2; exit 1\n") // and there is no doubt without it
-	n.check()
-	n.hook(prolog, newJob())
-	n.check()
-	n.hook(prolog, numbered(101))
-	n.given(101, first, slurmconf.ByCount, "")
-	n.wasAsked(2)
-}
-
-// kept is the answer on record.
-func (n *node) kept() slurmconf.Kept {
-	n.Helper()
-	kept, err := n.store().Numbering()
-	must(n, err)
-	if kept == nil {
-		n.Fatal("no GPU numbering is kept")
-	}
-	return *kept
-}
-
 // daemon runs a slurmd that hooks find by its PID file alone.
 func (n *node) daemon() (stop func()) {
 	n.Helper()
@@ -197,47 +151,6 @@ func (n *node) daemon() (stop func()) {
 	must(n, c.Start())
 	n.put("slurm.d/slurmd.pid", fmt.Sprintln(c.Process.Pid), 0o644)
 	return func() { _ = c.Process.Kill(); _ = c.Wait(); must(n, os.Remove(path)) }
-}
-
-// A file that changes while slurmd reads it may not be the one that it has read: nothing is kept. A change between jobs
-// leaves the numbers open where nothing tells which slurmd runs; a job's end looks at the GPU that its start was given.
-func TestNumbersChange(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.typed("b")
-	n.slurmd("echo '# new' >>" + n.in("slurm.d/gres.conf") + "\n" + lists(1, 0))
-	n.hook(prolog, newJob())
-	n.given(100, "", slurmconf.Ambiguous, "changed while slurmd -G")
-	if kept, err := n.store().Numbering(); kept != nil || err != nil {
-		t.Errorf("kept: %+v, %v", kept, err)
-	}
-
-	n = newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	n.leftover()
-	n.typed("b")
-	n.slurmd(lists(1, 0))
-	n.exits(10, epilog, newJob())
-	n.given(100, first, slurmconf.BySlurmd, "")
-	n.hook(prolog, numbered(101))
-	n.given(101, "", slurmconf.Ambiguous, "which slurmd is running is not known")
-}
-
-// A hook inside the job knows the slurmd by its PID file: a change settles once that has restarted.
-func TestNumbersInsideTheJob(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.typed("b")
-	n.slurmd(lists(1, 0))
-	stop := n.daemon()
-	n.clean(prolog, newJob())
-	if d := n.kept().Key.Daemon; d.PID == 0 {
-		t.Errorf("%+v", d)
-	}
-	stop()
-	n.typed("a")
-	n.slurmd(lists(0, 1))
-	defer n.daemon()()
-	n.clean(prolog, numbered(101))
-	n.given(101, first, slurmconf.BySlurmd, "")
 }
 
 // While a slurmd -G lives that could not be killed no other is started, and the driver is still asked.

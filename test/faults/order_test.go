@@ -2,8 +2,6 @@ package faults
 
 import (
 	"testing"
-
-	"bookend/internal/code"
 )
 
 // versions are what Slurm tells of which run of a job id a hook is for: two runs each, the second later.
@@ -13,28 +11,7 @@ var versions = map[string][2][]string{
 	"25.11": {{"SLURM_JOB_SLUID", "sCHNM7Y8WBK900"}, {"SLURM_JOB_SLUID", "sCHNM7Y8WBK901"}},
 }
 
-// Without a prolog nothing is certain: what is on the GPU is told, and never drains.
-func TestEpilogWithoutProlog(t *testing.T) {
-	for _, onGPU := range []bool{false, true} {
-		n := newNode(t, "enforce")
-		n.configure(func(c *conf) { c.onUnknown = "drain" })
-		n.clean(prolog, bystanding())
-		others := n.record()
-		if onGPU {
-			n.leftover()
-		}
-		n.exits(0, epilog, newJob())
-		found := n.findings(epilog)
-		if r := n.run(100); !has(found, code.NoRecord) || onGPU != (len(found) > 1) || r.Start != nil ||
-			len(r.Ends) != 1 {
-			t.Errorf("on GPU %v: %+v", onGPU, r)
-		}
-		n.unharmed(others)
-	}
-}
-
-// A second epilog measures anew: the first verdict was about what is gone by now. However many come, a record takes a
-// few.
+// A second epilog measures anew: the first verdict was about what is gone by now.
 func TestEpilogTwice(t *testing.T) {
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
@@ -54,50 +31,11 @@ func TestEpilogTwice(t *testing.T) {
 		t.Errorf("appended again: %q", again)
 	}
 	n.unharmed(others)
-	for range 5 {
-		n.hook(epilog, j)
-	}
-	if r := n.run(100); len(r.Ends) > 4 || !has(r.Ends[0].Findings, code.Orphan) {
-		t.Errorf("%d ends", len(r.Ends))
-	}
-}
-
-// An orphan that stays is found by the second epilog as well. It drains only where Slurm names the run: else the record
-// may be of another run of that id.
-func TestEpilogTwiceWithTheOrphan(t *testing.T) {
-	for start, second := range map[string]int{"": 0, "1763700000": 10} {
-		n := newNode(t, "enforce")
-		j := newJob().With("SLURM_JOB_START_TIME", start)
-		n.clean(prolog, j)
-		n.leftover()
-		n.exits(10, epilog, j)
-		n.exits(second, epilog, j)
-		n.exits(0, prolog, numbered(101))
-		if len(n.findings(epilog)) == 0 {
-			t.Errorf("start %q: nothing was found", start)
-		}
-	}
-}
-
-// A prolog run twice, as after a slurmd restart, keeps the first look; the job is one job.
-func TestPrologTwice(t *testing.T) {
-	for version, identity := range versions {
-		n := newNode(t, "enforce")
-		j := newJob().With(identity[0]...)
-		n.clean(prolog, j)
-		n.clean(prolog, j)
-		n.leftover()
-		n.exits(10, epilog, j)
-		n.shows("jobs with GPUs now: 0\n", "status")
-		if t.Failed() {
-			t.Fatal(version)
-		}
-	}
 }
 
 // Hooks of different jobs overlap on a node, and nothing of any is lost; several of one job make one record, whole,
 // whoever came first.
-func TestManyAtOnce(t *testing.T) {
+func TestCrowd(t *testing.T) {
 	const count = 24
 	n := newNode(t, "enforce")
 	jobs := jobsFrom(1000, count)

@@ -147,7 +147,6 @@ func TestOutputAppended(t *testing.T) {
 func TestDropRecord(t *testing.T) {
 	for name, harm := range map[string]func(n *node){
 		"garbage": func(n *node) { n.dropRaw("hello") },
-		"not his": func(n *node) { n.give(n.dropRaw(""), bystander) },
 		"a link": func(n *node) {
 			drop := n.dropRaw("")
 			n.swap(drop, func() error { return os.Symlink("/etc/passwd", drop) })
@@ -157,7 +156,6 @@ func TestDropRecord(t *testing.T) {
 			must(n, os.RemoveAll(folder))
 			must(n, os.Symlink("/etc", folder))
 		},
-		"another mount": func(n *node) { n.mount(filepath.Dir(n.dropRaw("")), "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,12 +206,8 @@ func TestWhereTheOutputIs(t *testing.T) {
 	}{
 		"by its name":                      {"", "home/slurm-%j.out", "", "", out, out, 1},
 		"by the task hook":                 {"", "", "", out, out, out, 1},
-		"errors apart, by their name":      {"", "home/slurm-%j.out", "home/%u.err", "", out, errs, 1},
-		"errors apart, by the task hook":   {"", "home/slurm-%j.out", "home/%x.err", errs, out, errs, 1},
 		"errors of a name no one can tell": {"", "home/slurm-%j.out", "home/%x.err", "", out, errs, 0},
 		"batch, not named":                 {"/dev/null", "", errs, "", out, out, 1},
-		"batch -e, task epilog":            {"/dev/null", "", errs, errs, out, out, 1},
-		"batch, output as recorded":        {"/dev/null", "", "", errs, errs, errs, 1},
 		"no batch script, no task hook":    {"", "", "", "", "", out, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

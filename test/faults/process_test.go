@@ -373,32 +373,3 @@ func (n *node) copyOf(pid int, cgroup string) (entry string) {
 	n.put(filepath.Join(entry, "cgroup"), cgroup, 0o644)
 	return entry
 }
-
-// watchFolder tells how often a folder itself was opened since: whoever lists it has to.
-func (n *node) watchFolder(folder string) (opened func() int) {
-	n.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	must(n, err)
-	n.Cleanup(func() { unix.Close(fd) })
-	_, err = unix.InotifyAddWatch(fd, folder, unix.IN_OPEN)
-	must(n, err)
-	return func() int {
-		buf := make([]byte, 64<<10)
-		times := 0
-		for {
-			got, err := unix.Read(fd, buf)
-			if errors.Is(err, unix.EAGAIN) {
-				return times
-			}
-			must(n, err)
-			for at := 0; at < got; {
-				// struct inotify_event: watch, mask, cookie, length of the name; a name means an entry, not the folder.
-				length := int(buf[at+12]) | int(buf[at+13])<<8
-				if length == 0 {
-					times++
-				}
-				at += unix.SizeofInotifyEvent + length
-			}
-		}
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/diagnosis"
 	"bookend/test/frozen"
 )
 
@@ -147,7 +146,7 @@ func (n *node) unheard(h hook, j job) (exit int) {
 // another, whoever comes: health check, hook or "bookend status", which says so with all else that it knows. Once it
 // has gone everything works again.
 func TestStuckBackend(t *testing.T) {
-	for _, first := range []string{"prolog", "health check", "status"} {
+	for _, first := range []string{"health check", "status"} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
@@ -158,10 +157,6 @@ func TestStuckBackend(t *testing.T) {
 			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
 			n.set("on."+memoryCall, "freeze")
 			switch first {
-			case "prolog":
-				if n.exits(0, prolog, newJob()); !has(n.findings(prolog), code.Hang) {
-					t.Errorf("%+v", n.findings(prolog))
-				}
 			case "health check":
 				n.exits(0, healthcheck, bySlurm)
 				n.found(n.lastCheck().Findings, code.Hang)
@@ -228,10 +223,9 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 		first                   hook
 		hang, stuck             int
 	}{
-		"observe, drain":            {"observe", "drain", certainOnes, epilog, 0, 0},
-		"enforce, drain":            {"enforce", "drain", "", prolog, 0, 0},
-		"enforce, drains":           {"enforce", "warn", certainOnes, epilog, 26, 25},
-		"enforce, drains at starts": {"enforce", "warn", certainOnes, prolog, 26, 25},
+		"observe, drain":  {"observe", "drain", certainOnes, epilog, 0, 0},
+		"enforce, drain":  {"enforce", "drain", "", prolog, 0, 0},
+		"enforce, drains": {"enforce", "warn", certainOnes, epilog, 26, 25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,69 +344,5 @@ func TestSecondEpilogJudgesAsTheFirst(t *testing.T) {
 	n.exits(10, epilog, newJob())
 	if o := first.wait(); o.exit != 10 {
 		t.Errorf("%v: %+v", o, n.run(100).Ends)
-	}
-}
-
-// A second epilog whose first one dies is the end of the job: its owner reads the report, and why memory ran out.
-func TestSecondEpilogAfterTheFirstDied(t *testing.T) {
-	for _, at := range []string{"epilog", "never"} {
-		t.Run("tests at "+at, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.configure(probing("at: " + at))
-			j := n.begin(newJob().With("SLURM_JOB_START_TIME", "1790000000"))
-			n.put(j["SLURM_JOB_STDOUT"], "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n",
-				0o644)
-			n.set("on."+memoryCall, "freeze")
-			// The start's answer may be so new that hooks do not wait for one another.
-			must(t, os.Remove(n.inState("answered.json")))
-			dies := n.start(epilog, ended(j, failed))
-			dies.child("backend")
-			second := n.start(epilog, ended(j, failed))
-			await(t, "the second epilog, which waits for its turn with the driver",
-				func() bool { return second.has("lock-driver") })
-			dies.signal(syscall.SIGKILL)
-			dies.wait()
-			n.set("on."+memoryCall, "")
-			must(t, n.world.Thaw())
-			second.wait()
-			text := n.get(j["SLURM_JOB_STDOUT"])
-			if d := n.endOf(100).Diagnosis; d == nil || d.Reason != diagnosis.ByMessage ||
-				!strings.Contains(text, "OUT OF MEMORY on n1 GPU 0: ") {
-				t.Errorf("diagnosis %+v, output:\n%s", d, text)
-			}
-		})
-	}
-}
-
-// has reports whether the hook has a file of a name open.
-func (p *running) has(name string) bool {
-	folder := fmt.Sprintf("/proc/%d/fd/", p.cmd.Process.Pid)
-	open, _ := os.ReadDir(folder)
-	for _, fd := range open {
-		if file, _ := os.Readlink(folder + fd.Name()); strings.HasSuffix(file, "/"+name) {
-			return true
-		}
-	}
-	return false
-}
-
-// A child that hangs reading /proc is no driver that hangs. Earlier releases put both in one record.
-func TestStuckInProcIsNoDriverFault(t *testing.T) {
-	t.Parallel()
-	for op, want := range map[string]diagnosis.Answer{"holders": diagnosis.No, "backend": diagnosis.Yes} {
-		n := newNode(t, "enforce")
-		j := n.begin(newJob())
-		ours := statOf(os.Getpid())[19]
-		n.put(n.inState("stuck.json"), fmt.Sprintf(`{"pid":%d,"start_ticks":%s,"since_ns":1,"op":%q}`, os.Getpid(),
-			ours, op), 0o600)
-		n.finish(j, failed, "x\n")
-		c, blamed := n.endOf(100).Diagnosis.Cause(diagnosis.Fault), op == "backend"
-		shown, _ := n.bookend("status")
-		said := len(lines(n.log(), string(code.Stuck)+":", "driver not answering")) > 0
-		if c.Answer != want || has(n.findings(epilog), code.Stuck) != blamed || said != blamed ||
-			strings.Contains(shown, "driver not answering") != blamed {
-			t.Errorf("%s: %+v\n%s\n%s", op, c, shown, n.log())
-		}
 	}
 }

@@ -13,37 +13,6 @@ import (
 	"bookend/test/frozen"
 )
 
-// The job's own output lies on a file system that hangs: the verdict stands, the node stays, the report counts as
-// failed, and the next job's end, whose output is elsewhere, is as always.
-func TestJobLogHangs(t *testing.T) {
-	for _, read := range []string{"true", "false"} { // who reads first meets it first
-		t.Run("read: "+read, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.ownPrograms()
-			j := newJob().With("SLURM_JOB_STDOUT", n.home())
-			n.clean(n.own(prolog), bystanding())
-			n.clean(n.own(prolog), j)
-			others := n.record()
-			n.configure(func(c *conf) { c.tight, c.onUnknown, c.extra = true, "drain", "job_log: {read: "+read+"}\n" })
-			undo := n.silence(n.in("home"))
-			if o := n.exits(0, n.own(epilog), j); o.output != "" {
-				t.Errorf("%v", o)
-			}
-			n.saysTimes(1, "bookend-epilog", "job_log=failed", string(code.Output), "exit=0")
-			if r := n.run(100); !r.Closed() || hung(r.Ends[0].Findings, "tail") || hung(r.Ends[0].Findings, "append") {
-				t.Errorf("%+v", r)
-			}
-			n.none()
-			n.configure(func(c *conf) { c.tight = false })
-			n.clean(n.own(prolog), numbered(101)) // while it still hangs
-			n.clean(n.own(epilog), numbered(101))
-			must(t, undo())
-			n.sound(others)
-		})
-	}
-}
-
 // Many ends of one user's jobs, one after the other and at once, whose outputs lie on a file system that hangs: one
 // child stays at most, whether the kernel keeps it or a server of the user's own does. Another user's job gets its
 // report, the admin is told of no trouble of his node's, and once the file system answers nothing is missing but those
@@ -54,9 +23,7 @@ func TestOneChildPerUser(t *testing.T) {
 		hang func(n *node) (dir string, hang, mend func())
 	}{
 		"takes no writes":        {"true", freezing},
-		"takes only no appends":  {"false", freezing},
 		"server does not answer": {"true", deaf},
-		"appends to nowhere":     {"false", deaf},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,30 +69,6 @@ func TestOneChildPerUser(t *testing.T) {
 			n.untroubled()
 		})
 	}
-}
-
-// Ends at once on a file system that nobody knows to hang yet leave one child too.
-func TestOneChildAtOnce(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.ownPrograms()
-	dir, hang, mend := freezing(n)
-	ends := func(id int) job {
-		return numbered(id).With("SLURM_JOB_STDOUT", filepath.Join(dir, "slurm.out"))
-	}
-	for id := 200; id < 206; id++ {
-		n.clean(n.own(prolog), ends(id))
-	}
-	n.configure(func(c *conf) { c.tight = true })
-	hang()
-	var all []job
-	for id := 200; id < 206; id++ {
-		all = append(all, ends(id))
-	}
-	n.together(n.own(epilog), all, nil)
-	n.unkillable(1)
-	mend()
-	n.none()
 }
 
 // freezing is a file system that can be frozen, with the user's output in it.
@@ -204,7 +147,6 @@ func TestDiskHangs(t *testing.T) {
 	for name, tt := range map[string]struct{ log, records, lock string }{
 		"log":     {"disk/log", "var", "/log-disk.lock"},
 		"records": {"log", "disk/var", "/count-disk.lock"},
-		"both":    {"disk/log", "disk/var", "/log-disk.lock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,26 +185,4 @@ func TestDiskHangs(t *testing.T) {
 			n.sound(others)
 		})
 	}
-}
-
-// A disk that answers nothing at all keeps no child.
-func TestDiskAnswersNothing(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.ownPrograms()
-	n.clean(n.own(prolog), bystanding())
-	others := n.record()
-	must(t, os.Mkdir(n.in("silent"), 0o755))
-	n.silence(n.in("silent"))
-	n.configure(func(c *conf) { c.tight, c.onUnknown, c.log = true, "drain", n.in("silent") })
-	for _, h := range hooks {
-		if o := n.exits(0, n.own(h), newJob()); len(lines(o.output, `bookend: child "disk": hung`))+len(lines(o.output,
-			`bookend: child "disk": abandoned`)) != 1 {
-			t.Errorf("%v", o)
-		}
-		n.none()
-	}
-	must(t, unix.Unmount(n.in("silent"), unix.MNT_DETACH)) // or whoever looks there from now on waits
-	n.configure(func(c *conf) { c.log = n.in("log") })
-	n.sound(others)
 }

@@ -89,28 +89,3 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	n.clean(n.own(epilog), numbered(sharesLock))
 	n.sound(others)
 }
-
-// The locks of a hook that died end with it, and so does its part of the job: the next one does the whole of it.
-func TestLockOfADeadHook(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.ownPrograms()
-	n.clean(n.own(prolog), bystanding())
-	n.clean(n.own(prolog), newJob())
-	others := n.record()
-	dead, _ := n.stopWriting()
-	must(t, syscall.Kill(dead.cmd.Process.Pid, syscall.SIGKILL))
-	if o := dead.wait(); o.exit != -1 {
-		t.Errorf("%v", o)
-	}
-	n.clean(n.own(prolog), numbered(sharesLock))
-	n.clean(n.own(epilog), numbered(sharesLock))
-	n.clean(n.own(epilog), newJob())
-	if r := n.run(100); r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0 {
-		t.Errorf("%+v", r)
-	}
-	for _, file := range n.halfWritten() { // its own, which Archive removes with the record
-		must(t, unix.Unlink(file))
-	}
-	n.sound(others)
-}

@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -68,11 +67,9 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 		proven       bool // the one that hangs is the job's
 		exit         int
 	}{
-		"its entry":                          {},
-		"its entry, beside another":          {other: true, exit: 10},
-		"its environment, beside another":    {file: "environ", cgroup: outside, other: true, exit: 10},
-		"its environment, proven by cgroup":  {file: "environ", cgroup: ofJob, proven: true, exit: 10},
-		"what it is, whatever its cgroup is": {file: "status", cgroup: ofJob},
+		"its entry, beside another":         {other: true, exit: 10},
+		"its environment, beside another":   {file: "environ", cgroup: outside, other: true, exit: 10},
+		"its environment, proven by cgroup": {file: "environ", cgroup: ofJob, proven: true, exit: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,29 +143,4 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	if found := n.findings(epilog); len(about(found, odd.PID)) == 0 {
 		t.Errorf("once it can be read: %+v", found)
 	}
-}
-
-// The command line leaves one reader behind at most, puts it on record for the hooks, and leaves alone what they got
-// stuck at.
-func TestHungProcessOfStatusAndDoctor(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.ownPrograms()
-	n.clean(n.own(prolog), newJob())
-	odd := n.leftover()
-	undo, err := frozen.Deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), unix.S_IFREG|0o444)
-	must(t, err)
-	defer undo()
-	for _, command := range []string{"status", "doctor", "status"} {
-		cmd := exec.Command(n.in("bin/bookend"), command)
-		cmd.Env = []string{"BOOKEND_CONFIG=" + n.config}
-		if text, err := cmd.CombinedOutput(); len(text) == 0 {
-			t.Errorf("%s: %v", command, err)
-		}
-		n.stuckAt(odd.PID)
-	}
-	n.hook(n.own(epilog), newJob())
-	n.stuckAt(odd.PID)
-	undo()
-	n.none()
 }
