@@ -39,7 +39,7 @@ func (a *app) explain(what string) error {
 		}
 	} else if n, err := strconv.Atoi(strings.TrimSpace(what)); err == nil {
 		if e = explainExit(e, n, cfg).WithXid(n, cfg); len(e.Exits) == 0 && e.Xid == nil {
-			return notFound(fmt.Sprintf("%d is no exit code of Bookend's programs, and no known Xid", n))
+			return notFound(fmt.Sprintf("%d is no exit code of a Bookend program, and no known Xid", n))
 		}
 	} else if e = explainReason(e, what, cfg); e.Reason == nil {
 		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q; docs/findings.md has all "+

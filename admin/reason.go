@@ -16,7 +16,7 @@ const hookFailed = "ended with something other than 0. Which one, and with which
 var slurmReasons = []struct{ text, means string }{
 	{drain.PrologError, "Slurm's own text: a Prolog " + hookFailed},
 	{drain.EpilogError, "Slurm's own text: an Epilog " + hookFailed},
-	{"Kill task failed", "Slurm's own text, and none of Bookend's doing: processes of a job could not be killed " +
+	{"Kill task failed", "Slurm's own text, and not Bookend's doing: processes of a job could not be killed " +
 		"within UnkillableStepTimeout. On a GPU node that is often a driver that hangs: bookend status, and the " +
 		"kernel's log."},
 	{"Duplicate jobid", "Slurm's own text: slurmd was told of a job that it already has."},
@@ -41,6 +41,6 @@ func explainReason(e answer.Explain, what string, cfg config.Config) answer.Expl
 	for _, c := range codes {
 		e.Codes = append(e.Codes, answer.NewExplanation(c, cfg))
 	}
-	return e.WithReason("bookend", "it names a finding of Bookend's, and is not as Bookend writes it: somebody "+
+	return e.WithReason("bookend", "it names a Bookend finding, and is not as Bookend writes it: someone "+
 		"changed it, or it was cut off")
 }

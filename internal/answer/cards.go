@@ -13,7 +13,7 @@ import (
 	"bookend/internal/settle"
 )
 
-// Scene is what the state of the node's cards is made from.
+// Scene is what the state of the node's GPUs is made from.
 type Scene struct {
 	Now       gpu.Snapshot // without readings where the driver gave no answer
 	Who       map[int]attrib.Process
@@ -24,7 +24,7 @@ type Scene struct {
 	Limits    finding.Limits
 }
 
-// NewCards is each card of the node: those that the driver shows now; where it shows none, those that runs of this
+// NewCards is each GPU of the node: those that the driver shows now; where it shows none, those that runs of this
 // epoch had. By Slurm's number, then by bus id.
 func NewCards(s Scene) []CardStatus {
 	cards := []CardStatus{}
@@ -44,7 +44,7 @@ func NewCards(s Scene) []CardStatus {
 	return cards
 }
 
-// last is behind all cards with a number.
+// last is behind all GPUs with a number.
 const last = 1 << 20
 
 func order(c CardStatus) int {
@@ -80,7 +80,7 @@ func (s Scene) balance(c *CardStatus, r gpu.Reading) {
 	c.UnexplainedBytes = &bytes
 }
 
-// add adds what records know of a card.
+// add adds what records know of a GPU.
 func (s Scene) add(c *CardStatus, d gpu.Device) {
 	c.Jobs = s.jobs(d)
 	c.Last = s.lastLook(d.ID)
@@ -89,7 +89,7 @@ func (s Scene) add(c *CardStatus, d gpu.Device) {
 	}
 }
 
-// jobs are those that have a card now, or a part of it.
+// jobs are those that have a GPU now, or a part of it.
 func (s Scene) jobs(d gpu.Device) []string {
 	jobs := []string{}
 	for _, r := range s.Runs {
@@ -106,7 +106,7 @@ func (s Scene) jobs(d gpu.Device) []string {
 	return slices.Compact(jobs)
 }
 
-// lastLook is the newest look of a hook's at a card that is on record.
+// lastLook is the newest look of a hook's at a GPU that is on record.
 func (s Scene) lastLook(id gpu.ID) *LastLook {
 	var newest *LastLook
 	var when time.Time
@@ -126,7 +126,7 @@ func (s Scene) lastLook(id gpu.ID) *LastLook {
 	return newest
 }
 
-// codesOn are the findings on a card that policy does not hide; a card that is not clean has one.
+// codesOn are the findings on a GPU that policy does not hide; a GPU that is not clean has one.
 func codesOn(id gpu.ID, e ledger.End) []code.Code {
 	codes := []code.Code{}
 	for i, f := range e.Findings {
@@ -138,7 +138,7 @@ func codesOn(id gpu.ID, e ledger.End) []code.Code {
 	return codes
 }
 
-// index is Slurm's number of a card, from the newest record that has it.
+// index is Slurm's number of a GPU, from the newest record that has it.
 func (s Scene) index(id gpu.ID) *int {
 	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
@@ -151,7 +151,7 @@ func (s Scene) index(id gpu.ID) *int {
 	return nil
 }
 
-// remembered are the cards that runs of this epoch had, where the driver shows none now.
+// remembered are the GPUs that runs of this epoch had, where the driver shows none now.
 func (s Scene) remembered() []CardStatus {
 	cards, seen := []CardStatus{}, map[gpu.ID]bool{}
 	for _, r := range ledger.Newest(s.Runs) {
@@ -172,10 +172,10 @@ func (s Scene) remembered() []CardStatus {
 	return cards
 }
 
-// Card names a GPU.
+// GPU names a GPU.
 type Card struct {
 	Index *int   `json:"index"` // Slurm's number of it; null where no record has it
-	UUID  string `json:"uuid"`  // empty where no card was found for Slurm's number
+	UUID  string `json:"uuid"`  // empty where no GPU was found for Slurm's number
 	BusID string `json:"bus_id"`
 	Minor *int   `json:"minor"` // N of /dev/nvidiaN; null where unknown
 	Name  string `json:"name"`  // the model; empty where unknown
@@ -217,7 +217,7 @@ type Test struct {
 	LargestBytes *uint64         `json:"largest_block_bytes"` // the largest single block that was given
 	FreeBytes    *uint64         `json:"free_bytes"`          // right before it
 	Attempts     int             `json:"attempts"`
-	Method       gpu.ProbeMethod `json:"method"` // contextless; context: some 500 MiB of the card were its own
+	Method       gpu.ProbeMethod `json:"method"` // contextless; context: some 500 MiB of the GPU were its own
 	TookSeconds  float64         `json:"took_seconds"`
 	Error        *CallError      `json:"error,omitempty"` // of blocked and broken
 	Unknown      Unknown         `json:"unknown,omitempty"`

@@ -21,7 +21,7 @@ func reading(n int, used uint64, processes ...gpu.Process) gpu.Reading {
 	return r
 }
 
-// Memory is listed, the card's own, or unexplained; what is not known is null and says why.
+// Memory is listed, the GPU's own, or unexplained; what is not known is null and says why.
 func TestCards(t *testing.T) {
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	live := job(20, 1, 5, 0)

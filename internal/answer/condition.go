@@ -12,7 +12,7 @@ import (
 type Condition struct {
 	UUID       string  `json:"uuid"`
 	Facts      []Fact  `json:"facts"`
-	Accounting *string `json:"accounting"` // on, off; null where nobody asked
+	Accounting *string `json:"accounting"` // on, off; null where no one asked
 	Peaks      []Peak  `json:"peaks"`      // of processes, where accounting is on
 	Unknown    Unknown `json:"unknown,omitempty"`
 }

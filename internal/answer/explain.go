@@ -24,7 +24,7 @@ type Explanation struct {
 	Code     code.Code     `json:"code"`
 	Title    string        `json:"title"`
 	Severity code.Severity `json:"severity"` // note, warning, serious
-	Scope    code.Scope    `json:"about"`    // card, elsewhere, driver, own
+	Scope    code.Scope    `json:"about"`    // GPU, elsewhere, driver, own
 	Whose    code.Whose    `json:"whose"`    // who has to act: job, node, site, self, none
 	Meaning  string        `json:"meaning"`
 	Remedy   string        `json:"remedy"`
@@ -64,7 +64,7 @@ type DrainReason struct {
 	Text  string `json:"text"`
 	Whose string `json:"whose"` // bookend, slurm, other
 	Means string `json:"means"`
-	// Of one that Bookend wrote and nobody changed:
+	// Of one that Bookend wrote and no one changed:
 	Index *uint32 `json:"gpu_index"` // Slurm's number of the GPU; null for none
 	Bytes uint64  `json:"bytes"`     // of memory; 0 for none
 	PID   uint32  `json:"pid"`       // who holds it; 0 for none

@@ -71,7 +71,7 @@ func Names(ref slurm.Ref, r ledger.Run) bool {
 	return r.Job.ID == ref.ID || r.Display.Array.Master == ref.ID || r.Job.HetJobID == ref.ID
 }
 
-// IsCard reports whether somebody means this card of a job's: by Slurm's number, UUID, bus id, or as nvidiaN.
+// IsCard reports whether somebody means this GPU of a job's: by Slurm's number, UUID, bus id, or as nvidiaN.
 func IsCard(a ledger.Assigned, name string) bool {
 	if n, err := strconv.Atoi(name); err == nil {
 		return n == a.Index

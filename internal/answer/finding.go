@@ -145,8 +145,8 @@ type Cause struct {
 
 // Why is the answer to why a job ran out of memory.
 type Why struct {
-	Asked    string           `json:"asked"`  // why somebody would want to know; empty: nobody
-	Reason   diagnosis.Reason `json:"reason"` // message, shared, failure, cause, wanted; empty: nobody asks
+	Asked    string           `json:"asked"`  // why somebody would want to know; empty: no one
+	Reason   diagnosis.Reason `json:"reason"` // message, shared, failure, cause, wanted; empty: no one asks
 	Headline string           `json:"headline"`
 	Causes   []Cause          `json:"causes"`
 	Try      []string         `json:"try"`

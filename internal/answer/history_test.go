@@ -17,7 +17,7 @@ import (
 
 var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// job is a run of an hour on cards by their numbers, that began so many hours after the morning.
+// job is a run of an hour on GPUs by their numbers, that began so many hours after the morning.
 func job(id slurm.JobID, uid uint32, hours int, cards ...int) ledger.Run {
 	began := morning.Add(time.Duration(hours) * time.Hour)
 	r := ledger.Run{Key: fmt.Sprintf("t%d", began.Unix()),
@@ -41,7 +41,7 @@ func job(id slurm.JobID, uid uint32, hours int, cards ...int) ledger.Run {
 	return r
 }
 
-// found adds a finding on a card to the end of a run.
+// found adds a finding on a GPU to the end of a run.
 func found(r ledger.Run, c code.Code, card int, action config.Action, owner *finding.Owner) ledger.Run {
 	e := &r.Ends[0]
 	e.Findings = append(e.Findings,

@@ -11,10 +11,10 @@ import (
 	"bookend/internal/ledger"
 )
 
-// repeated is how many runs with the same finding make a card worth a look.
+// repeated is how many runs with the same finding make a GPU worth a look.
 const repeated = 2
 
-// Lemons is what "bookend history --lemons" says: cards on which the same was found in several runs, most first.
+// Lemons is what "bookend history --lemons" says: GPUs on which the same was found in several runs, most first.
 type Lemons struct {
 	Head
 	Node  string  `json:"node"`
@@ -22,19 +22,19 @@ type Lemons struct {
 	Cards []Lemon `json:"gpus"`
 }
 
-// Lemon is one such card.
+// Lemon is one such GPU.
 type Lemon struct {
 	Card
 	Runs  int      `json:"runs"` // runs that had it, of those looked at
 	Codes []Repeat `json:"codes"`
 }
 
-// Repeat is one finding that comes again on a card.
+// Repeat is one finding that comes again on a GPU.
 type Repeat struct {
 	Code    code.Code  `json:"code"`
 	Title   string     `json:"title"`
 	Runs    int        `json:"runs"`  // in which it was found
-	Jobs    int        `json:"jobs"`  // distinct jobs that it is blamed on, or that met it where nobody is blamed
+	Jobs    int        `json:"jobs"`  // distinct jobs that it is blamed on, or that met it where no one is blamed
 	Users   int        `json:"users"` // distinct users of these
 	FirstAt *time.Time `json:"first_at"`
 	LastAt  *time.Time `json:"last_at"`
@@ -48,7 +48,7 @@ type Suspect string
 const (
 	SuspectCard Suspect = "card" // several users met it
 	SuspectUser Suspect = "user" // always the same user
-	SuspectNode Suspect = "node" // nobody's job: what runs on the node beside them
+	SuspectNode Suspect = "node" // no one's job: what runs on the node beside them
 )
 
 // repeat is a Repeat that is being counted.
@@ -58,14 +58,14 @@ type repeat struct {
 	other             bool // something of no job's was found
 }
 
-// tally is a card that is being counted.
+// tally is a GPU that is being counted.
 type tally struct {
 	card  ledger.Assigned
 	runs  int
 	codes map[code.Code]*repeat
 }
 
-// NewLemons counts what was found on each card, in runs that were picked, oldest or newest first. Each code counts once
+// NewLemons counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts once
 // a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
 func NewLemons(node string, runs []ledger.Run) Lemons {
 	cards := map[gpu.ID]*tally{}

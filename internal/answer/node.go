@@ -7,19 +7,19 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Baselines is what "bookend baseline" says: what each card carries without any job.
+// Baselines is what "bookend baseline" says: what each GPU carries without any job.
 type Baselines struct {
 	Head
 	Node  string     `json:"node"`
 	Cards []Baseline `json:"gpus"`
 }
 
-// NewBaselines is the document of a node, without cards yet.
+// NewBaselines is the document of a node, without GPUs yet.
 func NewBaselines(node string) Baselines {
 	return Baselines{Head: head(KindBaseline), Node: text(node), Cards: []Baseline{}}
 }
 
-// Baseline is one card's.
+// Baseline is one GPU's.
 type Baseline struct {
 	UUID      string     `json:"uuid"`
 	Bytes     uint64     `json:"bytes"`    // without a process
@@ -30,7 +30,7 @@ type Baseline struct {
 	Residents []Resident `json:"services"`
 }
 
-// NewBaseline is one card's in an epoch of the driver, on a host that was booted then.
+// NewBaseline is one GPU's in an epoch of the driver, on a host that was booted then.
 func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
 	n := Baseline{UUID: text(string(b.GPU)), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
 		Residents: []Resident{}}
@@ -46,7 +46,7 @@ func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
 	return n
 }
 
-// Resident is one service that is on the card.
+// Resident is one service that is on the GPU.
 type Resident struct {
 	PID     int    `json:"pid"`
 	Service string `json:"service"`

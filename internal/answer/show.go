@@ -21,7 +21,7 @@ type Show struct {
 	Runs []Run  `json:"runs"`
 }
 
-// Run is one run of a job: both ends of it, and each card side by side.
+// Run is one run of a job: both ends of it, and each GPU side by side.
 type Run struct {
 	RunHead
 	Numbering Numbering  `json:"numbering"`
@@ -37,14 +37,14 @@ type Numbering struct {
 	Why    string           `json:"why"` // why it is ambiguous; else empty
 }
 
-// CardEnds is one card of a job at both ends.
+// CardEnds is one GPU of a job at both ends.
 type CardEnds struct {
 	Card
 	Start *CardEnd `json:"start"` // null where there was no look at it
 	End   *CardEnd `json:"end"`   // of the last epilog
 }
 
-// CardEnd is one card at one end.
+// CardEnd is one GPU at one end.
 type CardEnd struct {
 	Memory
 	Processes     *int    `json:"processes"`
@@ -61,12 +61,12 @@ type CardEnd struct {
 // End is what one hook found.
 type End struct {
 	At       *time.Time `json:"at"`
-	Unseen   string     `json:"unseen"` // why the run is over though no epilog came: nobody looked; empty where one did
+	Unseen   string     `json:"unseen"` // why the run is over though no epilog came: no one looked; empty where one did
 	Verdict  Verdict    `json:"verdict"`
 	Findings []Finding  `json:"findings"`
 	Messages []Message  `json:"messages"` // of the job's output: its user's claim
 	Outputs  []Output   `json:"outputs"`  // where messages were looked for
-	Why      *Why       `json:"why"`      // null where nobody looked for why
+	Why      *Why       `json:"why"`      // null where no one looked for why
 	Report   string     `json:"report"`   // as the user got it, in lines
 	// memory that was there at its start and still is, where nothing else was found
 	StillBytes uint64 `json:"still_bytes"`
@@ -163,7 +163,7 @@ func newEnd(e ledger.End) End {
 	return n
 }
 
-// stillThere is what the job got with its cards and gave back so, of an end that says no more than that they are clean.
+// stillThere is what the job got with its GPUs and gave back so, of an end that says no more than that they are clean.
 func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
 	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
 		return 0

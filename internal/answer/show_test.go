@@ -18,7 +18,7 @@ import (
 
 const card0 = gpu.ID("GPU-0")
 
-// heir is a job that got a card with 20 GiB of somebody else's on it and gave it back so.
+// heir is a job that got a GPU with 20 GiB of somebody else's on it and gave it back so.
 func heir() ledger.Run {
 	device := gpu.Device{ID: card0}
 	seen := func(s settle.State, v finding.Verdict) ledger.End {
@@ -66,7 +66,7 @@ func has(t *testing.T, got string, want []string, not ...string) {
 	}
 }
 
-// A card that was dirty at the start and is so at the end must not be called clean.
+// A GPU that was dirty at the start and is so at the end must not be called clean.
 func TestJobOnADirtyCard(t *testing.T) {
 	const columns = `  GPU 0  GPU-0  80.0 GiB
                    start                     end
@@ -88,7 +88,7 @@ start: `
 	has(t, status, []string{"  job 3  GPU 0  07:35:20  clean; still there from before: 20.0 GiB; at its start: warn (BKD-DIRTY)\n"})
 }
 
-// What a record leaves out, or nobody saw, is said.
+// What a record leaves out, or no one saw, is said.
 func TestWhatIsMissing(t *testing.T) {
 	rest := "left out of the record, which would be too large: candidates 7, holdings 352\n"
 	has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Rest = map[string]int{"holdings": 352, "candidates": 7} }),
@@ -124,7 +124,7 @@ func TestFindings(t *testing.T) {
 			[]string{"    job:      3 (uid 5), evidence: exclusive (it came while the job had the GPU alone)\n"}},
 		"no GPU": {finding.Finding{Code: code.BadConfig, Observed: "config: \x1b[2J"},
 			[]string{"\n  BKD-CONFIG: configuration is not valid [warn]\n", `seen:     config: \x1b[2J`}},
-		// A job on a card it was not given may be one that nobody here knows: then its user is not root for that.
+		// A job on a GPU it was not given may be one that no one here knows: then its user is not root for that.
 		"a trespasser": {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
 				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
@@ -158,7 +158,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// A start may have its test of an earlier hook. Of another card nothing is said.
+// A start may have its test of an earlier hook. Of another GPU nothing is said.
 func TestTestAllocations(t *testing.T) {
 	broken := &gpu.CallError{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY",
 		Meaning: "not \x1b[2Jready", Remedy: "wait"}
@@ -189,7 +189,7 @@ func TestTestAllocations(t *testing.T) {
 	}
 }
 
-// A look accounts for all memory of a card. A test of another epoch says nothing any more.
+// A look accounts for all memory of a GPU. A test of another epoch says nothing any more.
 func TestSnapshot(t *testing.T) {
 	minor, at := 0, time.Date(2026, 11, 21, 8, 0, 0, 0, time.Local)
 	now := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}

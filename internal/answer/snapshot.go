@@ -17,11 +17,11 @@ type Snapshot struct {
 	Release string     `json:"driver_release"` // empty where the driver did not say
 	Cards   []CardNow  `json:"gpus"`
 	Faults  []Fault    `json:"faults"`
-	Tests   []LastTest `json:"tests"`   // the last of each card on record; for root alone
+	Tests   []LastTest `json:"tests"`   // the last of each GPU on record; for root alone
 	Problem string     `json:"problem"` // why the answer is not whole; empty where it is
 }
 
-// CardNow is one card as the driver shows it.
+// CardNow is one GPU as the driver shows it.
 type CardNow struct {
 	Card
 	Memory
@@ -40,11 +40,11 @@ type Fault struct {
 	Detail string        `json:"detail"`
 }
 
-// LastTest is the last test allocation on a card.
+// LastTest is the last test allocation on a GPU.
 type LastTest struct {
 	UUID string     `json:"uuid"`
 	At   *time.Time `json:"at"`
-	Void bool       `json:"void"` // the driver was reloaded or the node booted since, or nobody can tell
+	Void bool       `json:"void"` // the driver was reloaded or the node booted since, or no one can tell
 	Test
 }
 
@@ -75,7 +75,7 @@ func newCardNow(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration
 	return c
 }
 
-// Listed are the processes that the driver lists on a card, with what /proc said of them.
+// Listed are the processes that the driver lists on a GPU, with what /proc said of them.
 func Listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) time.Time) []Process {
 	out := []Process{}
 	for _, p := range r.Processes {
@@ -96,7 +96,7 @@ func newLastTest(r health.TestRecord, now gpu.Epoch) LastTest {
 		Test: *newTest(r.Probe)}
 }
 
-// AddTests adds the last test of each card, seen in an epoch of the driver.
+// AddTests adds the last test of each GPU, seen in an epoch of the driver.
 func (s *Snapshot) AddTests(records map[gpu.ID]health.TestRecord, now gpu.Epoch) {
 	for _, id := range slices.Sorted(maps.Keys(records)) {
 		s.Tests = append(s.Tests, newLastTest(records[id], now))

@@ -77,14 +77,14 @@ type CardStatus struct {
 	Card
 	Memory
 	ListedBytes      *uint64   `json:"listed_bytes"`      // of listed processes
-	UnexplainedBytes *uint64   `json:"unexplained_bytes"` // beyond them and the card's baseline
+	UnexplainedBytes *uint64   `json:"unexplained_bytes"` // beyond them and the GPU's baseline
 	Processes        []Process `json:"processes"`
 	Jobs             []string  `json:"jobs"` // that have it now
 	Last             *LastLook `json:"last"` // what the last job's end found on it
 	Unknown          Unknown   `json:"unknown,omitempty"`
 }
 
-// LastLook is what was found on a card when a job with it ended, or began, last.
+// LastLook is what was found on a GPU when a job with it ended, or began, last.
 type LastLook struct {
 	Job   string      `json:"job"`
 	At    *time.Time  `json:"at"`

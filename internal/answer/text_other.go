@@ -101,7 +101,7 @@ var (
 	whoseTurn = map[code.Whose]string{
 		code.Job: "the job's user", code.Node: "the admin: GPU, driver or node",
 		code.Site: "the admin: how Bookend is installed or configured",
-		code.Self: "Bookend's makers: report it", code.None: "nobody",
+		code.Self: "Bookend's makers: report it", code.None: "no one",
 	}
 )
 

@@ -30,7 +30,7 @@ type Node struct {
 	Runs    []ledger.Run
 	Damaged []state.Damage
 	Drain   drain.Memory // what Bookend remembers of the node's drain
-	// Driver, Slurm and Cards are as they are now; nil where nobody asked.
+	// Driver, Slurm and GPUs are as they are now; nil where no one asked.
 	Driver *Driver
 	Check  *LastCheck // nil where no health check has run
 	Slurm  *SlurmNode
@@ -73,7 +73,7 @@ func (n Node) Status() Status {
 	return s
 }
 
-// Sound reports a node with no trouble now and, as far as is known, nothing unexplained on its cards.
+// Sound reports a node with no trouble now and, as far as is known, nothing unexplained on its GPUs.
 func (s Status) Sound() bool {
 	for _, c := range s.Cards {
 		if c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling {

@@ -116,7 +116,7 @@ var ofNodes = []Entry{
 	},
 	{
 		RunInJob, Note, Own, None, "hook runs inside the job",
-		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and is told no exit status. By default it asks " +
+		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and gets no exit status. By default it asks " +
 			"no driver from there; where it may, it sees the job's own GPUs only, and nothing it finds drains.",
 		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
 		Traits{Start: ToNote, End: ToNote},

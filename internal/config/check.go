@@ -21,7 +21,7 @@ func (r *reader) check(c *Config) {
 	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),
 		"thresholds.report", "thresholds.drain")
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
-		"needs drain.reason_by: only a node with a reason of Bookend's own is resumed",
+		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
 	r.checkPolicy("policy.prolog", c.Policy.Prolog)
 	r.checkPolicy("policy.epilog", c.Policy.Epilog)

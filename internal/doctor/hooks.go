@@ -252,7 +252,7 @@ func judgeTwice(v *view) string {
 				continue
 			}
 			v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
-				last.Line.Where(), last.Text), "keep one of the two lines, or include another of Bookend's files "+
+				last.Line.Where(), last.Text), "keep one of the two lines, or include another Bookend file "+
 				"(deploy/slurm.md has which), then: scontrol reconfigure")
 		}
 	}

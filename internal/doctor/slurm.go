@@ -31,7 +31,7 @@ func slurmChecks() []Check {
 		},
 		{
 			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
-			why: "a process may outlive its job, and no cgroup proves whose it is; or a job can open GPUs that were " +
+			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that were " +
 				"given to others (BKD-TRESPASS reports it, but nothing prevents it)",
 		},
 		{
@@ -194,6 +194,6 @@ func judgePyxis(v *view) string {
 	}
 	list := strings.Join(hooks, " and ")
 	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)), v.inConf(includeLine("bookend-pyxis.conf"))+
-		"; in place of another file of Bookend's")
+		"; in place of another Bookend file")
 	return ""
 }

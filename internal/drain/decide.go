@@ -170,7 +170,7 @@ func (in Input) whose() string {
 	case n.Reason == "":
 		return "somebody drained the node without a reason"
 	case n.Reason == PrologError || n.Reason == EpilogError:
-		return fmt.Sprintf("%q of %s is not ours: no hook of Bookend's failed then", n.Reason, n.when())
+		return fmt.Sprintf("%q of %s is not ours: no Bookend hook failed then", n.Reason, n.when())
 	}
 	return fmt.Sprintf("the node has a reason of %s's, of %s", n.who(), n.when())
 }

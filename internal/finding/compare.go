@@ -238,7 +238,7 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	}
 	if o.Whose == attrib.Unknown {
 		f.Unknown = o.Why
-		f.doubt("whose it is could not be told: %s", o.Why)
+		f.doubt("its owner could not be told: %s", o.Why)
 	}
 	switch {
 	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:

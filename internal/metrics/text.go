@@ -56,7 +56,7 @@ var (
 // families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
 var families = map[string]family{
 	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
-		help: "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that " +
+		help: "Runs of the Bookend hooks for jobs with GPUs, and of its health check, by the strongest action that " +
 			"policy took."},
 	findings: {kind: "counter", labels: []string{"code", "hook"},
 		help: "Findings of all kinds, by code and hook."},

@@ -220,7 +220,7 @@ func (f Searched) Why() string {
 	case f.Refused != "":
 		return "refused: " + f.Refused
 	case f.Earlier && f.Read < f.Size:
-		return "another report of Bookend's is in it"
+		return "another Bookend report is in it"
 	}
 	return ""
 }

@@ -1,10 +1,13 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -84,5 +87,29 @@ func TestStateLostMeanwhile(t *testing.T) {
 		if !n.run(100).Closed() || has(n.findings(epilog), code.NoRecord) == kept {
 			t.Errorf("without %q: %+v", gone, n.findings(epilog))
 		}
+	}
+}
+
+// With more on record than a hook can read in its time, another job may have the GPU: what would drain is a warning
+// then.
+func TestTooManyRecordsDoNotDrain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.clean(prolog, newJob())
+	text := strings.Repeat(" ", 1000<<10) + n.record()
+	old := time.Now().Add(-time.Hour)
+	for id := range 80 {
+		folder := n.inState(strconv.Itoa(1000 + id))
+		must(t, os.Mkdir(folder, 0o700))
+		n.put(folder+"/w1.json", strings.Replace(text, `"id":7,`, fmt.Sprintf(`"id":%d,`, 1000+id), 1), 0o600)
+		must(t, os.Chtimes(folder, old, old))
+	}
+	n.inCgroup(n.leftover(), "100")
+	n.exits(0, epilog, newJob())
+	found := n.findings(epilog)
+	f := n.found(found, code.Orphan)
+	if !has(found, code.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records") {
+		t.Errorf("%+v", found)
 	}
 }
