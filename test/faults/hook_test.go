@@ -232,13 +232,19 @@ func lines(text string, parts ...string) (found []string) {
 	return found
 }
 
-// script writes a program of root's.
+// script writes a script of root's.
 func (n *node) script(name, text string) string {
+	n.Helper()
+	return n.program(name, "#!/bin/sh\n"+text+"\n")
+}
+
+// program writes a program of root's.
+func (n *node) program(name, data string) string {
 	n.Helper()
 	// a child that another test starts now would have it open for writing, and nobody could run it
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return n.put(name, "#!/bin/sh\n"+text+"\n", 0o755)
+	return n.put(name, data, 0o755)
 }
 
 // await waits for something that comes about in another process and cannot be waited for otherwise.

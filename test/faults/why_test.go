@@ -70,9 +70,9 @@ var shortages = map[string]struct {
 			n.exits(0, epilog, numbered(99))
 			n.found(n.endOf(99).Findings, code.Residue)
 		},
-		runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Unlisted},
-		reads: []string{"OUT OF MEMORY on n1 GPU 0: GPU memory was in use without a process",
-			"97.7 GiB when your job began"},
+		runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Leftover, diagnosis.Unlisted},
+		reads: []string{"OUT OF MEMORY on n1 GPU 0: an earlier job left GPU memory in use",
+			"97.7 GiB when your job began, probably by your job 99"},
 	},
 	"ulimit -v": {
 		runs: func(n *node) string {
