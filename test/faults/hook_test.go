@@ -235,11 +235,11 @@ func lines(text string, parts ...string) (found []string) {
 // script writes a script of root's.
 func (n *node) script(name, text string) string {
 	n.Helper()
-	return n.program(name, "#!/bin/sh\n"+text+"\n")
+	return n.executable(name, "#!/bin/sh\n"+text+"\n")
 }
 
-// program writes a program of root's.
-func (n *node) program(name, data string) string {
+// executable writes a program of root's.
+func (n *node) executable(name, data string) string {
 	n.Helper()
 	// a child that another test starts now would have it open for writing, and nobody could run it
 	syscall.ForkLock.RLock()

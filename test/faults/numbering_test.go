@@ -146,7 +146,7 @@ func (n *node) daemon() (stop func()) {
 	n.Helper()
 	path := n.in("bin/slurmd")
 	must(n, os.MkdirAll(filepath.Dir(path), 0o755))
-	n.program(path, n.get("/bin/sleep"))
+	n.executable(path, n.get("/bin/sleep"))
 	c := exec.Command(path, "1000")
 	must(n, c.Start())
 	n.put("slurm.d/slurmd.pid", fmt.Sprintln(c.Process.Pid), 0o644)

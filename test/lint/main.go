@@ -47,7 +47,9 @@ func run() ([]string, error) {
 			breaches = append(breaches, fmt.Sprintf("%s: %s: no exception for %s is needed any more", e.dir, e.rule, e.mark))
 		}
 	}
-	return breaches, nil
+	breaches = append(breaches, oddInTexts(files, bands)...)
+	odd, err := oddInPages(".")
+	return append(breaches, odd...), err
 }
 
 // check returns every breach, sorted, and which exceptions are needed.
