@@ -261,9 +261,10 @@ func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	s.touches(s.stranger, "done")
 	s.ends(long)
 	s.checks("n1")
-	if kept {
+	n, err := s.on.Node("n1")
+	if must.Do(s.t, err); kept && (!unsaid || n.Reason == first) {
 		s.nodeIsDrained("n1", first)
-		return
+		return // an unsaid first one of seconds ago may be taken for the second, which it then names
 	}
 	s.nodeIsDrained("n1", s.ofOrphan(long))
 }

@@ -115,7 +115,7 @@ func (s *scenario) row() string {
 
 // plain is a title or truth in today's words: records keep those of their day.
 func plain(text string) string {
-	return strings.NewReplacer("cards", "GPUs", "card", "GPU", "No one else", "No other process", "no one else",
+	return strings.NewReplacer("cards", "GPUs", "card", "GPU", "Nobody else", "No other process", "nobody else",
 		"no other process", "nobody's", "no job's", "Nobody", "No one", "nobody", "no one", "somebody", "a process",
 		"by itself", "alone", "beside", "next to").Replace(text)
 }

@@ -25,7 +25,7 @@ func performance(files []record.File) string {
 		if !t.Idle {
 			b.WriteString(" **The GPUs were not idle afterwards: do not trust these.**")
 		}
-		b.WriteString("\n\n" + timings(*t) + pairs(*t))
+		b.WriteString("\n\n" + plain(timings(*t)+pairs(*t)))
 		fmt.Fprintf(&b, "\n`%s`\n", f.Command)
 	}
 	return b.String()
