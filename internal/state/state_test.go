@@ -303,3 +303,49 @@ func TestNodes(t *testing.T) {
 		t.Errorf("%q, %v", nodes, err)
 	}
 }
+
+// Users who cannot reach their reports, because an umask was at work when the root was made, can once a hook was there.
+// Nothing else is opened to anybody.
+func TestRootIsShared(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mode, want os.FileMode
+		owner      int
+	}{
+		"by umask 077":    {0o700, 0o755, 0},
+		"by umask 027":    {0o750, 0o755, 0},
+		"as it should be": {0o755, 0o755, 0},
+		"writable by all": {0o733, 0o733, 0},
+		"another user's":  {0o700, 0o700, nobody},
+	} {
+		run := folder(t)
+		must(t, errors.Join(os.Chown(run, tt.owner, 0), os.Chmod(run, tt.mode)))
+		_, _ = Open(run, node)
+		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != tt.want {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	for _, mode := range []os.FileMode{0o700, 0o750} {
+		run := folder(t)
+		must(t, errors.Join(os.WriteFile(filepath.Join(run, "key"), nil, 0o644), os.Chmod(run, mode)))
+		for range 2 { // the first makes state in it
+			_, _ = Open(run, node)
+		}
+		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("a directory of root's own: %v, %v", info.Mode(), err)
+		}
+	}
+	dir := folder(t)
+	secret := filepath.Join(dir, "secret")
+	must(t, errors.Join(os.Mkdir(secret, 0o700), os.Symlink(secret, filepath.Join(dir, "run"))))
+	_, _ = Open(filepath.Join(dir, "run"), node)
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("through a link: %v, %v", info.Mode(), err)
+	}
+	for below, want := range map[string]os.FileMode{"state": 0o700, "report": 0o711} {
+		run := folder(t)
+		open(t, run)
+		if info, err := os.Stat(filepath.Join(run, below)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", below, info.Mode(), err)
+		}
+	}
+}
