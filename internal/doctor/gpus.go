@@ -34,8 +34,7 @@ func (s Site) given() (count int, unsure string) {
 	if !node.Found || node.Unsure != "" {
 		return -1, node.Unsure
 	}
-	count, _, _ = slurmconf.Count(node.Gres)
-	return count, ""
+	return slurmconf.Count(node.Gres), ""
 }
 
 // usableCards are those that a job can be given; known is false if the driver could not be looked at.
@@ -91,8 +90,6 @@ func judgeOrder(v *view) string {
 		by := "slurmd -G"
 		if byMap {
 			by = "nvidia.gpu_map"
-		} else if n.Source == slurmconf.ByCount {
-			by = "counted, as slurmd does not tell"
 		}
 		return by + ": " + strings.Join(places, ", ")
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -138,11 +137,10 @@ func (d *Driver) stuckSlurmd() string {
 	return ""
 }
 
-// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
+// askSlurmd runs slurmd -G.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if why := d.stuckSlurmd(); why != "" {
-		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
-		return reply.Counted, true
+		return slurmconf.Unclear("%s", why), true
 	}
 	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
 	command := slurmcmd.Slurmd{
@@ -158,16 +156,10 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res}, nil)
 	}
 	switch {
-	case err != nil && reply.Counted.Known():
-		reply.Counted.Why = err.Error()
-		return reply.Counted, true
 	case err != nil:
-		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
+		return slurmconf.Unclear("%v", err), true
 	case reply.Unsure != "":
 		return slurmconf.Unclear("%s", reply.Unsure), false
-	case len(gpus) == 0 && reply.Counted.Known():
-		reply.Counted.Why = "slurmd -G lists no GPUs"
-		return reply.Counted, true
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
