@@ -78,8 +78,7 @@ func TestEnforce(t *testing.T) {
 	pid := s.pid(first)
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
 		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
-	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
-		"BKD-ORPHAN (job "+string(first)+")",
+	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: "+s.ofOrphan(first)+" (by ",
 		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 
 	second := s.submits(s.user, "echo working", oneGPU)
