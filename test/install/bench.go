@@ -185,3 +185,10 @@ func absent(paths ...string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// byScript shows a part that needs no Slurm: made.sh has them.
+func byScript(b *bench) {
+	out, err := command("test/install/made.sh", b.Packages, b.dir, b.part)
+	fmt.Print(out)
+	b.shows("all that made.sh shows", err)
+}
