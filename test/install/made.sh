@@ -71,7 +71,6 @@ late() { # a program that needs a newer C library is refused
 
 # debian: a Debian with what looks at packages, and the packages in its /root.
 debian() {
-	root=$scratch/$part
 	test/chroot/make.sh --fresh bookworm "$root" lintian rpmlint rpm cpio && test/chroot/make.sh --mount "$root" &&
 		cp "$packages"/*.deb "$packages"/*.rpm deploy/packages/rpmlint.toml "$root/root"
 }
@@ -163,12 +162,12 @@ part_rpm() { # Debian's: there is no RHEL here
 	shows "by programs" programs
 }
 
-root=
-trap '[ -z "$root" ] || test/chroot/make.sh --remove "$root"' EXIT
+root=$scratch/none
+trap 'test/chroot/make.sh --remove "$root"' EXIT
 for part in "$@"; do
+	root=$scratch/$part
 	"part_$part"
-	[ -z "$root" ] || test/chroot/make.sh --remove "$root"
-	root=
+	test/chroot/make.sh --remove "$root"
 done
 echo "install-test: $shown things shown by $(basename "$0"), $failed not"
 [ "$failed" -eq 0 ]

@@ -198,7 +198,7 @@ func (n *node) isRecorded(id cluster.JobID) error {
 func (n *node) isReported(id cluster.JobID) error {
 	out, err := n.slurm.Output(id)
 	if err == nil {
-		err = says(out, "\n| bookend: n1 GPU 0 clean: ")
+		err = says(out, "\n| bookend: ", "GPU 0", "clean") // an older release has other words
 	}
 	if err != nil {
 		return fmt.Errorf("log of job %s: %w", id, err)
