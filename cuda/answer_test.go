@@ -218,7 +218,7 @@ func TestNoLibrary(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
 	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
-	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver,
+	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoLibrary,
 		bad: gpu.FaultDriver} {
 		a := answerTo(request(path))
 		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want ||

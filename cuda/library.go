@@ -80,7 +80,7 @@ func (l *library) load(path string) *gpu.Fault {
 	why := C.GoString(C.dlerror())
 	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: bounded("dlopen: " + why)}
 	if why == path+": cannot open shared object file: No such file or directory" {
-		fault.Code = gpu.FaultNoDriver // a library that it needs in turn would be named instead of path
+		fault.Code = gpu.FaultNoLibrary // a library that it needs in turn would be named instead of path
 	}
 	return &fault
 }
@@ -140,8 +140,10 @@ func (l *library) fault(f failure) gpu.Fault {
 // faultCode says what a return code means for whoever has to act on it.
 func faultCode(ret nvml.Return) gpu.FaultCode {
 	switch ret {
-	case nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIBRARY_NOT_FOUND:
+	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return gpu.FaultNoDriver
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return gpu.FaultNoLibrary
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 		return gpu.FaultMismatch
 	case nvml.ERROR_NOT_FOUND, nvml.ERROR_GPU_NOT_FOUND:

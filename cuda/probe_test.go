@@ -226,7 +226,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 	req = probeOf(t, w, 0, 1)
 	req.Options[optionNVML] = filepath.Join(w.Dir(), "none.so")
 	a := answerTo(req)
-	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 ||
+	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoLibrary || len(a.Probes) != 2 ||
 		a.Probes[1].Result != gpu.ProbeSkipped {
 		t.Errorf("no NVML: got faults %v, troubles %v, %s", a.Faults, a.Troubles, text(t, a.Probes))
 	}

@@ -85,7 +85,7 @@ func TestImpossibleMemory(t *testing.T) {
 
 func TestFaultCodes(t *testing.T) {
 	for ret, want := range map[nvml.Return]gpu.FaultCode{
-		9: gpu.FaultNoDriver, 12: gpu.FaultNoDriver, 18: gpu.FaultMismatch, 6: gpu.FaultNoDevice, 28: gpu.FaultNoDevice,
+		9: gpu.FaultNoDriver, 12: gpu.FaultNoLibrary, 18: gpu.FaultMismatch, 6: gpu.FaultNoDevice, 28: gpu.FaultNoDevice,
 		15: gpu.FaultLost, 16: gpu.FaultReset, 13: gpu.FaultNoSymbol, 4: gpu.FaultForbidden, 17: gpu.FaultForbidden,
 		999: gpu.FaultDriver, 2: gpu.FaultDriver, 27: gpu.FaultDriver, -1: gpu.FaultDriver,
 	} {

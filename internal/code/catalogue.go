@@ -134,7 +134,7 @@ var ofCards = []Entry{
 		"The test failed with a CUDA error, in two tries: jobs would fail the same way.",
 		"The error and its remedy stand with the finding; docs/cuda-errors.md has the table.",
 		Traits{
-			Exit: 18, Start: ToWarn, End: ToWarn,
+			Exit: 18, Start: ToWarn, End: ToRepeat,
 			Condition: true, Fault: "CUDA did not work in a test after your job", Doubtful: true,
 			Silence: "a test allocation failed; that may be the test's own",
 		},

@@ -43,7 +43,7 @@ func TestEntriesAreComplete(t *testing.T) {
 			t.Errorf("%s: title %q must have 1 to 40 characters", e.Code, e.Title)
 		}
 		for trait, action := range map[string]Action{"Start": e.Start, "End": e.End} {
-			if !slices.Contains([]Action{ToIgnore, ToNote, ToWarn, ToDrain}, action) {
+			if !slices.Contains([]Action{ToIgnore, ToNote, ToWarn, ToRepeat, ToDrain}, action) {
 				t.Errorf("%s: fill in Traits.%s, what the shipped policy does with it: %q", e.Code, trait, action)
 			}
 		}

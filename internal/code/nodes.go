@@ -6,13 +6,13 @@ var ofNodes = []Entry{
 		NoDriver, Serious, Driver, Node, "no GPU driver",
 		"A job has GPUs, but the vendor's library or the driver behind it is not there.",
 		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",
-		Traits{Exit: 22, Start: ToWarn, End: ToWarn, Fault: "no GPU driver, or not its library", Doubtful: true},
+		Traits{Exit: 22, Start: ToRepeat, End: ToRepeat, Fault: "no GPU driver, or not its library", Doubtful: true},
 	},
 	{
 		Mismatch, Serious, Driver, Node, "driver and library differ",
 		"Library and kernel module differ, as after an update without a reboot: no new GPU program can start.",
 		"Reboot the node, or unload and load the kernel modules.",
-		Traits{Exit: 23, Start: ToWarn, End: ToWarn, Fault: "driver and library are of different versions"},
+		Traits{Exit: 23, Start: ToRepeat, End: ToRepeat, Fault: "driver and library are of different versions"},
 	},
 	{
 		DriverKO, Warning, Driver, Node, "driver reported an error",

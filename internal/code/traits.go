@@ -44,12 +44,14 @@ const (
 	ToIgnore Action = "ignore"
 	ToNote   Action = "note"
 	ToWarn   Action = "warn"
+	// ToRepeat warns, and drains if the job before on the GPU, or on the node, met the same.
+	ToRepeat Action = "repeat"
 	ToDrain  Action = "drain"
 )
 
 // Check is the shipped policy of the health check: that of a job's end, but it drains for nothing.
 func (t Traits) Check() Action {
-	if t.End == ToDrain {
+	if t.End == ToDrain || t.End == ToRepeat {
 		return ToWarn
 	}
 	return t.End

@@ -32,6 +32,7 @@ const (
 	Ignore = code.ToIgnore
 	Note   = code.ToNote
 	Warn   = code.ToWarn
+	Repeat = code.ToRepeat
 	Drain  = code.ToDrain
 )
 
@@ -228,8 +229,8 @@ const (
 // Policy maps finding codes to actions where they differ from the catalogue's, by phase; a partition's own map comes
 // first.
 type Policy struct {
-	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn drain"`
-	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
+	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
+	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
 	// HealthCheck never has Drain: Slurm only logs the health check's exit code.
 	HealthCheck map[code.Code]Action       `yaml:"health_check" words:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
@@ -238,8 +239,8 @@ type Policy struct {
 // PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
 	Mode   Mode                 `yaml:"mode" words:"observe enforce"`
-	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn drain"`
-	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
+	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
+	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
 }
 
 // Group is a kind of findings that drain as shipped.
@@ -262,7 +263,7 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 	if action, ok := then[of]; ok {
 		return action
 	}
-	if !known || shipped == Drain && !slices.Contains(c.DrainOn, entry.Group()) {
+	if !known || (shipped == Drain || shipped == Repeat) && !slices.Contains(c.DrainOn, entry.Group()) {
 		return Warn
 	}
 	return shipped

@@ -47,7 +47,7 @@ func Default() Config {
 		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
 		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib},
 		CleanUp: CleanUp{Grace: seconds(2)},
-		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2, Resume: Resume{After: 3}},
+		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},
 		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},

@@ -30,6 +30,9 @@ type Finding struct {
 	Xid   int     `json:"xid,omitempty"`   // the number of the driver's error it is about; 0: of none
 	Ended Outcome `json:"ended,omitempty"` // what became of Holder where clean-up was to end it; empty: it was not
 
+	// Repeated: the last other job on this GPU, or on the node where it is about no GPU, ended with the same.
+	Repeated bool `json:"repeated,omitempty"`
+
 	Observed string `json:"observed,omitempty"` // raw strings of the system may be inside: report.Clean before use
 	Expected string `json:"expected,omitempty"`
 

@@ -98,9 +98,11 @@ func (r Rules) judge(f Finding) Judged {
 	entry, _ := code.Lookup(f.Code)
 	never := entry.NeverDrains()
 	switch {
-	case entry.Scope == code.Own && strength[want] >= strength[config.Warn]:
+	case entry.Scope == code.Own && want != config.Ignore && want != config.Note:
 		return Judged{Action: r.config.OnUnknown}
-	case want != config.Drain:
+	case want == config.Repeat && !f.Repeated:
+		return Judged{Action: config.Warn, Why: "the first job to meet it: it drains if the next one meets it too"}
+	case want != config.Drain && want != config.Repeat:
 		return Judged{Action: want}
 	case r.phase == slurm.HealthCheck:
 		return Judged{Action: config.Warn, Why: "the health check never drains"}

@@ -93,7 +93,8 @@ type FaultCode string
 
 // The faults a backend reports; FaultDriver is any other driver error.
 const (
-	FaultNoDriver  FaultCode = "no_driver"        // no vendor library, or no driver behind it
+	FaultNoDriver  FaultCode = "no_driver"        // no driver behind the vendor's library
+	FaultNoLibrary FaultCode = "no_library"       // it is not where it was looked for
 	FaultMismatch  FaultCode = "version_mismatch" // library and kernel module disagree
 	FaultNoDevice  FaultCode = "no_device"        // a device asked for does not exist
 	FaultLost      FaultCode = "gpu_lost"         // fell off the bus

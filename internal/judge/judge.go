@@ -61,12 +61,32 @@ func (j Judgement) Late(more ...finding.Finding) Judgement {
 }
 
 func (c Case) decide(found []finding.Finding) Judgement {
+	found = c.repeated(found)
 	v := finding.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)
 	j := Judgement{Action: v.Action, Exit: v.Exit, Code: v.Code, Held: v.Held}
 	for i, f := range found {
 		j.Found = append(j.Found, Found{f, v.Judged[i]})
 	}
 	return j
+}
+
+// repeated marks what the last other job met too, where policy asks for that.
+func (c Case) repeated(found []finding.Finding) []finding.Finding {
+	if c.Node == nil {
+		return found
+	}
+	found = slices.Clone(found)
+	for i, f := range found {
+		found[i].Repeated = c.asksRepeat(f) && ledger.MetLast(c.Node.Runs, c.Self(), f)
+	}
+	return found
+}
+
+// AsksRepeat reports whether policy asks if the last other job met something too: that takes the node's records.
+func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Findings(), c.asksRepeat) }
+
+func (c Case) asksRepeat(f finding.Finding) bool {
+	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
 // Findings are what was found, as data.

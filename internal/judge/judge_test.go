@@ -116,3 +116,24 @@ func TestStartOf(t *testing.T) {
 		}
 	}
 }
+
+// CUDA that does not work at two jobs in a row drains, once the node's records are there to tell.
+func TestRepeated(t *testing.T) {
+	broken := finding.Finding{Code: code.Broken, GPU: "GPU-0"}
+	c := enforcing(broken)
+	if j := Judge(c); j.Exit != 0 || !c.AsksRepeat(j) {
+		t.Errorf("without records: exit %d, asks %v; want 0 and true", j.Exit, c.AsksRepeat(j))
+	}
+	last := ledger.Run{Job: slurm.Job{ID: 6}, Devices: []ledger.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}, Ends: []ledger.End{{}}}
+	c.Node = &Node{Runs: []ledger.Run{last}}
+	if j := Judge(c); j.Exit != 0 {
+		t.Errorf("the last job met nothing: exit %d, want 0", j.Exit)
+	}
+	c.Node.Runs[0].Ends[0].Findings = []finding.Finding{broken}
+	if j := Judge(c); j.Exit != 18 {
+		t.Errorf("the last job met it: exit %d, want 18", j.Exit)
+	}
+	if j := Judge(enforcing(finding.Finding{Code: code.Orphan})); c.AsksRepeat(j) {
+		t.Error("an orphan asks for no repetition")
+	}
+}

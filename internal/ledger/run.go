@@ -196,3 +196,17 @@ func (r Run) FirstSeen() time.Time {
 	}
 	return time.Time{}
 }
+
+// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same.
+func MetLast(runs []Run, self Run, f finding.Finding) bool {
+	for _, r := range Newest(runs) {
+		end := r.Epilog()
+		if end == nil || r.Job.ID == self.Job.ID || f.GPU != "" && !r.Given(f.GPU) {
+			continue
+		}
+		return slices.ContainsFunc(end.Findings, func(o finding.Finding) bool {
+			return o.Code == f.Code && o.GPU == f.GPU && o.Unknown == "" && len(o.Doubts) == 0
+		})
+	}
+	return false
+}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -130,5 +132,39 @@ func TestAccounts(t *testing.T) {
 	}
 	if all[0].Accounting.Processes[0].PID != 1 || len(all[0].Accounting.Processes) != 100 {
 		t.Error("what was read was changed")
+	}
+}
+
+// What policy drains for the second time in a row was met by the last other job that ended on the GPU.
+func TestMetLast(t *testing.T) {
+	broken := finding.Finding{Code: code.Broken, GPU: "GPU-0"}
+	doubted := broken
+	doubted.Doubts = []string{"one try"}
+	ended := func(id slurm.JobID, ago time.Duration, on gpu.ID, found ...finding.Finding) Run {
+		r := Run{Job: slurm.Job{ID: id}, Ends: []End{{Wall: time.Unix(1e9, 0).Add(-ago), Findings: found}}}
+		r.Devices = []Assigned{{Device: gpu.Device{ID: on}}}
+		return r
+	}
+	running := Run{Job: slurm.Job{ID: 9}, Start: &End{Wall: time.Unix(1e9, 0)}, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
+	unseen := ended(8, time.Second, "GPU-0")
+	unseen.Ends[0].Unseen = "its epilog never came"
+	for name, tt := range map[string]struct {
+		runs []Run
+		f    finding.Finding
+		want bool
+	}{
+		"the last job met it":           {[]Run{ended(1, time.Hour, "GPU-0"), ended(2, time.Minute, "GPU-0", broken)}, broken, true},
+		"the one before the last did":   {[]Run{ended(1, time.Hour, "GPU-0", broken), ended(2, time.Minute, "GPU-0")}, broken, false},
+		"another GPU's job came last":   {[]Run{ended(1, time.Hour, "GPU-0", broken), ended(2, time.Minute, "GPU-1")}, broken, true},
+		"on another GPU":                {[]Run{ended(1, time.Hour, "GPU-1", finding.Finding{Code: code.Broken, GPU: "GPU-1"})}, broken, false},
+		"this very job's other end":     {[]Run{ended(7, time.Minute, "GPU-0", broken)}, broken, false},
+		"with a doubt":                  {[]Run{ended(1, time.Hour, "GPU-0", doubted)}, broken, false},
+		"one runs, of one no end came":  {[]Run{running, unseen, ended(1, time.Hour, "GPU-0", broken)}, broken, true},
+		"of the node, whatever the GPU": {[]Run{ended(1, time.Hour, "GPU-1", finding.Finding{Code: code.NoDriver})}, finding.Finding{Code: code.NoDriver}, true},
+		"no job on record":              {nil, broken, false},
+	} {
+		if got := MetLast(tt.runs, Run{Job: slurm.Job{ID: 7}}, tt.f); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
 }

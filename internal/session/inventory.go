@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -46,7 +47,11 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	}
 	switch {
 	case reply.NoDriver:
-		d.Add(finding.Saw(code.NoDriver, reply.Problem, "a loaded driver"))
+		f := finding.Saw(code.NoDriver, reply.Problem, "a loaded driver")
+		if request.DriverProc != config.Default().NVIDIA.DriverProc {
+			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
+		}
+		d.Add(f)
 		return i
 	case reply.Problem != "":
 		d.Add(finding.Unsure(code.DriverKO, reply.Problem))

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"bookend/internal/code"
@@ -19,6 +20,8 @@ import (
 const (
 	// reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
 	reasonTime = time.Second
+	// reasonSpread is over how long the hooks of a cluster ask slurmctld that meet the same fault at once.
+	reasonSpread = 2 * time.Second
 	// slurmCall bounds each of a health check's calls: with slurmctld down or hung one would take 10 to 20 s.
 	slurmCall = 3 * time.Second
 )
@@ -33,6 +36,7 @@ func (r *record) giveReason(d *session.Driver) {
 	if own == nil || own.Reason == "" {
 		return
 	}
+	time.Sleep(rand.N(1 + d.Left(reasonSpread, 3*reasonTime+time.Duration(d.Times.Outputs))))
 	memory := drainMemory(d)
 	cmd := command(d, own.Conf, func() time.Duration { return d.Left(reasonTime, time.Duration(d.Times.Outputs)) })
 	node, err := cmd.Node(d.Job.Node)

@@ -77,6 +77,10 @@ func jobHook(env Env, phase slurm.Context, steps func(*session.Driver, *record))
 // judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
 func (r *record) judge(d *session.Driver) {
 	r.Judgement = judge.Judge(r.Case)
+	if r.Node == nil && r.AsksRepeat(r.Judgement) {
+		r.Node = readNode(d)
+		r.Judgement = judge.Judge(r.Case)
+	}
 	d.Reach(r.Exit)
 }
 

@@ -59,8 +59,6 @@ type Options struct {
 	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own,
 	// since they keep it at a fixed place.
 	Configless bool
-	// Include are files that slurm.conf includes, below all else.
-	Include []string
 	// Before, if not nil, may change slurm.conf and what lies next to it before any daemon reads it.
 	Before func(slurmConf string) error
 	// CgroupConf are further lines of cgroup.conf.

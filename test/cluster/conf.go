@@ -77,7 +77,7 @@ func (c *Cluster) slurmConf(host string) string {
 			settings = append(settings, hook)
 		}
 	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
+	return joinSettings(settings, o.Conf) + c.nodeLines(host)
 }
 
 // usual are the settings of every cluster.
@@ -115,13 +115,6 @@ func (c *Cluster) usual(host string) [][2]string {
 		{"ProctrackType", "proctrack/linuxproc"},
 		{"TaskPlugin", "task/none"},
 	}
-}
-
-func includes(files []string) (lines string) {
-	for _, file := range files {
-		lines += "Include " + file + "\n"
-	}
-	return lines
 }
 
 // joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of

@@ -85,7 +85,7 @@ func cleansUpNothingUnproven(s *story) {
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 
 	s.holds(0, 0, s.pid(job))
-	s.nodeIsDrained("n1", "Epilog error")
+	s.nodeIsDrained("n1", s.ofOrphan(job))
 	s.hooksRan("n1", "prolog 0", "epilog 10")
 }
 

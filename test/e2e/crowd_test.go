@@ -49,7 +49,7 @@ const (
 // what it left itself; each reads its own report; only what was left can drain.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	o := site.Options{Mode: "enforce", GPUs: crowd, Config: crowded}
+	o := site.Options{Mode: "enforce", GPUs: crowd, Config: crowded + "drain: {reason_by: healthcheck}\n"}
 	o.Dir = cluster.TempDir(t)
 	o.Conf = []string{"AuthInfo=socket=" + filepath.Join(o.Dir, "slurm/munge/munge.socket") + ",cred_expire=180",
 		"BatchStartTimeout=120", "MessageTimeout=60"} // a busy machine's

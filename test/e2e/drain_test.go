@@ -15,7 +15,7 @@ import (
 )
 
 // resuming lets the health check put nodes back to work.
-const resuming = "drain: {resume: {enabled: true, after: 2}}\n"
+const resuming = "drain: {reason_by: healthcheck, resume: {enabled: true, after: 2}}\n"
 
 // ofOrphan is the reason for a job's orphan.
 func (s *story) ofOrphan(job cluster.JobID) string { return s.ofOrphanOn(0, job) }
@@ -229,7 +229,7 @@ func TestReasonOfASecondDrain(t *testing.T) {
 			s.drainedTwice(false, s.keepsReasons(), func() { s.checksUntil("resumed") })
 		},
 		"an admin, where the hooks give the reason": func(s *story) {
-			s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
+			s.adminConfigures("n1", "enforce", "drain: {resume: {enabled: true, after: 2}}\n")
 			s.drainedTwice(false, false, func() { s.adminResumesAtWork("n1") })
 		},
 	} {
@@ -330,7 +330,7 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce",
-		Config: "drain: {reason_by: hook, resume: {enabled: true, after: 1}}\n"})
+		Config: "drain: {resume: {enabled: true, after: 1}}\n"})
 	s.tell("the health check resumes what a hook drained", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", s.ofOrphan(job))
@@ -350,10 +350,10 @@ func TestReasonByTheHook(t *testing.T) {
 		s.hooksRan("n1", "prolog 0", "epilog 10")
 	})
 	s.tell("the health check writes what a hook could not", func(s *story) {
-		s.adminConfigures("n1", "enforce", "drain: {reason_by: hook}\nslurm: {scontrol: /nonexistent/scontrol}\n")
+		s.adminConfigures("n1", "enforce", "slurm: {scontrol: /nonexistent/scontrol}\n")
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", "Epilog error")
-		s.adminConfigures("n1", "enforce", "drain: {reason_by: hook}\n")
+		s.adminConfigures("n1", "enforce", "")
 		s.checks("n1")
 		s.nodeIsDrained("n1", s.ofOrphan(job))
 	})

@@ -13,13 +13,13 @@ import (
 // tale is the story of one job, from its script to what everybody then reads. In all wanted texts {job} is its id,
 // {pid} the process of its CUDA program, {user} its owner.
 type tale struct {
-	title   string
-	script  string
-	args    []string // default: one GPU
-	state   string   // default: COMPLETED
-	code    string   // exit code, if it matters
-	hooks   []string // default: both ran and ended well
-	drained string   // for this reason; default: the node is up
+	title  string
+	script string
+	args   []string // default: one GPU
+	state  string   // default: COMPLETED
+	code   string   // exit code, if it matters
+	hooks  []string // default: both ran and ended well
+	drains bool     // the node, for its orphan; default: the node is up
 
 	reads  []string // all that its user reads
 	has    []string // pieces of that, in order
@@ -43,7 +43,7 @@ var jobsOn = map[string]struct {
 			script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
 			reads:  []string{"done", "", leftClean},
 			show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
-			status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
+			status: []string{"n1  observe  ", "free", "JOB  GPU  USER", "{job} "},
 			prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
 				"job_log=appended"}},
 		{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU},
@@ -58,7 +58,7 @@ var jobsOn = map[string]struct {
 				"", orphan),
 			show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
 				"PID {pid} (train)", "{job} (uid ",
-				"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
+				"evidence: exclusive"}, status: []string{"PROBLEM", "LEFTOVER", "would drain for BKD-ORPHAN", "Next: bookend show {job}"},
 			epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
 	}},
 	"without task hooks": {site.Options{NoTask: true}, []tale{
@@ -79,8 +79,8 @@ var jobsOn = map[string]struct {
 	}, []tale{
 		{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
 		{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"},
-			drained: "Epilog error",
-			hooks:   []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
+			drains: true,
+			hooks:  []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
 				"DRAIN for BKD-ORPHAN (exit 10)"}},
 	}},
 }
@@ -112,7 +112,7 @@ var bracketed = tale{title: "a clean job is seen", script: "{cuda} alloc --mib 2
 	reads: []string{"done", "", leftClean}, show: []string{"start:", "clean", "end:", "clean"}}
 
 // drains is a job that leaves a process where that drains.
-var drains = tale{title: "an orphan drains", script: leavesOrphan, drained: "Epilog error",
+var drains = tale{title: "an orphan drains", script: leavesOrphan, drains: true,
 	hooks: []string{"prolog 0", "epilog 10"},
 	show:  []string{"DRAIN for BKD-ORPHAN (exit 10)"}, epilog: []string{"BKD-ORPHAN", "action=drain", "exit=10"}}
 
@@ -138,10 +138,10 @@ func (s *story) happens(a tale) cluster.JobID {
 	if j, err := s.on.Job(job); a.code != "" && (err != nil || j.ExitCode != a.code) {
 		s.t.Errorf("exit code %s, %v; want %s", j.ExitCode, err, a.code)
 	}
-	if s.hooksRan("n1", a.hooks...); a.drained == "" {
-		s.nodeIsUp("n1")
+	if s.hooksRan("n1", a.hooks...); a.drains {
+		s.nodeIsDrained("n1", s.ofOrphan(job))
 	} else {
-		s.nodeIsDrained("n1", a.drained)
+		s.nodeIsUp("n1")
 	}
 	if a.reads != nil {
 		s.userReads(job, fill(a.reads)...)

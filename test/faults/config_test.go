@@ -116,7 +116,7 @@ func (n *node) pushed(name string, id int) {
 	if now := n.metric(series); now != counted+2 {
 		n.Errorf("%s: counted %v, then %v", name, counted, now)
 	}
-	n.shows("mode observe\n  trouble: BKD-CONFIG, configuration is not valid\n    config ", "status")
+	n.shows("\n  trouble: BKD-CONFIG, configuration is not valid\n    config ", "status")
 }
 
 // badConfigurations put one each in a node's place. Package config has every bad file of the project's.

@@ -72,3 +72,29 @@ func TestLostGPU(t *testing.T) {
 		})
 	}
 }
+
+// A driver that is gone at two jobs in a row drains, and a library that is only not where it was looked for never.
+func TestDriverGoneTwice(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		harm func(*node)
+		exit int
+	}{
+		"the driver is not loaded": {driver("nvmlInit_v2", "rc 9"), 22},
+		"versions differ":          {driver("nvmlInit_v2", "rc 18"), 23},
+		"no library":               {func(n *node) { must(n, os.Remove(n.world.NVML())) }, 0},
+		"no driver in proc":        {func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			tt.harm(n)
+			first := newJob()
+			n.exits(0, prolog, first)
+			n.exits(0, epilog, first)
+			second := newJob().With("SLURM_JOB_ID", "101")
+			n.exits(tt.exit, prolog, second)
+			n.exits(tt.exit, epilog, second)
+		})
+	}
+}

@@ -181,6 +181,7 @@ nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
   prolog: %s
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
+drain: {reason_by: healthcheck}
 log: {syslog: false}
 metrics: {textfile: %s/bookend.prom}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, n.world.Sys(), n.world.Dev(),

@@ -107,7 +107,7 @@ func (n *node) endsClean(uid int, j job) {
 	if r := n.latest(); len(r.Start.Findings)+len(r.Ends[0].Findings) != 0 || int(r.Job.UID) != uid {
 		n.Errorf("left nothing: %+v", r)
 	}
-	n.shows("jobs with GPUs now: 0\n", "status")
+	n.shows("no problems", "status")
 }
 
 // Slurm's own state was lost, and its job ids begin anew in the middle of a boot, or a job is requeued. The first run

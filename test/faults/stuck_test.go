@@ -163,7 +163,7 @@ func TestStuckBackend(t *testing.T) {
 			case "status":
 				shown, exit := n.bookend("status")
 				if exit != 0 || len(lines(shown, "driver: no answer: BKD-")) != 1 ||
-					len(lines(shown, "job 99  GPU 0")) != 1 ||
+					len(lines(shown, "99   0    ")) != 1 ||
 					!strings.Contains(shown, "unknown: the driver gave no answer") {
 					t.Errorf("exit %d:\n%s", exit, shown)
 				}
@@ -185,7 +185,7 @@ func TestStuckBackend(t *testing.T) {
 			n.job(102)
 			n.checked("")
 			if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") ||
-				!strings.Contains(shown, "answered in ") {
+				!strings.Contains(shown, " ok") {
 				t.Errorf("status:\n%s", shown)
 			}
 			n.unharmed(others)

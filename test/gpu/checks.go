@@ -13,7 +13,7 @@ import (
 // checkChains are the scenarios about the health check, which the lane starts as slurmd does.
 func checkChains() []chain {
 	ignore := map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"}
-	kept := map[string]string{"drain": "{resume: {enabled: false, after: 2}}"}
+	kept := map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: false, after: 2}}"}
 	return []chain{
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkIdle},
 			controls: despite(checkIdle, "a process takes memory before the last of them")},
@@ -21,7 +21,7 @@ func checkChains() []chain {
 		{gpus: 1, mode: "enforce", steps: []step{checkSeen}, controls: despite(checkSeen,
 			"no health check runs meanwhile")},
 		{gpus: 1, mode: "enforce", brisk: true,
-			with: map[string]string{"drain": "{resume: {enabled: true, after: 2}}"}, steps: []step{checkResume},
+			with: map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: true, after: 2}}"}, steps: []step{checkResume},
 			controls: without(checkResume, kept)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkBusy},
 			controls: despite(checkBusy, "the job's record is out of the way")},

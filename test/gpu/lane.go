@@ -110,7 +110,7 @@ const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, scan: 60s, probe: 
 
 // sections are what the lane configures beside the shipped defaults, with further or other sections by name.
 func (l *lane) sections(other map[string]string) string {
-	all := map[string]string{"log": "{format: json, syslog: false}"}
+	all := map[string]string{"log": "{format: json, syslog: false}", "drain": "{reason_by: healthcheck}"}
 	if l.fake > 0 {
 		all["settle"], all["deadlines"] = rehearsalSettle, rehearsalDeadlines
 	}

@@ -185,3 +185,10 @@ func absent(paths ...string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// byScript shows a part that needs no Slurm: made.sh has them, and prints them itself.
+func byScript(b *bench) {
+	script := exec.Command("test/install/made.sh", b.Packages, b.dir, b.part)
+	script.Stdout, script.Stderr = os.Stdout, os.Stderr
+	b.shows("all that made.sh shows", script.Run())
+}

@@ -51,7 +51,7 @@ func showDebian12(b *bench) {
 	n := b.newNode("bookworm")
 	n.installs()
 	n.doctorsWithout()
-	n.starts()
+	n.starts(func() (string, error) { return packaged, nil })
 	n.doctorsWith()
 	n.isMended()
 	n.runsJob()
@@ -67,7 +67,7 @@ func showDebian13(b *bench) {
 	n.installs()
 	n.isEnabled()
 	n.doctorsWithout()
-	n.starts()
+	n.starts(n.setsUp)
 	n.doctorsWith()
 	n.runsJob()
 	n.leaves()
@@ -91,7 +91,7 @@ func showDebian11(b *bench) {
 	b.shows("it reads two fake GPUs there", err)
 	// Its Slurm is not started, but configured, as far as doctor asks.
 	b.must("write a slurm.conf", os.WriteFile(n.in("/etc/slurm/slurm.conf"), []byte("ClusterName=old\nSlurmctldHost=localhost\n"+
-		"NodeName=localhost CPUs=1\nPartitionName=main Nodes=localhost\n"+include+"\n"), 0o644))
+		"NodeName=localhost CPUs=1\nPartitionName=main Nodes=localhost\nInclude "+packaged+"\n"), 0o644))
 	n.env = []string{"SLURM_CONF=/etc/slurm/slurm.conf"} // not that of a slurmd of this machine's, which /proc shows too
 	out, _, err = n.examine()
 	if err == nil {

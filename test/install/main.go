@@ -35,11 +35,11 @@ type part struct {
 }
 
 var parts = []part{
-	{"made", "checksums, contents, same bytes twice, C library, lintian, rpmlint", showMade},
+	{"made", "checksums, contents, same bytes twice, C library, lintian, rpmlint", byScript},
 	{"debian12", "install, doctor, a job under Slurm 22.05; upgrade, downgrade, removal and purge with jobs running", showDebian12},
 	{"debian13", "install, doctor, a job under Slurm 24.11; removal", showDebian13},
 	{"debian11", "install, doctor, removal; the backend under glibc 2.31", showDebian11},
-	{"rpm", "rpm --root: into an empty root; install, upgrade, removal with scripts", showRPM},
+	{"rpm", "rpm --root: into an empty root; install, upgrade, removal with scripts", byScript},
 }
 
 func main() {

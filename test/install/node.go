@@ -16,19 +16,20 @@ import (
 
 const (
 	patience = 2 * time.Minute
-	include  = "Include /etc/bookend/slurm/bookend.conf"
+	packaged = "/etc/bookend/slurm/bookend.conf"
 	oneGPU   = "--gres=gpu:1"
 )
 
 // node is a Debian with a Slurm of its own and two fake GPUs.
 type node struct {
 	root
-	b     *bench
-	slurm *cluster.Cluster
-	world *fakegpu.World
-	user  string
-	log   *syslog
-	known string // what Bookend's log may say of a finding
+	b        *bench
+	slurm    *cluster.Cluster
+	world    *fakegpu.World
+	user     string
+	log      *syslog
+	included string // by slurm.conf
+	known    string // what Bookend's log may say of a finding
 }
 
 // newNode makes the Debian; Slurm is not up yet.
@@ -48,22 +49,21 @@ func (b *bench) newNode(suite string, more ...string) *node {
 	return n
 }
 
-// starts brings Slurm up. Its slurm.conf has one line about Bookend.
-func (n *node) starts() {
+// starts brings Slurm up. Its slurm.conf has one line about Bookend: it includes the package's lines, or setup's.
+func (n *node) starts(includes func() (string, error)) {
 	dir := filepath.Join(n.b.dir, "slurm-"+n.b.part)
 	devices := []string{n.world.Node(0), n.world.Node(1)}
 	var err error
 	n.slurm, err = cluster.Up(cluster.Options{
 		Dir: dir, Root: n.dir, OwnRoot: true, Binds: []string{n.world.Dir()},
-		Nodes:   []cluster.Node{{Name: "n1", Devices: devices}},
-		Include: []string{"/etc/bookend/slurm/bookend.conf"},
+		Nodes:  []cluster.Node{{Name: "n1", Devices: devices}},
+		Before: func(conf string) error { return n.include(conf, includes) },
 	})
-	n.b.needs("Slurm "+n.slurmVersion()+" starts with one line: "+include, err)
+	n.b.needs("Slurm "+n.slurmVersion()+" starts with one line: Include "+n.included, err)
 	n.b.later(func() error {
 		_, err := n.slurm.EndLeftovers()
 		return errors.Join(err, n.slurm.Down())
 	})
-	n.b.must("link slurm.conf", n.linkConf())
 	// What the unit mounts where systemd runs.
 	n.b.must("mount the drop", n.mountDrop())
 }
@@ -73,25 +73,50 @@ func (n *node) slurmVersion() string {
 	return strings.TrimSpace(strings.TrimPrefix(out, "slurm-wlm "))
 }
 
+// include adds the line to slurm.conf, which the chroot sees from now on.
+func (n *node) include(conf string, includes func() (string, error)) (err error) {
+	if err = n.linkConf(filepath.Dir(filepath.Dir(conf)), conf); err != nil {
+		return err
+	}
+	if n.included, err = includes(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(conf, append(text, "Include "+n.included+"\n"...), 0o644)
+}
+
+// setsUp does what the README says.
+func (n *node) setsUp() (string, error) {
+	said, err := n.run("bookend", "setup", "--write")
+	_, rest, _ := strings.Cut(said, "\n    Include ")
+	include, _, ok := strings.Cut(rest, "\n")
+	if err == nil && !ok {
+		err = fmt.Errorf("bookend setup names no Include line: %s", said)
+	}
+	return include, err
+}
+
 // linkConf lets commands in the chroot find slurm.conf where an admin has it.
-func (n *node) linkConf() error {
-	conf := filepath.Dir(n.slurm.ConfFile())
+func (n *node) linkConf(dir, conf string) error {
 	if err := os.RemoveAll(n.in("/etc/slurm")); err != nil {
 		return err
 	}
 	if err := os.Mkdir(n.in("/etc/slurm"), 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(n.in(n.slurm.Dir()), 0o755); err != nil {
+	if err := os.MkdirAll(n.in(dir), 0o755); err != nil {
 		return err
 	}
-	if _, err := command("mount", "--bind", n.slurm.Dir(), n.in(n.slurm.Dir())); err != nil {
+	if _, err := command("mount", "--bind", dir, n.in(dir)); err != nil {
 		return err
 	}
-	n.env = []string{"SLURM_CONF=" + n.slurm.ConfFile(), "SLURMD_NODENAME=n1"}
+	n.env = []string{"SLURM_CONF=" + conf, "SLURMD_NODENAME=n1"}
 	var errs []error
 	for _, name := range []string{"slurm.conf", "gres.conf", "cgroup.conf"} {
-		errs = append(errs, os.Symlink(filepath.Join(conf, name), n.in("/etc/slurm/"+name)))
+		errs = append(errs, os.Symlink(filepath.Join(filepath.Dir(conf), name), n.in("/etc/slurm/"+name)))
 	}
 	return errors.Join(errs...)
 }
@@ -173,7 +198,7 @@ func (n *node) isRecorded(id cluster.JobID) error {
 func (n *node) isReported(id cluster.JobID) error {
 	out, err := n.slurm.Output(id)
 	if err == nil {
-		err = says(out, "\n| bookend: n1 GPU 0 clean: ")
+		err = says(out, "\n| bookend: ", "GPU 0", "clean") // an older release has other words
 	}
 	if err != nil {
 		return fmt.Errorf("log of job %s: %w", id, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -18,12 +19,12 @@ func (h *hook) blames() {
 		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
 			continue
 		}
-		c := h.card(f.GPU)
-		if c == nil {
+		c, saw := h.card(f.GPU), h.sawFor(f.Code)
+		if c == nil || saw < h.node.Loaded { // the world has forgotten what that look saw
 			continue
 		}
 		h.tally.blamed++
-		right, about := h.blamed(f.Finding, c)
+		right, about := h.blamed(f.Finding, c, saw)
 		switch {
 		case right:
 		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
@@ -44,12 +45,16 @@ func (h *hook) ofThisEpoch(o finding.Owner) bool {
 	})
 }
 
-// blamed reports whether a finding's owner may be right, and what it is about.
-func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world.Stock) {
-	saw := h.seen.last
-	if f.Code == code.Trespass {
-		saw = h.seen.around
+// sawFor is when the look was that a finding is about: a trespass is judged as of the look at all cards.
+func (h *hook) sawFor(c code.Code) time.Duration {
+	if c == code.Trespass {
+		return h.seen.around
 	}
+	return h.seen.last
+}
+
+// blamed reports whether a finding's owner may be right, and what it is about.
+func (h *hook) blamed(f finding.Finding, c *world.Card, saw time.Duration) (right bool, about world.Stock) {
 	for _, i := range h.node.Stock(c, saw) {
 		listed := false
 		if f.Holder != nil {
