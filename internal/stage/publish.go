@@ -7,8 +7,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/session"
@@ -96,14 +94,7 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 		}
 	}
 	for _, p := range r.Tests.Probes() {
-		// A start has also the word of earlier tests, or why there is none: they are not of this run.
-		own := p.At >= d.Start
-		if p.Result == gpu.ProbeSkipped {
-			own = health.WhenTested(d.Config.Probe.At, d.Phase)
-		}
-		if own {
-			run.Tests = append(run.Tests, p.Result)
-		}
+		run.Tests = append(run.Tests, p.Result)
 	}
 	return run
 }
