@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/docs"
+	"bookend/deploy"
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
@@ -100,17 +100,15 @@ func (a *app) showConfig(defaults bool) error {
 	return nil
 }
 
-// meanings are the first sentences of what the documentation says of each key.
+// meanings are the first sentences of what the manual page says of each key.
 func meanings() map[string]string {
 	all := map[string]string{}
-	for line := range strings.Lines(docs.Config) {
-		cells := strings.SplitN(line, "|", 4)
-		if len(cells) < 4 || !strings.HasPrefix(cells[1], " `") {
-			continue
-		}
-		text := strings.TrimSuffix(strings.TrimSpace(cells[3]), "|")
-		first, _, _ := strings.Cut(text, ". ")
-		all[strings.Trim(cells[1], " `")] = strings.TrimSuffix(strings.TrimSpace(first), ".")
+	for _, entry := range strings.Split(deploy.ConfigPage, "\n.TP\n\\fB")[1:] {
+		head, text, _ := strings.Cut(entry, "\n")
+		key, _, _ := strings.Cut(head, `\fP`)
+		text, _, _ = strings.Cut(text, "\n")
+		first, _, _ := strings.Cut(strings.ReplaceAll(text, `\`, ""), ". ")
+		all[key] = strings.TrimSuffix(first, ".")
 	}
 	return all
 }
