@@ -32,12 +32,13 @@ type NumberingRequest struct {
 
 // NumberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
 type NumberingReply struct {
-	Key     slurmconf.Key `json:"key"`
-	Own     bool          `json:"own,omitempty"`   // slurmd's own copies (configless)
-	Count   int           `json:"count,omitempty"` // of the node's GPUs in slurm.conf
-	Unsure  string        `json:"unsure,omitempty"`
-	Unknown string        `json:"unknown,omitempty"`
-	Entries []string      `json:"entries,omitempty"` // of slurm.conf's directory
+	Key     slurmconf.Key  `json:"key"`
+	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
+	Count   int            `json:"count,omitempty"` // of the node's GPUs in slurm.conf
+	Unsure  string         `json:"unsure,omitempty"`
+	Counted slurmconf.List `json:"counted,omitzero"` // what the files say without slurmd
+	Unknown string         `json:"unknown,omitempty"`
+	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
 }
 
 // Numbering reads Slurm's own files, if they have changed since its GPU numbers were asked for.
@@ -139,6 +140,7 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 			r.Unknown = err.Error()
 			return
 		}
+		missing := err != nil
 		names := slices.Concat([]string{at.Slurm, at.Gres}, conf.Files, gres.Files)
 		slices.Sort(names)
 		r.Key.Conf = at.Slurm
@@ -150,7 +152,7 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 			r.Unknown = err.Error()
 			return
 		}
-		r.count(conf)
+		r.count(conf, gres, missing)
 		if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
 			r.Own = filepath.Base(real) == confCache
 		}
@@ -162,11 +164,16 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 // confCache is the directory of the copies that slurmd makes where it has its configuration from slurmctld.
 const confCache = "conf-cache"
 
-// count takes what slurm.conf says of the node's GPUs.
-func (r *NumberingReply) count(conf slurmconf.Conf) {
+// count takes what the files say without slurmd.
+func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	own := conf.Node(r.Key.Node)
-	r.Count = slurmconf.Count(own.Gres)
+	r.Count, _, _ = slurmconf.Count(own.Gres)
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
+	files := &gres
+	if missing {
+		files = nil
+	}
+	r.Counted = slurmconf.Counted(&conf, files, r.Key.Node)
 }

@@ -53,7 +53,7 @@ func (r SharingRequest) read() (s Sharing) {
 			return s
 		}
 		if own := slurm.Node(r.Node); own.Unsure == "" {
-			s.GPUs = slurmconf.Count(own.Gres)
+			s.GPUs, _, _ = slurmconf.Count(own.Gres)
 		}
 		gres, err := slurmcmd.Read(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -137,10 +138,11 @@ func (d *Driver) stuckSlurmd() string {
 	return ""
 }
 
-// askSlurmd runs slurmd -G.
+// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if why := d.stuckSlurmd(); why != "" {
-		return slurmconf.Unclear("%s", why), true
+		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
+		return reply.Counted, true
 	}
 	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
 	command := slurmcmd.Slurmd{
@@ -156,10 +158,16 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res}, nil)
 	}
 	switch {
+	case err != nil && reply.Counted.Known():
+		reply.Counted.Why = err.Error()
+		return reply.Counted, true
 	case err != nil:
-		return slurmconf.Unclear("%v", err), true
+		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
 	case reply.Unsure != "":
 		return slurmconf.Unclear("%s", reply.Unsure), false
+	case len(gpus) == 0 && reply.Counted.Known():
+		reply.Counted.Why = "slurmd -G lists no GPUs"
+		return reply.Counted, true
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}

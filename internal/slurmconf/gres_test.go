@@ -67,6 +67,34 @@ func file(name, text string) *Conf {
 	return &conf
 }
 
+func TestCounted(t *testing.T) {
+	const two = "NodeName=n[1-4] Gres=gpu:2 State=UNKNOWN\n"
+	for name, tt := range map[string]struct{ slurm, gres, want string }{
+		"one run": {two, "Name=gpu File=/dev/nvidia[0-1]\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
+		"of this node": {two,
+			"NodeName=n2 Name=gpu File=/dev/nvidia7\nNodeName=n1 Name=gpu File=/dev/nvidia[1,0]\n",
+			"[[/dev/nvidia1] [/dev/nvidia0]]"},
+		"beside shards": {"NodeName=n1 Gres=gpu:2,shard:8\n",
+			"Name=gpu File=/dev/nvidia[0-1]\nName=shard Count=8\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
+		"found by NVML":        {two, "AutoDetect=NVML\n", ""},
+		"not found":            {two, "AutoDetect=off\n", ""},
+		"found and named":      {two, "AutoDetect=nvml\nName=gpu File=/dev/nvidia[0-1]\n", ""},
+		"two lines":            {two, "Name=gpu File=/dev/nvidia1\nName=gpu File=/dev/nvidia0\n", ""},
+		"a type in slurm.conf": {"NodeName=n1 Gres=gpu:a:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"two kinds":            {"NodeName=n1 Gres=gpu:1,gpu:1\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"a type in gres.conf":  {two, "Name=gpu Type=a File=/dev/nvidia[0-1]\n", ""},
+		"fewer files":          {two, "Name=gpu File=/dev/nvidia0\n", ""},
+		"an unread file":       {two, "Name=gpu File=/dev/nvidia[0-1]\nInclude more\n", ""},
+		"no node":              {"NodeName=m1 Gres=gpu:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"no gres.conf":         {two, "-", ""},
+	} {
+		got := Counted(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), "n1")
+		if got.Known() != (tt.want != "") || got.Known() && fmt.Sprint(got.GPUs) != tt.want {
+			t.Errorf("%s: %+v, want %q", name, got, tt.want)
+		}
+	}
+}
+
 func TestDeviceFiles(t *testing.T) {
 	for list, want := range map[string]string{
 		"/dev/nvidia0":              "[/dev/nvidia0]",
@@ -80,11 +108,13 @@ func TestDeviceFiles(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	for list, want := range map[string]int{
-		"gpu:4": 4, "gpu:h100:4(S:0-1),shard:8": 4, "gpu:a:2,gpu:b:1(S:0,1)": 3, "gpu": 1, "gpu:a": 1, "": 0, "shard:4": 0,
+	for list, want := range map[string]string{
+		"gpu:4": "4 1 false", "gpu:h100:4(S:0-1),shard:8": "4 1 true", "gpu:a:2,gpu:b:1(S:0,1)": "3 2 true",
+		"gpu": "1 1 false", "gpu:a": "1 1 true",
+		"": "0 0 false", "shard:4": "0 0 false",
 	} {
-		if n := Count(list); n != want {
-			t.Errorf("%q: %d, want %d", list, n, want)
+		if n, kinds, typed := Count(list); fmt.Sprint(n, kinds, typed) != want {
+			t.Errorf("%q: %d, %d, %v; want %s", list, n, kinds, typed, want)
 		}
 	}
 }

@@ -79,20 +79,25 @@ const first, second = "GPU-8f0b1c00", "GPU-8f0b1c11"
 func TestSlurmdTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
+		doubt  bool // without slurmd's word, which number is which
 		want   string
 		source slurmconf.Source
 		why    string
 	}{
-		"lists":         {lists(1, 0), second, slurmconf.BySlurmd, ""},
-		"lists nothing": {"exit 0\n", "", slurmconf.Ambiguous, "lists 0 GPUs"},
-		"garbage":       {"head -c 100000 /dev/urandom >&2\n", "", slurmconf.Ambiguous, "slurmd -G"},
-		"fails":         {"echo no munge >&2; exit 1\n", "", slurmconf.Ambiguous, "no munge"},
-		"hangs":         {"exec sleep 1000\n", "", slurmconf.Ambiguous, "no answer within"},
+		"lists":                   {lists(1, 0), true, second, slurmconf.BySlurmd, ""},
+		"lists nothing, no doubt": {"exit 0\n", false, first, slurmconf.ByCount, ""},
+		"garbage": {"head -c 100000 /dev/urandom >&2\n", true, "", slurmconf.Ambiguous,
+			"slurmd -G"},
+		"fails":                        {"echo no munge >&2; exit 1\n", true, "", slurmconf.Ambiguous, "no munge"},
+		"hangs":                        {"exec sleep 1000\n", true, "", slurmconf.Ambiguous, "no answer within"},
+		"hangs, and there is no doubt": {"exec sleep 1000\n", false, first, slurmconf.ByCount, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.typed("b")
+			if tt.doubt {
+				n.typed("b")
+			}
 			n.slurmd(tt.script)
 			for _, h := range hooks {
 				n.exits(0, h, newJob())
