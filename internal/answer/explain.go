@@ -78,7 +78,7 @@ func NewExplain(asked string) Explain {
 
 // WithXid adds what an error number of the driver's means, if it is a known one.
 func (e Explain) WithXid(number int, here config.Config) Explain {
-	if row, ok := health.XidRow(number); ok {
+	if row, ok := health.Xid(number); ok {
 		e.Xid = &XidMeaning{Number: number, Meaning: row.Meaning, Asks: row.Asks, Code: row.Code}
 		e.Codes = append(e.Codes, NewExplanation(row.Code, here))
 	}

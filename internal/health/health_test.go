@@ -212,3 +212,19 @@ func TestDoubts(t *testing.T) {
 		t.Errorf("the instance's own facts come first: %+v", found)
 	}
 }
+
+func TestCompares(t *testing.T) {
+	for _, tt := range []struct {
+		fact gpu.Fact
+		want bool
+	}{
+		{fact(gpu.ECCUncorrected, "0"), false},
+		{fact(gpu.ECCUncorrected, "1"), true},
+		{gpu.Fact{Code: gpu.ECCUncorrected, Unknown: "x"}, false},
+		{fact(gpu.RecoveryAction, "reset"), false},
+	} {
+		if got := Compares([]gpu.Health{said(gpuA, tt.fact)}); got != tt.want {
+			t.Errorf("%+v: %v", tt.fact, got)
+		}
+	}
+}

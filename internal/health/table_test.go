@@ -28,17 +28,18 @@ func TestTableIsSound(t *testing.T) {
 	}
 	for _, r := range table() {
 		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
-		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") {
+		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") ||
+			(r.judge == nil) != (r.Fact == "") {
 			t.Errorf("%s is neither a fact nor an Xid", key)
 		}
 		once(string(r.Fact) + r.Value + fmt.Sprint(r.Xids))
 		for _, n := range r.Xids {
 			once(fmt.Sprintf("Xid %d", n))
 		}
-		if r.Meaning == "" || r.Asks == "" || expected[r.Code] == "" {
+		if r.Meaning == "" || r.Asks == "" || r.expected == "" {
 			t.Errorf("%s lacks words: %+v", key, r)
 		}
-		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + expected[r.Code] {
+		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + r.observed + r.expected {
 			if c < ' ' || c > '~' || c == '|' {
 				t.Errorf("%s: %q is not plain ASCII", key, c)
 			}
@@ -46,6 +47,10 @@ func TestTableIsSound(t *testing.T) {
 		if entry, ok := code.Lookup(r.Code); !ok || entry.Scope != code.Card {
 			t.Errorf("%s: %s is no finding on a GPU", key, r.Code)
 		}
+	}
+	table()[0].Meaning = "changed"
+	if table()[0].Meaning == "changed" {
+		t.Error("Table hands out the table itself")
 	}
 }
 
@@ -151,7 +156,7 @@ func healthDoc() string {
 }
 
 func columns(r Row) string {
-	meaning := strings.TrimRight(r.Meaning, ": ")
+	meaning := r.Meaning
 	if r.Doubt != "" {
 		meaning += ". Doubt: " + r.Doubt
 	}

@@ -19,6 +19,7 @@ func broken(e *gpu.CallError) gpu.Probe {
 }
 
 func TestWhatTestsFind(t *testing.T) {
+	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
 	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
 		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
 	for name, tt := range map[string]struct {
@@ -47,10 +48,24 @@ func TestWhatTestsFind(t *testing.T) {
 			"cuInit", 1},
 		"a word for no code": {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234, Name: "X"}), Seen: 2},
 			idle, code.Broken, "cuInit: X (1234); the reason", 0},
+		"our own limits": {Outcome{Probe: broken(failed("cuInit", 2, "X")), Seen: 2}, idle, code.Broken, "cuInit",
+			1},
+		"a stub": {Outcome{Probe: broken(failed("cuInit", 34, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"an old driver": {Outcome{Probe: broken(failed("cuInit", 35, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no device": {Outcome{Probe: broken(failed("cuInit", 100, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no such device": {Outcome{Probe: broken(failed("cuDeviceGet", 101, "X")), Seen: 2}, idle, code.Broken,
+			"cuDeviceGet", 1},
+		"the operating system": {Outcome{Probe: broken(failed("cuInit", 304, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
 		"no library": {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle,
 			code.Broken, "dlopen: no CUDA library; the reason", 1},
 		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
-		"another GPU's":  {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
+		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
+			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
+		"another GPU's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
 		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
 		if tt.code == "" {
@@ -63,16 +78,6 @@ func TestWhatTestsFind(t *testing.T) {
 			!strings.Contains(got[0].Observed, tt.says) ||
 			len(got[0].Doubts) != tt.doubts || got[0].Expected == "" || got[0].Unknown != "" {
 			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// Errors that the test's own surroundings lead to prove nothing of the GPU.
-func TestOwnSurroundings(t *testing.T) {
-	for _, number := range gpu.NVIDIA.Surroundings {
-		o := Outcome{Probe: broken(failed("cuInit", number, "X")), Seen: 2}
-		if got := FoundByTests([]finding.Card{idle}, []Outcome{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
-			t.Errorf("%d: %+v", number, got)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func epilog(d *session.Driver, r *record) {
 	r.Case = cleanUp(d, r.Case)
 	r.judge(d) // what was found so far stands, whatever becomes of waiting and of a test
 	r.Past = outlast(d, r.Past)
-	r.Case = withTests(d, r.Case, r.Judgement, sole)
+	r.Case = withTests(d, r.Case, r.Judgement, nil, sole)
 	r.judge(d)
 	r.heard = listened()
 	r.why = diagnose(d, r.Case, r.Judgement, r.heard)

@@ -24,7 +24,8 @@ func Prolog(env Env) int {
 func prolog(d *session.Driver, r *record) {
 	second, sole := begin(d)
 	r.Past.Second = second
-	heard := d.Listen(nil)
+	tested := earlierTests(d)
+	heard := d.Listen(since(tested, d))
 	r.Past, r.Seen = observe(d, r.Case)
 	r.Seen.Kernel = heard()
 	r.Node, r.Sharing = consult(d, r.Case)
@@ -36,7 +37,7 @@ func prolog(d *session.Driver, r *record) {
 	r.Faults = append(r.Faults, d.Take()...)
 	r.judge(d) // what was found so far stands, whatever becomes of waiting and of a test
 	r.Past = outlast(d, r.Past)
-	r.Case = withTests(d, r.Case, r.Judgement, sole)
+	r.Case = withTests(d, r.Case, r.Judgement, tested, sole)
 	r.judge(d)
 	r.text = report.Start(r.report())
 	if d.Store != nil {

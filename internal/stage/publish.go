@@ -7,6 +7,8 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/session"
@@ -94,7 +96,14 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 		}
 	}
 	for _, p := range r.Tests.Probes() {
-		run.Tests = append(run.Tests, p.Result)
+		// A start has also the word of earlier tests, or why there is none: they are not of this run.
+		own := p.At >= d.Start
+		if p.Result == gpu.ProbeSkipped {
+			own = health.WhenTested(d.Config.Probe.At, d.Phase)
+		}
+		if own {
+			run.Tests = append(run.Tests, p.Result)
+		}
 	}
 	return run
 }

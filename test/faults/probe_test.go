@@ -47,12 +47,14 @@ func (n *node) unprobed() { n.Helper(); n.set("on.cuInit", "crash") }
 // probing are lines of a configuration.
 func probing(text string) func(*conf) { return func(c *conf) { c.extra = "probe: {" + text + "}\n" } }
 
-// As shipped each end tests a GPU that it has seen clean, and says so where an admin looks; a start tests none.
+// As shipped each end tests a GPU that it has seen clean, and says so where an admin looks. A start that
+// trusts it makes none.
 func TestProbeAtTheEnd(t *testing.T) {
 	n := newNode(t, "observe")
+	n.kernel("eth0: link is up")
 	n.job(100)
 	if tests := n.startOf(100).Probes; len(tests) != 0 {
-		t.Errorf("a start has tests: %+v", tests)
+		t.Errorf("a start without an earlier test has one: %+v", tests)
 	}
 	e := n.endOf(100)
 	p := n.probed(e)
@@ -64,9 +66,13 @@ func TestProbeAtTheEnd(t *testing.T) {
 	n.shows("test allocation: ok", "snapshot")
 	n.unprobed()
 	n.clean(prolog, numbered(101))
+	n.tested(n.startOf(101), gpu.ProbeOK, "")
+	n.kernel(n.xidLine(0, 94, "pid=1, name=x, Contained: SM"))
+	n.clean(prolog, numbered(102)) // where starts make no test of their own, one that holds no longer is told as none
+	n.tested(n.startOf(102), gpu.ProbeSkipped, "Xid 94")
 }
 
-// What a test finds is told; it drains only where the admin says so, two processes saw it, and the
+// What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
 // error cannot be the test's own.
 func TestProbeFinds(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -92,12 +98,22 @@ func TestProbeFinds(t *testing.T) {
 						c.extra = fmt.Sprintf("policy: {prolog: {%[1]s: drain}, epilog: {%[1]s: drain}}\n", tt.finds)
 					})
 				}
+				n.kernel("eth0: link is up")
 				n.clean(prolog, newJob())
 				tt.harm(n)
 				n.exits(exit, epilog, newJob())
 				e := n.endOf(100)
 				if n.tested(e, tt.result, ""); !told(e.Findings, tt.finds, tt.says) {
 					t.Errorf("%+v", e.Findings)
+				}
+				if tt.result == gpu.ProbeSkipped {
+					continue
+				}
+				n.unprobed()
+				n.exits(0, prolog, numbered(101))
+				s := n.startOf(101)
+				if n.tested(s, tt.result, ""); !told(s.Findings, tt.finds, tt.says) {
+					t.Errorf("the next start: %+v", s.Findings)
 				}
 			}
 		})

@@ -7,9 +7,11 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
 const (
@@ -17,7 +19,26 @@ const (
 	bus0         = gpu.BusID("0000:1b:00.0")
 )
 
-var idle = finding.Card{Device: gpu.Device{ID: card0, BusID: bus0}}
+var (
+	epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	idle  = finding.Card{Device: gpu.Device{ID: card0, BusID: bus0}}
+)
+
+func TestWhen(t *testing.T) {
+	for at, want := range map[config.ProbeAt][2]bool{
+		config.ProbeNever: {false, false}, config.ProbeProlog: {true, false}, config.ProbeEpilog: {false, true},
+		config.ProbeBoth: {true, true},
+	} {
+		for i, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
+			if got := WhenTested(at, phase); got != want[i] {
+				t.Errorf("%s, %s: %v", at, phase, got)
+			}
+		}
+		if WhenTested(at, slurm.TaskEpilog) {
+			t.Errorf("%s: a task hook tests", at)
+		}
+	}
+}
 
 // scene is a start or end at which the card was seen clean, after changes.
 func scene(change func(*finding.Scene, *gpu.Reading)) finding.Scene {
@@ -143,5 +164,56 @@ func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 	}
 	if test, skipped := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
 		t.Errorf("a GPU without id: %+v %+v", test, skipped)
+	}
+}
+
+func TestKnown(t *testing.T) {
+	c := TestCase{Scene: scene(with70(7))}
+	if got := c.Known([]finding.Card{idle, idle}); len(got) != 1 || got[0] != 70 {
+		t.Errorf("got %v", got)
+	}
+	if got := c.Known(nil); len(got) != 0 {
+		t.Errorf("of no GPU: %v", got)
+	}
+}
+
+func TestTrusted(t *testing.T) {
+	good := TestRecord{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
+		Kernel: gpu.KernelMark{Seq: 50, At: 1}}
+	xid := func(seq uint64, bus gpu.BusID) *gpu.KernelLog {
+		return &gpu.KernelLog{Xids: []gpu.Xid{{KernelMark: gpu.KernelMark{Seq: seq}, BusID: bus, Code: 79}}}
+	}
+	for name, tt := range map[string]struct {
+		change func(*TestRecord, *SinceTest)
+		want   string
+	}{
+		"nothing has changed": {func(*TestRecord, *SinceTest) {}, ""},
+		"bad news":            {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeBroken }, ""},
+		"nothing tested":      {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
+		"reloaded":            {func(_ *TestRecord, n *SinceTest) { n.Epoch.Module = "m2" }, "reloaded"},
+		"epoch unknown": {func(r *TestRecord, n *SinceTest) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
+			"reloaded"},
+		"just young enough":           {func(_ *TestRecord, n *SinceTest) { n.At = 25 * time.Hour }, ""},
+		"too old":                     {func(_ *TestRecord, n *SinceTest) { n.At = 25*time.Hour + 1 }, "older than 24h"},
+		"of the future":               {func(_ *TestRecord, n *SinceTest) { n.At = 0 }, "older"},
+		"an Xid":                      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, bus0) }, "Xid 79"},
+		"an Xid of no one knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
+		"an Xid before":               {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(50, bus0) }, ""},
+		"an Xid of another GPU":       {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
+		"log not read":                {func(_ *TestRecord, n *SinceTest) { n.Kernel = nil }, "not read"},
+		"log not read then": {func(r *TestRecord, _ *SinceTest) { r.Kernel = gpu.KernelMark{} },
+			"not read at that time"},
+		"log unreadable": {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} },
+			"could not be read"},
+		"log overwritten":   {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
+		"somebody is on it": {func(_ *TestRecord, n *SinceTest) { n.Scene = scene(with70(8)) }, "a process"},
+	} {
+		r, n := good, SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{},
+			Scene: scene(nil), Card: idle}
+		tt.change(&r, &n)
+		ok, why := r.Trusted(n)
+		if ok != (tt.want == "") || ok != (why == "") || !strings.Contains(why, tt.want) {
+			t.Errorf("%s: %v, %q, want %q", name, ok, why, tt.want)
+		}
 	}
 }
