@@ -25,7 +25,7 @@ type MachineRequest struct {
 	Dev        string          `json:"dev,omitempty"`
 	Proc       string          `json:"proc,omitempty"`
 	Sys        string          `json:"sys"`
-	Since      *gpu.KernelMark `json:"since,omitempty"`   // of the kernel's log; nil for its newest entry alone
+	Since      *gpu.KernelMark `json:"since,omitempty"` // of the kernel's log; nil for its newest entry alone
 }
 
 // InventoryReply has the GPUs that the driver's /proc lists, or the problem.
