@@ -146,7 +146,7 @@ func TestDiskHangs(t *testing.T) {
 	const jobs = 10
 	for name, tt := range map[string]struct{ log, records, lock string }{
 		"log":     {"disk/log", "var", "/log-disk.lock"},
-		"records": {"log", "disk/var", "/count-disk.lock"},
+		"records": {"log", "disk/var", "/log-disk.lock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
