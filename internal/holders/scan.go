@@ -218,6 +218,9 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return f.descriptors(r, s.more(n), func(target []byte) { h.open.add(target, in) })
 		})
 	}
+	if gone(failed[0]) && !h.open.any() {
+		return h, failed[0]
+	}
 	if h.open.any() {
 		if h.process, err = f.who(pid); err != nil {
 			return held{}, err
@@ -241,6 +244,11 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return held{}, err
 		}
 	}
+	for i, err := range failed {
+		if gone(err) { // of a process that lives: a thread has ended, or nothing was there
+			failed[i] = nil
+		}
+	}
 	return h, errors.Join(failed[:]...)
 }
 
@@ -253,7 +261,7 @@ func (s *search) more(links *int) func() bool {
 }
 
 // answered reads, and counts what it reads. The first thread of a process shows nothing once it has ended, whatever the
-// others hold: then one of those is asked. Nothing there is no error: a thread has ended, or the process.
+// others hold: then one of those is asked.
 func (f *folder) answered(read func(n *int) error) error {
 	n := 0
 	err := read(&n)
@@ -262,9 +270,6 @@ func (f *folder) answered(read func(n *int) error) error {
 			*f = f.ask(ended)
 			err = read(&n)
 		}
-	}
-	if gone(err) {
-		return nil
 	}
 	return err
 }
