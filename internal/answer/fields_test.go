@@ -27,7 +27,7 @@ var documents = []struct {
 	{KindShow, "bookend show JOBID --json", reflect.TypeFor[Show]()},
 	{KindOwn, "bookend show JOBID --json, not as root", reflect.TypeFor[OwnReport]()},
 	{KindHistory, "bookend history --json", reflect.TypeFor[History]()},
-	{KindLemons, "bookend history --lemons --json", reflect.TypeFor[Lemons]()},
+	{KindLemons, "bookend history --repeat-offenders --json", reflect.TypeFor[Lemons]()},
 	{KindSnapshot, "bookend snapshot --json", reflect.TypeFor[Snapshot]()},
 	{KindExplain, "bookend explain WHAT --json", reflect.TypeFor[Explain]()},
 	{KindBaseline, "bookend baseline --json", reflect.TypeFor[Baselines]()},

@@ -23,7 +23,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := session.New(operation.Env{Clock: clock.System()}, slurm.Prolog).Driver()
+	d := session.New(operation.Env{Clock: clock.System()}, slurm.Prolog)
 	d.Store, d.Config = store, config.Default()
 	d.Config.Probe.At = config.ProbeEpilog
 	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}

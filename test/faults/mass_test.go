@@ -223,7 +223,7 @@ func TestMassConfiguration(t *testing.T) {
 			if now := n.metric(series); now != 2 || !n.run(100).Closed() {
 				t.Errorf("counted %v, records %+v", now, n.run(100))
 			}
-			n.shows("mode observe\n  trouble: BKD-CONFIG, configuration is not valid\n    config", "status")
+			n.shows("\n  trouble: BKD-CONFIG, configuration is not valid\n    config", "status")
 			n.config = n.in("mended.yaml")
 			n.put("mended.yaml", n.text(), 0o644)
 			if status, _ := n.bookend("status"); strings.Contains(status, "trouble: BKD-CONFIG") {
