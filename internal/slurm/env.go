@@ -19,22 +19,7 @@ const (
 // root.
 const maxAccount = math.MaxUint32 - 1
 
-// EnvError says which variable keeps a hook from knowing its job.
-type EnvError struct {
-	Variable string
-	Value    string // bounded; empty when the variable is not set
-	Problem  string
-}
-
-func (e *EnvError) Error() string {
-	if e.Value == "" {
-		return fmt.Sprintf("read job from environment: %s %s", e.Variable, e.Problem)
-	}
-	return fmt.Sprintf("read job from environment: %s=%+q %s", e.Variable, e.Value, e.Problem)
-}
-
-// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog (Versions). Its
-// error is an *EnvError.
+// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog.
 //
 // The threat is a value that root uses as a path, a user id or a guard and that is not what it seems: those have
 // one strict form, and any other is an error. What users choose (paths, names) is raw and only bounded. A GPU
@@ -81,7 +66,7 @@ const restartCount = "SLURM_JOB_RESTART_COUNT"
 // reader reads variables and keeps the first that is not as it must be.
 type reader struct {
 	getenv func(string) string
-	first  *EnvError
+	first  error
 }
 
 // required reads a variable that must be set, in the form that valid knows.
@@ -90,11 +75,11 @@ func (e *reader) required(variable, form string, valid func(string) bool) string
 	if valid(value) {
 		return value
 	}
-	problem := "is not " + form
+	problem := fmt.Errorf("read job from environment: %s=%+q is not %s", variable, value[:min(len(value), 64)], form)
 	if value == "" {
-		problem = "is not set"
+		problem = fmt.Errorf("read job from environment: %s is not set", variable)
 	}
-	e.first = cmp.Or(e.first, &EnvError{variable, value[:min(len(value), 64)], problem})
+	e.first = cmp.Or(e.first, problem)
 	return ""
 }
 
@@ -154,30 +139,22 @@ func (e *reader) start() time.Time {
 // noValue is Slurm's NO_VAL, "not set"; INFINITE is one more.
 const noValue = 1<<32 - 2
 
+// exit reads both statuses, as wait(2) gives them: 16 bits.
 func (e *reader) exit(context Context) ExitStatus {
 	if context != Epilog {
 		return ExitStatus{Why: "the job has not ended"}
 	}
-	raw, why := e.waitStatus("SLURM_JOB_EXIT_CODE")
-	if why != "" {
-		return ExitStatus{Why: why}
+	var status [2]int
+	for i, name := range []string{"SLURM_JOB_EXIT_CODE", "SLURM_JOB_DERIVED_EC"} {
+		value := e.getenv(name)
+		n, ok := decimal(value)
+		switch {
+		case value == "":
+			return ExitStatus{Why: name + " is not set"}
+		case !ok || n > 0xffff:
+			return ExitStatus{Why: name + " is not a wait status"}
+		}
+		status[i] = int(n)
 	}
-	derived, why := e.waitStatus("SLURM_JOB_DERIVED_EC")
-	if why != "" {
-		return ExitStatus{Why: why}
-	}
-	return ExitStatus{Known: true, Raw: raw, Derived: derived}
-}
-
-// waitStatus reads a status as wait(2) gives it: 16 bits.
-func (e *reader) waitStatus(name string) (status int, why string) {
-	value := e.getenv(name)
-	if value == "" {
-		return 0, name + " is not set"
-	}
-	n, ok := decimal(value)
-	if !ok || n > 0xffff {
-		return 0, name + " is not a wait status"
-	}
-	return int(n), ""
+	return ExitStatus{Known: true, Raw: status[0], Derived: status[1]}
 }
