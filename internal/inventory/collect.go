@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -57,7 +58,16 @@ func (c *collector) line(line []byte) {
 // event adds what one line of the kernel's says.
 func (c *collector) event(at gpu.KernelMark, text string) {
 	for _, v := range gpu.Vendors {
-		if c.driver(v, at, text) {
+		if v.Fault == nil {
+			continue
+		}
+		if x, ok := v.Fault(text); ok {
+			x.KernelMark = at
+			c.xid(x)
+			return
+		}
+		if line, ok := v.Mismatch(text); ok {
+			c.log.Mismatch = line
 			return
 		}
 	}
@@ -65,33 +75,16 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 		c.group = path
 		return
 	}
-	if k, ok := parseSummary(text); ok {
+	k, ok := parseSummary(text)
+	if ok {
 		c.group = ""
+	} else if k, ok = parseKilled(text); ok {
+		k.Cgroup = c.group
+	}
+	if ok {
 		k.KernelMark = at
 		c.kill(k)
-		return
 	}
-	if k, ok := parseKilled(text); ok {
-		k.KernelMark, k.Cgroup = at, c.group
-		c.kill(k)
-	}
-}
-
-// driver adds what a vendor's driver says in an entry.
-func (c *collector) driver(v *gpu.Vendor, at gpu.KernelMark, text string) bool {
-	if v.Fault == nil {
-		return false
-	}
-	if x, ok := v.Fault(text); ok {
-		x.KernelMark = at
-		c.xid(x)
-		return true
-	}
-	line, ok := v.Mismatch(text)
-	if ok {
-		c.log.Mismatch = line
-	}
-	return ok
 }
 
 // xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
@@ -111,32 +104,25 @@ func (c *collector) xid(x gpu.Xid) {
 // maxAlike is how many lines of one number and card are kept: the first, and two of each of the first few processes.
 const maxAlike = 8
 
-// standsFor is the line that a new one stands for as well, -1 where there is room for both.
+// standsFor is the line that a new one stands for as well, -1 where there is room for both. Lines are alike of one
+// number, and one card or one MIG instance.
 func (c *collector) standsFor(x gpu.Xid) int {
-	newest, ofProcess, all, ofIts := -1, -1, 0, 0
+	var all, its []int
 	for i, old := range c.log.Xids {
-		if !alike(old, x) {
+		if old.Code != x.Code || old.BusID != x.BusID || !same(old.GI, x.GI) || !same(old.CI, x.CI) {
 			continue
 		}
-		newest = i
-		all++
-		if old.PID == x.PID {
-			ofProcess = i
-			ofIts++
+		if all = append(all, i); old.PID == x.PID {
+			its = append(its, i)
 		}
 	}
 	switch {
-	case ofIts > 1:
-		return ofProcess
-	case all == maxAlike:
-		return newest
+	case len(its) > 1:
+		return its[len(its)-1]
+	case len(all) == maxAlike:
+		return all[len(all)-1]
 	}
 	return -1
-}
-
-// alike: of one number, and one card or one MIG instance.
-func alike(a, b gpu.Xid) bool {
-	return a.Code == b.Code && a.BusID == b.BusID && same(a.GI, b.GI) && same(a.CI, b.CI)
 }
 
 func same(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -152,12 +138,7 @@ func (c *collector) kill(k gpu.HostKill) {
 		if old.PID != k.PID || k.At-old.At > again {
 			continue
 		}
-		if old.Cgroup == "" {
-			old.Cgroup = k.Cgroup
-		}
-		if old.Name == "" {
-			old.Name = k.Name
-		}
+		old.Cgroup, old.Name = cmp.Or(old.Cgroup, k.Cgroup), cmp.Or(old.Name, k.Name)
 		return
 	}
 	if len(c.log.Kills) == maxKills {

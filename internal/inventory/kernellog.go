@@ -1,9 +1,10 @@
 package inventory
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +31,7 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
 	// Threat: in a container it may be a link to a console, or a FIFO or a file of somebody's: none is followed or
 	// waited for, becomes our terminal, or is read without end.
-	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	})
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("open %q: %v", path, err)}
 	}
@@ -44,68 +43,55 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	return c.result()
 }
 
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
 var (
 	errRecords = fmt.Errorf("more than %d entries", maxRecords)
 	errBytes   = fmt.Errorf("more than %d bytes", maxBytes)
 )
 
-// drain reads to the end of the log and hands over each line. The device gives one record a read, with a line for its
-// text and lines of its own for what else it has; a file gives what it likes.
-func drain(read func([]byte) (int, error), c *collector) error {
-	chunk := make([]byte, maxRecord)
-	l := lines{each: c.line}
-	total := 0
-	for range maxRecords {
-		n, err := retry(func() (int, error) { return read(chunk) })
+// device gives the log to its end, which is where reading would wait.
+type device struct {
+	read        func([]byte) (int, error)
+	gap         *bool
+	reads, size int
+}
+
+func (d *device) Read(b []byte) (int, error) {
+	for ; d.reads < maxRecords; d.reads++ {
+		n, err := d.read(b)
 		switch {
+		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
-			return nil
+			return 0, io.EOF
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
-			c.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
+			*d.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
 		case err != nil:
-			return err
+			return 0, err
+		case d.size+n > maxBytes:
+			return 0, errBytes
 		default:
-			l.add(chunk[:n])
+			d.reads, d.size = d.reads+1, d.size+n
+			return n, nil
 		}
-		if c.records > maxRecords {
-			return errRecords
+	}
+	return 0, errRecords
+}
+
+// drain reads to the end of the log and hands over each line but one that is longer than any record, or without an end:
+// the kernel ends each. The device gives one record a read, with a line for its text and lines of its own for what else
+// it has; a file gives what it likes.
+func drain(read func([]byte) (int, error), c *collector) error {
+	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
+	for long := false; c.records <= maxRecords; {
+		line, err := log.ReadSlice('\n')
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && err != bufio.ErrBufferFull:
+			return err
+		case err == nil && !long:
+			c.line(line[:len(line)-1])
 		}
-		if total += max(n, 0); total > maxBytes {
-			return errBytes
-		}
+		long = err != nil
 	}
 	return errRecords
-}
-
-// lines puts lines together from chunks. One without an end is not told: the kernel ends each.
-type lines struct {
-	each func(line []byte)
-	rest []byte
-	long bool // the line is longer than any record: none of it is told
-}
-
-func (l *lines) add(chunk []byte) {
-	for {
-		line, after, ended := bytes.Cut(chunk, []byte("\n"))
-		if l.rest = append(l.rest, line...); len(l.rest) > maxRecord {
-			l.rest, l.long = l.rest[:0], true
-		}
-		if !ended {
-			return
-		}
-		if !l.long {
-			l.each(l.rest)
-		}
-		l.rest, l.long = l.rest[:0], false
-		chunk = after
-	}
 }
