@@ -42,7 +42,7 @@ func drains(f finding.Finding) bool { return action(f) == config.Drain }
 func action(f finding.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
-	return finding.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
+	return finding.Decide(c, slurm.Epilog, slurm.Job{}, []finding.Finding{f}).Judged[0].Action
 }
 
 // Every row of facts, found and not found; the list must have them all.

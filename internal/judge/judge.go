@@ -62,7 +62,7 @@ func (j Judgement) Late(more ...finding.Finding) Judgement {
 
 func (c Case) decide(found []finding.Finding) Judgement {
 	found = c.repeated(found)
-	v := finding.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)
+	v := finding.Decide(c.Config, c.Phase, c.Job, found)
 	j := Judgement{Action: v.Action, Exit: v.Exit, Code: v.Code, Held: v.Held}
 	for i, f := range found {
 		j.Found = append(j.Found, Found{f, v.Judged[i]})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/must"
 )
 
 type env map[string]string
@@ -125,10 +127,7 @@ func TestFromEnv(t *testing.T) {
 			if test.change != nil {
 				test.change(&want)
 			}
-			got, err := FromEnv(test.env.get)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Have(FromEnv(test.env.get))(t)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("FromEnv\n got %+v\nwant %+v", got, want)
 			}

@@ -10,6 +10,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // card makes the card at PCI bus n.
@@ -49,10 +50,7 @@ func cardsOf(t *testing.T, text string) (all []gpu.Card) {
 			continue
 		}
 		last := word[len(word)-1]
-		minor, err := strconv.Atoi(strings.TrimRight(word, "xXumr"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		minor := must.Have(strconv.Atoi(strings.TrimRight(word, "xXumr")))(t)
 		c := card(n, minor)
 		if edit := spoil[last]; edit != nil {
 			edit(&c)
