@@ -15,7 +15,7 @@ const detailWidth = 300
 
 // untold is the trouble of a node where nobody can tell whether GPUs are given out in shards; empty where one can.
 func untold(env operation.Env, cfg config.Config, node string) string {
-	answer := operation.ReadSharing(env, cfg, node)
+	answer := operation.NodeSharing(cfg.Slurm, env.Getenv("SLURM_CONF"), node, operation.SharingTime)
 	if answer.Shared != slurmconf.Unknown {
 		return ""
 	}

@@ -3,8 +3,11 @@
 package attrib
 
 import (
+	"path"
+	"slices"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -51,3 +54,92 @@ const (
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
 
 var rank = map[Level]int{None: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, ByCgroup: 4}
+
+// Class is what kind of holder a process is. A holder may be of several.
+type Class string
+
+// The classes of holders.
+const (
+	Orphan    Class = "orphan"    // its job has ended
+	Phantom   Class = "phantom"   // the driver lists it, but it is gone
+	Exported  Class = "exported"  // may hold an exported handle: it has the driver open and nothing that explains why
+	Stopped   Class = "stopped"   // state T or t: SIGKILL ends it
+	Dying     Class = "dying"     // a zombie whose threads live on, or in uninterruptible sleep
+	MPS       Class = "mps"       // a vendor's multi-process service: its server, its daemon or a client
+	Container Class = "container" // in a container, or in another PID namespace
+	System    Class = "system"    // a service of the system manager: not a job's
+)
+
+// Classes says what kind of holder a process is by itself; kinds is how the driver lists it, nothing for one that
+// it does not list. Orphan and Exported need more than the process, and are the caller's to add.
+func Classes(p Process, kinds ...gpu.Kind) []Class {
+	if p.Gone {
+		return []Class{Phantom}
+	}
+	var all []Class
+	for _, c := range []struct {
+		is    bool
+		class Class
+	}{
+		{p.State == "T" || p.State == "t", Stopped},
+		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
+		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
+		{p.Apart(), Container},
+		{p.OfSystem(), System},
+	} {
+		if c.is {
+			all = append(all, c.class)
+		}
+	}
+	return all
+}
+
+// OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
+func (p Process) OfMPS() bool {
+	return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name)
+}
+
+// OfSystem reports whether a process is a service of the node: only root can put one there.
+func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
+
+// Apart reports whether a process is in a container or a PID namespace of its own: its user need not be who started it.
+func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
+
+// Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
+// holder, not bytes.
+type Holding struct {
+	Process
+	Minors  []int `json:"minors,omitempty"`  // of the cards, sorted
+	Control bool  `json:"control,omitempty"` // the control node: names no GPU
+	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
+	Caps    bool  `json:"caps,omitempty"`    // something in the folder of capabilities
+	Mapped  bool  `json:"mapped,omitempty"`  // some of it is mapped and has no descriptor
+}
+
+// Scan is one search of /proc for holders of device nodes.
+type Scan struct {
+	Holdings []Holding `json:"holdings"`
+	Looked   int       `json:"looked"` // processes that were looked into
+	// Partial is why holders may have been missed, empty when every process was looked into to its end.
+	Partial string `json:"partial,omitempty"`
+	// Hung are the processes whose memory was still being read when time was up.
+	Hung []Instance `json:"hung,omitempty"`
+}
+
+// Open names the device nodes that a process holds, as in /dev.
+func (h Holding) Open() []string {
+	var names []string
+	v := gpu.Vendors[0]
+	for _, minor := range h.Minors {
+		names = append(names, v.CardNode(minor))
+	}
+	for _, kind := range []struct {
+		open bool
+		name string
+	}{{h.Control, v.Nodes.Control}, {h.UVM, v.Nodes.Shared[0]}, {h.Caps, v.Nodes.Caps}} {
+		if kind.open {
+			names = append(names, kind.name)
+		}
+	}
+	return names
+}

@@ -34,7 +34,8 @@ func (s Site) given() (count int, unsure string) {
 	if !node.Found || node.Unsure != "" {
 		return -1, node.Unsure
 	}
-	return slurmconf.Count(node.Gres), ""
+	count, _, _ = slurmconf.Count(node.Gres)
+	return count, ""
 }
 
 // usableCards are those that a job can be given; known is false if the driver could not be looked at.
@@ -90,6 +91,8 @@ func judgeOrder(v *view) string {
 		by := "slurmd -G"
 		if byMap {
 			by = "nvidia.gpu_map"
+		} else if n.Source == slurmconf.ByCount {
+			by = "counted, as slurmd does not tell"
 		}
 		return by + ": " + strings.Join(places, ", ")
 	}

@@ -287,6 +287,7 @@ func gpuLines() map[string]line {
 		"minors cross": {crossed, "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
 		"a GPU that is gone": {file("sbin/listed", listed(0, 2), 0o644), "gpu-order", Wrong,
 			"Slurm's GPU 1 is none that the driver has", "take it out of gres.conf"},
+		"slurmd counts": {gone("sbin/listed"), "gpu-order", OK, "counted, as slurmd does not tell: 0 is 0000:1b:00.0", ""},
 		"a map too short": {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong,
 			"nvidia.gpu_map has no GPU index 1", ""},
 		"a map that differs": {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong,

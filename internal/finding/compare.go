@@ -10,13 +10,11 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // Card is one GPU of the job, with Slurm's number of it.
-type Card struct {
-	Index  int
-	Device gpu.Device
-}
+type Card = slurmconf.Assigned
 
 // Limits are the thresholds of a judgement, in bytes.
 type Limits struct {

@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -116,13 +117,13 @@ func checkExit(found []Finding) int {
 }
 
 // Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that
-// settled again is judged by the second look alone. On any other one what was found first stays; but what an ended
-// process may have held is not certain any more.
+// settled again is judged by the second look alone. On any other one what was found first stays, unless the second look
+// proves that its process is gone; but what an ended process may have held is not certain any more.
 func (s Scene) Again(first, second []Finding) []Finding {
 	var kept []Finding
 	for _, f := range first {
 		again := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
-		if again || slices.ContainsFunc(second, f.sameSubject) {
+		if again || slices.ContainsFunc(second, f.sameSubject) || s.Now.lacks(f) {
 			continue
 		}
 		if f.ofMemory() {
@@ -148,4 +149,17 @@ func (f Finding) sameSubject(o Finding) bool {
 		return false
 	}
 	return f.Holder == nil || f.Holder.PID == o.Holder.PID && f.Holder.Start == o.Holder.Start
+}
+
+// lacks reports whether this look proves a finding's process gone from its GPU.
+func (s Side) lacks(f Finding) bool {
+	r, read := s.Snapshot.Reading(f.GPU)
+	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
+		return false
+	}
+	now, known := s.Processes[f.Holder.PID]
+	if known && now.Why == "" && now.Start != f.Holder.Start {
+		return true
+	}
+	return !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
 }

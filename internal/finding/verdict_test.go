@@ -91,7 +91,7 @@ func TestHealthCheckNeverDrains(t *testing.T) {
 	}
 }
 
-// A second look adds what it found, and takes back no more than what it sees at rest.
+// A second look adds what it found, and takes back no more than what it proves gone.
 func TestAgain(t *testing.T) {
 	held := Finding{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(gib), Holder: &Holder{Process: orphan}}
 	residue := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(gib)}
@@ -102,6 +102,10 @@ func TestAgain(t *testing.T) {
 	later.Bytes = gpu.Bytes(2 * gib)
 	clean, flat := side(at(200), settle.Clean, reading(0)), side(at(200), settle.Flat, reading(gib))
 	still := side(at(200), settle.Moving, reading(gib, listed(70, gib)), orphan)
+	gone := side(at(200), settle.Moving, reading(gib))
+	young := orphan
+	young.Start = at(199)
+	reused := side(at(200), settle.Moving, reading(gib, listed(70, gib)), young)
 	blind := Side{Curves: map[gpu.ID]settle.Curve{card: {State: settle.Unknown}}}
 
 	for name, tt := range map[string]struct {
@@ -111,6 +115,8 @@ func TestAgain(t *testing.T) {
 	}{
 		"it is clean":                   {[]Finding{held, residue, untraced}, nil, clean, ""},
 		"something else is there":       {[]Finding{held}, []Finding{residue}, flat, "BKD-RESIDUE "},
+		"the process has gone":          {[]Finding{held}, []Finding{moving}, gone, "BKD-MOVING "},
+		"its PID is another's":          {[]Finding{held}, []Finding{moving}, reused, "BKD-MOVING "},
 		"it is there still":             {[]Finding{held}, []Finding{moving}, still, "BKD-ORPHAN? BKD-MOVING "},
 		"named again":                   {[]Finding{held, moving}, []Finding{later, moving}, still, "BKD-ORPHAN BKD-MOVING "},
 		"not read":                      {[]Finding{held, residue}, []Finding{unread}, blind, "BKD-ORPHAN? BKD-RESIDUE? BKD-UNREAD "},

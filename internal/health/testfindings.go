@@ -7,38 +7,16 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/slurm"
 )
-
-// TestRecord is the last test of a card, kept for an admin to see.
-type TestRecord struct {
-	Probe gpu.Probe `json:"probe"`
-	Epoch gpu.Epoch `json:"epoch"`
-	Wall  time.Time `json:"wall"` // for display
-	// Seen is how many processes, one after the other, came to this result.
-	Seen int `json:"seen,omitempty"`
-}
-
-// WhenTested reports whether a hook of this phase tests the cards of its job.
-func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
-	switch at {
-	case config.ProbeBoth:
-		return phase == slurm.Prolog || phase == slurm.Epilog
-	case config.ProbeProlog:
-		return phase == slurm.Prolog
-	case config.ProbeEpilog:
-		return phase == slurm.Epilog
-	}
-	return false
-}
 
 // Outcome is a card's test, and what bears on how much it proves.
 type Outcome struct {
 	gpu.Probe
 	Seen int // processes, one after the other, that came to this result
+	// Earlier is when an earlier hook tested the card (wall time); zero where this hook did.
+	Earlier time.Time
 }
 
 // Bad reports that no memory could be had.
@@ -102,7 +80,16 @@ func (o Outcome) findings(c finding.Card) []finding.Finding {
 	default:
 		return nil
 	}
+	f.Observed = o.when() + f.Observed
 	return []finding.Finding{f}
+}
+
+// when words an earlier hook's test.
+func (o Outcome) when() string {
+	if o.Earlier.IsZero() {
+		return ""
+	}
+	return "tested at " + o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC") + ", at an earlier job's end or start: "
 }
 
 func gap(p gpu.Probe) gpu.Figure {
@@ -144,6 +131,9 @@ func (o Outcome) reason() string {
 // doubts returns what keeps a result from proving that the card is unusable.
 func (o Outcome) doubts(card gpu.Device) []string {
 	var d []string
+	if !o.Earlier.IsZero() {
+		d = append(d, "it was tested by an earlier hook and may have been repaired since")
+	}
 	if !o.Bad() {
 		return d
 	}

@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 )
 
 func failed(call string, number int, name string) *gpu.CallError {
@@ -21,6 +19,7 @@ func broken(e *gpu.CallError) gpu.Probe {
 }
 
 func TestWhatTestsFind(t *testing.T) {
+	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
 	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
 		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
 	for name, tt := range map[string]struct {
@@ -49,10 +48,24 @@ func TestWhatTestsFind(t *testing.T) {
 			"cuInit", 1},
 		"a word for no code": {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234, Name: "X"}), Seen: 2},
 			idle, code.Broken, "cuInit: X (1234); the reason", 0},
+		"our own limits": {Outcome{Probe: broken(failed("cuInit", 2, "X")), Seen: 2}, idle, code.Broken, "cuInit",
+			1},
+		"a stub": {Outcome{Probe: broken(failed("cuInit", 34, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"an old driver": {Outcome{Probe: broken(failed("cuInit", 35, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no device": {Outcome{Probe: broken(failed("cuInit", 100, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no such device": {Outcome{Probe: broken(failed("cuDeviceGet", 101, "X")), Seen: 2}, idle, code.Broken,
+			"cuDeviceGet", 1},
+		"the operating system": {Outcome{Probe: broken(failed("cuInit", 304, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
 		"no library": {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle,
 			code.Broken, "dlopen: no CUDA library; the reason", 1},
 		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
-		"another GPU's":  {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
+		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
+			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
+		"another GPU's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
 		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
 		if tt.code == "" {
@@ -65,16 +78,6 @@ func TestWhatTestsFind(t *testing.T) {
 			!strings.Contains(got[0].Observed, tt.says) ||
 			len(got[0].Doubts) != tt.doubts || got[0].Expected == "" || got[0].Unknown != "" {
 			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// Errors that the test's own surroundings lead to prove nothing of the GPU.
-func TestOwnSurroundings(t *testing.T) {
-	for _, number := range gpu.NVIDIA.Surroundings {
-		o := Outcome{Probe: broken(failed("cuInit", number, "X")), Seen: 2}
-		if got := FoundByTests([]finding.Card{idle}, []Outcome{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
-			t.Errorf("%d: %+v", number, got)
 		}
 	}
 }
@@ -134,139 +137,5 @@ func TestRetry(t *testing.T) {
 		if o.Retry(false) != tt.alone || o.Retry(true) != tt.with {
 			t.Errorf("%s: alone %v, with others %v", name, o.Retry(false), o.Retry(true))
 		}
-	}
-}
-
-const (
-	card0 gpu.ID = "GPU-0"
-	bus0         = gpu.BusID("0000:1b:00.0")
-)
-
-var idle = finding.Card{Device: gpu.Device{ID: card0, BusID: bus0}}
-
-// scene is a start or end at which the card was seen clean, after changes.
-func scene(change func(*finding.Scene, *gpu.Reading)) finding.Scene {
-	r := gpu.Reading{Device: idle.Device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Used: gpu.Bytes(0)}}
-	s := finding.Scene{
-		Cards: []finding.Card{idle}, Limits: finding.Limits{Report: 32 << 20, PerClient: 9 << 20},
-		Now: finding.Side{Curves: map[gpu.ID]settle.Curve{card0: {State: settle.Clean}},
-			Processes: map[int]attrib.Process{}},
-	}
-	if change != nil {
-		change(&s, &r)
-	}
-	s.Now.Snapshot.Readings = append(s.Now.Snapshot.Readings, r)
-	return s
-}
-
-// with70 puts a process on the card that the baseline knows as a service started at this second.
-func with70(second int, kinds ...gpu.Kind) func(*finding.Scene, *gpu.Reading) {
-	return func(s *finding.Scene, r *gpu.Reading) {
-		r.Memory.Used = gpu.Bytes(15 << 20)
-		r.Processes = []gpu.Process{{PID: 70, Memory: gpu.Bytes(6 << 20), Kinds: kinds}}
-		s.Now.Processes[70] = attrib.Process{PID: 70, Start: time.Duration(second) * time.Second}
-		s.Baselines = map[gpu.ID]finding.Baseline{card0: {GPU: card0,
-			Residents: []finding.Resident{{PID: 70, Start: 7 * time.Second}}}}
-	}
-}
-
-func TestBusy(t *testing.T) {
-	at := func(state settle.State) func(*finding.Scene, *gpu.Reading) {
-		return func(s *finding.Scene, _ *gpu.Reading) { s.Now.Curves[card0] = settle.Curve{State: state} }
-	}
-	for name, tt := range map[string]struct {
-		change func(*finding.Scene, *gpu.Reading)
-		want   string // part of the reason, empty for none
-	}{
-		"clean":                      {nil, ""},
-		"flat with what is expected": {at(settle.Flat), ""},
-		"a little memory": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) },
-			""},
-		"a service of the node": {with70(7), ""},
-		"moving":                {at(settle.Moving), "not at rest"},
-		"never judged":          {at(""), "not at rest"},
-		"unread": {func(s *finding.Scene, _ *gpu.Reading) {
-			s.Now.Curves[card0] = settle.Curve{State: settle.Unknown, Why: "lost"}
-		}, "could not be read"},
-		"no reading": {func(_ *finding.Scene, r *gpu.Reading) { r.Device.ID = "GPU-9" },
-			"could not be read"},
-		"list unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" },
-			"who is on it"},
-		"a service's PID, reused": {with70(8), "a process is on it"},
-		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
-		"memory of no one's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
-			"in use"},
-		"memory unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") },
-			"could not be told: old"},
-		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true },
-			"could not be told"},
-		"a process of the job": {func(s *finding.Scene, r *gpu.Reading) {
-			r.Processes = []gpu.Process{{PID: 71, Memory: gpu.Bytes(0)}}
-		}, "a process is on it"},
-		// What the start already showed counts as clean at the end, and is somebody's all the same.
-		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
-			r.Memory.Used = gpu.Bytes(20 << 30)
-		}, "in use"},
-	} {
-		got := Busy(scene(tt.change), idle)
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
-	}
-}
-
-func TestPlan(t *testing.T) {
-	on := func(change func(*TestCase)) TestCase {
-		c := TestCase{Scene: scene(nil)}
-		change(&c)
-		return c
-	}
-	found := func(c code.Code, id gpu.ID) TestCase {
-		return on(func(k *TestCase) { k.Found = []finding.Finding{{Code: c, GPU: id}} })
-	}
-	live := func(r attrib.Record) TestCase { return on(func(c *TestCase) { c.Scene.Others = []attrib.Record{r} }) }
-	for name, tt := range map[string]struct {
-		c    TestCase
-		want string
-	}{
-		"alone":          {on(func(*TestCase) {}), ""},
-		"inside the job": {on(func(c *TestCase) { c.InJob = true }), "inside the job"},
-		"a second end":   {on(func(c *TestCase) { c.Again = true }), "another hook"},
-		"shards":         {on(func(c *TestCase) { c.Scene.Shared = "shards" }), "others may use it: shards"},
-		"perhaps shards": {on(func(c *TestCase) { c.Scene.SharedUnknown = "no gres.conf" }),
-			"could not be told: no gres.conf"},
-		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},
-		"perhaps given to one":        {live(attrib.Record{Job: 7, Unplaced: true}), "another live job"},
-		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
-		"a live job elsewhere":        {live(attrib.Record{Job: 7, GPUs: []gpu.ID{"GPU-1"}}), ""},
-		"busy":                        {TestCase{Scene: scene(with70(8))}, "a process is on it"},
-		"a fault of the GPU":          {found(code.Lost, card0), "BKD-LOST"},
-		"a reset is called for":       {found(code.Recovery, card0), "BKD-RECOVERY"},
-		"a fault of another GPU":      {found(code.Lost, "GPU-1"), ""},
-		"the driver has hung":         {found(code.Hang, ""), "BKD-HANG"},
-		"the driver is old":           {found(code.Old, ""), ""},
-		"a note on the GPU":           {found(code.Ended, card0), ""},
-		"a fault of Bookend's own":    {found(code.StateWrite, ""), ""},
-	} {
-		test, skipped := tt.c.Plan([]finding.Card{idle})
-		switch {
-		case tt.want == "" && (len(test) != 1 || len(skipped) != 0):
-			t.Errorf("%s: not tested: %+v", name, skipped)
-		case tt.want != "" && (len(test) != 0 || len(skipped) != 1 || skipped[0].Result != gpu.ProbeSkipped ||
-			skipped[0].Device != card0 ||
-			skipped[0].Free.Known() || !strings.Contains(skipped[0].Why, tt.want)):
-			t.Errorf("%s: tested %+v, skipped %+v", name, test, skipped)
-		}
-	}
-}
-
-func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
-	instance := idle
-	instance.Device.Parent = "GPU-P"
-	if test, _ := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{instance}); len(test) != 0 {
-		t.Errorf("a MIG instance: %+v", test)
-	}
-	if test, skipped := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
-		t.Errorf("a GPU without id: %+v %+v", test, skipped)
 	}
 }

@@ -88,22 +88,6 @@ func (t Tests) Probes() (all []gpu.Probe) {
 	return all
 }
 
-// Assigned are the GPUs as a record has them.
-func (s Seen) Assigned() (all []ledger.Assigned) {
-	for _, c := range s.Cards {
-		all = append(all, ledger.Assigned(c))
-	}
-	return all
-}
-
-// Cards are a record's GPUs.
-func Cards(all []ledger.Assigned) (cards []finding.Card) {
-	for _, d := range all {
-		cards = append(cards, finding.Card(d))
-	}
-	return cards
-}
-
 // Limits are the configured thresholds as findings are made by them.
 func Limits(t config.Thresholds) finding.Limits {
 	return finding.LimitsOf(t)
@@ -197,7 +181,7 @@ func (c Case) addRecords(s *finding.Scene) {
 func (c Case) Self() ledger.Run {
 	run := c.Past.Run
 	if c.Phase == slurm.Prolog {
-		run = ledger.Run{Epoch: c.Seen.Epoch, Devices: c.Seen.Assigned(), Numbering: c.Seen.Origin}
+		run = ledger.Run{Epoch: c.Seen.Epoch, Devices: c.Seen.Cards, Numbering: c.Seen.Origin}
 	}
 	run.Job = c.Job
 	return run

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"bookend/internal/attrib"
@@ -14,22 +15,10 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Found is one finding with what policy made of it.
-type Found struct {
-	finding.Finding
-	finding.Judged
-}
-
-// Tells reports a finding that policy neither ignores nor only notes.
-func (f Found) Tells() bool { return f.Action != config.Ignore && f.Action != config.Note }
-
-// Judgement is what a hook makes of its case.
+// Judgement is what a hook makes of its case: what was found, and the verdict on it as a record has both.
 type Judgement struct {
-	Found  []Found
-	Action config.Action
-	Exit   int
-	Code   code.Code // the finding that decided, empty when none did
-	Held   string    // why a drain was not carried out: observe mode, or a guard
+	Found []finding.Finding
+	finding.Verdict
 }
 
 // Judge makes it. What is found stays found: later cases of a hook only add.
@@ -44,30 +33,25 @@ func Judge(c Case) Judgement {
 
 // With is the judgement with something more that was found, after everything that it was made of.
 func (j Judgement) With(c Case, more ...finding.Finding) Judgement {
-	return c.decide(append(j.Findings(), more...))
+	return c.decide(slices.Concat(j.Found, more))
 }
 
 // Late is the judgement with what was found after the last word: it is told, and decides nothing.
 func (j Judgement) Late(more ...finding.Finding) Judgement {
-	j.Found = slices.Clone(j.Found)
+	j.Found, j.Judged = slices.Concat(j.Found, more), slices.Clone(j.Judged)
 	for _, f := range more {
 		action := config.Warn
 		if entry, _ := code.Lookup(f.Code); entry.Severity == code.Note {
 			action = config.Note
 		}
-		j.Found = append(j.Found, Found{f, finding.Judged{Action: action}})
+		j.Judged = append(j.Judged, finding.Judged{Action: action})
 	}
 	return j
 }
 
 func (c Case) decide(found []finding.Finding) Judgement {
 	found = c.repeated(found)
-	v := finding.Decide(c.Config, c.Phase, c.Job, found)
-	j := Judgement{Action: v.Action, Exit: v.Exit, Code: v.Code, Held: v.Held}
-	for i, f := range found {
-		j.Found = append(j.Found, Found{f, v.Judged[i]})
-	}
-	return j
+	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
 }
 
 // repeated marks what the last other job met too, where policy asks for that.
@@ -83,41 +67,21 @@ func (c Case) repeated(found []finding.Finding) []finding.Finding {
 }
 
 // AsksRepeat reports whether policy asks if the last other job met something too: that takes the node's records.
-func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Findings(), c.asksRepeat) }
+func (c Case) AsksRepeat(j Judgement) bool { return slices.ContainsFunc(j.Found, c.asksRepeat) }
 
 func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Findings are what was found, as data.
-func (j Judgement) Findings() (all []finding.Finding) {
-	for _, f := range j.Found {
-		all = append(all, f.Finding)
-	}
-	return all
-}
-
-// Verdict is the judgement as a record has it, beside its findings.
-func (j Judgement) Verdict() finding.Verdict {
-	v := finding.Verdict{Action: j.Action, Exit: j.Exit, Code: j.Code, Held: j.Held}
-	for _, f := range j.Found {
-		v.Judged = append(v.Judged, f.Judged)
-	}
-	return v
-}
-
 // Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld.
-func (j Judgement) Doubt() string {
-	var strongest *Found
+func (j Judgement) Doubt() (text string) {
+	var strongest *finding.Finding
 	for i, f := range j.Found {
-		if f.Why != "" && (strongest == nil || stronger(f.Finding, strongest.Finding)) {
-			strongest = &j.Found[i]
+		if why := j.Of(i).Why; why != "" && (strongest == nil || stronger(f, *strongest)) {
+			strongest, text = &f, fmt.Sprintf("%s: %s", f.Code, why)
 		}
 	}
-	if strongest == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s", strongest.Code, strongest.Why)
+	return text
 }
 
 // stronger ranks what is known before what is not, then by memory.
@@ -198,12 +162,9 @@ func Learn(c Case) (news []finding.Baseline) {
 func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
-		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves,
-		Scan: side.Scan, Kernel: c.Seen.Kernel,
-		Probes: c.Tests.Probes(), Findings: j.Findings(), Verdict: j.Verdict(),
-	}
-	for _, p := range side.Processes {
-		e.Processes = append(e.Processes, p)
+		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
+		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Tests.Probes(),
+		Findings: j.Found, Verdict: j.Verdict,
 	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}

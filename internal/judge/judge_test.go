@@ -50,13 +50,13 @@ func TestDoubt(t *testing.T) {
 func TestJudgementAsRecord(t *testing.T) {
 	c := enforcing(finding.Finding{Code: code.Orphan}, finding.Finding{Code: code.NoRecord})
 	j := Judge(c)
-	v := j.Verdict()
-	if j.Exit != 10 || v.Exit != 10 || v.Code != code.Orphan || len(v.Judged) != 2 || len(j.Findings()) != 2 {
+	v := j.Verdict
+	if j.Exit != 10 || v.Exit != 10 || v.Code != code.Orphan || len(v.Judged) != 2 || len(j.Found) != 2 {
 		t.Fatalf("got %+v and verdict %+v, want exit 10 and two findings", j, v)
 	}
 	for i, want := range []config.Action{config.Drain, config.Note} {
-		if j.Found[i].Action != want || v.Judged[i].Action != want {
-			t.Errorf("finding %d: got %q, on record %q, want %q", i, j.Found[i].Action, v.Judged[i].Action, want)
+		if j.Of(i).Action != want || v.Judged[i].Action != want {
+			t.Errorf("finding %d: got %q, on record %q, want %q", i, j.Of(i).Action, v.Judged[i].Action, want)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestLaterFindings(t *testing.T) {
 	if before.Exit != 0 || len(before.Found) != 0 || after.Exit != 20 || told.Exit != 0 {
 		t.Errorf("got exits %d, then %d, told late %d; want 0, 20, 0", before.Exit, after.Exit, told.Exit)
 	}
-	if !told.Found[0].Tells() || told.Found[1].Tells() {
+	if !told.Tells(0) || told.Tells(1) {
 		t.Errorf("got %+v, want the first told and the note not", told.Found)
 	}
 }

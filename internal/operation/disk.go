@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,8 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/metrics"
+	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -21,14 +27,13 @@ const (
 	maxLogBytes = 16 << 20
 )
 
-// The locks below paths.run, each held by the one child of this host that is at the log, at the counts, or at the
-// records; others wait for it as long as a few fsyncs take. Three, because the first two take no fsync: of many hooks
-// at once each finds time for its own.
+// The locks below paths.run, each held by the one child of this host that is at the log and the counts, or at the
+// records; others wait for it as long as a few fsyncs take. Two, because the first takes no fsync: of many hooks at
+// once each finds time for its own.
 const (
-	logLock   = "state/log-disk.lock"
-	countLock = "state/count-disk.lock"
-	diskLock  = "state/disk.lock"
-	diskWait  = 300 * time.Millisecond
+	logLock  = "state/log-disk.lock"
+	diskLock = "state/disk.lock"
+	diskWait = 300 * time.Millisecond
 )
 
 // DiskRequest is everything that touches a disk.
@@ -47,43 +52,55 @@ type DiskRequest struct {
 	Counted  metrics.Run `json:"counted"`
 }
 
-// DiskReply says what went wrong.
-type DiskReply struct {
-	Troubles []DiskTrouble `json:"troubles,omitempty"`
-}
+// Disk writes the log and the metrics, moves records to the disk, and removes drops that have served. It answers what
+// went wrong: by then the verdict and the job's record are final.
+var Disk = Operation[DiskRequest, []metrics.Finding]{"disk", atTheDisk}
 
-// Disk writes the log and the metrics, moves records to the disk, and removes drops that have served.
-var Disk = Operation[DiskRequest, DiskReply]{"disk", atTheDisk}
-
-func atTheDisk(r DiskRequest) (DiskReply, error) {
-	d := atDisk{DiskRequest: r}
-	d.retire() // first: it takes no time, and the rest may take all there is
-	// Where one is refused that lock hangs, most likely the other folders do as well, and would keep a second child.
-	if (len(r.Log) == 0 || d.alone(logLock, d.log)) && d.alone(countLock, d.count) {
-		d.keep()
+func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
+	var troubles []metrics.Finding
+	note := func(c code.Code, err error) {
+		switch {
+		case err == nil:
+			return
+		case errors.As(err, new(state.Damage)), errors.Is(err, metrics.ErrDamaged):
+			c = code.StateDamage
+		case errors.Is(err, state.ErrLocked):
+			c = code.StateLock
+		}
+		// A busy lock is a note, whatever policy says: it is over by the next hook.
+		troubles = append(troubles, metrics.Finding{Code: c, Own: c != code.StateLock, Detail: err.Error()})
 	}
-	return DiskReply{d.troubles}, nil
-}
-
-// atDisk is the disk child at work.
-type atDisk struct {
-	DiskRequest
-	troubles []DiskTrouble
-}
-
-// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give
-// up instead of piling up, and leave the records where they are: then it returns false.
-func (d *atDisk) alone(lock string, do func()) bool {
-	err := d.unlessLocked(lock, do)
-	if err != nil {
-		d.troubles = append(d.troubles, DiskTrouble{Code: code.LogFailed, Text: err.Error()})
+	if r.Drop.Found() { // first: it takes no time, and the rest may take all there is
+		note(code.StateWrite, state.RemoveDrop(r.Run, r.Node, r.Drop))
 	}
-	return err == nil
+	files := metrics.Files{Var: r.Var, Textfile: r.Textfile}
+	// A child that hangs on a dead disk keeps its lock until it is gone: those after it give up instead of piling up,
+	// and leave the records where they are, as most likely the other directories hang as well.
+	logged := r.alone(logLock, func() {
+		if len(r.Log) > 0 {
+			note(code.LogFailed, appendLog(r.LogDir, r.Log))
+		}
+		r.Counted.Findings = append(r.Counted.Findings, troubles...)
+		note(code.StateWrite, metrics.Record(files, r.Counted))
+	})
+	if logged != nil {
+		return append(troubles, metrics.Finding{Code: code.LogFailed, Own: true, Detail: logged.Error()}), nil
+	}
+	early := len(troubles)
+	if r.Archive { // which waits for the disk: whoever is refused leaves it to the one that is at it
+		_ = r.alone(diskLock, func() {
+			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
+		})
+	}
+	if late := troubles[early:]; len(late) > 0 {
+		_ = r.alone(logLock, func() { note(code.StateWrite, metrics.Also(files, r.Counted, late)) })
+	}
+	return troubles, nil
 }
 
-// unlessLocked does something under a lock, or gives safefile.ErrLocked.
-func (d *atDisk) unlessLocked(lock string, do func()) error {
-	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
+// alone does something under a lock, or gives safefile.ErrLocked.
+func (r DiskRequest) alone(lock string, do func()) error {
+	release, err := safefile.Lock(filepath.Join(r.Run, lock), diskWait, true)
 	if errors.Is(err, safefile.ErrLocked) {
 		return err
 	}
@@ -94,61 +111,9 @@ func (d *atDisk) unlessLocked(lock string, do func()) error {
 	return nil
 }
 
-func (d *atDisk) log() { d.note(code.LogFailed, appendLog(d.LogDir, d.Log)) }
-
-// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next, and has nothing to
-// tell, since another is at it. What goes wrong is told, and counted late.
-func (d *atDisk) keep() {
-	early := len(d.troubles)
-	if d.Archive {
-		_ = d.unlessLocked(diskLock, func() {
-			d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
-		})
-	}
-	if late := counted(d.troubles[early:]); len(late) > 0 {
-		d.alone(countLock, func() { d.note(code.StateWrite, metrics.Also(d.files(), d.Counted, late)) })
-	}
-}
-
-// retire removes the job's drop.
-func (d *atDisk) retire() {
-	if d.Drop.Found() {
-		d.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop))
-	}
-}
-
-func (d *atDisk) note(c code.Code, err error) {
-	switch {
-	case err == nil:
-		return
-	case errors.As(err, new(state.Damage)), errors.Is(err, metrics.ErrDamaged):
-		c = code.StateDamage
-	case errors.Is(err, state.ErrLocked):
-		c = code.StateLock
-	}
-	d.troubles = append(d.troubles, DiskTrouble{Code: c, Text: err.Error()})
-}
-
-// count adds the run, and what went wrong here so far, to the metrics.
-func (d *atDisk) count() {
-	d.Counted.Findings = append(d.Counted.Findings, counted(d.troubles)...)
-	d.note(code.StateWrite, metrics.Record(d.files(), d.Counted))
-}
-
-func (d *atDisk) files() metrics.Files { return metrics.Files{Var: d.Var, Textfile: d.Textfile} }
-
-// counted are troubles as the metrics count them.
-func counted(troubles []DiskTrouble) (found []metrics.Finding) {
-	for _, t := range troubles {
-		own := t.Code != code.StateLock // a note, whatever policy says: it is over by the next hook
-		found = append(found, metrics.Finding{Code: t.Code, Own: own, Detail: t.Text})
-	}
-	return found
-}
-
-// appendLog writes to root's own log folder, which it makes on first use and otherwise leaves as the site has it.
+// appendLog writes to root's own log directory, which it makes on first use and otherwise leaves as the site has it.
 func appendLog(dir string, lines []byte) error {
-	// Threat: /var/log may be writable by a group, which could put another folder here. Append opens the folder
+	// Threat: /var/log may be writable by a group, which could put another directory here. Append opens the directory
 	// itself and refuses one that is not root's or that others can write to.
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make log directory: %w", err)
@@ -156,8 +121,83 @@ func appendLog(dir string, lines []byte) error {
 	return safefile.Append(dir, logFile, lines, maxLogBytes)
 }
 
-// DiskTrouble is what went wrong at the disk: by then the verdict and the job's record are final.
-type DiskTrouble struct {
-	Code code.Code `json:"code"`
-	Text string    `json:"text"`
+// Bounds on one line, so that no job can flood the log: at most about 20 KiB.
+const (
+	maxMessage = 512 // bytes of the message
+	maxValue   = 256 // bytes of one value
+)
+
+// Fields are a line's values. Names are constants of this program; values may come from outside.
+type Fields map[string]any
+
+// Entry is one line of Bookend's own log to be, one for each hook run of a job with GPUs. It yields bytes; a child
+// appends them to the file, as anything on disk can sleep.
+type Entry struct {
+	At      time.Time // written in its own time zone
+	Level   config.LogLevel
+	Program string // "bookend-prolog"
+	PID     int
+	Message string
+	Fields  Fields
+}
+
+// Line returns the entry as one line of printable ASCII with its newline, or nil when c's level leaves it out.
+func (e Entry) Line(c config.Log) []byte {
+	const timestamp = "2006-01-02T15:04:05.000Z07:00"
+	var line bytes.Buffer
+	least, _ := logrus.ParseLevel(string(c.Level)) // the configuration has no other levels
+	own, _ := logrus.ParseLevel(string(e.Level))
+	logger := &logrus.Logger{
+		Out: &line, Level: least,
+		Formatter: &logrus.TextFormatter{TimestampFormat: timestamp, DisableColors: true, FullTimestamp: true},
+	}
+	if c.Format == config.JSON {
+		logger.Formatter = &logrus.JSONFormatter{TimestampFormat: timestamp, DisableHTMLEscape: true}
+	}
+	fields := logrus.Fields{"program": safe(e.Program), "pid": e.PID}
+	for name, value := range e.Fields {
+		fields[string(report.Clean(name, 32))] = safe(value)
+	}
+	logger.WithTime(e.At).WithFields(fields).Log(own, string(report.Clean(e.Message, maxMessage)))
+	return line.Bytes()
+}
+
+// safe keeps numbers and truth values, so that JSON has them as such; all else becomes clean text.
+func safe(value any) any {
+	switch v := value.(type) {
+	case bool, int, uint32:
+		return v
+	case time.Duration:
+		return v.Seconds()
+	}
+	return string(report.Clean(fmt.Sprint(value), maxValue))
+}
+
+// Syslog sends a line of Line to the log socket at path (/dev/log). It never waits: a log daemon that does not
+// read is an error at once. No socket is no error, as containers and small nodes have none.
+//
+// The standard library's log/syslog waits on a full socket, and package net makes a hook 450 kB larger.
+func (e Entry) Syslog(path string, line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open log socket: %w", err)
+	}
+	defer unix.Close(fd)
+	// Threat: a path that others can replace would get what the log says of jobs; configuration names it, root's.
+	err = unix.Sendto(fd, e.frame(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: path})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("send to log socket %q: %w", path, err)
+	}
+	return nil
+}
+
+// frame puts RFC 3164's head before the line, as local programs write it: without the host's name.
+func (e Entry) frame(line []byte) []byte {
+	const daemon = 3 << 3 // the facility
+	severity := map[config.LogLevel]int{config.Error: 3, config.Warning: 4, config.Info: 6, config.Debug: 7}[e.Level]
+	head := fmt.Sprintf("<%d>%s %s[%d]: ", daemon|severity, e.At.Format(time.Stamp), e.Program, e.PID)
+	return append([]byte(head), bytes.TrimSuffix(line, []byte("\n"))...)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,14 +31,9 @@ var job = slurm.Owner{ID: 42}
 func spawn(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script+"; echo ready; read line")
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
+	_, err := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err, err2, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
@@ -53,23 +49,26 @@ func read(pid int) attrib.Process {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return attrib.Process{PID: pid, Gone: true}
 	}
-	if err != nil {
-		return attrib.Process{PID: pid, Why: err.Error()}
-	}
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	ticks, err := strconv.ParseUint(string(fields[19]), 10, 64)
-	if err != nil {
-		return attrib.Process{PID: pid, Why: err.Error()}
+	if err != nil || len(fields) < 20 {
+		return attrib.Process{PID: pid, Why: "not read"}
 	}
+	ticks, _ := strconv.ParseUint(string(fields[19]), 10, 64)
+	state := string(fields[0])
 	return attrib.Process{
-		PID: pid, Start: time.Duration(ticks) * attrib.Tick, State: string(fields[0]), Gone: string(fields[0]) == "Z", Cgroup: job,
+		PID: pid, Start: time.Duration(ticks) * attrib.Tick, State: state, Gone: state == "Z", Cgroup: job,
 	}
 }
 
-func owned(p attrib.Process) bool { return p.Cgroup == job }
+// ends is clean-up of these processes of the job.
+func ends(grace time.Duration, judged ...attrib.Process) *ending {
+	return &ending{
+		CleanupRequest: CleanupRequest{Proc: "/proc", Processes: judged, Owner: job, Grace: grace}, read: read,
+		open: func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) },
+		send: func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) },
 
-func order(grace time.Duration) Order {
-	return Order{Proc: "/proc", Read: read, Owned: owned, Grace: grace}
+		pinned: map[int]int{}, results: make([]Result, len(judged)),
+	}
 }
 
 // until waits for a state of a process, which the kernel brings about by itself.
@@ -86,102 +85,97 @@ func until(t *testing.T, pid int, state string) {
 
 func alive(pid int) bool { p := read(pid); return !p.Gone && p.Why == "" }
 
+// All share one grace, each gets its own outcome, in order.
 func TestEnd(t *testing.T) {
-	for name, tt := range map[string]struct {
+	kill := func(sig unix.Signal, state string) func(*testing.T, *exec.Cmd) {
+		return func(t *testing.T, cmd *exec.Cmd) {
+			if err := unix.Kill(cmd.Process.Pid, sig); err != nil {
+				t.Fatal(err)
+			}
+			until(t, cmd.Process.Pid, state)
+		}
+	}
+	var judged []attrib.Process
+	var want, got []Result
+	for _, tt := range []struct {
 		script string
-		before func(t *testing.T, pid int)
-		grace  time.Duration
+		before func(*testing.T, *exec.Cmd)
 		want   finding.Outcome
 	}{
-		"one that obeys":    {"true", nil, ages, finding.ByTerm},
-		"one that does not": {"trap '' TERM HUP INT", nil, short, finding.ByKill},
-		"one that is stopped": {"true", func(t *testing.T, pid int) {
-			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			until(t, pid, "T")
-		}, short, finding.ByKill},
-		"a zombie": {"true", func(t *testing.T, pid int) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			until(t, pid, "Z")
-		}, ages, finding.AlreadyGone},
+		{"true", nil, finding.ByTerm},
+		{"trap '' TERM HUP INT", nil, finding.ByKill},
+		{"true", kill(unix.SIGSTOP, "T"), finding.ByKill},
+		{"true", kill(unix.SIGKILL, "Z"), finding.AlreadyGone},
+		{"true", func(_ *testing.T, cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }, finding.AlreadyGone},
 	} {
-		t.Run(name, func(t *testing.T) {
-			pid := spawn(t, tt.script).Process.Pid
-			judged := read(pid)
-			if tt.before != nil {
-				tt.before(t, pid)
-			}
-			got := End(order(tt.grace), []attrib.Process{judged})
-			if len(got) != 1 || got[0] != (Result{PID: pid, Outcome: tt.want}) {
-				t.Errorf("%+v, want %s", got, tt.want)
-			}
-			if alive(pid) {
-				t.Error("it is still there")
-			}
-		})
-	}
-}
-
-// All share one grace, each gets its own outcome, in order.
-func TestEndSeveral(t *testing.T) {
-	obeys, ignores, reaped := spawn(t, "true"), spawn(t, "trap '' TERM"), spawn(t, "true")
-	judged := []attrib.Process{read(obeys.Process.Pid), read(ignores.Process.Pid), read(reaped.Process.Pid), {PID: 1, Start: 1}}
-	_ = reaped.Process.Kill()
-	_ = reaped.Wait()
-	var got []finding.Outcome
-	for i, r := range End(order(short), judged) {
-		if r.PID != judged[i].PID {
-			t.Errorf("result %d is of %d, want %d", i, r.PID, judged[i].PID)
+		cmd := spawn(t, tt.script)
+		judged = append(judged, read(cmd.Process.Pid))
+		want = append(want, Result{PID: cmd.Process.Pid, Outcome: tt.want})
+		if tt.before != nil {
+			tt.before(t, cmd)
 		}
-		got = append(got, r.Outcome)
 	}
-	if want := []finding.Outcome{finding.ByTerm, finding.ByKill, finding.AlreadyGone, finding.Refused}; len(got) != 4 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] != want[3] {
-		t.Errorf("%v, want %v", got, want)
+	if got = ends(short, judged...).run(); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, p := range judged {
+		if alive(p.PID) {
+			t.Errorf("%d is still there", p.PID)
+		}
+	}
+	quick := read(spawn(t, "true").Process.Pid)
+	if got := ends(ages, quick).run(); got[0].Outcome != finding.ByTerm {
+		t.Errorf("one that obeys: %+v", got)
 	}
 }
 
 // Whatever is not the very process that was judged, still proven, gets no signal.
 func TestEndLeavesAlone(t *testing.T) {
+	now := func(edit func(*attrib.Process)) func(*ending) {
+		return func(e *ending) {
+			e.read = func(pid int) attrib.Process { p := read(pid); edit(&p); return p }
+		}
+	}
+	opens := func(err error) func(*ending) {
+		return func(e *ending) { e.open = func(int) (int, error) { return -1, err } }
+	}
 	for name, tt := range map[string]struct {
-		second func(attrib.Process) attrib.Process // what the look at the pinned process says
-		open   error
-		want   finding.Outcome
-		why    string
+		edit func(*ending)
+		want finding.Outcome
+		why  string
 	}{
-		"its PID is another's":       {second: func(p attrib.Process) attrib.Process { p.Start += attrib.Tick; return p }, want: finding.AlreadyGone},
-		"its cgroup is another's":    {second: func(p attrib.Process) attrib.Process { p.Cgroup.ID = 43; return p }, want: finding.Refused, why: "not proven"},
-		"no cgroup any more":         {second: func(p attrib.Process) attrib.Process { p.Cgroup = slurm.Owner{}; return p }, want: finding.Refused, why: "not proven"},
-		"it is Slurm's":              {second: func(p attrib.Process) attrib.Process { p.Cgroup.Daemon = true; return p }, want: finding.Refused, why: "Slurm's own"},
-		"it calls itself Slurm's":    {second: func(p attrib.Process) attrib.Process { p.Name = "slurmstepd"; return p }, want: finding.Refused, why: "Slurm's own"},
-		"it cannot be read":          {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Why: "denied"} }, want: finding.Refused, why: "denied"},
-		"another was read":           {second: func(p attrib.Process) attrib.Process { p.PID++; return p }, want: finding.Refused, why: "read again"},
-		"it went":                    {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Gone: true} }, want: finding.AlreadyGone},
-		"a kernel without pidfd":     {open: unix.ENOSYS, want: finding.Refused, why: "no pidfd"},
-		"it went before":             {open: unix.ESRCH, want: finding.AlreadyGone},
-		"no descriptors left":        {open: unix.EMFILE, want: finding.Refused, why: "too many open files"},
-		"a thread, and no process":   {open: unix.EINVAL, want: finding.Refused, why: "invalid argument"},
-		"a sandbox that says no":     {open: unix.EPERM, want: finding.Refused, why: "not permitted"},
-		"what is opened is no pidfd": {want: finding.Refused, why: "send SIGTERM: bad file descriptor"},
+		"its PID is another's":    {now(func(p *attrib.Process) { p.Start += attrib.Tick }), finding.AlreadyGone, ""},
+		"its cgroup is another's": {now(func(p *attrib.Process) { p.Cgroup.ID = 43 }), finding.Refused, "not proven"},
+		"no cgroup any more":      {now(func(p *attrib.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
+		"it is Slurm's":           {now(func(p *attrib.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
+		"it calls itself Slurm's": {now(func(p *attrib.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
+		"it cannot be read":       {now(func(p *attrib.Process) { p.Why = "denied" }), finding.Refused, "denied"},
+		"another was read":        {now(func(p *attrib.Process) { p.PID++ }), finding.Refused, "read again"},
+		"it went":                 {now(func(p *attrib.Process) { p.Gone = true }), finding.AlreadyGone, ""},
+		"a kernel without pidfd":  {opens(unix.ENOSYS), finding.Refused, "no pidfd"},
+		"it went before":          {opens(unix.ESRCH), finding.AlreadyGone, ""},
+		"no descriptors left":     {opens(unix.EMFILE), finding.Refused, "too many open files"},
+		"a sandbox that says no":  {opens(unix.EPERM), finding.Refused, "not permitted"},
+		"what is opened is no pidfd": {func(e *ending) {
+			e.open = func(int) (int, error) { return unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0) }
+		}, finding.Refused, "send SIGTERM: bad file descriptor"},
+		"it has no start":         {func(e *ending) { e.Processes[0].Start = 0 }, finding.Refused, "not known"},
+		"gone when it was judged": {func(e *ending) { e.Processes[0].Gone = true }, finding.Refused, "not known"},
+		"not read then":           {func(e *ending) { e.Processes[0].Why = "denied" }, finding.Refused, "not known"},
+		"ancestors unknown":       {func(e *ending) { e.Proc = t.TempDir() }, finding.Refused, "ancestors"},
+		"ancestors not to be read": {func(e *ending) {
+			e.Proc = t.TempDir()
+			if err := os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, finding.Refused, "ancestors"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := spawn(t, "true").Process.Pid
-			o := order(short)
-			if tt.second != nil {
-				o.Read = func(pid int) attrib.Process { return tt.second(read(pid)) }
-			} else {
-				o.testOnlyOpen = func(int) (int, error) {
-					if tt.open != nil {
-						return -1, tt.open
-					}
-					return unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-				}
-			}
-			got := End(o, []attrib.Process{read(pid)})[0]
-			if got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why) {
-				t.Errorf("%+v, want %s because of %q", got, tt.want, tt.why)
+			e := ends(short, read(pid))
+			tt.edit(e)
+			if got := e.run()[0]; got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why) {
+				t.Errorf("got %+v, want %s because of %q", got, tt.want, tt.why)
 			}
 			if !alive(pid) {
 				t.Error("it was ended")
@@ -192,77 +186,92 @@ func TestEndLeavesAlone(t *testing.T) {
 
 // What is never to be ended is not even opened.
 func TestEndNever(t *testing.T) {
-	var opened []int
-	o := order(short)
-	o.Owned = func(attrib.Process) bool { return true }
-	o.testOnlyOpen = func(pid int) (int, error) { opened = append(opened, pid); return -1, unix.ESRCH }
 	stranger := spawn(t, "true").Process.Pid
-	known := func(pid int) attrib.Process { return attrib.Process{PID: pid, Start: time.Second} }
-	for name, p := range map[string]attrib.Process{
-		"itself": known(os.Getpid()), "its parent": known(os.Getppid()), "the first": known(1), "none": known(0), "a group": known(-stranger),
-		"gone when it was judged": {PID: stranger, Gone: true, Start: time.Second}, "not read": {PID: stranger, Why: "denied", Start: time.Second},
-		"without a start": {PID: stranger},
+	for name, pid := range map[string]int{
+		"itself": os.Getpid(), "its parent": os.Getppid(), "the first": 1, "none": 0, "a group": -stranger,
 	} {
-		if got := End(o, []attrib.Process{p}); got[0].Outcome != finding.Refused || got[0].Why == "" {
+		e := ends(short, attrib.Process{PID: pid, Start: time.Second})
+		e.open = func(pid int) (int, error) { t.Errorf("%s: opened %d", name, pid); return -1, unix.ESRCH }
+		if got := e.run()[0]; got.Outcome != finding.Refused || got.Why == "" {
 			t.Errorf("%s: %+v", name, got)
 		}
-	}
-	o.Proc = t.TempDir()
-	if got := End(o, []attrib.Process{known(stranger)}); got[0].Outcome != finding.Refused || !strings.Contains(got[0].Why, "ancestors") {
-		t.Errorf("ancestors unknown: %+v", got)
-	}
-	if len(opened) > 0 {
-		t.Errorf("opened %v", opened)
 	}
 }
 
 // A process that hangs in the kernel takes its signals and stays: so does one whose signals get lost.
 func TestEndStillThere(t *testing.T) {
-	pid := spawn(t, "true").Process.Pid
-	var sent []unix.Signal
-	o := order(short)
-	o.testOnlySend = func(_ int, sig unix.Signal) error { sent = append(sent, sig); return nil }
-	got := End(o, []attrib.Process{read(pid)})[0]
-	if got.PID != pid || got.Outcome != finding.StillThere || got.Why == "" || len(sent) != 2 || sent[0] != unix.SIGTERM || sent[1] != unix.SIGKILL {
-		t.Errorf("%+v, sent %v", got, sent)
-	}
-	o.testOnlySend = func(_ int, sig unix.Signal) error { return map[unix.Signal]error{unix.SIGKILL: unix.EPERM}[sig] }
-	if got := End(o, []attrib.Process{read(pid)})[0]; got.Outcome != finding.StillThere || !strings.Contains(got.Why, "SIGKILL") {
-		t.Errorf("SIGKILL not permitted: %+v", got)
+	for name, kill := range map[string]error{"hangs": nil, "SIGKILL": unix.EPERM} {
+		var sent []unix.Signal
+		e := ends(short, read(spawn(t, "true").Process.Pid), read(spawn(t, "true").Process.Pid))
+		e.send = func(_ int, sig unix.Signal) error {
+			sent = append(sent, sig)
+			return map[unix.Signal]error{unix.SIGKILL: kill}[sig]
+		}
+		for _, r := range e.run() {
+			if r.Outcome != finding.StillThere || !strings.Contains(r.Why, name) {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}; !slices.Equal(sent, want) {
+			t.Errorf("%s: sent %v, want %v", name, sent, want)
+		}
 	}
 }
 
 // A process that stays keeps no other waiting: at the last look each one that has ended is told.
 func TestWaitTellsEachThatEnded(t *testing.T) {
 	const pairs = 32
-	results, pinned := make([]Result, 2*pairs), map[int]int{}
-	for i := range results {
+	e := &ending{pinned: map[int]int{}, results: make([]Result, 2*pairs)}
+	for i := range e.results {
 		ends := make([]int, 2)
 		if err := unix.Pipe(ends); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = unix.Close(ends[1]) })
-		if pinned[i] = ends[0]; i >= pairs {
+		if e.pinned[i] = ends[0]; i >= pairs {
 			t.Cleanup(func() { _ = unix.Close(ends[0]) })
 		} else if _, err := unix.Write(ends[1], []byte{0}); err != nil { // readable, as a process that has ended is
 			t.Fatal(err)
 		}
 	}
-	wait(pinned, results, 0, finding.ByTerm)
-	for i, r := range results {
-		if _, waited := pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
+	e.wait(0, finding.ByTerm)
+	for i, r := range e.results {
+		if _, waited := e.pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
 			t.Errorf("descriptor %d: %+v, still waited for: %v", i, r, waited)
 		}
 	}
+	(&ending{}).wait(time.Hour, finding.ByTerm) // with none left there is nothing to wait for
 }
 
-// Each of several processes gets the signal, and with none left there is nothing to wait for.
-func TestSignalsEach(t *testing.T) {
-	sent := map[int]unix.Signal{}
-	o := Order{testOnlySend: func(fd int, sig unix.Signal) error { sent[fd] = sig; return nil }}
-	o.signal(map[int]int{0: 100, 1: 101, 2: 102}, make([]Result, 3), unix.SIGTERM)
-	if len(sent) != 3 || sent[101] != unix.SIGTERM {
-		t.Errorf("sent: %v", sent)
+// Before a process is ended it is proven again to be the one that was judged, and still the ended job's.
+func TestProves(t *testing.T) {
+	const start = 150 * time.Second
+	in := func(o slurm.Owner) attrib.Process { return attrib.Process{PID: 70, Start: start, Cgroup: o} }
+	another := attrib.Process{PID: 69, Start: start}
+	job, none, run := slurm.Owner{ID: 10}, slurm.Owner{}, slurm.Owner{ID: 10, SLUID: "sA"}
+	scope := slurm.Owner{SLUID: "sA"} // a run's cgroup that does not tell the id
+	for name, tt := range map[string]struct {
+		owner    slurm.Owner
+		was, now attrib.Process
+		want     bool
+	}{
+		"in the job's cgroup":                              {job, in(job), in(job), true},
+		"in the run's cgroup":                              {run, in(scope), in(scope), true},
+		"in a run's cgroup, of which only the id is known": {job, in(run), in(run), true},
+		"seen there before":                                {job, in(none), in(none), true},
+		"seen there before, and back in it":                {job, in(none), in(job), true},
+		"out of the job's cgroup since":                    {job, in(job), in(none), false},
+		"in another job's cgroup since":                    {job, in(job), in(slurm.Owner{ID: 11}), false},
+		"in another run's cgroup since":                    {run, in(scope), in(slurm.Owner{ID: 10, SLUID: "sB"}), false},
+		"seen before, now another job's":                   {job, in(none), in(slurm.Owner{ID: 11}), false},
+		"a run of which the id is unknown":                 {scope, in(scope), in(slurm.Owner{Step: "0"}), false},
+		"in two jobs' cgroups":                             {job, in(none), in(slurm.Owner{Conflict: "two jobs"}), false},
+		"its PID reused":                                   {job, in(job), attrib.Process{PID: 70, Start: start + attrib.Tick, Cgroup: job}, false},
+		"another process":                                  {job, in(job), attrib.Process{PID: 71, Start: start, Cgroup: job}, false},
+	} {
+		r := CleanupRequest{Owner: tt.owner, Processes: []attrib.Process{another, tt.was}}
+		if got := r.proves(tt.now); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
-	wait(nil, nil, time.Hour, finding.ByTerm) // longer than a test may take
 }

@@ -25,7 +25,7 @@ func TestMeetLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(operation.Env{Clock: clock.System()}, slurm.Prolog).Driver()
+	d := New(operation.Env{Clock: clock.System()}, slurm.Prolog)
 	d.Config, d.Store = config.Default(), store
 	d.Times = d.Config.Deadlines.Prolog
 	d.deadline = d.Clock.Boot() + d.Reserve() + worthAsking/2
@@ -50,7 +50,7 @@ func TestHangAfterWaiting(t *testing.T) {
 		"waited":              {patience, 0, code.Slow},
 		"waited, and it came": {patience, 1, code.Hang},
 	} {
-		d := &Driver{Hook: &Hook{}, contact: contact{waited: tt.waited}, looks: tt.looks}
+		d := &Driver{contact: contact{waited: tt.waited}, looks: tt.looks}
 		found := d.troubles(hung)
 		if len(found) != 1 || found[0].Code != tt.want || (found[0].Unknown != "") != (tt.want == code.Slow) {
 			t.Errorf("%s: %+v", name, found)

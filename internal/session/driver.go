@@ -2,6 +2,8 @@ package session
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -15,28 +17,6 @@ import (
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
-
-// Driver is a hook's dealings with the driver and with /proc; it is the Eyes that a hook looks with. Its Faults are
-// what went wrong since they were taken last.
-type Driver struct {
-	*Hook
-	Faults
-	contact contact
-	unkept  bool // a reader of /proc is stuck, and could not be put on record
-	looks   int  // that came back so far
-	first   first
-}
-
-// first is what only a hook's first watch brings.
-type first struct {
-	neighbours *gpu.Snapshot // of a health check: the GPUs that it does not look at more closely
-	health     []gpu.Health
-}
-
-// Driver begins a hook's dealings with the driver.
-func (h *Hook) Driver() *Driver {
-	return &Driver{Hook: h, contact: contact{met: func(bool) {}}}
-}
 
 // Looks is how often the driver has told what is on GPUs.
 func (d *Driver) Looks() int { return d.looks }
@@ -103,15 +83,15 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 		found = append(found, d.Panicked(a.Panic))
 	}
 	for _, t := range a.Troubles {
-		f := finding.Saw(t.Code, t.Detail, "a whole answer from the backend")
 		switch {
 		case t.Code == code.Hang && d.cutShort() && d.looks == 0:
 			const why = "another hook's wait for the driver left too little time: "
-			f = finding.Unsure(code.Slow, why+t.Detail)
+			found = append(found, finding.Unsure(code.Slow, why+t.Detail))
 		case t.Unsure:
-			f = finding.Unsure(t.Code, t.Detail)
+			found = append(found, finding.Unsure(t.Code, t.Detail))
+		default:
+			found = append(found, finding.Saw(t.Code, t.Detail, "a whole answer from the backend"))
 		}
-		found = append(found, f)
 	}
 	for _, f := range a.Faults {
 		fault := finding.FromFault(f)
@@ -123,20 +103,18 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc. What it answered stands, also where it cannot end; then at
-// says what it is stuck at. The error says that there is no answer.
-func askReader[Req, Rep any](
-	d *Driver, op operation.Operation[Req, Rep], timeout time.Duration,
-	request func(skip []attrib.Instance) Req, at func(Rep) []attrib.Instance,
-) (Rep, error) {
-	skip, blocked := operation.Hung(op.Name, d.readers().Stuck())
-	if blocked || d.unkept {
-		var none Rep
-		err := &operation.Error{Op: op.Name, Err: operation.ErrStuck}
-		d.childFault(op.Name, err)
-		return none, err
+// askReader asks a child that reads other processes' /proc, but for what earlier ones hang at. What it answered stands,
+// also where it cannot end; then at says what it is stuck at. The error says that there is no answer.
+func askReader[Rep any](
+	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
+	request operation.ReaderRequest, at func(Rep) []attrib.Instance,
+) (reply Rep, err error) {
+	var blocked bool
+	if request.Skip, blocked = operation.Hung(op.Name, d.readers().Stuck()); blocked || d.unkept {
+		err = &operation.Error{Op: op.Name, Err: operation.ErrStuck}
+	} else {
+		reply, err = op.Ask(request, timeout)
 	}
-	reply, err := op.Ask(request(skip), timeout)
 	var failed *operation.Error
 	if errors.As(err, &failed) && failed.Answered {
 		d.abandonedReader(op.Name, err, at(reply))
@@ -148,51 +126,45 @@ func askReader[Req, Rep any](
 	return reply, err
 }
 
-// childFault words the failure of a child of our own that looked at the driver or at processes.
+// childFault words the failure of a child of our own that looked at the driver or at processes. Only the inventory asks
+// the driver: of the others, which read /proc, no answer says nothing against it.
 func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
 	}
-	const expected = "an answer within the deadline"
-	f := finding.Finding{Code: code.Hang, Observed: err.Error(), Expected: expected, Unknown: err.Error()}
-	var failed *operation.Error
-	if errors.As(err, &failed) {
-		switch r := failed.Result; r.Outcome {
-		case child.Abandoned:
-			if op == operation.Inventory.Name {
-				d.abandoned(op, r.PID, r.StartTicks)
-			} else {
-				d.abandonedReader(op, err, nil)
-			}
-			f.Code = unanswered(op)
-		case child.Hung:
-			f.Code = unanswered(op)
-		default:
-			f.Code = code.BackendCrash
-		}
+	unanswered := code.Untraced
+	if op == operation.Inventory.Name {
+		unanswered = code.Hang
 	}
-	switch {
+	f := finding.Finding{
+		Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error(),
+	}
+	var failed *operation.Error
+	switch errors.As(err, &failed); {
 	case errors.Is(err, operation.ErrNoTime):
 		f.Code = code.Slow
 	case errors.Is(err, operation.ErrStuck):
 		f.Code = code.Untraced
+	case failed == nil:
+	case failed.Result.Outcome == child.Abandoned && unanswered == code.Hang:
+		d.abandoned(op, failed.Result.PID, failed.Result.StartTicks)
+		f.Code = unanswered
+	case failed.Result.Outcome == child.Abandoned:
+		d.abandonedReader(op, err, nil)
+		f.Code = unanswered
+	case failed.Result.Outcome == child.Hung:
+		f.Code = unanswered
+	default:
+		f.Code = code.BackendCrash
 	}
 	d.Add(f)
-}
-
-// unanswered is what it means that a child does not answer: only the inventory asks the driver, the others read /proc.
-func unanswered(op string) code.Code {
-	if op == operation.Inventory.Name {
-		return code.Hang
-	}
-	return code.Untraced
 }
 
 // Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A
 // ring of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	paths := d.Config.Paths
-	request := operation.KernelRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
+	request := operation.MachineRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
 	wait := operation.Kernel.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
 	return func() *gpu.KernelLog {
 		log, err := wait()
@@ -217,3 +189,89 @@ func (d *Driver) CleanUp(processes []attrib.Process, grace, limit time.Duration)
 	}
 	return results, err
 }
+
+// contact is this hook's first contact with the driver.
+type contact struct {
+	holds  bool          // it asks, and others wait for its answer
+	waited time.Duration // for another hook's answer, of the time that was meant for the driver
+	pids   []int         // of the children that asked
+	met    func(answered bool)
+}
+
+// patience is how long a hook waits for another's first answer before it looks what keeps that.
+const patience = 300 * time.Millisecond
+
+// worthAsking is the least time in which a driver that answers can be expected to.
+const worthAsking = 500 * time.Millisecond
+
+// meet waits for another hook's contact. Where nobody has heard it lately one hook asks and the others wait for what
+// comes of it, as long as it sleeps where nothing can wake it: else each would leave a child there. One that is merely
+// slow, stopped or busy keeps nobody: they ask beside it. Without state each hook is on its own.
+func (d *Driver) meet() bool {
+	if d.Store == nil {
+		return true
+	}
+	left := func() time.Duration { return d.Left(time.Duration(d.Times.Driver), d.Reserve()) }
+	began := d.Clock.Boot()
+	for first := true; first || left() > worthAsking; first = false {
+		met, err := d.Store.Meet(d.Clock.Boot, min(patience, left()))
+		d.contact.waited = d.Clock.Boot() - began
+		if err == nil && met != nil {
+			d.contact.met, d.contact.holds = met, true
+			d.adopt()
+		}
+		if !errors.Is(err, state.ErrLocked) || !d.asleep(d.Store.Asking()) {
+			return d.answers()
+		}
+	}
+	if d.answers() {
+		const why = "not asked: another hook's child has been in the driver for more than %v"
+		d.Add(finding.Unsure(code.Slow, fmt.Sprintf(why, d.contact.waited.Round(time.Millisecond))))
+	}
+	return false
+}
+
+// asleep reports whether a child that asks sleeps where no signal wakes it.
+func (d *Driver) asleep(asking *state.Asking) bool {
+	return asking != nil && child.Uninterruptible(d.Config.Paths.Proc, asking.PID, asking.StartTicks)
+}
+
+// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record. One that merely
+// ends after its hook is soon gone: so it has to sleep at each of some looks.
+func (d *Driver) adopt() {
+	const looks = 6
+	asking := d.Store.Asking()
+	for range looks {
+		if !d.asleep(asking) || !child.Orphaned(d.Config.Paths.Proc, asking.PID, asking.StartTicks, asking.Hook) {
+			return
+		}
+		time.Sleep(patience / looks)
+	}
+	d.Try(d.Store.SetStuck(asking.Stuck))
+}
+
+// started returns what notes a child that asks the driver.
+func (d *Driver) started(op string) func(pid int, startTicks uint64) {
+	if !d.contact.holds {
+		return nil
+	}
+	return func(pid int, startTicks uint64) {
+		d.contact.pids = append(slices.Clone(d.contact.pids), pid)
+		// Without it the others ask beside this hook: nothing worth telling.
+		_ = d.Store.SetAsking(state.Asking{
+			Stuck: state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, Hook: d.PID,
+		})
+	}
+}
+
+// Leave ends the first contact, however it went.
+func (d *Driver) Leave() {
+	d.contact.met(false)
+	if d.contact.holds {
+		_ = d.Store.ClearAsking(d.contact.pids...)
+	}
+}
+
+// cutShort reports that waiting for another hook has left the driver less time than it is meant to have: that it did
+// not answer in the rest says nothing for certain.
+func (d *Driver) cutShort() bool { return d.contact.waited > patience/3 }

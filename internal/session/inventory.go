@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,37 +10,32 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
-	"bookend/internal/wire"
 )
 
 // Inventory is the node's list of GPUs, and which of them are the job's, or for a health check everybody's.
 type Inventory struct {
-	Epoch   gpu.Epoch
-	Library string // the driver library's version, empty where its file does not tell
-	Cards   []finding.Card
-	Origin  slurmconf.Origin
-	Given   map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
+	Epoch  gpu.Epoch
+	Cards  []finding.Card
+	Origin slurmconf.Origin
+	Given  map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
 }
 
 // Inventory lists the node's GPUs. Recalled is the record of this run's start.
 func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	remembered := settled(recalled, d.Job)
 	numbers, paths := d.startNumbering(remembered), d.Config.Paths
-	request := operation.InventoryRequest{
-		DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys, Library: d.Config.NVIDIA.NVMLLibrary,
-	}
+	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
 	reply, err := operation.Inventory.AskTelling(d.started(operation.Inventory.Name), request, limit)
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
 		return Inventory{}
 	}
-	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
+	i := Inventory{Epoch: reply.Epoch}
 	if request.DriverProc == "" {
 		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is a finding already
 			return i
@@ -65,18 +61,23 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	if slurmconf.GivesNumbers(d.Job) && remembered {
 		res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
 	}
-	d.Add(unresolved(res, len(reply.Cards))...)
-	i.Cards, i.Origin = judge.Cards(res.Devices), slurmconf.Origin{Source: res.Source, Why: res.Unknown}
+	if res.Unknown != "" {
+		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
+	}
+	for _, index := range res.Missing {
+		d.Add(finding.Finding{
+			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(reply.Cards)),
+			Doubts:   []string{"the numbering may be configured wrongly"},
+		})
+	}
+	i.Cards, i.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
 	return i
 }
 
-// listed asks the backend for the node's GPUs: for a driver that shows them in no folder of /proc.
+// listed asks the backend for the node's GPUs: for a driver that shows them in no directory of /proc.
 func (d *Driver) listed() (cards []gpu.Card) {
-	timeout := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	answer := d.askBackend(wire.Request{
-		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
-		Options: d.Config.NVIDIA.ForLooks(),
-	})
+	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()), false))
 	d.looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
@@ -86,21 +87,6 @@ func (d *Driver) listed() (cards []gpu.Card) {
 		}
 	}
 	return cards
-}
-
-// unresolved is what keeps Slurm's numbers from naming GPUs.
-func unresolved(res slurmconf.Result, count int) (found []finding.Finding) {
-	if res.Unknown != "" {
-		found = append(found, finding.Unsure(code.Ambiguous, res.Unknown))
-	}
-	for _, index := range res.Missing {
-		found = append(found, finding.Finding{
-			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
-			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, count),
-			Doubts:   []string{"the numbering may be configured wrongly"},
-		})
-	}
-	return found
 }
 
 // settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever
@@ -117,14 +103,52 @@ func settled(r ledger.Run, job slurm.Job) bool {
 	})
 }
 
-// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read
-// and NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
-func (d *Driver) Mismatched(i Inventory) {
-	module := i.Epoch.Driver
-	told := slices.ContainsFunc(d.list, func(f finding.Finding) bool { return f.Code == code.Mismatch })
-	if i.Library == "" || module == "" || i.Library == module || told {
-		return
+// everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number
+// that is not certain is -1.
+func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []finding.Card) {
+	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
+	for i := range list.GPUs {
+		if len(n.GPUMap) == 0 {
+			job.GPUIndexes = append(job.GPUIndexes, i)
+		}
 	}
-	observed := "the kernel module is " + module + ", the library " + i.Library
-	d.Add(finding.Saw(code.Mismatch, observed, "driver and library of one version"))
+	numbered := slurmconf.Devices(job, cards, n, list).Devices
+	for _, c := range cards {
+		if !c.Excluded {
+			all = append(all, finding.Card{Index: numberOf(c.Device, numbered), Device: c.Device})
+		}
+	}
+	return all
+}
+
+// numberOf is Slurm's number of a GPU, -1 where that is not certain.
+func numberOf(d gpu.Device, cards []finding.Card) int {
+	for _, c := range cards {
+		if c.Device.BusID == d.BusID {
+			return c.Index
+		}
+	}
+	return -1
+}
+
+// withReadings joins the driver's own list of GPUs with what a look at all of them saw: MIG instances stand for the GPU
+// they are part of, and Slurm's numbers of them are not known.
+func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
+	cut := map[gpu.ID]bool{}
+	for _, r := range s.Readings {
+		cut[r.Device.Parent] = r.Device.Parent != ""
+	}
+	unread := slices.Clone(cards)
+	for _, r := range s.Readings {
+		unread = slices.DeleteFunc(unread, func(c finding.Card) bool { return c.Device.BusID == r.Device.BusID })
+		if cut[r.Device.ID] {
+			continue
+		}
+		card := finding.Card{Index: -1, Device: r.Device}
+		if r.Device.Parent == "" {
+			card.Index = numberOf(r.Device, cards)
+		}
+		all = append(all, card)
+	}
+	return append(all, unread...)
 }

@@ -102,10 +102,11 @@ func TestGivenCards(t *testing.T) {
 		list slurmconf.List
 		want string
 	}{
-		"both":         {listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
-		"one":          {listedBySlurmd(1), "0=GPU-1"},
-		"not known":    {slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
-		"parts of one": {slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
+		"both":           {listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
+		"one":            {listedBySlurmd(1), "0=GPU-1"},
+		"not known":      {slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
+		"parts of one":   {slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
+		"all by a count": {slurmconf.List{Source: slurmconf.ByCount, GPUs: listedBySlurmd(0, 1).GPUs}, "0=GPU-0 1=GPU-1"},
 	} {
 		cards := []gpu.Card{first, second}
 		c := judge.Check{}

@@ -14,10 +14,14 @@ import (
 	"bookend/internal/state"
 )
 
-// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no
-// number is to be looked up nothing is done.
+// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Nothing is
+// done where Slurm or the admin names the devices, nor at the end of a run whose start has done so.
 func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List) {
-	if !d.needsNumbers(remembered) {
+	job := d.Job
+	if d.Phase == slurm.HealthCheck {
+		job.GPUIndexes = []int{0}
+	}
+	if !slurmconf.NeedsList(job, d.Config.NVIDIA) || remembered {
 		return func() slurmconf.List { return slurmconf.List{} }
 	}
 	var kept *slurmconf.Kept
@@ -47,12 +51,11 @@ func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List)
 // ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
 // not known.
 func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
-	h := New(env, slurm.HealthCheck)
-	h.Config, h.Times = cfg, cfg.Deadlines.HealthCheck.Hook()
-	h.Limit(time.Duration(h.Times.Total))
-	defer h.watchdog.Stop()
-	h.Job.Node = node
-	return h.Driver().numbers(state.PeekNumbering(cfg.Paths.Run, node), slurmConf)().List
+	d := New(env, slurm.HealthCheck)
+	d.Config, d.Times, d.Job.Node = cfg, cfg.Deadlines.HealthCheck.Hook(), node
+	d.Limit(time.Duration(d.Times.Total))
+	defer d.watchdog.Stop()
+	return d.numbers(state.PeekNumbering(cfg.Paths.Run, node), slurmConf)().List
 }
 
 // numbers begins to find the answer: kept itself where it still holds.
@@ -61,55 +64,39 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
 		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
 	}
-	check := d.Phase == slurm.HealthCheck
 	if kept != nil {
-		request.Kept, request.Again = &kept.Key, kept.Due(d.Clock.Boot(), check)
+		request.Kept, request.Again = &kept.Key, kept.Due(d.Clock.Boot(), d.Phase == slurm.HealthCheck)
 	}
-	wait := operation.Numbering.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
+	limit := func() time.Duration { return d.Left(time.Duration(d.Times.Scan), d.Reserve()) }
+	wait := operation.Numbering.Beside(request, limit())
+	unclear := func(err error) *slurmconf.Kept {
+		d.Defect(err)
+		return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
+	}
 	return func() *slurmconf.Kept {
 		reply, err := wait()
 		switch {
 		case err != nil:
-			d.Defect(err)
-			return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
+			return unclear(err)
 		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
 			return kept
 		case reply.Unknown != "":
-			return &slurmconf.Kept{List: slurmconf.Unclear("%s", reply.Unknown)}
+			return unclear(errors.New(reply.Unknown))
 		}
 		now := d.renumber(reply, kept)
 		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
-			return &slurmconf.Kept{List: slurmconf.Unclear("which slurmd is running is not known")}
+			return unclear(errors.New("which slurmd is running is not known"))
 		}
-		if why := d.changedMeanwhile(request, reply.Key); why != "" {
-			return &slurmconf.Kept{List: slurmconf.Unclear("%s", why)}
+		request.Kept, request.Again = &reply.Key, false
+		after, err := operation.Numbering.Ask(request, limit())
+		if err == nil && !reply.Key.Equal(after.Key) {
+			err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
+		}
+		if err != nil {
+			return unclear(err)
 		}
 		return now
 	}
-}
-
-// changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
-func (d *Driver) changedMeanwhile(request operation.NumberingRequest, key slurmconf.Key) string {
-	request.Kept, request.Again = &key, false
-	reply, err := operation.Numbering.Ask(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
-	switch {
-	case err != nil:
-		d.Defect(err)
-		return err.Error()
-	case !key.Equal(reply.Key):
-		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
-	}
-	return ""
-}
-
-// needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the
-// end of a run whose start has done so.
-func (d *Driver) needsNumbers(remembered bool) bool {
-	job := d.Job
-	if d.Phase == slurm.HealthCheck {
-		job.GPUIndexes = []int{0}
-	}
-	return slurmconf.NeedsList(job, d.Config.NVIDIA) && !remembered
 }
 
 // renumber asks slurmd, and settles what is in force.
@@ -124,23 +111,17 @@ func (d *Driver) renumber(reply operation.NumberingReply, kept *slurmconf.Kept) 
 	return &now
 }
 
-// stuckSlurmd says that an earlier slurmd -G cannot be killed: another would get stuck as well.
-func (d *Driver) stuckSlurmd() string {
-	if d.Store == nil {
-		return ""
-	}
-	for _, r := range d.readers().Stuck() {
-		if r.Op == operation.SlurmdG {
-			return fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID)
-		}
-	}
-	return ""
-}
-
-// askSlurmd runs slurmd -G.
+// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt. While an earlier one lives
+// that cannot be killed no other is started: it would get stuck as well.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
-	if why := d.stuckSlurmd(); why != "" {
-		return slurmconf.Unclear("%s", why), true
+	if d.Store != nil {
+		for _, r := range d.readers().Stuck() {
+			if r.Op == operation.SlurmdG {
+				why := fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID)
+				reply.Counted.Why = why
+				return reply.Counted, true
+			}
+		}
 	}
 	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
 	command := slurmcmd.Slurmd{
@@ -155,11 +136,18 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	if res.Outcome == child.Abandoned {
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res}, nil)
 	}
-	switch {
-	case err != nil:
-		return slurmconf.Unclear("%v", err), true
-	case reply.Unsure != "":
+	if err == nil && reply.Unsure != "" {
 		return slurmconf.Unclear("%s", reply.Unsure), false
+	}
+	if err == nil && len(gpus) == 0 && reply.Counted.Known() {
+		err = errors.New("slurmd -G lists no GPUs")
+	}
+	switch {
+	case err != nil && reply.Counted.Known():
+		reply.Counted.Why = err.Error()
+		return reply.Counted, true
+	case err != nil:
+		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}

@@ -16,7 +16,7 @@ import (
 // A stuck reader that cannot be put on record is the last that this hook starts.
 func TestUnkeptReader(t *testing.T) {
 	still := clock.Clock{Wall: func() time.Time { return time.Unix(1, 0) }, Boot: func() time.Duration { return 1 }}
-	d := New(operation.Env{Clock: still}, slurm.Epilog).Driver()
+	d := New(operation.Env{Clock: still}, slurm.Epilog)
 	d.Config = config.Default()
 	d.Config.Paths.Run = t.TempDir()
 	for _, tt := range []struct {

@@ -13,15 +13,15 @@ import (
 	"bookend/internal/wire"
 )
 
-// What a test takes. Measured: 160-240 ms a card for the driver's library to initialise, nearly all of the whole, up to
+// What a test takes. Measured: 160-240 ms a GPU for the driver's library to initialise, nearly all of the whole, up to
 // 380 ms for one alone; the rest is room for a busy machine.
 const (
 	testBase = 700 * time.Millisecond
 	testCard = 250 * time.Millisecond
-	// testLock is the longest wait for whoever is judging the cards: a hook looks for a second or two, but holds
+	// testLock is the longest wait for whoever is judging the GPUs: a hook looks for a second or two, but holds
 	// the locks only once something on them is unexplained.
 	testLock = 300 * time.Millisecond
-	// testGrace is what a process that is attaching a card may take to die: 1-3 s were reported for the whole.
+	// testGrace is what a process that is attaching a GPU may take to die: 1-3 s were reported for the whole.
 	testGrace = time.Second
 )
 
@@ -36,26 +36,21 @@ type tester struct {
 // work on the same end, or start, of the job; known are the processes that belong to the node.
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
 	t := tester{Driver: d}
-	if why := t.prepare(cards, known, sole); why != "" {
-		return nil, AllSkipped(cards, why)
-	}
+	why := t.prepare(known, sole)
 	n := t.room(cards)
-	return t.run(cards[:n]), AllSkipped(cards[n:], "no time left")
-}
-
-// AllSkipped is the answer for GPUs that are not tested.
-func AllSkipped(cards []finding.Card, why string) (all []gpu.Probe) {
-	for _, c := range cards {
-		all = append(all, health.SkippedTest(c.Device.ID, why))
+	if why == "" {
+		tested, why = t.run(cards[:n]), "no time left"
+	} else {
+		n = 0
 	}
-	return all
+	for _, c := range cards[n:] {
+		skipped = append(skipped, health.SkippedTest(c.Device.ID, why))
+	}
+	return tested, skipped
 }
 
 // prepare makes the rule of the tests, or says why there can be none.
-func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why string) {
-	if len(cards) == 0 {
-		return ""
-	}
+func (t *tester) prepare(known []int, sole bool) (why string) {
 	if t.Store == nil {
 		return "no state to lock the GPUs in"
 	}
@@ -67,12 +62,7 @@ func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why stri
 		t.Try(err)
 		return "no empty directory in the state"
 	}
-	t.rule = gpu.ProbeRule{
-		Gap: uint64(t.Config.Probe.Gap), Known: known, Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,
-	}
-	for _, c := range cards {
-		t.rule.Locks[c.Device.ID] = t.Store.ProbeLock(c.Device.ID)
-	}
+	t.rule = gpu.ProbeRule{Gap: uint64(t.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
 	return ""
 }
 
@@ -85,7 +75,7 @@ func (t *tester) budget() time.Duration {
 	return left
 }
 
-// room is how many of the cards there is time for: whole ones share a process, each MIG instance has its own.
+// room is how many of the GPUs there is time for: whole ones share a process, each MIG instance has its own.
 func (t *tester) room(cards []finding.Card) int {
 	left, began := t.budget(), false
 	for i, c := range cards {
@@ -101,27 +91,26 @@ func (t *tester) room(cards []finding.Card) int {
 	return len(cards)
 }
 
-// run tests whole cards in one process and each MIG instance in one of its own, then lets a second process look, one
-// card at a time, at what the first could not do: only what two saw may be called broken for certain.
-func (t *tester) run(cards []finding.Card) []health.Outcome {
+// run tests whole GPUs in one process and each MIG instance in one of its own, then lets a second process look, one
+// GPU at a time, at what the first could not do: only what two saw may be called broken for certain.
+func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 	var whole []gpu.Device
 	first := map[gpu.ID]gpu.Probe{}
 	until := t.Clock.Boot() + t.budget() // for all processes together
 	for _, c := range cards {
 		if c.Device.Parent == "" {
 			whole = append(whole, c.Device)
-			continue
+		} else {
+			t.allocate([]gpu.Device{c.Device}, until, first)
 		}
-		first[c.Device.ID] = t.allocate([]gpu.Device{c.Device}, until)[c.Device.ID]
 	}
-	for id, p := range t.allocate(whole, until) {
-		first[id] = p
-	}
-	var outcomes []health.Outcome
+	t.allocate(whole, until, first)
 	for _, c := range cards {
 		o := health.Outcome{Probe: first[c.Device.ID], Seen: 1}
 		if o.Retry(len(whole) > 1) && until-t.Clock.Boot() >= testBase+testCard {
-			o = o.Again(t.allocate([]gpu.Device{c.Device}, until)[c.Device.ID])
+			second := map[gpu.ID]gpu.Probe{}
+			t.allocate([]gpu.Device{c.Device}, until, second)
+			o = o.Again(second[c.Device.ID])
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -129,49 +118,38 @@ func (t *tester) run(cards []finding.Card) []health.Outcome {
 }
 
 // allocate has devices tested by one process, and answers for each.
-func (t *tester) allocate(devices []gpu.Device, until time.Duration) map[gpu.ID]gpu.Probe {
-	out := map[gpu.ID]gpu.Probe{}
-	if len(devices) == 0 {
-		return out
-	}
+func (t *tester) allocate(devices []gpu.Device, until time.Duration, out map[gpu.ID]gpu.Probe) {
 	left := until - t.Clock.Boot()
-	if left < testBase { // an earlier process took it
-		for _, d := range devices {
-			out[d.ID] = health.SkippedTest(d.ID, "no time left")
-		}
-		return out
-	}
 	var answer backend.Answer
-	if !t.stuck {
-		params := backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: t.grace(left)}
-		answer = backend.Ask(params, t.testRequest(devices, left))
+	if enough := left >= testBase; enough && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
+		// A killed test may take a while to die: a start of CUDA that is slow in the driver cannot be interrupted, and
+		// one that is given up makes every hook of the node blind until it has ended.
+		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
+		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace},
+			t.testRequest(devices, left))
+		t.failures(answer)
 	}
-	t.failures(answer)
 	for _, d := range devices {
 		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
-		if i >= 0 {
+		switch {
+		case i >= 0:
 			out[d.ID] = answer.Probes[i]
-			continue
+		case left < testBase:
+			out[d.ID] = health.SkippedTest(d.ID, "no time left")
+		default:
+			out[d.ID] = t.unanswered(d.ID, answer)
 		}
-		out[d.ID] = t.unanswered(d.ID, answer)
 	}
-	return out
-}
-
-// grace is how long a test may take to die that was killed: a start of CUDA that is slow in the driver cannot be
-// interrupted, and one that is given up makes every hook of the node blind until it has ended.
-func (t *tester) grace(timeout time.Duration) time.Duration {
-	return min(testGrace, t.Left(timeout+testGrace, t.Reserve())-timeout)
 }
 
 func (t *tester) testRequest(devices []gpu.Device, timeout time.Duration) wire.Request {
 	r := wire.Request{
-		Bookend: wire.Version, Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(),
+		Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(),
 		Probe: t.rule, Options: t.Config.NVIDIA.ForTests(),
 	}
 	r.Probe.Locks = map[gpu.ID]string{}
 	for _, d := range devices {
-		r.Probe.Locks[d.ID] = t.rule.Locks[d.ID]
+		r.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
 	}
 	return r
 }

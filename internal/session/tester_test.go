@@ -36,10 +36,10 @@ func TestRoomForTests(t *testing.T) {
 		"a start, the driver was slow": {slurm.Prolog, 3 * sec, cards{whole, whole}, 1 * sec, 1},
 	} {
 		at := clock.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
-		h := &Hook{Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at}, Phase: tt.phase}
+		h := &Driver{Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at}, Phase: tt.phase}
 		h.Clock = at
 		h.Times.Driver, h.Times.Probe, h.Times.Outputs = config.Duration(4*sec), config.Duration(2200*ms), config.Duration(sec)
-		tester := &tester{Driver: h.Driver()}
+		tester := &tester{Driver: h}
 		if budget, room := tester.budget(), tester.room(tt.cards); budget != tt.budget || room != tt.room {
 			t.Errorf("%s: %v for %d GPUs, want %v for %d", name, budget, room, tt.budget, tt.room)
 		}

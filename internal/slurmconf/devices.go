@@ -226,10 +226,18 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 
 // listed finds the device of an index in Slurm's own list.
 func (n *node) listed(index int) (gpu.Device, error) {
+	here := 0
+	for _, c := range n.cards {
+		if !c.Excluded {
+			here++
+		}
+	}
 	switch slurms := len(n.list.GPUs); {
 	case !n.list.Known():
 		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
 			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+	case n.list.Source == ByCount && here != slurms: // nobody has told that Slurm counted these
+		return gpu.Device{}, fmt.Errorf("the driver has %d GPUs and Slurm gives out %d: %s", here, slurms, hint)
 	case index < 0 || index >= slurms:
 		return gpu.Device{}, fmt.Errorf("index %d is not one of the %d GPUs that slurmd lists", index, slurms)
 	}

@@ -10,7 +10,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/test/must"
 )
 
 // card makes the card at PCI bus n.
@@ -50,7 +49,10 @@ func cardsOf(t *testing.T, text string) (all []gpu.Card) {
 			continue
 		}
 		last := word[len(word)-1]
-		minor := must.Have(strconv.Atoi(strings.TrimRight(word, "xXumr")))(t)
+		minor, err := strconv.Atoi(strings.TrimRight(word, "xXumr"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := card(n, minor)
 		if edit := spoil[last]; edit != nil {
 			edit(&c)
@@ -66,6 +68,13 @@ func listed(minors ...int) List {
 	for _, minor := range minors {
 		l.GPUs = append(l.GPUs, GPU{fmt.Sprintf("/dev/nvidia%d", minor)})
 	}
+	return l
+}
+
+// counted is one untyped line of device files.
+func counted(minors ...int) List {
+	l := listed(minors...)
+	l.Source = ByCount
 	return l
 }
 
@@ -123,6 +132,12 @@ func TestDevices(t *testing.T) {
 		{"part of a GPU", []int{0}, "", eight, files("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21"), nil,
 			`part of a GPU is given out as ["/dev/nvidia1" "/dev/nvidia-caps/nvidia-cap21"]: ` +
 				"which part is not known without the UUID that AutoDetect=nvml adds"},
+		{"counted", []int{1}, "", "0 1", counted(0, 1), nil, "1"},
+		{"counted, the driver has more", []int{1}, "", "0 1 2", counted(0, 1), nil,
+			"the driver has 3 GPUs and Slurm gives out 2: " + hint},
+		{"counted, one has gone", []int{2}, "", "0 - 2 3", counted(0, 1, 2, 3), nil,
+			"the driver has 3 GPUs and Slurm gives out 4: " + hint},
+
 		{"map by id", []int{0, 2}, "", crossed, all, own{0: g(3), 2: g(1)}, "3 1"},
 		{"map by bus id", []int{2}, "", crossed, all, own{2: "00000000:01:00.0"}, "1"},
 		{"map leaves the index out", []int{1}, "", eight, all, own{0: g(3)}, "nvidia.gpu_map has no GPU index 1"},

@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,41 @@ import (
 
 // GPU is one GPU as Slurm counts it: its device files, of which a part of a GPU (MIG) has several.
 type GPU []string
+
+// Gres is what gres.conf says of one node's GPUs.
+type Gres struct {
+	// Detect is the lower-case value of AutoDetect, "nvml" or "nvidia"; empty for none.
+	Detect string
+	// GPUs are the lines that have GPUs, Parts those that give parts of them out (shards, MPS).
+	GPUs, Parts []Line
+	// Unsure is why there may be more, or less; empty if there is not.
+	Unsure string
+}
+
+// Gres reads gres.conf for a node.
+func (c Conf) Gres(node string) (g Gres) {
+	g.Unsure = c.Doubt()
+	for _, l := range c.Lines {
+		nodes, some := l.Get("NodeName")
+		here, known := Contains(nodes, node)
+		if some && !known {
+			g.Unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), nodes)
+		}
+		if some && !here {
+			continue
+		}
+		if detect, ok := l.Get("AutoDetect"); ok {
+			g.Detect = strings.TrimSuffix(strings.ToLower(detect), "off")
+		}
+		switch name, _ := l.Get("Name"); {
+		case strings.EqualFold(name, "gpu"):
+			g.GPUs = append(g.GPUs, l)
+		case inParts(name):
+			g.Parts = append(g.Parts, l)
+		}
+	}
+	return g
+}
 
 // DeviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it is.
 func DeviceFiles(list string) (all []string) {
@@ -24,21 +60,53 @@ func DeviceFiles(list string) (all []string) {
 	return all
 }
 
-// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8".
-func Count(list string) (n int) {
+// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8". kinds is how many
+// elements name GPUs; typed whether one of them names a type.
+func Count(list string) (n, kinds int, typed bool) {
 	for _, e := range slurm.Elements(list) {
 		e, _, _ = strings.Cut(strings.TrimSpace(e), "(")
 		parts := strings.Split(e, ":")
 		if !strings.EqualFold(parts[0], "gpu") {
 			continue
 		}
+		kinds++
 		count, err := strconv.Atoi(parts[len(parts)-1])
-		if err != nil {
+		if err != nil || len(parts) == 1 {
 			count = 1
 		}
+		typed = typed || len(parts) > 2 || len(parts) == 2 && err != nil
 		n += count
 	}
-	return n
+	return n, kinds, typed
+}
+
+// Counted is what the files say by themselves of a node's GPUs: only where they are one untyped line of device files.
+// Otherwise Slurm orders GPUs by rules of its own. nil is a file that could not be read.
+func Counted(slurmConf, gresConf *Conf, node string) List {
+	if slurmConf == nil || gresConf == nil {
+		return Unclear("slurm.conf or gres.conf could not be read")
+	}
+	own, gres := slurmConf.Node(node), gresConf.Gres(node)
+	count, kinds, typed := Count(own.Gres)
+	switch {
+	case own.Unsure != "" || gres.Unsure != "":
+		return Unclear("%s", cmp.Or(own.Unsure, gres.Unsure))
+	case !own.Found:
+		return Unclear("slurm.conf does not name node %q", node)
+	case kinds != 1 || typed:
+		return Unclear("slurm.conf has Gres=%.80s, which is not one untyped run of GPUs", own.Gres)
+	case len(gres.GPUs) == 1 && gres.Detect == "":
+		_, typed := gres.GPUs[0].Get("Type")
+		files, _ := gres.GPUs[0].Get("File")
+		list := List{Source: ByCount}
+		for _, file := range DeviceFiles(files) {
+			list.GPUs = append(list.GPUs, GPU{file})
+		}
+		if !typed && len(list.GPUs) == count {
+			return list
+		}
+	}
+	return Unclear("gres.conf does not describe %d GPUs in one untyped line of device files, without AutoDetect", count)
 }
 
 // Shared is an answer to whether GPUs may be given out in parts.
@@ -65,7 +133,13 @@ type Answer struct {
 //	             NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
 //	gres.conf    [NodeName=n1] Name=shard Count=16     may be left out: slurm.conf's count is spread over all GPUs
 func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
-	given, listed := givenInParts(slurmConf, node), gresConf.partsOf(node)
+	given, listed := givenInParts(slurmConf, node), ""
+	if gresConf != nil {
+		if parts := gresConf.Gres(node).Parts; len(parts) > 0 {
+			name, _ := parts[0].Get("Name")
+			listed = fmt.Sprintf("%s has Name=%s", parts[0].Where(), name)
+		}
+	}
 	switch {
 	case listed == "":
 		return given
@@ -75,21 +149,6 @@ func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
 		return Answer{Yes, listed}
 	}
 	return given
-}
-
-// partsOf says which line of gres.conf gives parts of a node's GPUs out; empty if none does.
-func (c *Conf) partsOf(node string) string {
-	if c == nil {
-		return ""
-	}
-	for _, l := range c.Lines {
-		nodes, some := l.Get("NodeName")
-		here, _ := Contains(nodes, node)
-		if name, _ := l.Get("Name"); inParts(name) && (here || !some) {
-			return fmt.Sprintf("%s has Name=%s", l.Where(), name)
-		}
-	}
-	return ""
 }
 
 // inParts reports a resource that gives a GPU to several jobs.

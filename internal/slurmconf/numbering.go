@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ const (
 	ByUUID    Source = "uuid"    // Slurm named the devices themselves
 	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
 	BySlurmd  Source = "slurmd"  // slurmd -G
+	ByCount   Source = "counted" // gres.conf has all GPUs in one untyped line of device files
 	Ambiguous Source = "ambiguous"
 )
 
@@ -66,8 +66,8 @@ func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
 // Equal reports whether two keys are equal, of moments in one boot.
 func (k Key) Equal(o Key) bool {
-	k.Daemon.Exe, o.Daemon.Exe = "", ""
-	return reflect.DeepEqual(k, o)
+	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
+		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
 }
 
 // changed is the file that was changed last. slurmd's own program is one of them: a daemon that runs on after an
@@ -85,7 +85,8 @@ func (k Key) changed() (newest FileID) {
 type List struct {
 	Source Source `json:"source"`
 	GPUs   []GPU  `json:"gpus,omitempty"`
-	Why    string `json:"why,omitempty"` // why nothing is known, where Source is Ambiguous
+	// Why says why nothing is known where Source is Ambiguous, and why slurmd did not answer where it is ByCount.
+	Why string `json:"why,omitempty"`
 }
 
 // Unclear is the numbering that is not known.
@@ -95,6 +96,8 @@ func Unclear(format string, args ...any) List {
 
 // Known reports whether the list says anything.
 func (l List) Known() bool { return l.Source.Settled() }
+
+func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
 
 // Kept is an answer as it is kept in the state.
 type Kept struct {
@@ -122,7 +125,7 @@ func (k Kept) Due(now time.Duration, check bool) bool {
 type Asked struct {
 	Key    Key
 	List   List
-	Failed bool // slurmd -G did not answer
+	Failed bool // slurmd -G did not answer; List is what the configuration says by itself
 	// Began is the wall time at which the running slurmd started, zero where that is not known.
 	Began time.Time
 	// Own says that the files are slurmd's own copies, which it writes when it reads its configuration (configless).
@@ -142,6 +145,9 @@ func (a Asked) Settle(kept *Kept) Kept {
 	}
 	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
+		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
+			now.InForce = nil
+		}
 	}
 	if !a.List.Known() {
 		return now
@@ -163,7 +169,7 @@ func (a Asked) outdated(last Kept) string {
 	switch {
 	case last.Uncertain != "":
 		return last.Uncertain
-	case a.Own || inForce != nil && slices.EqualFunc(inForce.GPUs, a.List.GPUs, slices.Equal):
+	case a.Own || inForce != nil && inForce.equal(a.List):
 		return ""
 	case a.Began.IsZero() && inForce == nil:
 		return "" // nothing says that the files have ever been others

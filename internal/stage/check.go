@@ -40,7 +40,7 @@ func check(d *session.Driver, r *record) (worth bool) {
 	if problem != "" {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", problem)
 	}
-	if why := nameNode(d.Hook); why != "" {
+	if why := nameNode(d); why != "" {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", why)
 		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge(d)
@@ -78,7 +78,7 @@ func (r *record) examine(d *session.Driver) (c judge.Check, keepers *ledger.Keep
 	r.sight(d)
 	r.settleRuns(d, c)
 	keepers = countKeepers(d, c)
-	r.add(d, session.Once(d.Take(), r.Findings())...)
+	r.add(d, session.Once(d.Take(), r.Found)...)
 	return c, keepers
 }
 
@@ -106,7 +106,7 @@ func hasGPUs(d *session.Driver) bool {
 	if d.Config.NVIDIA.DriverProc == "" {
 		return true // the backend alone can tell
 	}
-	request := operation.PresentRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
+	request := operation.MachineRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
 	present, err := operation.Present.Ask(request, d.Left(presentTime, d.Reserve()))
 	if present || err != nil {
 		return true
@@ -116,7 +116,7 @@ func hasGPUs(d *session.Driver) bool {
 }
 
 // nameNode finds out which node this is, or says why not. slurmd tells its health check; a timer or NHC may not.
-func nameNode(h *session.Hook) (why string) {
+func nameNode(h *session.Driver) (why string) {
 	name := h.Getenv("SLURMD_NODENAME")
 	if name == "" {
 		name, why = guessNode(h)
@@ -131,7 +131,7 @@ func nameNode(h *session.Hook) (why string) {
 }
 
 // guessNode takes the host's name, unless the hooks of this host know it by another.
-func guessNode(h *session.Hook) (name, why string) {
+func guessNode(h *session.Driver) (name, why string) {
 	nodes, err := state.Nodes(h.Config.Paths.Run, "")
 	host, hostErr := session.ReadOwn(filepath.Join(h.Config.Paths.Proc, "sys/kernel/hostname"))
 	host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
@@ -199,9 +199,9 @@ func (r *record) keep(d *session.Driver, last *ledger.Check, keepers *ledger.Kee
 		return
 	}
 	now := onwards(last)
-	now.At, now.Wall, now.Findings, now.Verdict = d.Start, d.Clock.Wall(), r.Findings(), r.Verdict()
+	now.At, now.Wall, now.Findings, now.Verdict = d.Start, d.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = d.Clock.Boot()-d.Start, r.Seen.Epoch
-	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Assigned()
+	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
 	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)

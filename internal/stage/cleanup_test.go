@@ -37,7 +37,7 @@ func TestWhoCleansUp(t *testing.T) {
 // A hook without time ends no process, and says so.
 func TestNoTimeToCleanUp(t *testing.T) {
 	late := clock.Clock{Boot: func() time.Duration { return 0 }}
-	d := session.New(operation.Env{Clock: late}, slurm.Epilog).Driver()
+	d := session.New(operation.Env{Clock: late}, slurm.Epilog)
 	d.Config = config.Default()
 	d.Limit(time.Second)
 	did, ended := endAll(d, judge.Seen{}, []finding.Holder{{}})

@@ -21,7 +21,7 @@ func TestDamageSinceTheFirstReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := session.New(operation.Env{Clock: clock.System()}, slurm.Epilog).Driver()
+	d := session.New(operation.Env{Clock: clock.System()}, slurm.Epilog)
 	d.Store = store
 	node := readNode(d)
 	if found := d.Take(); len(found) > 0 {

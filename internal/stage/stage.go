@@ -11,14 +11,19 @@ package stage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
+	"bookend/internal/metrics"
 	"bookend/internal/operation"
+	"bookend/internal/report"
 	"bookend/internal/routine"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
@@ -26,19 +31,18 @@ import (
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
 func rootHook(env Env, phase slurm.Context, attempt func(*session.Driver, *record) (worth bool)) (exit int) {
-	h := session.New(env, phase)
+	d, r := session.New(env, phase), &record{Case: judge.Case{Phase: phase}}
 	operation.Confine(env)
-	d, r := h.Driver(), &record{Case: judge.Case{Phase: phase}}
 	defer routine.Recover(func(p *routine.Panic) {
 		r.failed(d, p)
-		exit = h.Reached()
+		exit = d.Reached()
 	})
-	defer h.Guard(env.Exit, func(p *routine.Panic) { h.Panicked(p) }, func(why string) { leave(h, why) })()
+	defer d.Guard(env.Exit, func(p *routine.Panic) { d.Panicked(p) }, func(why string) { leave(d, why) })()
 	if r.attempt(d, attempt) {
 		r.giveReason(d)
 		r.publish(d)
 	}
-	return h.Reached()
+	return d.Reached()
 }
 
 // attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
@@ -103,7 +107,7 @@ func (r *record) failed(d *session.Driver, p *routine.Panic) {
 
 // leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
 // the steps, so it touches nothing that they change.
-func leave(h *session.Hook, why string) {
+func leave(h *session.Driver, why string) {
 	if h.Phase == slurm.HealthCheck {
 		h.Reach(code.Exit(code.Deadline))
 	}
@@ -115,4 +119,84 @@ func leave(h *session.Hook, why string) {
 		SlurmConf: slurmConf(h),
 	})
 	fmt.Fprintf(h.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - h.Start).Round(time.Millisecond))
+}
+
+// Env is the outside world as a main hands it over.
+type Env = operation.Env
+
+// preamble is what every hook program does first: it serves as its own child, or says its version.
+func preamble(env Env, name string) (exit int, done bool) {
+	if len(env.Args) < 2 {
+		return 0, false
+	}
+	if exit, done := operation.ServeChild(env, nil); done {
+		return exit, done
+	}
+	if env.Args[1] == "--version" {
+		fmt.Fprintf(env.Stdout, "%s %s\n", name, env.Version)
+		return 0, true
+	}
+	fmt.Fprintf(env.Stderr, "%s: Slurm runs this program, without arguments; see bookend help\n", name)
+	return 0, true
+}
+
+// record is the one product of a hook. Each step adds its part; a judgement is made again when there is more to judge.
+type record struct {
+	judge.Case
+	judge.Judgement
+	heard  judge.Heard
+	why    *diagnosis.Diagnosis // nil where nobody wants to know
+	text   []report.Safe        // for the job's owner
+	jobLog string               // what became of the end report, for the log
+	drain  *drain.Decision      // about the node, where there is news
+	gauges *metrics.Check       // of a health check; nil for a job's hooks
+}
+
+// end is the record as one end of the job's run.
+func (r *record) end(d *session.Driver) ledger.End {
+	e := r.Case.End(r.Judgement)
+	e.Wall, e.Report, e.Diagnosis = d.Clock.Wall(), joined(r.text), r.why
+	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
+	e.Health = ledger.Accounts(r.Seen.Health, r.began())
+	if e.At == 0 {
+		e.At = d.Clock.Boot()
+	}
+	e.SlurmConf = slurmConf(d)
+	return e
+}
+
+// began is the start's wall time, zero where there is no record of it.
+func (r *record) began() time.Time {
+	if r.Past.Run.Start == nil {
+		return time.Time{}
+	}
+	return r.Past.Run.Start.Wall
+}
+
+// slurmConf is what a hook that asks for a drain leaves for the health check, which looks after it.
+func slurmConf(h *session.Driver) string {
+	const most = 4 << 10 // PATH_MAX
+	conf := h.Getenv("SLURM_CONF")
+	if h.Reached() == 0 || len(conf) >= most {
+		return ""
+	}
+	return conf
+}
+
+// report is the record as its job's owner is to read it.
+func (r *record) report() report.Scene {
+	return report.Scene{
+		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
+		Findings: r.Found, Verdict: r.Verdict, Why: r.why,
+		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,
+		Help: strings.Trim(r.Config.HelpURL+", "+r.Config.Contact, ", "),
+	}
+}
+
+func joined(lines []report.Safe) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(string(l) + "\n")
+	}
+	return b.String()
 }

@@ -32,7 +32,7 @@ func tested(id gpu.ID, at time.Duration) health.TestRecord {
 			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
 			At: at,
 		},
-		Epoch: epoch, Wall: time.Unix(1800000000, 0).UTC(), Seen: 1,
+		Epoch: epoch, Kernel: gpu.KernelMark{Seq: 7, At: time.Second}, Wall: time.Unix(1800000000, 0).UTC(), Seen: 1,
 	}
 }
 

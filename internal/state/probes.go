@@ -22,11 +22,12 @@ var probesFile = cardFile("probes.json", 512<<10,
 	func(r health.TestRecord) time.Duration { return r.Probe.At },
 	func(health.TestRecord) string { return "" })
 
-// Probes returns the last test of each card of the node. An unusable file is a Damage, set aside; then no test is known.
+// Probes returns the last test of each card of the node, good for what health.TestRecord.Trusted makes of it. An unusable
+// file is a Damage, set aside; then no test is known.
 func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 
 // PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
-// void and go. A record without a known epoch is ErrEpoch.
+// void and go. A record without a known epoch is ErrEpoch: nobody could trust it.
 func (s *Store) PutProbes(records ...health.TestRecord) error {
 	fresh := make([]health.TestRecord, 0, len(records))
 	for _, r := range records {

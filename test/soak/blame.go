@@ -24,7 +24,7 @@ func (h *hook) blames() {
 			continue
 		}
 		h.tally.blamed++
-		right, about := h.blamed(f.Finding, c, saw)
+		right, about := h.blamed(f, c, saw)
 		switch {
 		case right:
 		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted

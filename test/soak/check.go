@@ -75,7 +75,7 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeNow()}
 	h.Judgement = judge.JudgeCheck(c)
 	free, all := c.Free(), h.Found
-	h.Found = slices.DeleteFunc(slices.Clone(all), func(f judge.Found) bool {
+	h.Found = slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool {
 		free := slices.ContainsFunc(free, func(card finding.Card) bool { return card.Device.ID == f.GPU })
 		return f.Code == code.Trespass || !free // which was judged as of the look at all cards
 	})

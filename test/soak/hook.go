@@ -204,7 +204,7 @@ func (h *hook) record() {
 		h.book.begin(run)
 		return
 	}
-	run.Devices = h.Seen.Assigned()
+	run.Devices = h.Seen.Cards
 	if run.Epoch == (gpu.Epoch{}) {
 		run.Epoch = h.node.Epoch
 	}

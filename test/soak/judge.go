@@ -6,10 +6,8 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/judge"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -77,9 +75,9 @@ func (h *hook) drains() {
 		return
 	}
 	h.tally.drains++
-	for _, f := range h.Found {
-		if f.Action == config.Drain {
-			h.drain(f.Finding)
+	for i, f := range h.Found {
+		if h.Drains(i) {
+			h.drain(f)
 		}
 	}
 }
@@ -172,7 +170,7 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 			continue
 		}
 		h.tally.named++
-		named := func(f judge.Found) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
+		named := func(f finding.Finding) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
 		if !slices.ContainsFunc(h.Found, named) {
 			h.fail(missedLeak, "%s: process %d is not named: %s", c.Device.ID, p.PID, inWords(stock))
 		}
@@ -244,7 +242,7 @@ func (h *hook) over(i world.Item) bool {
 }
 
 func (h *hook) said(c *world.Card) bool {
-	return slices.ContainsFunc(h.Found, func(f judge.Found) bool {
+	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
 		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
 	})
 }

@@ -41,7 +41,7 @@ func (h *hook) say() {
 			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.seen.last)))
 		}
 	}
-	for _, f := range h.Found {
+	for i, f := range h.Found {
 		say("  %s %s %d MiB %q", f.Code, f.GPU, f.Bytes.Bytes/world.MiB, f.Unknown)
 		if f.Holder != nil {
 			say("    holder %+v", f.Holder.Process)
@@ -52,6 +52,6 @@ func (h *hook) say() {
 		for _, other := range f.Candidates {
 			say("    candidate %+v", other.Process)
 		}
-		say("    doubts %q, action %s", f.Doubts, f.Action)
+		say("    doubts %q, action %s", f.Doubts, h.Of(i).Action)
 	}
 }

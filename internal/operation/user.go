@@ -3,13 +3,18 @@ package operation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"bookend/internal/asuser"
+	"bookend/internal/child"
+	"bookend/internal/holders"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // AppendRequest is a text for the job's own output. The target is the user's claim.
@@ -35,17 +40,12 @@ func (r AppendReply) Check() error {
 }
 
 // Append starts as root and gives that up, for good, before it opens anything of the user's.
-var Append = Operation[AppendRequest, AppendReply]{"append", appendAsUser}
-
-func appendAsUser(r AppendRequest) (AppendReply, error) {
+var Append = Operation[AppendRequest, AppendReply]{"append", func(r AppendRequest) (AppendReply, error) {
 	if err := asuser.Become(r.UID, r.GID, asuser.Groups(r.UID, r.GID, r.User)); err != nil {
 		return AppendReply{}, err
 	}
-	if err := joblog.Append(r.Target, r.UID, []byte(r.Text)); err != nil {
-		return AppendReply{Refused: joblog.Reason(err)}, nil
-	}
-	return AppendReply{}, nil
-}
+	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
+}}
 
 // TailRequest asks what a job's outputs say of memory. The targets are the user's claims.
 type TailRequest struct {
@@ -84,28 +84,31 @@ const lookBack = 16 << 20
 // in this process: only what is understood of it goes back.
 var Tail = Operation[TailRequest, TailReply]{"tail", readTails}
 
-func readTails(r TailRequest) (TailReply, error) {
+func readTails(r TailRequest) (reply TailReply, err error) {
 	if err := asuser.Become(r.UID, r.GID, asuser.Groups(r.UID, r.GID, r.User)); err != nil {
-		return TailReply{}, err
+		return reply, err
 	}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
 	var all searchedFiles
+	recognised := false
 	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
 		f := all.open(target, r.UID)
-		defer f.close()
+		if f.File != nil {
+			defer f.Close()
+		}
 		all = append(all, f)
+		recognised = recognised || f.search.Recognised()
+		reply.Cancelled = reply.Cancelled || f.search.Cancelled
 	}
-	cancelled := slices.ContainsFunc(all, func(f *searchedFile) bool { return f.search != nil && f.search.Cancelled })
-	if (r.Back || cancelled) && !slices.ContainsFunc(all, (*searchedFile).recognised) {
+	if (r.Back || reply.Cancelled) && !recognised {
 		all.back(func() bool { return inTime.Err() == nil })
 	}
-	reply := all.reply()
-	reply.Cancelled = cancelled
+	all.answer(&reply)
 	return reply, nil
 }
 
-// searchedFile is a target while it is looked through. Its search is nil where it is not.
+// searchedFile is a target while it is looked through. Of one that is not the search is empty.
 type searchedFile struct {
 	*joblog.File
 	search *joblog.Search
@@ -117,7 +120,7 @@ type searchedFiles []*searchedFile
 
 // open opens a target and looks through its end, unless it is the same file as one of the others.
 func (all searchedFiles) open(t joblog.Target, uid uint32) *searchedFile {
-	f := new(searchedFile)
+	f := &searchedFile{search: new(joblog.Search)}
 	if f.File, f.err = joblog.Open(t, uid); f.err != nil {
 		return f
 	}
@@ -129,20 +132,10 @@ func (all searchedFiles) open(t joblog.Target, uid uint32) *searchedFile {
 	return f
 }
 
-func (f *searchedFile) close() {
-	if f.File != nil {
-		f.Close()
-	}
-}
-
-func (f *searchedFile) recognised() bool {
-	return f.search != nil && f.search.Recognised()
-}
-
 // back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
 // the others'.
 func (all searchedFiles) back(more func() bool) {
-	unreadable := func(f *searchedFile) bool { return f.search == nil || f.err != nil }
+	unreadable := func(f *searchedFile) bool { return f.same || f.err != nil }
 	readable := slices.DeleteFunc(slices.Clone(all), unreadable)
 	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
 	left := int64(lookBack)
@@ -153,21 +146,18 @@ func (all searchedFiles) back(more func() bool) {
 	}
 }
 
-// reply is what goes back. Of too many messages each file's last are kept.
-func (all searchedFiles) reply() TailReply {
-	var reply TailReply
+// answer is what goes back. Of too many messages each file's last are kept.
+func (all searchedFiles) answer(reply *TailReply) {
 	count, most := 0, oom.MaxMessages
 	for _, f := range all {
-		if f.search != nil {
-			count += len(f.search.Messages)
-		}
+		count += len(f.search.Messages)
 	}
 	if count > most {
 		most /= len(all)
 	}
 	for i, f := range all {
 		one := Searched{Refused: joblog.Reason(f.err), Same: f.same}
-		if f.search != nil && f.err == nil {
+		if !f.same && f.err == nil {
 			one.Size, one.Read, one.Earlier = f.Size, f.search.Read, f.search.Earlier
 			for _, m := range lastOf(f.search.Messages, most) {
 				m.File = i
@@ -176,7 +166,6 @@ func (all searchedFiles) reply() TailReply {
 		}
 		reply.Files = append(reply.Files, one)
 	}
-	return reply
 }
 
 // lastOf are the last messages, at most so many: what says that memory ran out before anything else.
@@ -223,4 +212,141 @@ func (f Searched) Why() string {
 		return "another Bookend report is in it"
 	}
 	return ""
+}
+
+// Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
+// wrong with the record until the hook collects it.
+type Visit struct {
+	Store    *state.Store // nil where state cannot be used: each hook is on its own
+	UID      uint32
+	Alive    func(state.Stuck) bool
+	Now      func() time.Duration // CLOCK_BOOTTIME
+	Left     func() time.Duration // for the next step
+	Troubles []error
+}
+
+// What keeps a hook from a visit.
+var (
+	ErrStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
+	errInVisit    = errors.New("the end of another job of this user still waits for the file system of its output")
+)
+
+// Visited has an operation done among the user's files: while one lives that cannot be killed there, no other is
+// started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
+func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
+	op := o.Name
+	met, err := v.enter(op)
+	if err != nil {
+		return reply, err
+	}
+	reply, err = o.Ask(req, v.Left())
+	defer met(err == nil) // of this operation alone: reading may work where writing hangs
+	var failed *Error
+	if v.Store != nil && errors.As(err, &failed) && failed.Result.Outcome == child.Abandoned {
+		stuck := state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: v.Now(), Op: op}
+		v.trouble(v.Store.SetStuckVisit(v.UID, stuck, v.Alive))
+	}
+	return reply, err
+}
+
+// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that
+// end at once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is
+// on its own.
+func (v *Visit) enter(op string) (met func(back bool), err error) {
+	alone := func(bool) {}
+	if v.Store == nil {
+		return alone, nil
+	}
+	met, err = v.Store.Visit(op, v.UID, v.Now, v.Left())
+	switch {
+	case errors.Is(err, state.ErrLocked):
+		return nil, errInVisit
+	case met == nil:
+		met = alone
+	}
+	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
+	v.trouble(err)
+	if stuck != nil {
+		met(false)
+		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, stuck.PID, stuck.Op)
+	}
+	return met, nil
+}
+
+func (v *Visit) trouble(err error) {
+	if err != nil {
+		v.Troubles = append(v.Troubles, err)
+	}
+}
+
+// LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task
+// is the one of which it is asked.
+type LocateRequest struct {
+	Proc   string `json:"proc"`
+	PID    int    `json:"pid"`
+	FD     int    `json:"fd"`
+	Others []int  `json:"others,omitempty"`
+	Task   int    `json:"task"`
+}
+
+// Located is a task's output; Lost: the step writes one file a task, and this task's was not found.
+type Located struct {
+	Target joblog.Target `json:"target"`
+	Own    joblog.Target `json:"own"`
+	Lost   bool          `json:"lost,omitempty"`
+}
+
+// Locate asks the file system of the job's output, which may hang.
+var Locate = Operation[LocateRequest, Located]{"locate", func(r LocateRequest) (found Located, err error) {
+	if found.Target, err = joblog.Locate(r.Proc, r.PID, r.FD); err != nil {
+		return found, err
+	}
+	for _, other := range r.Others {
+		own, named, err := joblog.OfTask(found.Target, other, r.Task)
+		if err == nil && own.Path != "" {
+			return Located{Target: found.Target, Own: own}, nil
+		}
+		found.Lost = found.Lost || named
+	}
+	return found, nil
+}}
+
+// JobRequest asks for processes of a job on this node.
+type JobRequest struct {
+	Proc  string      `json:"proc"`
+	Dev   string      `json:"dev"`
+	UID   uint32      `json:"uid"`
+	Owner slurm.Owner `json:"owner"`
+}
+
+// Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can
+// name.
+type Launched struct {
+	Files []joblog.Target `json:"files,omitempty"`
+	Apart bool            `json:"apart,omitempty"`
+}
+
+// Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
+// task.
+var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) (found Launched, err error) {
+	pids, err := holders.JobOf(r.UID, r.Owner).Named(r.Proc, "srun")
+	for _, pid := range pids {
+		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
+		found.Files = append(found.Files, written...)
+		found.Apart = found.Apart || joblog.Apart(r.Proc, pid, written)
+	}
+	slices.SortFunc(found.Files, joblog.Target.Compare)
+	found.Files = slices.Compact(found.Files)
+	return found, err
+}}
+
+// OpenDevices looks, as the user, for those that have a GPU open.
+var OpenDevices = Operation[JobRequest, []holders.Open]{"open", findOpen}
+
+func findOpen(r JobRequest) ([]holders.Open, error) {
+	open, err := holders.JobOf(r.UID, r.Owner).OpenDevices(r.Proc, r.Dev)
+	if errors.Is(err, holders.ErrPartial) {
+		err = nil // what was found is worth saying
+	}
+	return open, err
 }

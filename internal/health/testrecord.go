@@ -1,0 +1,87 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// TestRecord is the last test of a card, kept from one hook to the next.
+type TestRecord struct {
+	Probe  gpu.Probe      `json:"probe"`
+	Epoch  gpu.Epoch      `json:"epoch"`
+	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel's log then; zero where it was not read
+	Wall   time.Time      `json:"wall"`   // for display
+	// Seen is how many processes, one after the other, came to this result.
+	Seen int `json:"seen,omitempty"`
+}
+
+// Good reports a test that found nothing wrong.
+func (r TestRecord) Good() bool { return r.Probe.Result == gpu.ProbeOK }
+
+// WhenTested reports whether a hook of this phase tests the cards of its job.
+func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
+	switch at {
+	case config.ProbeBoth:
+		return phase == slurm.Prolog || phase == slurm.Epilog
+	case config.ProbeProlog:
+		return phase == slurm.Prolog
+	case config.ProbeEpilog:
+		return phase == slurm.Epilog
+	}
+	return false
+}
+
+// TestMaxAge is how long a start trusts a test at an earlier job's end.
+const TestMaxAge = 24 * time.Hour
+
+// SinceTest is what a start knows that an earlier test may not have survived.
+type SinceTest struct {
+	At     time.Duration // CLOCK_BOOTTIME
+	Epoch  gpu.Epoch
+	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
+	Scene  finding.Scene
+	Card   finding.Card
+}
+
+// Trusted reports whether nothing has changed since the test, so that its result holds now, good or bad; else why it
+// may not. What was not tested is never trusted.
+func (r TestRecord) Trusted(n SinceTest) (ok bool, why string) {
+	switch age := n.At - r.Probe.At; {
+	case r.Probe.Result == gpu.ProbeSkipped:
+		why = "it came to no result"
+	case !r.Epoch.Same(n.Epoch):
+		why = "the driver was reloaded or the node booted since, or no one can tell"
+	case age < 0 || age > TestMaxAge:
+		why = fmt.Sprintf("it is older than %v", TestMaxAge)
+	default:
+		if why = r.struck(n); why == "" {
+			why = Busy(n.Scene, n.Card)
+		}
+	}
+	return why == "", why
+}
+
+// struck says why the driver may have reported an error of the card since the test, empty where it has not.
+func (r TestRecord) struck(n SinceTest) string {
+	switch k := n.Kernel; {
+	case r.Kernel == gpu.KernelMark{}:
+		return "the kernel's log was not read at that time"
+	case k == nil:
+		return "the kernel's log was not read"
+	case k.Unknown != "":
+		return "the kernel's log could not be read"
+	case k.Lost:
+		return "entries of the kernel's log are missing since"
+	}
+	for _, x := range n.Kernel.Xids {
+		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
+			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
+		}
+	}
+	return ""
+}

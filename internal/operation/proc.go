@@ -1,0 +1,235 @@
+package operation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/child"
+	"bookend/internal/clock"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/holders"
+	"bookend/internal/inventory"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// MachineRequest asks what the kernel and the driver tell of themselves in files.
+type MachineRequest struct {
+	DriverProc string          `json:"driver_proc,omitempty"`
+	Dev        string          `json:"dev,omitempty"`
+	Proc       string          `json:"proc,omitempty"`
+	Sys        string          `json:"sys"`
+	Since      *gpu.KernelMark `json:"since,omitempty"` // of the kernel's log; nil for its newest entry alone
+}
+
+// InventoryReply has the GPUs that the driver's /proc lists, or the problem.
+type InventoryReply struct {
+	Cards    []gpu.Card `json:"cards"`
+	Epoch    gpu.Epoch  `json:"epoch"`
+	NoDriver bool       `json:"no_driver,omitempty"`
+	Problem  string     `json:"problem,omitempty"`
+}
+
+// Inventory reads the driver's /proc.
+var Inventory = Operation[MachineRequest, InventoryReply]{"inventory", func(r MachineRequest) (InventoryReply, error) {
+	reply := InventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
+	var err error
+	if reply.Cards, err = inventory.Read(r.DriverProc); err != nil {
+		reply.NoDriver, reply.Problem = errors.Is(err, inventory.ErrNoDriver), err.Error()
+	}
+	return reply, nil
+}}
+
+// Present reports whether there is a GPU or its driver. It asks neither: the kernel's own list of what is on the bus
+// knows.
+var Present = Operation[MachineRequest, bool]{"present", func(r MachineRequest) (bool, error) {
+	if _, err := os.Lstat(r.DriverProc); err == nil {
+		return true, nil
+	}
+	return inventory.OnBus(r.Sys)
+}}
+
+// Kernel reads the kernel's log, a ring of up to many megabytes, record by record. It tells the epoch as well: the
+// driver need not answer for that.
+var Kernel = Operation[MachineRequest, gpu.KernelLog]{"kernel", func(r MachineRequest) (gpu.KernelLog, error) {
+	log := inventory.ReadLog(r.Dev, r.Since)
+	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)
+	return log, nil
+}}
+
+// ReaderRequest asks what /proc says of processes: of these, or of all that have a GPU open.
+type ReaderRequest struct {
+	Proc   string            `json:"proc"`
+	Dev    string            `json:"dev,omitempty"`
+	PIDs   []int             `json:"pids,omitempty"`
+	Budget time.Duration     `json:"budget_ns"`
+	Skip   []attrib.Instance `json:"skip,omitempty"` // those that earlier readers hang at
+}
+
+// Processes reads other processes' /proc.
+var Processes = Operation[ReaderRequest, []attrib.Process]{"processes", func(r ReaderRequest) ([]attrib.Process, error) {
+	return within(holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), maxReply), nil
+}}
+
+// within makes an answer about thousands of processes fit: the last of them lose the path of their program, then all
+// but their PID.
+func within(all []attrib.Process, most int) []attrib.Process {
+	size := 0
+	for i, p := range all {
+		if size > most/2 {
+			p.Exe = ""
+		}
+		text, err := json.Marshal(p)
+		if err != nil || size+len(text) > most/4*3 {
+			p, text = attrib.Process{PID: p.PID, Why: "too many processes to answer for"}, nil
+		}
+		size += len(text) + len(",")
+		all[i] = p
+	}
+	return all
+}
+
+// Hanging are those of the processes that did not answer.
+func Hanging(all []attrib.Process) (at []attrib.Instance) {
+	for _, p := range all {
+		if p.Hangs {
+			at = append(at, attrib.Instance{PID: p.PID, Start: p.Start})
+		}
+	}
+	return at
+}
+
+// Holders searches all of /proc for processes that have a GPU open.
+var Holders = Operation[ReaderRequest, attrib.Scan]{"holders", func(r ReaderRequest) (attrib.Scan, error) {
+	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
+}}
+
+// Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there
+// must be no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put
+// on record where there are too many already.
+func Hung(op string, readers []state.Reader) (at []attrib.Instance, blocked bool) {
+	blocked = len(readers) >= state.MaxReaders
+	for _, r := range readers {
+		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
+	}
+	return at, blocked
+}
+
+// Readers are the readers of /proc of this host that got stuck: those that one node's state has on record or, without a
+// Store, any node's of the host.
+type Readers struct {
+	Config config.Config
+	Clock  clock.Clock
+	Store  *state.Store
+}
+
+func (r Readers) alive(s state.Stuck) bool {
+	return child.Alive(r.Config.Paths.Proc, s.PID, s.StartTicks)
+}
+
+// Stuck are the readers on record. Looking at them changes nothing.
+func (r Readers) Stuck() (all []state.Reader) {
+	if r.Store != nil {
+		return r.Store.Readers(r.alive)
+	}
+	nodes, _ := state.Nodes(r.Config.Paths.Run, "") // none where that cannot be read, as without root
+	for _, node := range nodes {
+		all = append(all, state.PeekReaders(r.Config.Paths.Run, node, r.alive)...)
+	}
+	return all
+}
+
+// Keep puts a reader that was left behind on record, where a child's failure left one. Without a Store it is for the
+// hooks of every node.
+func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
+	var failed *Error
+	if !errors.As(failure, &failed) || failed.Result.Outcome != child.Abandoned {
+		return nil
+	}
+	left := state.Reader{At: at, Stuck: state.Stuck{
+		PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: r.Clock.Boot(), Op: op,
+	}}
+	if r.Store != nil {
+		return r.Store.AddReader(left, r.alive)
+	}
+	nodes, _ := state.Nodes(r.Config.Paths.Run, "")
+	if len(nodes) == 0 {
+		return errors.New("no record of a stuck reader can be kept")
+	}
+	var all error
+	for _, node := range nodes {
+		store, err := state.Open(r.Config.Paths.Run, node)
+		if err == nil {
+			err = store.AddReader(left, r.alive)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// onCardsTime is for one search of the node's processes: 20 000 with 50 descriptors each took 0.9 s.
+const onCardsTime = 1500 * time.Millisecond
+
+// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s,
+// leaves alone what hooks got stuck at, and puts a child that gets stuck itself on record for them.
+func Holdings(r Readers) attrib.Scan {
+	skip, blocked := Hung(Holders.Name, r.Stuck())
+	if blocked {
+		return attrib.Scan{Partial: ErrStuck.Error()}
+	}
+	paths := r.Config.Paths
+	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve, Skip: skip}
+	scan, err := Holders.Ask(request, onCardsTime)
+	unkept := r.Keep(Holders.Name, err, scan.Hung)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Answered {
+		err = nil // what it found stands
+	}
+	if err = errors.Join(err, unkept); err != nil {
+		scan.Partial = err.Error()
+	}
+	return scan
+}
+
+// JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now; what cannot be told is
+// no trouble of the hooks'.
+func JobsOnCards(r Readers) []slurm.Owner {
+	var jobs []slurm.Owner
+	for _, h := range Holdings(r).Holdings {
+		job := slurm.Owner{ID: h.Cgroup.ID, SLUID: h.Cgroup.SLUID}
+		if len(h.Minors) > 0 && !h.Gone && job.Found() && !slices.Contains(jobs, job) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
+}
+
+// ScanReserve is the time a look at processes has to hand in what it found, before its child would be killed.
+const ScanReserve = 200 * time.Millisecond
+
+// Backend and SlurmdG stand for the backend and for slurmd -G among the operations of children that got stuck.
+const (
+	Backend = "backend"
+	SlurmdG = "slurmd -G"
+)
+
+// InDriver reports whether a child is stuck where only the driver can have kept it.
+func InDriver(s state.Stuck) bool { return s.Op == Backend || s.Op == Inventory.Name }
+
+// StuckText words a child that cannot be killed, for hooks and the command line.
+func StuckText(s state.Stuck, since string) string {
+	what := fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s),", since, s.PID, s.Op)
+	switch {
+	case s.Op == SlurmdG: // of an earlier release
+		what = fmt.Sprintf("stuck since %s: PID %d (%s)", since, s.PID, s.Op)
+	case InDriver(s):
+		what = fmt.Sprintf("driver not answering since %s: PID %d (%s)", since, s.PID, s.Op)
+	}
+	return what + " cannot be killed"
+}

@@ -1,0 +1,115 @@
+package operation
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// Many ends of one user wait for one another only until a child has come back from that user's files; where the lock of
+// the visits is out of use each hook is on its own.
+func TestTurn(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "run")
+	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.Open(run, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Hour
+	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
+	enter := func(op string, want error, when string) (met func(bool)) {
+		t.Helper()
+		met, err := v.enter(op)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", when, err, want)
+		}
+		return met
+	}
+	met := enter(Append.Name, nil, "the first")
+	enter(Append.Name, errInVisit, "beside one who has not come back")
+	met(true)
+	enter(Append.Name, nil, "one has come back")
+	defer enter(Tail.Name, nil, "another operation")(false)
+	enter(Append.Name, nil, "one has come back from writing, and another reads")
+	enter(Tail.Name, errInVisit, "it came back from writing, not from reading")
+	if err := os.RemoveAll(run); err != nil {
+		t.Fatal(err)
+	}
+	enter(Tail.Name, nil, "no lock")(true)
+}
+
+// A process of the job that cannot be looked into hides no other one that still has a GPU open.
+func TestOpenInPart(t *testing.T) {
+	proc := t.TempDir()
+	put := func(pid, name, text string) {
+		path := filepath.Join(proc, pid, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pid := range []string{"100000001", "100000002"} {
+		put(pid, "stat", pid+" (python) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0\n")
+		put(pid, "status", "Name:\tpython\nUid:\t1000\t1000\t1000\t1000\n")
+		put(pid, "cgroup", "0::/system.slice/n1_slurmstepd.scope/job_77/step_0/user/task_0\n")
+		put(pid, "environ", "")
+	}
+	put("100000001", "fd", "") // cannot be listed
+	fd := filepath.Join(proc, "100000002/fd")
+	if err := errors.Join(os.Mkdir(fd, 0o755), os.Symlink("/dev/nvidia1", filepath.Join(fd, "3"))); err != nil {
+		t.Fatal(err)
+	}
+	open, err := findOpen(JobRequest{Proc: proc, Dev: "/dev", UID: 1000, Owner: slurm.Owner{ID: 77}})
+	if err != nil || len(open) != 1 || open[0].PID != 100000002 {
+		t.Errorf("%+v, %v", open, err)
+	}
+}
+
+// Which readers of /proc keep a new one from being started.
+func TestHung(t *testing.T) {
+	at := []attrib.Instance{{PID: 70, Start: 1}}
+	many := make([]state.Reader, state.MaxReaders)
+	for i := range many {
+		many[i] = state.Reader{Stuck: state.Stuck{Op: Holders.Name}, At: at}
+	}
+	for name, tt := range map[string]struct {
+		readers []state.Reader
+		at      int
+		blocked bool
+	}{
+		"none":              {nil, 0, false},
+		"one":               {many[:1], 1, false},
+		"did not say":       {[]state.Reader{{Stuck: state.Stuck{Op: Holders.Name}}}, 0, true},
+		"another operation": {[]state.Reader{{Stuck: state.Stuck{Op: Processes.Name}}}, 0, false},
+		"nearly too many":   {many[1:], state.MaxReaders - 1, false},
+		"too many":          {many, state.MaxReaders, true},
+	} {
+		if skip, blocked := Hung(Holders.Name, tt.readers); len(skip) != tt.at || blocked != tt.blocked {
+			t.Errorf("%s: got %d places, blocked %v, want %d, %v", name, len(skip), blocked, tt.at, tt.blocked)
+		}
+	}
+}
+
+// What /proc knows of as many processes as a driver may list fits the answer: the last lose what matters least.
+func TestAnswerFits(t *testing.T) {
+	for name, tt := range map[string]struct{ all, whole int }{"a few": {480, 480}, "all of 16 GPUs": {16 * 950, 1000}} {
+		var all []attrib.Process
+		for pid := range tt.all {
+			all = append(all, attrib.Process{PID: pid + 1, Name: strings.Repeat("\x01", 15), Exe: strings.Repeat("\x01", 200)})
+		}
+		all = within(all, maxReply)
+		data, err := json.Marshal(all)
+		if err != nil || len(data) >= maxReply || len(all) != tt.all || all[tt.whole-1].Exe == "" || all[tt.all-1].PID != tt.all {
+			t.Errorf("%s: %d bytes, %v, %+v", name, len(data), err, all[tt.all-1])
+		}
+	}
+}
