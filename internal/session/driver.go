@@ -18,9 +18,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// Looks is how often the driver has told what is on GPUs.
-func (d *Driver) Looks() int { return d.looks }
-
 // Meet reports whether the driver may be asked: where no abandoned child lives in it, and no other hook waits for its
 // answer in vain. Leave ends what Meet began.
 func (d *Driver) Meet() bool { return d.answers() && d.meet() }
