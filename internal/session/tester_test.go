@@ -8,6 +8,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/slurm"
 )
 
@@ -36,7 +37,7 @@ func TestRoomForTests(t *testing.T) {
 		"a start, the driver was slow": {slurm.Prolog, 3 * sec, cards{whole, whole}, 1 * sec, 1},
 	} {
 		at := clock.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
-		h := &Driver{Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at}, Phase: tt.phase}
+		h := &Driver{Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at}, Case: judge.Case{Phase: tt.phase}}
 		h.Clock = at
 		h.Times.Driver, h.Times.Probe, h.Times.Outputs = config.Duration(4*sec), config.Duration(2200*ms), config.Duration(sec)
 		tester := &tester{Driver: h}
