@@ -25,7 +25,7 @@ RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal
 # The packages that need no file, clock or process: the bands "values" and "pure" of the architecture.
 PURE = $(addprefix ./internal/,$(shell sed -nE 's/^\| (values|pure) \|([^|]*)\|.*/\2/p' docs/architecture.md | tr -d '`'))
 
-.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet check test lint coverage e2e demo page-look check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet check test lint coverage e2e demo page-look check-deploy check-grafana packages release install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -91,6 +91,9 @@ check-grafana: ## hold the dashboard in deploy/ against Grafana's published sche
 
 packages: ## make .deb and .rpm for x86-64 and arm64 in build/packages, the same bytes each time (docs/packages.md); ARCHES=amd64
 	deploy/packages/build.sh $(ARCHES)
+
+release: ## make the release that HEAD is tagged as, in build/release: packages, tarballs, SHA256SUMS (RELEASE_KEY=ID signs); ARCHES=amd64
+	deploy/packages/release.sh $(ARCHES)
 
 install-test: packages ## install the packages in fresh Debian chroots with a real Slurm, and try upgrades and removal (as root); INSTALL=-help
 	go run ./test/install $(INSTALL)

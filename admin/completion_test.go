@@ -34,7 +34,7 @@ func TestCompletion(t *testing.T) {
 		"show ":           nil,
 		"baseline reset ": {"all"},
 		"completion ":     {"bash", "zsh", "fish"},
-		"config ":         {"check"},
+		"config ":         {"check", "show"},
 	} {
 		got := offers(t, 0, n.config, strings.Split(line, " ")...)
 		slices.Sort(got)

@@ -1,45 +1,136 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"bookend/deploy"
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/report"
+	"bookend/internal/safefile"
 	"bookend/internal/session"
 )
 
 func configCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "is a configuration valid and root's, can the hooks start the backend, and drain",
+		Use: "config", Short: "the configuration in effect, and whether one is valid and root's",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
 			}
-			return misused(cmd, "want check [FILE]")
+			return misused(cmd, "want show or check")
 		},
 	}
+	var syntax bool
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "check the configuration in force, or another before it is installed",
 		Long: `Checks a configuration as the hooks would: its text, whether root may trust it,
-and whether they can start the backend that it names and load its libraries.`,
+and whether they can start the backend that it names and load its libraries.
+--syntax checks the text of FILE alone, as any user, on a machine without
+Bookend's other programs: for a site's CI.`,
 		Args: operands(0, 1, "check [FILE]"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !syntax:
+				return a.checkConfig(args)
+			case len(args) == 0:
+				return misused(cmd, "--syntax: want a FILE")
+			}
+			return a.checkSyntax(args[0])
+		},
 		ValidArgsFunction: firstOnly(func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		}),
 	}
+	check.Flags().BoolVar(&syntax, "syntax", false, "the text of FILE alone")
 	a.inJSON(check)
-	cmd.AddCommand(check)
+	cmd.AddCommand(a.configShow(), check)
 	return cmd
+}
+
+// configShow is "bookend config show".
+func (a *app) configShow() *cobra.Command {
+	var defaults bool
+	cmd := &cobra.Command{
+		Use: "show", Short: "every key in effect, where it is set, and what it means",
+		Long: `Shows every key in effect, the line of the configuration that sets it, and what
+it means. docs/config.md and bookend.yaml(5) have the whole meaning.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
+	}
+	cmd.Flags().BoolVar(&defaults, "defaults", false, "the defaults alone, whatever the configuration says")
+	return cmd
+}
+
+// showConfig writes a key a paragraph.
+func (a *app) showConfig(defaults bool) error {
+	var data []byte
+	path := "the defaults"
+	if !defaults {
+		path = cmp.Or(a.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
+		var err error
+		// Threat: as for the hooks, whose configuration is shown: only what they would trust is.
+		if data, err = safefile.ReadTrusted(path, config.MaxBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read configuration: %w", err)
+		}
+		a.config() // says what is wrong with it
+	}
+	fmt.Fprintf(a.env.Stdout, "# in effect: %s\n", report.Keep(path, maxLine))
+	meanings := meanings()
+	for _, s := range config.Settings(data) {
+		from := "default"
+		if s.Line > 0 {
+			from = fmt.Sprintf("%s:%d", report.Keep(filepath.Base(path), maxLine), s.Line)
+		}
+		fmt.Fprintf(a.env.Stdout, "%s: %s  # %s\n", s.Key, report.Keep(s.Value, maxLine), from)
+		if text := meanings[s.Key]; text != "" {
+			fmt.Fprintf(a.env.Stdout, "    %s\n", text)
+		}
+	}
+	return nil
+}
+
+// meanings are the first sentences of what the manual page says of each key.
+func meanings() map[string]string {
+	all := map[string]string{}
+	for _, entry := range strings.Split(deploy.ConfigPage, "\n.TP\n\\fB")[1:] {
+		head, text, _ := strings.Cut(entry, "\n")
+		key, _, _ := strings.Cut(head, `\fP`)
+		text, _, _ = strings.Cut(text, "\n")
+		first, _, _ := strings.Cut(strings.ReplaceAll(text, `\`, ""), ". ")
+		all[key] = strings.TrimSuffix(first, ".")
+	}
+	return all
+}
+
+// checkSyntax checks a file's text, whoever may write it.
+func (a *app) checkSyntax(file string) error {
+	c := checked{Config: answer.NewConfig(file)}
+	// Threat: none: the file is opened as the user who asks, and nothing in it is used.
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	cfg, problems := config.Parse(data)
+	for _, p := range append(problems, cfg.Unused...) {
+		c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(file, p)})
+	}
+	c.Valid = len(problems) == 0
+	c.Usable, c.Verdict = c.Valid, "configuration is not valid"
+	if c.Valid {
+		c.Verdict = fmt.Sprintf("configuration is valid: mode %s", cfg.Mode)
+	}
+	return a.sayChecked(c.Config)
 }
 
 // checked is what a check of a configuration has come to; is and do word what holds of it, or would.

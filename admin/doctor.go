@@ -19,26 +19,30 @@ import (
 )
 
 func doctorCommand(a *app) *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "everything that makes an installation wrong or slow, and the line that puts it right",
 		Long: `Looks at owners and modes, slurm.conf and what it leaves out, the driver and its
-GPUs, and the rest of the node, and changes nothing. Each mistake of a
-configuration is for bookend config check.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine() },
+GPUs, and the rest of the node, and changes nothing. It prints how many checks
+are well, and each that is not with why it matters and what to do. Each mistake
+of a configuration is for bookend config check.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine(all) },
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "what is well, too")
 	a.inJSON(cmd)
 	return cmd
 }
 
 // examine says of everything that makes an installation wrong or slow whether it is as it must be. What may hang is
 // looked at in children.
-func (a *app) examine() error {
+func (a *app) examine(all bool) error {
 	if a.env.EUID != 0 {
 		return denied("needs root: only root may look at all of it: run as root")
 	}
-	results := doctor.Examine(site(a.env), doctor.Patience)
+	node := site(a.env)
+	results := doctor.Examine(node, doctor.Patience)
 	if !a.json {
-		doctor.Print(a.env.Stdout, results)
+		doctor.Print(a.env.Stdout, node.NodeName, results, all)
 	} else if err := doctor.PrintJSON(a.raw, results); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}

@@ -34,13 +34,13 @@ func historyCommand(a *app) *cobra.Command {
 		Long: `Lists the runs of jobs on this node that are on record: those in memory and those
 kept on disk (90 days). Filters may be joined; a run must meet all of them.
 
---lemons lists GPUs on which the same was found in two runs or more, with how many
+--repeat-offenders lists GPUs on which the same was found in two runs or more, with how many
 jobs and users met it: what several users meet is the GPU's or the node's, what
 always the same one meets is most likely in what they run.
 
 ` + moments,
 		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
-			"history --lemons --since 4w",
+			"history --repeat-offenders --since 4w",
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },
 	}
@@ -54,9 +54,11 @@ always the same one meets is most likely in what they run.
 	f.StringVar(&q.until, "until", "", "`WHEN`: runs that began before it")
 	f.BoolVar(&q.failed, "failed", false, "jobs that failed")
 	f.BoolVar(&q.found, "found", false, "runs with a finding that policy does not hide")
-	f.BoolVar(&q.lemons, "lemons", false, "GPUs with repeated findings, instead of runs")
+	f.BoolVar(&q.lemons, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
+	f.BoolVar(&q.lemons, "lemons", false, "") // what earlier releases called it
+	_ = f.MarkHidden("lemons")
 	f.IntVar(&q.limit, "limit", usualLimit, "`N`: at most so many runs; 0: all")
-	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a lemon, is listed")
+	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a repeat offender, is listed")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd

@@ -19,7 +19,7 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 	defer full.Close()
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "--exit-code"}, {"show", "42"}, {"show", "42", "--json"},
-		{"history"}, {"history", "--lemons"}, {"snapshot"}, {"explain", "orphan"},
+		{"history"}, {"history", "--repeat-offenders"}, {"snapshot"}, {"explain", "orphan"},
 		{"baseline"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"report", "--html", "-"}, {"version"}, {"--help"}, {"show", "--help"}, {"--version"},
 		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
 	} {

@@ -26,7 +26,7 @@ func TestStatusWithoutRecords(t *testing.T) {
 	for _, want := range []string{
 		"\n  trouble: BKD-ST-WRITE, record could not be written\n",
 		"met by 1 hook since " + at.Format("2006-01-02 15:04:05") + ", last by the epilog of job 5 at ",
-		"\n    do: Check space, mount and ownership", "\nlast hooks: epilog " + at.Format("2006-01-02 15:04:05") + "\n",
+		"\n    do: Check space, mount and ownership", "\nlast hooks: epilog " + at.Format("15:04:05") + "\n",
 	} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("lacks %q:\n%s", want, got.out)

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,6 +58,9 @@ func order(c CardStatus) int {
 // balance adds whose the memory is.
 func (s Scene) balance(c *CardStatus, r gpu.Reading) {
 	c.Processes = Listed(r, s.Who, s.At)
+	for i := range c.Processes {
+		s.people(&c.Processes[i])
+	}
 	if r.ProcessesUnknown != "" {
 		c.Unknown.because("processes", r.ProcessesUnknown)
 		c.Unknown.because("listed_bytes", r.ProcessesUnknown)
@@ -78,6 +82,22 @@ func (s Scene) balance(c *CardStatus, r gpu.Reading) {
 		return
 	}
 	c.UnexplainedBytes = &bytes
+}
+
+// people adds what records know of a process's user and job.
+func (s Scene) people(p *Process) {
+	if p.UID != nil && *p.UID == 0 {
+		p.User = "root"
+	}
+	for _, r := range s.Runs {
+		if p.UID != nil && r.Job.UID == *p.UID && r.Job.User != "" {
+			p.User = text(r.Job.User)
+		}
+		own := p.Job != "" && (p.Job == fmt.Sprint(r.Job.ID) || p.Job == string(r.Job.SLUID))
+		if end := r.Epilog(); own && end != nil {
+			p.JobEnded = moment(end.Wall)
+		}
+	}
 }
 
 // add adds what records know of a GPU.

@@ -53,11 +53,13 @@ type Process struct {
 	PID       int        `json:"pid"` // 0: another user's, of whom who is not root reads no more
 	Name      string     `json:"name"`
 	UID       *uint32    `json:"uid"`
-	Gone      bool       `json:"gone"` // the driver lists it, and it is dead
+	User      string     `json:"user,omitempty"` // by name, where a job's record has it
+	Gone      bool       `json:"gone"`           // the driver lists it, and it is dead
 	StartedAt *time.Time `json:"started_at"`
 	Bytes     *uint64    `json:"bytes"`
-	Job       string     `json:"job"`     // whose cgroup it is in; empty for none
-	Service   string     `json:"service"` // the system's service whose cgroup it is in
+	Job       string     `json:"job"`                    // whose cgroup it is in; empty for none
+	JobEnded  *time.Time `json:"job_ended_at,omitempty"` // of a job that is over
+	Service   string     `json:"service"`                // the system's service whose cgroup it is in
 	Container string     `json:"container"`
 	Hint      string     `json:"job_hint,omitempty"` // that its environment names: whoever started it chose that
 	State     string     `json:"state"`              // R, S, D, T (stopped), Z (dead); empty where not read

@@ -85,7 +85,7 @@ start: `
 			[]string{", clean\n"}, "still there")
 	}
 	status := statusText(Node{Name: "n1", Runs: []ledger.Run{heir()}})
-	has(t, status, []string{"  job 3  GPU 0  07:35:20  clean; still there from before: 20.0 GiB; at its start: warn (BKD-DIRTY)\n"})
+	has(t, status, []string{"\n3    0    uid 0  ended 07:35:20  clean; still there from before: 20.0 GiB; at its start: warn (BKD-DIRTY)\n"})
 }
 
 // What a record leaves out, or no one saw, is said.
@@ -100,7 +100,7 @@ func TestWhatIsMissing(t *testing.T) {
 	r := heir()
 	unseen(&r, &r.Ends[0])
 	has(t, statusText(Node{Runs: []ledger.Run{r}}),
-		[]string{"  job 3  GPU 0  unknown  not seen: the node has booted since\n"})
+		[]string{"\n3    0    uid 0  began unknown  not seen: the node has booted since\n"})
 }
 
 func TestFindings(t *testing.T) {

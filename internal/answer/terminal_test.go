@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -41,14 +42,54 @@ func TestCardsOfAStatus(t *testing.T) {
 	full.Processes = []Process{{PID: 70, Name: "a\x1b", UID: &uid, Bytes: figure(20), Job: "5"}, {PID: 71, Gone: true}}
 	var b strings.Builder
 	Status{Cards: []CardStatus{card(0, figure(0), figure(0)), full, card(2, nil, nil)}}.cardsText(&b)
-	const want = `GPU  USED                  UNEXPLAINED  JOB  LAST FOUND          PROCESS
-0    0 MiB of 80.0 GiB     -            -    -                   -
-1    40.0 GiB of 80.0 GiB  20.0 GiB     5    BKD-ORPHAN (job 4)  70 a\x1b (uid 7) 20.0 GiB, job 5
-                                                                 71 gone
-2    unknown: no rights    -            -    -                   -
+	const want = `GPU  USED                STATE     JOB  PROCESS
+1    40.0/80.0 GiB       LEFTOVER  5    70 a\x1b (uid 7, job 5, 20.0 GiB)
+                                        71 gone
+0    0.0/80.0 GiB        free      -    -
+2    unknown: no rights  unknown   -    -
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// A GPU's state names what an admin has to look at, and no job that is at work.
+func TestStateOfACard(t *testing.T) {
+	full, none, user := uint64(20<<30), uint64(0), uint32(7)
+	used := func(odd *uint64, p ...Process) CardStatus {
+		return CardStatus{Memory: Memory{UsedBytes: &full}, UnexplainedBytes: odd, Processes: p}
+	}
+	with := func(c CardStatus, job string, last ...code.Code) CardStatus {
+		if job != "" {
+			c.Jobs = []string{job}
+		}
+		c.Last = &LastLook{Codes: last}
+		return c
+	}
+	over := Process{PID: 1, UID: &user, Job: "4", JobEnded: &time.Time{}}
+	own, login := Process{PID: 2, UID: &user, Job: "5"}, Process{PID: 3, UID: &user}
+	service := Process{PID: 4, UID: &user, Service: "dcgm.service"}
+	for name, tt := range map[string]struct {
+		card CardStatus
+		want string
+	}{
+		"not read":                            {CardStatus{}, stateUnknown},
+		"empty":                               {used(&none), stateFree},
+		"a job's own":                         {with(used(&none, own), "5"), stateInUse},
+		"an ended job's, beside a job's own":  {with(used(&none, own, over), "5"), stateLeftover},
+		"an ended job's, and no job":          {used(nil, over), stateLeftover},
+		"a dead process":                      {used(&none, Process{PID: 5, Gone: true}), stateLeftover},
+		"a dead process while a job is there": {with(used(&none, Process{PID: 5, Gone: true}), "5"), stateInUse},
+		"what the last end found":             {with(used(&none, login), "", code.Orphan), stateLeftover},
+		"what it found is gone":               {with(used(&none, service), "", code.Orphan), stateInUse},
+		"memory without a process":            {with(used(&full), ""), stateUnexplained},
+		"the same, found by the last end":     {with(used(&full), "", code.Residue), stateLeftover},
+		"a login's process":                   {used(&none, login), stateStray},
+		"a job's on a GPU it was not given":   {used(&none, own), stateStray},
+	} {
+		if got := tt.card.state(); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
 	}
 }
 

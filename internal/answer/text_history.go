@@ -23,7 +23,7 @@ func (h History) Text(w io.Writer) {
 		if seen == nil {
 			seen = r.BeganAt
 		}
-		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), name(r.User), indexes(r.Cards), r.ran(),
+		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), r.owner(), indexes(r.Cards), r.ran(),
 			r.found(inkOf(w))}, "\t"))
 	}
 	table(w, rows...)
@@ -49,6 +49,14 @@ func (h RunHead) name() string {
 		return name(h.Job) + " (" + id + ")"
 	}
 	return h.Job
+}
+
+// owner is the job's user by name, else by number.
+func (h RunHead) owner() string {
+	if h.User != "" {
+		return name(h.User)
+	}
+	return fmt.Sprintf("uid %d", h.UID)
 }
 
 func (h RunHead) ran() string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,33 +13,63 @@ import (
 	"bookend/internal/report"
 )
 
-// Text writes the node at a glance.
+// Text writes the node at a glance: how it is, what is wrong, its GPUs, its last jobs, and what to type next.
 func (s Status) Text(w io.Writer) {
 	i := inkOf(w)
-	fmt.Fprintf(w, "%s: mode %s\n", i.in(bold, "node "+name(s.Node)), s.Mode)
-	s.troublesText(w)
-	if s.Slurm.Bookend != "" {
-		fmt.Fprintf(w, "drain: %s\n", cut(s.Slurm.Bookend))
+	problems := i.in(green, "no problems")
+	if n := s.problems(); n > 0 {
+		problems = i.in(red, count(n, "PROBLEM", "S"))
 	}
-	s.hooksText(w)
+	fmt.Fprintf(w, "%s  %s  %s%s%s\n", i.in(bold, name(s.Node)), s.Mode, problems, s.Driver.text(i), s.Slurm.text(i))
+	s.troublesText(w)
 	s.askedText(w)
 	s.cardsText(w)
-	fmt.Fprintf(w, "jobs with GPUs now: %d\n", len(s.Running))
-	for _, r := range s.Running {
-		fmt.Fprintf(w, "  job %s  GPU %s  since %s\n", r.name(), indexes(r.Cards), day(r.BeganAt, s.At))
+	s.jobsText(w)
+	s.hooksText(w)
+	if next := s.next(); next != "" {
+		fmt.Fprintln(w, "Next: "+next)
 	}
-	fmt.Fprintf(w, "ended jobs on record: %d\n", s.OnRecord)
-	for _, r := range s.Ended {
-		came := "not seen: " + cut(r.Unknown["ended_at"])
-		if r.End != nil {
-			came = i.verdict(*r.End, r.End.text(r.StillBytes))
+}
+
+// problems counts what an admin has to look at.
+func (s Status) problems() int {
+	n := len(s.Troubles) + len(s.Damaged)
+	for _, c := range s.Cards {
+		if c.problem() {
+			n++
 		}
-		if r.Start != nil && r.Start.Code != "" {
-			came += "; at its start: " + r.Start.text(0)
-		}
-		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s\n", r.name(), indexes(r.Cards),
-			day(cmp.Or(r.EndedAt, r.BeganAt), s.At), came)
 	}
+	if s.Driver.Answers != nil && !*s.Driver.Answers || n == 0 && s.drained() {
+		n++
+	}
+	return n
+}
+
+func (s Status) drained() bool { return s.Slurm.Drained != nil && *s.Slurm.Drained }
+
+// next is the command that shows more of the first problem; empty without one.
+func (s Status) next() string {
+	for _, c := range s.Cards {
+		if !c.problem() {
+			continue
+		}
+		for _, p := range c.Processes {
+			if p.Job != "" {
+				return "bookend show " + name(p.Job)
+			}
+		}
+		if c.Last != nil && len(c.Last.Codes) > 0 {
+			return "bookend show " + name(c.Last.Job)
+		}
+		return "bookend snapshot"
+	}
+	switch {
+	case s.problems() == 0:
+		return ""
+	case s.drained():
+		return "bookend history --found"
+	}
+	return "bookend doctor"
 }
 
 // day is a moment as people say it on a day: of another one with its date.
@@ -104,23 +135,17 @@ func (s Status) hooksText(w io.Writer) {
 	var ran []string
 	for _, h := range s.Hooks {
 		if h.At != nil {
-			ran = append(ran, strings.ReplaceAll(h.Hook, "_", " ")+" "+stamp(h.At))
+			ran = append(ran, strings.ReplaceAll(h.Hook, "_", " ")+" "+day(h.At, s.At))
 		}
+	}
+	if c := s.Check; c != nil && c.At != nil && c.Stopped {
+		ran = append(ran, "health check stopped before it was done")
+	} else if c != nil && c.At != nil && len(c.Codes) > 0 {
+		ran = append(ran, "health check found "+inkOf(w).in(yellow, codeList(c.Codes)))
 	}
 	if len(ran) > 0 {
 		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}
-	if s.Check == nil || s.Check.At == nil {
-		return
-	}
-	i, said := inkOf(w), "nothing found"
-	switch {
-	case s.Check.Stopped:
-		said = i.in(yellow, "stopped before it was done")
-	case len(s.Check.Codes) > 0:
-		said = i.in(yellow, codeList(s.Check.Codes))
-	}
-	fmt.Fprintf(w, "last health check: %s, %.1f s: %s\n", stamp(s.Check.At), s.Check.TookSeconds, said)
 }
 
 func codeList(codes []code.Code) string {
@@ -131,68 +156,131 @@ func codeList(codes []code.Code) string {
 	return strings.Join(words, ", ")
 }
 
-// askedText writes what the driver and Slurm say of the node.
+// text is the driver in a word or two of the first line.
+func (d Driver) text(i ink) string {
+	switch {
+	case d.Answers == nil:
+		return ""
+	case !*d.Answers:
+		return "  driver " + i.in(red, "NO ANSWER")
+	}
+	return "  driver " + cmp.Or(name(d.Release), "of an unknown release") + " ok"
+}
+
+// text is the node's state in Slurm.
+func (n SlurmNode) text(i ink) string {
+	switch {
+	case n.State == nil:
+		return ""
+	case n.Drained != nil && *n.Drained:
+		return "  Slurm " + i.in(red, name(*n.State))
+	}
+	return "  Slurm " + name(*n.State)
+}
+
+// askedText writes why driver or Slurm gave no answer, and why the node takes no jobs.
 func (s Status) askedText(w io.Writer) {
-	i := inkOf(w)
 	switch d := s.Driver; {
 	case d.Unknown["answers"] == NotAsked:
 	case d.Answers == nil:
 		fmt.Fprintf(w, "driver: not asked: %s\n", cut(d.Unknown["answers"]))
 	case !*d.Answers:
-		fmt.Fprintf(w, "driver: %s: %s\n", i.in(red, "no answer"), cut(d.Unknown["release"]))
-	default:
-		fmt.Fprintf(w, "driver: %s answered in %.1f s\n", cmp.Or(name(d.Release), "unknown release"), d.Seconds)
+		fmt.Fprintf(w, "driver: no answer: %s\n", cut(d.Unknown["release"]))
 	}
-	if s.Slurm.Unknown["state"] != NotAsked {
-		fmt.Fprintf(w, "Slurm: %s\n", s.Slurm.text(i))
+	switch n := s.Slurm; {
+	case n.Unknown["state"] == NotAsked:
+	case n.State == nil:
+		fmt.Fprintf(w, "Slurm: unknown: %s\n", cut(n.Unknown["state"]))
+	case n.Reason != nil && *n.Reason != "" && n.By != "":
+		fmt.Fprintf(w, "reason: %s (by %s)\n", cut(*n.Reason), name(n.By))
+	case n.Reason != nil && *n.Reason != "":
+		fmt.Fprintf(w, "reason: %s\n", cut(*n.Reason))
 	}
-}
-
-func (n SlurmNode) text(i ink) string {
-	if n.State == nil {
-		return "unknown: " + cut(n.Unknown["state"])
+	if s.Slurm.Bookend != "" {
+		fmt.Fprintf(w, "drain: %s\n", cut(s.Slurm.Bookend))
 	}
-	text := name(*n.State)
-	if n.Drained != nil && *n.Drained {
-		text = i.in(red, text) + ", takes no new job"
-	} else {
-		text += ", takes jobs"
-	}
-	if n.Reason != nil && *n.Reason != "" {
-		text += "; reason: " + cut(*n.Reason)
-		if n.By != "" {
-			text += " (by " + name(n.By) + ")"
-		}
-	}
-	return text
 }
 
 // mostProcesses of one GPU are shown; bookend snapshot has them all.
 const mostProcesses = 8
 
-// cardsText is a table of the node's GPUs: how full each is, who has it, and what was last found on it.
+// cardsText is a table of the node's GPUs, those with a problem first.
 func (s Status) cardsText(w io.Writer) {
 	if len(s.Cards) == 0 {
 		return
 	}
-	rows := []string{"GPU\tUSED\tUNEXPLAINED\tJOB\tLAST FOUND\tPROCESS"}
-	for _, c := range s.Cards {
-		processes := []string{"-"}
-		for at, p := range c.Processes {
-			if at == mostProcesses {
-				processes = append(processes, fmt.Sprintf("and %d more: bookend snapshot", len(c.Processes)-at))
-				break
+	rows := []string{"GPU\tUSED\tSTATE\tJOB\tPROCESS"}
+	for _, problem := range []bool{true, false} {
+		for _, c := range s.Cards {
+			if c.problem() == problem {
+				rows = append(rows, c.rows(s.At)...)
 			}
-			processes = append(processes[:at], p.short())
-		}
-		row := []string{c.number(), c.used(), c.unexplained(), cmp.Or(strings.Join(c.Jobs, ","), "-"), c.Last.text(), ""}
-		for _, p := range processes {
-			row[5] = p
-			rows = append(rows, strings.Join(row, "\t"))
-			row = make([]string, 6)
 		}
 	}
 	table(w, rows...)
+}
+
+// rows are a GPU's: one for each process.
+func (c CardStatus) rows(now *time.Time) (rows []string) {
+	processes := []string{"-"}
+	for at, p := range c.Processes {
+		if at == mostProcesses {
+			processes = append(processes, fmt.Sprintf("and %d more: bookend snapshot", len(c.Processes)-at))
+			break
+		}
+		processes = append(processes[:at], p.short(now, len(c.Processes) > 1))
+	}
+	state := c.state()
+	if state == stateUnexplained {
+		state += " " + size(c.UnexplainedBytes)
+	}
+	first := []string{c.number(), c.used(), state, cmp.Or(strings.Join(c.Jobs, ","), "-")}
+	for _, p := range processes {
+		rows = append(rows, strings.Join(append(first, p), "\t"))
+		first = make([]string, len(first))
+	}
+	return rows
+}
+
+// The states of a GPU; in capitals what an admin has to look at.
+const (
+	stateUnknown     = "unknown"
+	stateInUse       = "in use"
+	stateFree        = "free"
+	stateLeftover    = "LEFTOVER"    // a process of a job that is over, or what its end found is still there
+	stateUnexplained = "UNEXPLAINED" // memory that no listed process has
+	stateStray       = "STRAY"       // a process of no job that has this GPU, and of no service
+)
+
+func (c CardStatus) problem() bool {
+	s := c.state()
+	return s == stateLeftover || s == stateUnexplained || s == stateStray
+}
+
+// state says in a word how a GPU is.
+func (c CardStatus) state() string {
+	left := func(p Process) bool { return p.JobEnded != nil || p.Gone && len(c.Jobs) == 0 }
+	stray := func(p Process) bool { return p.Job != "" || p.Service == "" && p.UID != nil && *p.UID != 0 }
+	strays := slices.ContainsFunc(c.Processes, stray)
+	unexplained := c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling
+	switch {
+	case c.UsedBytes == nil:
+		return stateUnknown
+	case slices.ContainsFunc(c.Processes, left), (unexplained || strays && len(c.Jobs) == 0) && c.Last.stays():
+		return stateLeftover
+	case unexplained:
+		return stateUnexplained
+	case strays && len(c.Jobs) == 0:
+		return stateStray
+	case len(c.Jobs)+len(c.Processes) > 0:
+		return stateInUse
+	}
+	return stateFree
+}
+
+// stays reports that the last look found memory of a job that is over.
+func (l *LastLook) stays() bool {
+	return l != nil && slices.ContainsFunc(l.Codes, func(c code.Code) bool { return c.Traits().Memory.Stays() })
 }
 
 // number is a GPU's: Slurm's, or N of nvidiaN in brackets where no record has that.
@@ -219,51 +307,81 @@ func (c Card) identity() string {
 }
 
 func (c CardStatus) used() string {
-	if c.UsedBytes == nil {
+	switch {
+	case c.UsedBytes == nil:
 		return "unknown: " + string(report.Keep(c.Unknown["used_bytes"], nameWidth))
+	case c.TotalBytes == nil:
+		return size(c.UsedBytes)
 	}
-	return size(c.UsedBytes) + " of " + size(c.TotalBytes)
+	return fmt.Sprintf("%.1f/%.1f GiB", gib(*c.UsedBytes), gib(*c.TotalBytes))
 }
 
-func (c CardStatus) unexplained() string {
-	switch {
-	case c.UnexplainedBytes == nil && c.UsedBytes != nil:
-		return "unknown: " + name(c.Unknown["unexplained_bytes"])
-	case c.UnexplainedBytes == nil || *c.UnexplainedBytes < finding.WorthTelling:
-		return "-"
-	}
-	return size(c.UnexplainedBytes)
-}
+func gib(bytes uint64) float64 { return float64(bytes) / (1 << 30) }
 
-// text is what was found at the last look: on record, not now.
-func (l *LastLook) text() string {
-	switch {
-	case l == nil:
-		return "-"
-	case len(l.Codes) > 0:
-		return codeList(l.Codes) + " (job " + name(l.Job) + ")"
-	case l.Used != nil && *l.Used >= finding.WorthTelling:
-		return "as before (job " + name(l.Job) + ")"
-	}
-	return "clean (job " + name(l.Job) + ")"
-}
-
-// short is a process in a table.
-func (p Process) short() string {
-	text := fmt.Sprint(p.PID)
-	switch {
-	case p.Gone:
+// short is a process in a table; its memory is told where several share the GPU.
+func (p Process) short(now *time.Time, several bool) string {
+	text, facts := fmt.Sprint(p.PID), []string{}
+	if p.Gone {
 		text += " gone"
-	case p.UID != nil:
-		text += fmt.Sprintf(" %s (uid %d)", name(p.Name), *p.UID)
+	} else if p.Name != "" {
+		text += " " + name(p.Name)
 	}
-	if p.Bytes != nil {
-		text += " " + size(p.Bytes)
+	if who := p.who(); who != "" && !p.Gone {
+		facts = append(facts, who)
 	}
 	for _, of := range []struct{ what, name string }{{"job ", p.Job}, {"", p.Service}, {"container ", p.Container}} {
 		if of.name != "" {
-			text += ", " + of.what + name(of.name)
+			facts = append(facts, of.what+name(of.name))
 		}
 	}
-	return text
+	if p.JobEnded != nil {
+		facts = append(facts, "ended "+day(p.JobEnded, now))
+	}
+	if p.Bytes != nil && several {
+		facts = append(facts, size(p.Bytes))
+	}
+	if len(facts) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(facts, ", ") + ")"
+}
+
+// who is a process's user by name, else by number.
+func (p Process) who() string {
+	switch {
+	case p.User != "":
+		return name(p.User)
+	case p.UID != nil:
+		return fmt.Sprintf("uid %d", *p.UID)
+	}
+	return ""
+}
+
+// jobsText is a table of the jobs that have GPUs now, and of those that ended last.
+func (s Status) jobsText(w io.Writer) {
+	if len(s.Running)+len(s.Ended) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	i, rows := inkOf(w), []string{"JOB\tGPU\tUSER\tWHEN\tRESULT"}
+	for _, r := range s.Running {
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(),
+			"since " + day(r.BeganAt, s.At), "-"}, "\t"))
+	}
+	for _, r := range s.Ended {
+		when, came := "ended "+day(r.EndedAt, s.At), ""
+		if r.End != nil {
+			came = i.verdict(*r.End, r.End.text(r.StillBytes))
+		} else {
+			when, came = "began "+day(r.BeganAt, s.At), "not seen: "+cut(r.Unknown["ended_at"])
+		}
+		if r.Start != nil && r.Start.Code != "" {
+			came += "; at its start: " + r.Start.text(0)
+		}
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(), when, came}, "\t"))
+	}
+	table(w, rows...)
+	if more := s.OnRecord - len(s.Ended); more > 0 {
+		fmt.Fprintf(w, "%s on record: bookend history\n", count(more, "more job", "s"))
+	}
 }

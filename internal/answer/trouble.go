@@ -10,7 +10,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
-	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/state"
@@ -73,14 +72,9 @@ func (n Node) Status() Status {
 	return s
 }
 
-// Sound reports a node with no trouble now and, as far as is known, nothing unexplained on its GPUs.
+// Sound reports a node with no trouble now and, as far as is known, nothing on its GPUs that should not be there.
 func (s Status) Sound() bool {
-	for _, c := range s.Cards {
-		if c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling {
-			return false
-		}
-	}
-	return len(s.Troubles) == 0 && len(s.Damaged) == 0 && (s.Slurm.Drained == nil || !*s.Slurm.Drained)
+	return len(s.Troubles) == 0 && len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.Cards, CardStatus.problem)
 }
 
 // split parts the runs that go on from those that have ended, of which the newest come first.

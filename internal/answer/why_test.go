@@ -80,7 +80,7 @@ func TestWhy(t *testing.T) {
     YES          another process         GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
     no           left by an earlier job  none on record
     no           memory without process  none at start or end
-    no           memory in pieces        GPU 0: only 4.0 GiB free, 20.0 GiB asked
+    no           fragmented memory       GPU 0: only 4.0 GiB free, 20.0 GiB asked
     cannot tell  framework's pool        PyTorch does not say what its pool kept
     cannot tell  GPU or driver fault     part of the kernel log was overwritten
     no           your own use            GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB

@@ -115,7 +115,7 @@ var ofCards = []Entry{
 	},
 
 	{
-		Gap, Warning, Card, Node, "free memory that comes in pieces",
+		Gap, Warning, Card, Node, "free memory is fragmented",
 		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large block may fail.",
 		"Look at bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true},

@@ -272,9 +272,9 @@ func TestPiecesAndPool(t *testing.T) {
 		{"no message", nil, Pool, Unknown, "no message"},
 		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
 		{"little idle", func(in *Input) { in.Messages = []oom.Message{itself} }, Pool, No, "409 MiB unused, 20.0 GiB asked"},
-		{"much idle", func(in *Input) { in.Messages = []oom.Message{pooled} }, Pool, Yes, "45.0 GiB unused, but in pieces"},
+		{"much idle", func(in *Input) { in.Messages = []oom.Message{pooled} }, Pool, Yes, "45.0 GiB reserved but unallocated"},
 		{"much idle, and not enough", func(in *Input) { in.Messages = []oom.Message{torch(60, 1.1, 138.6, 45)} }, Pool, No, "45.0 GiB unused"},
-		{"idle and free together", func(in *Input) { in.Messages = []oom.Message{torch(12, 6, 133.6, 7)} }, Pool, Yes, "7.0 GiB unused"},
+		{"idle and free together", func(in *Input) { in.Messages = []oom.Message{torch(12, 6, 133.6, 7)} }, Pool, Yes, "7.0 GiB reserved but unallocated"},
 		{"JAX says nothing of it", func(in *Input) { in.Messages = []oom.Message{jax(20)} }, Pool, Unknown, "JAX does not say"},
 	})
 }
@@ -472,7 +472,7 @@ func TestAsked(t *testing.T) {
 		{"another process's and the pool's", func(in *Input) {
 			in.dirtyStart(there(code.Dirty, 10, 5150, nil))
 			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
-		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
+		}, ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation in your framework's memory pool", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
@@ -482,12 +482,12 @@ func TestAsked(t *testing.T) {
 			m := pooled
 			m.Setting = "PYTORCH_ALLOC_CONF"
 			in.Messages = []oom.Message{m}
-		}, ByMessage, "Why out of memory: your framework's pool was in pieces", "export PYTORCH_ALLOC_CONF=expandable_segments:True"},
+		}, ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "export PYTORCH_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", func(in *Input) {
 			m := pooled
 			m.Framework = oom.CuPy
 			in.Messages = []oom.Message{m}
-		}, ByMessage, "Why out of memory: your framework's pool was in pieces", "cupy.get_default_memory_pool().free_all_blocks()"},
+		}, ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
 		{"several JAX processes", func(in *Input) {
 			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
 		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},

@@ -21,7 +21,7 @@ func (j judge) pool() Cause {
 		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", Size(f.Idle.Bytes), Size(f.asked))
 		if f.poolMattered() {
 			c.Answer = Yes
-			c.Evidence = fmt.Sprintf("%s unused, but in pieces; %s asked, %s free", Size(f.Idle.Bytes),
+			c.Evidence = fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", Size(f.Idle.Bytes),
 				Size(f.asked), Size(f.free))
 			return c
 		}

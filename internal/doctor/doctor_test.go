@@ -227,14 +227,18 @@ func TestPrint(t *testing.T) {
 		{"log", Warning, "/log", "seen", "why", long + "\nnext"},
 	}
 	var text, js bytes.Buffer
-	Print(&text, results)
-	want := `wrong    records          /run/\x1b[2Jx: belongs to user 7` + "\n" +
-		"         why: they count\n" + `         fix: chown root:root '/run/a\b'` + "\n" +
-		"warning  log              /log: seen\n         why: why\n         fix: " + long + "\n              next\n" +
-		"ok       state            /run/x: root's, 0700\n" +
-		"3 checked: 1 ok, 1 warning, 1 wrong, 0 unknown\n"
-	if text.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
+	bad := `ERROR records: /run/\x1b[2Jx: belongs to user 7` + "\n" +
+		"  why: they count\n" + `  fix: chown root:root '/run/a\b'` + "\n" +
+		"WARNING log: /log: seen\n  why: why\n  fix: " + long + "\n       next\n"
+	for all, want := range map[bool]string{
+		false: "n1: 1 error, 1 warning, 1 ok (--all shows them)\n" + bad,
+		true:  "n1: 1 error, 1 warning, 1 ok\n" + bad + "ok state: /run/x: root's, 0700\n",
+	} {
+		text.Reset()
+		Print(&text, "n1", results, all)
+		if text.String() != want {
+			t.Errorf("got\n%s\nwant\n%s", text.String(), want)
+		}
 	}
 	must(t, PrintJSON(&js, results))
 	var got struct {
@@ -254,7 +258,7 @@ func TestWithoutSlurm(t *testing.T) {
 	must(t, os.RemoveAll(n.in("slurm")))
 	results := n.examine()
 	var text bytes.Buffer
-	Print(&text, results)
+	Print(&text, "n1", results, false)
 	if strings.Count(text.String(), notJudged) != 1 || strings.Count(text.String(),
 		"prolog-flags") != 1 || len(results) != len(Checks()) {
 		t.Errorf("%s", text.String())

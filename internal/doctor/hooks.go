@@ -185,7 +185,7 @@ func (h slot) judgeAbsent(v *view) string {
 	case h.key == healthKey:
 		v.warn(seen, h.line(v.Site)+"\nHealthCheckInterval=300\nHealthCheckNodeState=ANY").because(h.without)
 	default:
-		v.wrong(seen+": Slurm does not call "+h.program, v.inConf(includeLine("bookend.conf"))).because(h.without)
+		v.wrong(seen+": Slurm does not call "+h.program, v.setUp()).because(h.without)
 	}
 	return ""
 }

@@ -132,7 +132,7 @@ func slurmLines() map[string]line {
 	untasked := conf("TaskProlog=DIR/libexec/bookend-prolog\nTaskEpilog=DIR/libexec/bookend-epilog\n", "")
 	return map[string]line{
 		"no slurm.conf": {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ",
-			"Include /etc/bookend/slurm/bookend.conf"},
+			"bookend setup --write"},
 		"a pipe": {both(gone("slurm/slurm.conf"),
 			func(n node) {
 				must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"),
@@ -175,9 +175,9 @@ func slurmLines() map[string]line {
 		"no task/cgroup": {conf(",task/cgroup", ""), "cgroups", Warning, "has no task/cgroup",
 			"TaskPlugin=task/cgroup"},
 		"pyxis": {pyxis, "pyxis", Wrong, "TaskProlog= and TaskEpilog=",
-			"Include /etc/bookend/slurm/bookend-pyxis.conf   # in DIR/slurm/slurm.conf"},
+			"bookend setup --write   # then add the Include line that it prints to DIR/slurm/slurm.conf"},
 		"pyxis, 24.05": {both(slurmdSays("slurm 24.05.3"), pyxis), "pyxis", Warning,
-			"TaskProlog= and TaskEpilog=", "bookend-pyxis.conf"},
+			"TaskProlog= and TaskEpilog=", "no task hooks"},
 		"pyxis alone": {both(pyxis, untasked), "pyxis", OK, "no pyxis with a task hook", ""},
 	}
 }
@@ -196,7 +196,7 @@ func hookLines() map[string]line {
 			0o755))
 	return map[string]line{
 		"no prolog": {conf("Prolog=DIR/hooks/prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong,
-			"no Prolog=", "Include /etc/bookend/slurm/bookend.conf   # in DIR/slurm/slurm.conf"},
+			"no Prolog=", "bookend setup --write   # then add the Include line that it prints to DIR/slurm/slurm.conf"},
 		"no epilog": {conf("\nEpilog=DIR/hooks/epilog", ""), "slurm-epilog", Wrong, "no Epilog=",
 			"Include"},
 		"prolog elsewhere": {prolog("DIR/none"), "slurm-prolog", Wrong, "does not exist",

@@ -12,38 +12,54 @@ import (
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
 
-// Print writes what is not well first, worst first, with why and fix below; then what is well, and the count last. Checks
+// words are how the levels are told to people, the worst first.
+var words = []struct {
+	level     Level
+	word, one string
+}{{Wrong, "ERROR", "error"}, {Unknown, "UNKNOWN", "unknown"}, {Warning, "WARNING", "warning"}, {OK, "ok", "ok"}}
+
+// Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all. Checks
 // that only lack slurm.conf are named in one line.
-func Print(w io.Writer, results []Result) {
-	var unjudged []string
-	for _, level := range []Level{Wrong, Unknown, Warning, OK} {
+func Print(w io.Writer, node string, results []Result, all bool) {
+	var unjudged, counts []string
+	n := count(results)
+	for _, l := range words {
+		switch k := n[string(l.level)]; {
+		case k > 1 && l.level != OK && l.level != Unknown:
+			counts = append(counts, fmt.Sprintf("%d %ss", k, l.one))
+		case k > 0:
+			counts = append(counts, fmt.Sprintf("%d %s", k, l.one))
+		}
+	}
+	hint := ""
+	if !all && n[string(OK)] > 0 {
+		hint = " (--all shows them)"
+	}
+	fmt.Fprintf(w, "%s: %s%s\n", report.Keep(node, widest), strings.Join(counts, ", "), hint)
+	for _, l := range words {
 		for _, r := range results {
 			switch {
-			case r.Level != level:
+			case r.Level != l.level, r.Level == OK && !all:
 			case r.Seen == notJudged:
 				unjudged = append(unjudged, r.Check)
 			default:
-				r.print(w)
+				r.print(w, l.word)
 			}
 		}
 	}
 	if len(unjudged) > 0 {
-		line := "unknown  " + notJudged + ": " + strings.Join(unjudged, ", ")
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, "UNKNOWN "+notJudged+": "+strings.Join(unjudged, ", "))
 	}
-	n := count(results)
-	fmt.Fprintf(w, "%d checked: %d ok, %d warning, %d wrong, %d unknown\n", len(results), n["ok"], n["warning"],
-		n["wrong"], n["unknown"])
 }
 
-func (r Result) print(w io.Writer) {
+func (r Result) print(w io.Writer, word string) {
 	r = r.clean()
-	fmt.Fprintf(w, "%-8s %-16s %s: %s\n", r.Level, r.Check, r.Path, r.Seen)
+	fmt.Fprintf(w, "%s %s: %s: %s\n", word, r.Check, r.Path, r.Seen)
 	if r.Why != "" {
-		fmt.Fprintln(w, "         why: "+r.Why)
+		fmt.Fprintln(w, "  why: "+r.Why)
 	}
 	if r.Fix != "" {
-		fmt.Fprintf(w, "         fix: %s\n", strings.ReplaceAll(r.Fix, "\n", "\n              "))
+		fmt.Fprintf(w, "  fix: %s\n", strings.ReplaceAll(r.Fix, "\n", "\n       "))
 	}
 }
 

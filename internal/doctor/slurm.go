@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -55,8 +54,10 @@ func (s Site) inConf(line string) string {
 	return fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, slurmConfPath(s))
 }
 
-// includeLine is the line of slurm.conf that takes in a snippet, from where snippets are installed (deploy/slurm).
-func includeLine(snippet string) string { return "Include " + path.Join(snippetFolder, snippet) }
+// setUp is the fix that is a run of setup.
+func (s Site) setUp() string {
+	return "bookend setup --write   # then add the Include line that it prints to " + slurmConfPath(s)
+}
 
 func judgeConf(v *view) string {
 	s := v.Survey.Slurm
@@ -69,7 +70,7 @@ func judgeConf(v *view) string {
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
-			includeLine("bookend.conf")+"   # as the last line of slurm.conf").
+			"bookend setup --write --slurm-conf FILE   # then add the Include line that it prints").
 			because("this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set " +
 				"to it")
 		return ""
@@ -193,7 +194,7 @@ func judgePyxis(v *view) string {
 		level = Wrong
 	}
 	list := strings.Join(hooks, " and ")
-	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)), v.inConf(includeLine("bookend-pyxis.conf"))+
-		"; in place of another Bookend file")
+	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)),
+		v.setUp()+"; with pyxis it sets no task hooks")
 	return ""
 }

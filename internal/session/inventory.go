@@ -43,7 +43,11 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	}
 	switch {
 	case reply.NoDriver:
-		d.Add(finding.Saw(code.NoDriver, reply.Problem, "a loaded driver"))
+		f := finding.Saw(code.NoDriver, reply.Problem, "a loaded driver")
+		if request.DriverProc != config.Default().NVIDIA.DriverProc {
+			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
+		}
+		d.Add(f)
 		return i
 	case reply.Problem != "":
 		d.Add(finding.Unsure(code.DriverKO, reply.Problem))

@@ -38,7 +38,7 @@ var screens = map[string]func() string{
 		})
 	},
 	"lemons": func() string {
-		return drawn("history --lemons --since 4w", func(w io.Writer) {
+		return drawn("history --repeat-offenders --since 4w", func(w io.Writer) {
 			answer.NewLemons("n1", sick()).Text(w)
 		})
 	},

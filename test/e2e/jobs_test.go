@@ -78,8 +78,8 @@ func TestEnforce(t *testing.T) {
 	pid := s.pid(first)
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
 		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
-	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: "+s.ofOrphan(first)+" (by ",
-		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
+	s.statusSays("n1", "n1  enforce  1 PROBLEM  driver ", "DRAIN\n", "reason: "+s.ofOrphan(first)+" (by ", "LEFTOVER",
+		"DRAIN for BKD-ORPHAN (exit 10)", "Next: bookend show "+string(first))
 
 	second := s.submits(s.user, "echo working", oneGPU)
 	s.until("the next job waits for the drained node", func() bool {
@@ -111,7 +111,7 @@ func TestEndedFromOutside(t *testing.T) {
 	} {
 		s.tell(tt.state, func(s *story) {
 			job := s.starts(s.user, "{cuda} alloc --mib 2000", oneGPU)
-			s.statusSays("n1", "jobs with GPUs now: 1", "job "+string(job)+"  GPU 0")
+			s.statusSays("n1", "in use", string(job)+" ")
 			s.showSays("n1", job, "start:", "clean", "end: not yet")
 			must.Do(s.t, tt.end(job))
 			s.ends(job)

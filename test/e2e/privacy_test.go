@@ -101,7 +101,7 @@ const mostAsked = 8
 func (s *story) answers() (all []readable) {
 	s.t.Helper()
 	for _, node := range s.nodes {
-		questions := [][]string{{"status", "--json"}, {"history", "--json"}, {"history", "--lemons"}}
+		questions := [][]string{{"status", "--json"}, {"history", "--json"}, {"history", "--repeat-offenders"}}
 		runs, _ := s.allRuns(node)
 		for i, r := range runs[:min(len(runs), mostAsked)] {
 			id := fmt.Sprint(r.Job.ID)

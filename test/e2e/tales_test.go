@@ -43,7 +43,7 @@ var jobsOn = map[string]struct {
 			script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
 			reads:  []string{"done", "", leftClean},
 			show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
-			status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
+			status: []string{"n1  observe  ", "free", "JOB  GPU  USER", "{job} "},
 			prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
 				"job_log=appended"}},
 		{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU},
@@ -58,7 +58,7 @@ var jobsOn = map[string]struct {
 				"", orphan),
 			show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
 				"PID {pid} (train)", "{job} (uid ",
-				"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
+				"evidence: exclusive"}, status: []string{"PROBLEM", "LEFTOVER", "would drain for BKD-ORPHAN", "Next: bookend show {job}"},
 			epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
 	}},
 	"without task hooks": {site.Options{NoTask: true}, []tale{

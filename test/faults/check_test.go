@@ -1,34 +1,30 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/drain"
 	"bookend/internal/ledger"
 )
 
-// lastCheck is what the node's last health check kept.
-func (n *node) lastCheck() ledger.Check {
+// check runs the health check as slurmd does, which must end well, and returns what it kept.
+func (n *node) check() ledger.Check {
 	n.Helper()
+	n.exits(0, healthcheck, bySlurm)
 	c, err := n.store().LastCheck()
 	must(n, err)
 	if c == nil {
 		n.Fatalf("no health check is on record\n%s", n.log())
 	}
 	return *c
-}
-
-// check runs the health check as slurmd does, which must end well.
-func (n *node) check() ledger.Check {
-	n.Helper()
-	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || o.output != "" {
-		n.Errorf("health check: %v", o)
-	}
-	return n.lastCheck()
 }
 
 // checked requires what a health check finds.
@@ -58,24 +54,44 @@ func TestCheckOfACleanNode(t *testing.T) {
 	}
 }
 
-// What a job left on a GPU that nobody has now is found between jobs, and named by what its epilog recorded.
-func TestCheckFindsWhatWasLeft(t *testing.T) {
+// What a job left on a GPU that nobody has now is found between jobs, and named by what its epilog recorded; a job's
+// process on a GPU that it was not given while both run, but where a partition shares; the kernel's words once.
+func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "observe")
+	n.xid(0, 79, offTheBus)
+	n.checked("") // from before the first check
 	n.clean(prolog, newJob())
 	p := n.leftover()
 	n.inCgroup(p, "100")
 	n.checked("") // the job runs: it is on its own GPU
+	n.clean(prolog, bystanding())
+	strays := n.leftover("--gpu", "1")
+	n.inCgroup(strays, "100")
+	f := n.checked("BKD-TRESPASS").Findings[0]
+	if f.Holder.PID != strays.PID || f.Owner.Job != 100 || f.Index == nil || *f.Index != 1 {
+		t.Errorf("%+v", f)
+	}
+	n.saysTimes(1, "BKD-TRESPASS", "GPU 1", "job 100 (cgroup)", "was not given this GPU")
+	n.configure(func(c *conf) { c.shards = `"no", shared_partitions: [main]` })
+	n.checked("")
+	n.configure(func(c *conf) { c.shards = "" })
+	must(t, strays.Kill())
 	n.escape(p)
 	n.hook(epilog, newJob())
 	c := n.checked("BKD-ORPHAN")
-	f := c.Findings[0]
+	f = c.Findings[0]
 	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != attrib.BySighting || f.Holder.PID != p.PID ||
 		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20 {
 		t.Errorf("%+v", c)
 	}
 	n.check()
 	n.saysTimes(1, "bookend-healthcheck", "BKD-ORPHAN", "GPU 0")
+	n.xid(1, 48, "DBE")
+	if c := n.check(); !has(c.Findings, code.XidFatal) {
+		t.Errorf("%+v", c.Findings)
+	}
+	n.checked("BKD-ORPHAN")
 }
 
 // What can go wrong around a health check is said and counted, never fails it, and leaves nothing half written.
@@ -88,14 +104,10 @@ func TestCheckFaults(t *testing.T) {
 		"bad configuration": {func(n *node) {
 			n.configure(func(c *conf) { c.extra = "policy: {health_check: {BKD-ORPHAN: drain}}\n" })
 		}, code.BadConfig, "the health check never drains"},
-		"no backend": {func(n *node) { n.configure(func(c *conf) { c.backend = n.in("nobody") }) },
-			code.BackendMissing, "nobody"},
-		"a crash":    {driver(memoryCall, "crash"), code.BackendCrash, ""},
+		"no backend": {noBackend, code.BackendMissing, "nothing"},
 		"a lost GPU": {driver(memoryCall+".gpu1", "rc 15"), code.Lost, ""},
 		"damaged records": {func(n *node) { n.put(n.inState("sighted.json"), "{", 0o600) }, code.StateDamage,
 			"not a whole record"},
-		"an Xid": {func(n *node) { n.kernel(n.xidLine(1, 79, offTheBus)) }, code.XidFatal,
-			"fallen off the bus"},
 		"no log": {(*node).unlogged, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +118,7 @@ func TestCheckFaults(t *testing.T) {
 			others := n.record()
 			n.configure(func(c *conf) { c.onUnknown = "drain" })
 			tt.harm(n)
-			n.exits(0, healthcheck, bySlurm)
-			c := n.lastCheck()
+			c := n.check()
 			if tt.finds != "" && !has(c.Findings, tt.finds) || c.Stopped || c.Verdict.Action == "drain" {
 				t.Errorf("want %q: %+v", tt.finds, c)
 			}
@@ -126,7 +137,8 @@ func (n *node) unlogged() {
 	n.put("log", "", 0o600)
 }
 
-// A machine without GPUs is none of its business: nothing is said, nothing made. With jobs on record it is.
+// A machine without GPUs is none of its business: nothing is said, nothing made. With jobs on record it is. A timer
+// tells it nothing: it is the node that the hooks know; among several nobody guesses.
 func TestCheckWithoutGPUs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -139,20 +151,9 @@ func TestCheckWithoutGPUs(t *testing.T) {
 	}
 	n.configure(func(c *conf) { c.driverProc, c.extra = n.world.DriverProc(), "" })
 	n.clean(prolog, newJob())
+	n.clean(healthcheck, job{})
 	n.configure(func(c *conf) { c.driverProc = n.in("nothing") })
-	if n.exits(0, healthcheck, bySlurm); !has(n.lastCheck().Findings, code.NoDriver) {
-		t.Errorf("%+v", n.lastCheck())
-	}
-}
-
-// A timer tells the health check nothing: it is the node that the hooks know; among several nobody guesses.
-func TestCheckNamesItsNode(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	if n.clean(healthcheck, job{}); n.lastCheck().At == 0 {
-		t.Error("the check is not the node's")
-	}
+	n.checked("BKD-NODRIVER?")
 	must(t, os.Mkdir(filepath.Join(n.conf.run, "state/n2"), 0o700))
 	if o := n.exits(31, healthcheck, job{}); !strings.Contains(o.output, "may be any of 2 nodes") {
 		t.Errorf("%v", o)
@@ -177,34 +178,125 @@ func TestCheckStopped(t *testing.T) {
 	n.unharmed(others)
 }
 
-// A job's process on a GPU that it was not given is found while both run; a partition that shares is left alone.
-func TestCheckFindsATrespasser(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	n.clean(prolog, bystanding())
-	p := n.leftover("--gpu", "1")
-	n.inCgroup(p, "100")
-	f := n.checked("BKD-TRESPASS").Findings[0]
-	if f.Holder.PID != p.PID || f.Owner.Job != 100 || f.Index == nil || *f.Index != 1 {
-		t.Errorf("%+v", f)
-	}
-	n.saysTimes(1, "BKD-TRESPASS", "GPU 1", "job 100 (cgroup)", "was not given this GPU")
-	n.configure(func(c *conf) { c.shards = `"no", shared_partitions: [main]` })
-	n.checked("")
+const (
+	lostReason  = "BKD-LOST gpu=0 job=100 prolog; see: bookend show 100"
+	wroteReason = "update NodeName=" + nodeName + " State=DRAIN Reason=" + lostReason
+)
+
+// controller is a node whose Slurm is a script. It writes down what it is asked; what it says of the node is the file
+// slurm/node. slurm/first and slurm/then are run before its first answer and later ones.
+type controller struct {
+	*node
 }
 
-// What the kernel wrote since the last check is told once.
-func TestCheckTellsWhatIsNew(t *testing.T) {
-	t.Parallel()
+// newController lets a prolog drain the node for a lost GPU, as which Slurm then knows it.
+func newController(t *testing.T) controller {
+	t.Helper()
 	n := newNode(t, "enforce")
-	n.kernel(n.xidLine(0, 79, offTheBus))
-	if n.checked("").Kernel == nil { // from before the first check
-		t.Error("the kernel's log was not read")
+	must(t, os.Mkdir(n.in("slurm"), 0o755))
+	scontrol := n.script("slurm/scontrol", "cd "+n.in("slurm")+`
+echo "$*" >>asked
+case "$*" in
+show*) if [ -e shown ]; then [ ! -e then ] || . ./then; else [ ! -e first ] || . ./first; fi
+	: >shown
+	/bin/cat node;;
+esac`)
+	n.configure(func(c *conf) { c.scontrol = scontrol })
+	c := controller{n}
+	c.job(99)
+	c.check()
+	if asked := c.asked(); len(asked) > 0 {
+		t.Errorf("a clean node's check asked %q", asked)
 	}
-	n.kernel(n.xidLine(1, 48, "DBE"))
-	if c := n.check(); !has(c.Findings, code.XidFatal) || has(c.Findings, code.Untraced) {
-		t.Errorf("%+v", c.Findings)
+	c.set("on.any.gpu0", "rc 15")
+	c.exits(20, prolog, newJob())
+	c.set("on.any.gpu0", "")
+	c.drained(drain.PrologError)
+	return c
+}
+
+func (c controller) put(name, text string) { c.Helper(); c.node.put("slurm/"+name, text, 0o755) }
+
+// drained lets Slurm say of the node that it is drained, since now.
+func (c controller) drained(reason string) {
+	c.Helper()
+	c.put("node", fmt.Sprintf("NodeName=%s Arch=x86_64 \n   State=IDLE+DRAIN ThreadsPerCore=1\n   Reason=%s [root@%s]\n\n",
+		nodeName, reason, time.Now().UTC().Format("2006-01-02T15:04:05")))
+}
+
+// asked are the calls of scontrol since the last time.
+func (c controller) asked() (all []string) {
+	c.Helper()
+	all = lines(c.get(c.in("slurm/asked")))
+	os.Remove(c.in("slurm/asked"))
+	os.Remove(c.in("slurm/shown"))
+	return all
+}
+
+// updates requires those of them that change something.
+func (c controller) updates(want ...string) {
+	c.Helper()
+	if got := lines(strings.Join(c.asked(), "\n"), "update"); fmt.Sprint(got) != fmt.Sprint(want) {
+		c.Errorf("asked for %q, want %q\n%s", got, want, c.log())
 	}
-	n.checked("")
+}
+
+// Slurm is asked only while there is something to settle: not once the reason stands. It is asked by the SLURM_CONF of
+// the hook that failed: the health check has none.
+func TestAsksSlurmNothing(t *testing.T) {
+	t.Parallel()
+	c := newController(t)
+	c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
+	c.check()
+	if asked := c.asked(); len(asked) != 3 || asked[2] != wroteReason {
+		t.Errorf("for the reason it asked %q", asked)
+	}
+	want := newJob()["SLURM_CONF"]
+	if conf := c.get(c.in("slurm/conf")); conf != want+"\n" || c.runs(100)[0].Start.SlurmConf != want {
+		t.Errorf("SLURM_CONF was %q", conf)
+	}
+	c.drained(lostReason)
+	c.check()
+	if asked := c.asked(); len(asked) != 1 {
+		t.Errorf("to see that it was done it asked %q", asked)
+	}
+	for range 3 { // one that could not keep what it saw, since the machine was too busy for a lock, leaves it to the next
+		c.check()
+		if len(c.asked()) == 0 {
+			return
+		}
+	}
+	c.Errorf("with nothing left to do the check asked\n%s", c.log())
+}
+
+// A controller that does not answer, or answers something else, is told, and a health check may be killed between what
+// it remembers and what it does: what is to be done is done by the next check. What answers there are package slurmcmd
+// tries.
+func TestSlurmDoesNotAnswer(t *testing.T) {
+	for name, answer := range map[string]string{
+		"first":  "exec /bin/sleep 1000\n",
+		"then":   "exec /bin/cat /dev/zero\n",
+		"killed": ": >here; exec /bin/sleep 1000\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newController(t)
+			if file := strings.Replace(name, "killed", "then", 1); name == "killed" {
+				c.put(file, answer)
+				p := c.start(healthcheck, bySlurm)
+				await(t, "the second look", func() bool { _, err := os.Stat(c.in("slurm/here")); return err == nil })
+				p.signal(syscall.SIGKILL)
+				p.wait()
+				must(t, os.Remove(c.in("slurm/"+file)))
+			} else {
+				c.put(file, answer)
+				c.check()
+				c.saysTimes(1, "BKD-REASON", "read node")
+				must(t, os.Remove(c.in("slurm/"+file)))
+			}
+			c.updates()
+			c.check()
+			c.updates(wroteReason)
+		})
+	}
 }

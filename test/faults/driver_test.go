@@ -1,35 +1,172 @@
 package faults
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/test/rig"
 )
 
-// What is wrong with the driver is nobody's certainty about a GPU: it is told, and drains only what the policy
-// says. Bookend's own switch on_unknown has no part in it.
-func TestDriver(t *testing.T) {
-	try(t, map[string]fault{
-		"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
-			harm: func(n *node) { must(n, os.Remove(n.world.NVML())) }},
-		"library of another kind": {finds: code.DriverKO, says: "file too short",
-			harm: func(n *node) { n.put(n.world.NVML(), "text", 0o755) }},
-		"no driver in proc": {finds: code.NoDriver, says: "not loaded",
-			harm: func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }},
-		"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
-		"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
-		"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
-		"strange proc": {finds: code.DriverKO, says: "list GPUs",
-			harm: func(n *node) { must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
-		"older than process lists": {finds: code.Old, harm: func(n *node) {
-			path, err := n.world.NVMLWithout("nvmlDeviceGetComputeRunningProcesses_v2",
-				"nvmlDeviceGetComputeRunningProcesses_v3")
-			must(n, err)
-			n.configure(func(c *conf) { c.library = path })
-		}},
-	})
+// fault is one thing that can be wrong when a hook runs, and what must come of it in each root hook.
+type fault struct {
+	harm  func(*node)
+	job   job // what slurmd tells the hook; nil: newJob
+	finds code.Code
+	says  string // in the log's line of the finding
+	// exit is the number with mode enforce and on_unknown: drain; otherwise a fault of Bookend's never drains.
+	exit int
+}
+
+func (f fault) check(n *node, h hook, onUnknown string, exit int) {
+	n.Helper()
+	n.configure(func(c *conf) { c.onUnknown = onUnknown })
+	n.clean(prolog, bystanding())
+	if h == epilog {
+		n.clean(prolog, newJob())
+	}
+	others := n.record()
+	f.harm(n)
+	j := newJob()
+	if f.job != nil {
+		j = f.job
+	}
+	n.exits(exit, h, j)
+	n.saysTimes(1, "findings: ", string(f.finds), filepath.Base(h.program))
+	n.says(string(f.finds)+": ", f.says)
+	if f.finds != code.BadEnv && !has(n.findings(h), f.finds) { // of that job nothing is known
+		n.Errorf("recorded: %v, want %s", n.findings(h), f.finds)
+	}
+	n.unharmed(others)
+}
+
+// backend makes a node's backend what a script says.
+func backend(script string) func(*node) {
+	return func(n *node) {
+		path := n.script("backend", script)
+		n.configure(func(c *conf) { c.backend = path })
+	}
+}
+
+// set is a change of the fake driver, driver one of how a call of it behaves.
+func set(key, value string) func(*node) { return func(n *node) { n.Helper(); n.set(key, value) } }
+
+func driver(call, rule string) func(*node) { return set("on."+call, rule) }
+
+func noBackend(n *node) { n.configure(func(c *conf) { c.backend = n.in("nothing") }) }
+
+// tightly is a harm under deadlines that a hang reaches.
+func tightly(harm func(*node)) func(*node) {
+	return func(n *node) { n.configure(func(c *conf) { c.tight = true }); harm(n) }
+}
+
+const hello = `{"bookend":1,"kind":"hello","hello":{"backend":"script","version":"1"}}`
+
+func says(text string) string { return "read request\ncat <<'END'\n" + text + "\nEND\n" }
+
+func unharmed(*node) {}
+
+// faults are the ways in which backend, driver and what slurmd says can fail. What backends can answer package backend
+// tries, what forms variables have package slurm, and what lists of GPUs there are package slurmconf.
+var faults = map[string]fault{
+	"no backend": {finds: code.BackendMissing, exit: 32, says: "no such file", harm: noBackend},
+	"not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+		harm: func(n *node) { backend("exit 0")(n); n.give(n.conf.backend, user) }},
+	"library not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+		harm: func(n *node) { n.give(n.world.NVML(), user) }},
+	"crashing": {finds: code.BackendCrash, exit: 34, says: "SIGSEGV: segmentation violation",
+		harm: driver(memoryCall, "crash")},
+	"failing": {finds: code.BackendCrash, exit: 34, says: "exit code 3: out of luck",
+		harm: backend("echo out of luck >&2; exit 3")},
+	"nonsense": {finds: code.BackendGarbage, exit: 35, says: "line 1: garbage", harm: backend(says("GPU 0: H200"))},
+	"leaves a child that holds its descriptors": {finds: code.BackendGarbage, exit: 35,
+		harm: backend(says(hello) + "sleep 1000 &\nexit 0")},
+	"wrong version, and dies": {finds: code.BackendVersion, exit: 36, says: "version 2, not 1",
+		harm: backend(says(`{"bookend":2,"kind":"hello"}`) + "exit 1")},
+	"flooding": {finds: code.BackendFlood, exit: 37, harm: backend("exec cat /dev/zero")},
+	// killed at the deadline, a warning about the driver, no fault of Bookend's
+	"hangs, stopped": {finds: code.Hang, says: "driver does not answer", harm: tightly(backend("kill -STOP $$"))},
+	"hangs in the driver": {finds: code.Hang, says: "driver does not answer",
+		harm: tightly(driver(memoryCall, "hang-hard"))},
+
+	// on_unknown has no part in what is wrong with the driver
+	"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
+		harm: func(n *node) { must(n, os.Remove(n.world.NVML())) }},
+	"no driver in proc": {finds: code.NoDriver, says: "not loaded",
+		harm: func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }},
+	"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
+	"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
+	"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
+	"strange proc": {finds: code.DriverKO, says: "list GPUs",
+		harm: func(n *node) { must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
+
+	"job id as a path": {finds: code.BadEnv, exit: 31, says: "SLURM_JOB_ID=", harm: unharmed,
+		job: newJob().With("SLURM_JOB_ID", "../../../etc", "SLURM_JOBID", "")},
+	"node with a line feed": {finds: code.BadEnv, exit: 31, says: "is not a node name", harm: unharmed,
+		job: newJob().With("SLURMD_NODENAME", "n1\nexport PATH=/x")},
+	"no context": {finds: code.BadEnv, exit: 31, says: "SLURM_SCRIPT_CONTEXT is not set", harm: unharmed,
+		job: newJob().With("SLURM_SCRIPT_CONTEXT", rig.Absent)},
+	"lists of GPUs disagree": {finds: code.Ambiguous, exit: 40, says: "1 GPU indexes but 2 visible devices",
+		harm: unharmed, job: newJob().With("CUDA_VISIBLE_DEVICES", "0,1", "GPU_DEVICE_ORDINAL", "")},
+}
+
+func TestFaults(t *testing.T) {
+	for name, f := range faults {
+		for _, h := range hooks {
+			t.Run(name+" "+h.program, func(t *testing.T) {
+				t.Parallel()
+				f.check(newNode(t, "enforce"), h, "drain", f.exit)
+			})
+		}
+	}
+}
+
+// A fault of Bookend's own drains only where the site both enforces and says so; package finding has the whole table.
+func TestModes(t *testing.T) {
+	for mode, onUnknown := range map[string]string{"observe": "drain", "enforce": "warn"} {
+		for _, h := range hooks {
+			fault{harm: noBackend, finds: code.BackendMissing}.check(newNode(t, mode), h, onUnknown, 0)
+		}
+	}
+}
+
+// Without any sign of GPUs a hook ends before it reads anything, whatever else is wrong.
+func TestNoGPUsNoWork(t *testing.T) {
+	for _, h := range hooks {
+		n := newNode(t, "enforce")
+		n.config = "/nowhere"
+		if n.clean(h, job{"SLURM_SCRIPT_CONTEXT": rig.Absent}); n.log() != "" {
+			t.Errorf("%s: log: %s", h.program, n.log())
+		}
+	}
+}
+
+// The vendor-neutral core is enough: a static program that knows ids, memory and processes, and lists the GPUs itself,
+// as another vendor's without NVIDIA's directory in /proc, gives a clean start and names what the job left.
+func TestCoreOnlyBackend(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	must(t, os.Mkdir(n.in("core"), 0o755))
+	must(t, os.Link(program("backend"), n.in("core/backend")))
+	n.put("core/devices", fmt.Sprintf(`[{"id": %q, "bus_id": %q, "minor": 0}]`, n.world.UUID(0), n.world.BusID(0)),
+		0o644)
+	n.configure(func(c *conf) { c.backend, c.driverProc = n.in("core/backend"), `""` })
+	must(t, os.RemoveAll(n.world.DriverProc()))
+	n.clean(prolog, newJob())
+	orphan := exec.Command("/bin/sleep", "1000")
+	orphan.Env, orphan.SysProcAttr = []string{}, rig.As(user)
+	must(t, orphan.Start())
+	defer func() { _ = orphan.Process.Kill(); _ = orphan.Wait() }()
+	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
+	n.exits(10, epilog, newJob())
+	f := n.found(n.findings(epilog), code.Orphan)
+	if f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
+		t.Errorf("%+v", f)
+	}
 }
 
 // A lost GPU drains in both hooks, but a call that fails once proves nothing: the next look decides; and no job that
@@ -46,20 +183,16 @@ func TestLostGPU(t *testing.T) {
 		"prolog":                {"enforce", memoryCall, "rc 15", prolog, "1", 20, ""},
 		"third start":           {"enforce", memoryCall, "rc 15", prolog, "2", 0, "restarted 2 times"},
 		"prolog, observe":       {"observe", memoryCall, "rc 15", prolog, "0", 0, "observe mode"},
-		"epilog, third":         {"enforce", memoryCall, "rc 15", epilog, "2", 20, ""},
-		"no handle":             {"enforce", handle, "rc 15", epilog, "0", 20, ""},
+		"no handle, third end":  {"enforce", handle, "rc 15", epilog, "2", 20, ""},
 		"to be reset, prolog":   {"enforce", memoryCall, "rc 16", prolog, "0", 20, ""},
-		"for a look":            {"enforce", memoryCall, "rc 15 times 1", prolog, "0", 0, ""},
 		"for a look, no handle": {"enforce", handle, "rc 16 times 1", epilog, "0", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, tt.mode)
-			n.clean(prolog, bystanding())
 			if tt.hook == epilog {
 				n.clean(prolog, newJob())
 			}
-			others := n.record()
 			n.set("on."+tt.call+".gpu0", tt.rule)
 			n.exits(tt.exit, tt.hook, newJob().With("SLURM_JOB_RESTART_COUNT", tt.restarts))
 			if once := strings.Contains(tt.rule, "times"); has(n.findings(tt.hook), code.Lost) == once {
@@ -68,14 +201,12 @@ func TestLostGPU(t *testing.T) {
 			if tt.held != "" {
 				n.says("BKD-LOST", "held=", tt.held)
 			}
-			n.unharmed(others)
 		})
 	}
 }
 
 // A driver that is gone at two jobs in a row drains, and a library that is only not where it was looked for never.
 func TestDriverGoneTwice(t *testing.T) {
-	t.Parallel()
 	for name, tt := range map[string]struct {
 		harm func(*node)
 		exit int
@@ -89,12 +220,67 @@ func TestDriverGoneTwice(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			tt.harm(n)
-			first := newJob()
-			n.exits(0, prolog, first)
-			n.exits(0, epilog, first)
-			second := newJob().With("SLURM_JOB_ID", "101")
-			n.exits(tt.exit, prolog, second)
-			n.exits(tt.exit, epilog, second)
+			for id, exit := range []int{0, tt.exit} {
+				n.exits(exit, prolog, numbered(100+id))
+				n.exits(exit, epilog, numbered(100+id))
+			}
 		})
 	}
+}
+
+// kernel writes a line of the kernel's log, one second after the other.
+func (n *node) kernel(text string) {
+	n.Helper()
+	f, err := os.OpenFile(n.world.KernelLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(n, err)
+	defer f.Close()
+	seq := 100 + strings.Count(n.get(n.world.KernelLog()), "\n")
+	_, err = fmt.Fprintf(f, "3,%d,%d,-;%s\n", seq, seq*1_000_000, text)
+	must(n, err)
+}
+
+// xid is an error of a GPU as the kernel's module reports it.
+func (n *node) xid(card, number int, text string) {
+	n.Helper()
+	n.kernel(fmt.Sprintf("NVRM: Xid (PCI:%s): %d, %s", strings.TrimSuffix(n.world.BusID(card), ".0"), number, text))
+}
+
+// offTheBus is what it says of one that is gone.
+const offTheBus = "pid=4711, name=secret, GPU has fallen off the bus."
+
+// silent makes the driver not tell whether a GPU needs recovery, as one from before 570.
+func (n *node) silent() { n.Helper(); n.set("gpu0.recovery_action_rc", "3") }
+
+// What kernel and driver say against a GPU drains where it cannot be used, unless the driver says that all is well, and
+// never where the site only observes. What lines and conditions there are packages inventory and health know.
+func TestCondition(t *testing.T) {
+	secret := []string{"4711", "secret"}
+	tell(t, map[string]story{
+		"fatal": {during: func(n *node) { n.silent(); n.xid(0, 79, offTheBus) }, finds: "BKD-XIDFATAL", exit: 29,
+			reads: []string{"the driver's error Xid 79: the GPU has fallen off the bus"}, not: secret},
+		"fatal, and the driver asks for nothing": {during: func(n *node) { n.xid(0, 79, offTheBus) },
+			finds: "BKD-XIDFATAL?", not: secret, reads: []string{"the driver's error Xid 79"},
+			log: []string{"doubt=", "BKD-XIDFATAL"}},
+		"a program's": {during: func(n *node) { n.xid(0, 13, "pid=4711, name=secret, Graphics Exception") }, not: secret,
+			finds: "BKD-XID", reads: []string{"the driver's error Xid 13: error in a program's kernel"}},
+		"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
+			reads: []string{"the driver asks for a reset of the GPU"}},
+		"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
+			log: []string{"BKD-RECOVERY", "held="}},
+		"a remapping failed": {during: set("gpu0.remap_failure", "1"), finds: "BKD-REMAPFAILED", exit: 28,
+			reads: []string{"the remapping of a memory row has failed"}},
+		// it has shown the memory before: what that proves counts
+		"hangs where it is asked, beside an orphan": {finds: "BKD-HANG BKD-ORPHAN", exit: 10,
+			during: func(n *node) {
+				n.replace(n.config, "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 3s,")
+				must(n, os.Chmod(n.config, 0o644))
+				n.leftover()
+				n.set("on.nvmlDeviceGetGpuFabricInfoV.gpu0", "hang-hard")
+			},
+			check: func(n *node) {
+				if e := n.endOf(100); len(e.Snapshot.Readings) != 1 || len(e.Health) != 0 {
+					n.Errorf("%+v", e)
+				}
+			}},
+	})
 }

@@ -4,11 +4,15 @@
 package faults
 
 import (
+	"flag"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"bookend/test/build"
 	"bookend/test/cluster"
+	"bookend/test/intercept"
 	"bookend/test/mountns"
 	"bookend/test/rig"
 )
@@ -16,7 +20,16 @@ import (
 // programs is the folder of the built programs: root's all the way up, as root's hooks demand.
 var programs string
 
-func TestMain(m *testing.M) { rig.Main(m, prepare) }
+// atOnce is how many stories are played at the same time, at least.
+const atOnce = 5
+
+func TestMain(m *testing.M) {
+	intercept.Serve()
+	if flag.Parse(); runtime.GOMAXPROCS(0) < atOnce { // what the stories do most is wait
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
+	}
+	rig.Main(m, prepare)
+}
 
 // prepare shadows the default folders, so that a hook that falls back to them meets none of this machine's files, and
 // builds the programs.

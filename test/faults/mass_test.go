@@ -15,9 +15,8 @@ import (
 // cause is a mistake that reaches all nodes of a site at once. Whatever it is, no node may drain, and on each of them
 // the log, the metrics and the command line say so until it is mended.
 type cause struct {
-	harm  func(*node)
-	mend  func(*node)
-	finds code.Code
+	harm, mend func(*node)
+	finds      code.Code
 	// between: it comes while a job runs; otherwise before the job's start.
 	between bool
 	// note: how things are, by policy, and no trouble: the metrics count a finding and status is silent.
@@ -25,8 +24,7 @@ type cause struct {
 	// said is where slurmd's log alone has it, or has it too: the thing that fails is what would tell.
 	said            string
 	noLog, noMetric bool
-	anew            bool // counting begins anew
-	statusEnds      int  // the exit code of status while it lasts
+	statusEnds      int // the exit code of status while it lasts
 }
 
 // mass runs jobs before, under and after each cause, observing and enforcing, all else as shipped.
@@ -50,12 +48,11 @@ func mass(t *testing.T, causes map[string]cause) {
 func (c cause) strikes(n *node, id int) {
 	n.Helper()
 	counted := n.metric(c.series())
-	var output string
 	if !c.between {
 		c.harm(n)
-		output = n.exits(0, prolog, numbered(id)).output
-	} else {
-		n.clean(prolog, numbered(id))
+	}
+	output := n.exits(0, prolog, numbered(id)).output
+	if c.between {
 		c.harm(n)
 	}
 	output += n.exits(0, epilog, numbered(id)).output
@@ -68,7 +65,7 @@ func (c cause) strikes(n *node, id int) {
 	if !c.noLog && c.said == "" {
 		n.says("findings: ", string(c.finds), fmt.Sprintf("job=%d ", id))
 	}
-	if now := n.metric(c.series()); (now == 0 || now <= counted && !c.anew) && !c.noMetric {
+	if now := n.metric(c.series()); now <= counted && !c.noMetric {
 		n.Errorf("%s was %v and is %v:\n%s", c.series(), counted, now, n.metrics())
 	}
 	entry, _ := code.Lookup(c.finds)
@@ -105,42 +102,42 @@ func (c cause) series() string {
 	return fmt.Sprintf("bookend_own_errors_total{code=%q}", c.finds)
 }
 
-// nothing is to be mended.
-func nothing(*node) {}
-
-// cover mounts a small file system over a folder of the node, as full or as hard to write as its options say.
-func cover(folder func(*node) string, options string) (harm, mend func(*node)) {
-	return func(n *node) {
-			n.Helper()
-			text, full := strings.CutPrefix(options, "full,")
-			n.mount(folder(n), text)
-			if full {
-				n.fill(folder(n))
-			}
-		}, func(n *node) {
-			n.Helper()
-			must(n, unix.Unmount(folder(n), unix.MNT_DETACH))
+// under is a cause with a small file system over a folder of the node, as full or as hard to write as its options say.
+func (c cause) under(folder, options string) cause {
+	c.harm = func(n *node) {
+		n.Helper()
+		text, full := strings.CutPrefix(options, "full,")
+		if n.mount(n.in(folder), text); full {
+			_ = os.WriteFile(filepath.Join(n.in(folder), "filler"), make([]byte, 1<<20), 0o600)
 		}
+	}
+	c.mend = func(n *node) { n.Helper(); must(n, unix.Unmount(n.in(folder), unix.MNT_DETACH)) }
+	return c
 }
 
-// File systems that are full, read-only, without inodes or not there.
-func TestMassFileSystems(t *testing.T) {
-	run := func(n *node) string { return n.conf.run }
-	varDir := func(n *node) string { return n.conf.varDir }
-	log := func(n *node) string { return n.conf.log }
+// File systems that are full, read-only, without inodes or not there, and records that another release has written,
+// before an upgrade or after a downgrade.
+func TestMass(t *testing.T) {
 	elsewhere := func(varDir, log string) func(*node) {
 		return func(n *node) { n.configure(func(c *conf) { c.varDir, c.log = n.in(varDir), n.in(log) }) }
 	}
+	version := func(v string) func(*node) {
+		return func(n *node) {
+			n.Helper()
+			files, err := filepath.Glob(n.inState("1[01]/*.json"))
+			must(n, err)
+			n.replace(files[len(files)-1], `"version":1`, `"version":`+v)
+		}
+	}
 	causes := map[string]cause{
-		"run lost while a job runs": {
-			harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }, mend: nothing, finds: code.NoRecord,
-			between: true, note: true,
-		},
+		"run lost while a job runs": {harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }, mend: unharmed,
+			finds: code.NoRecord, between: true, note: true},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
-			finds: code.StateWrite,
-			said:  "no such file", noLog: true, noMetric: true},
+			finds: code.StateWrite, said: "no such file", noLog: true, noMetric: true},
 		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
 			said: "no such file", noLog: true},
+		"older record": {harm: version("0"), mend: unharmed, finds: code.StateDamage, between: true},
+		"newer record": {harm: version("2"), mend: unharmed, finds: code.StateDamage, between: true},
 	}
 	for name, options := range map[string]string{
 		"full": "full,size=64k", "read-only": "ro,size=64k", "without inodes": "size=1m,nr_inodes=1",
@@ -149,35 +146,91 @@ func TestMassFileSystems(t *testing.T) {
 		if name == "full" { // the folders could still be made
 			c.statusEnds = 0
 		}
-		c.harm, c.mend = cover(run, options)
-		causes["run "+name] = c
+		causes["run "+name] = c.under("run", options)
 		c.between = true
-		causes["run "+name+" while a job runs"] = c
-		c = cause{finds: code.StateWrite, said: "metrics: ", noLog: true, noMetric: true}
-		c.harm, c.mend = cover(varDir, options)
-		causes["var "+name] = c
-		c = cause{finds: code.LogFailed, said: "append to ", noLog: true}
-		c.harm, c.mend = cover(log, options)
-		causes["log "+name] = c
+		causes["run "+name+" while a job runs"] = c.under("run", options)
+		causes["var "+name] = cause{finds: code.StateWrite, said: "metrics: ", noLog: true, noMetric: true}.
+			under("var", options)
+		causes["log "+name] = cause{finds: code.LogFailed, said: "append to ", noLog: true}.under("log", options)
 	}
 	mass(t, causes)
 }
 
-// What another release has written, before an upgrade or after a downgrade.
-func TestMassRecords(t *testing.T) {
-	version := func(pattern, v string) func(*node) {
-		return func(n *node) {
-			n.Helper()
-			files, err := filepath.Glob(n.in(pattern))
-			must(n, err)
-			n.replace(files[len(files)-1], `"version":1`, `"version":`+v)
-		}
+// shipped are the folders of the shipped configuration: this process's own, see prepare.
+var shipped = []string{"/run/bookend", "/var/lib/bookend", "/var/log/bookend"}
+
+// badConfigurations put one each in a node's place, which root cannot trust, find or understand, and what is said of it
+// there. Package config has every bad file of the project's.
+var badConfigurations = map[string]struct {
+	push func(*node)
+	says string
+}{
+	"a key that is none":   {text("mode: enforce\nnonsense: 1\n"), ""},
+	"next version":         {text("version: 2\nmode: enforce\n"), ""},
+	"a page of an error":   {text("<html><title>404 Not Found</title></html>\n"), ""},
+	"cut off":              {text("mode: enforce\npolicy: {epilog: {BKD-LOST"), ""},
+	"too long":             {text(strings.Repeat("# long\n", 50000)), ""},
+	"a bomb":               {text("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"), ""},
+	"missing":              {func(n *node) { must(n, os.Remove(n.config)) }, "no such file"},
+	"none named":           {func(n *node) { n.config = "" }, "missing: shipped defaults in force"},
+	"relative":             {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
+	"a FIFO":               {func(n *node) { n.swap(n.config, func() error { return unix.Mkfifo(n.config, 0o644) }) }, ""},
+	"not root's":           {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
+	"open to all":          {func(n *node) { must(n, os.Chmod(n.config, 0o666)) }, ""},
+	"in an open directory": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
+	"a link into a user's directory": {func(n *node) {
+		n.moveConfig(user, 0o755)
+		must(n, os.Symlink(n.config, n.in("bookend.yaml")))
+		n.config = n.in("bookend.yaml")
+	}, "owner is 65534, not root"},
+}
+
+func text(s string) func(*node) { return func(n *node) { n.Helper(); n.put(n.config, s, 0o644) } }
+
+// moveConfig puts the configuration into a folder of somebody's.
+func (n *node) moveConfig(uid int, mode os.FileMode) {
+	n.Helper()
+	folder := n.in("elsewhere")
+	must(n, os.Mkdir(folder, 0o755))
+	must(n, os.Rename(n.config, filepath.Join(folder, "bookend.yaml")))
+	n.config = filepath.Join(folder, "bookend.yaml")
+	must(n, os.Chmod(folder, mode))
+	n.give(folder, uid)
+}
+
+// Under a configuration that cannot be used or trusted what holds is as shipped, which observes; both hooks, and the
+// command line, say why, until it is mended.
+func TestMassConfiguration(t *testing.T) {
+	const series = `bookend_own_errors_total{code="BKD-CONFIG"}`
+	for name, bad := range badConfigurations {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, "enforce")
+			n.configure(func(c *conf) {
+				c.onUnknown, c.run, c.varDir, c.log = "drain", shipped[0], shipped[1], shipped[2]
+			})
+			for _, folder := range shipped {
+				must(t, os.RemoveAll(folder))
+			}
+			n.job(1)
+			bad.push(n)
+			for _, h := range hooks {
+				if o := n.exits(0, h, newJob()); len(lines(o.output, "bookend: config", bad.says)) == 0 {
+					t.Errorf("%s: %v", h.program, o)
+				}
+			}
+			n.saysTimes(2, "findings: BKD-CONFIG", "job=100 ", "action=warn", "exit=0")
+			n.saysTimes(1, "BKD-CONFIG: ", bad.says) // the same fault is not detailed twice within the hour
+			if now := n.metric(series); now != 2 || !n.run(100).Closed() {
+				t.Errorf("counted %v, records %+v", now, n.run(100))
+			}
+			n.shows("\n  trouble: BKD-CONFIG, configuration is not valid\n    config", "status")
+			n.config = n.in("mended.yaml")
+			n.put("mended.yaml", n.text(), 0o644)
+			if status, _ := n.bookend("status"); strings.Contains(status, "trouble: BKD-CONFIG") {
+				t.Errorf("mended, before the next job:\n%s", status)
+			}
+			n.job(2)
+			n.quiet(cause{finds: code.BadConfig}, 2)
+		})
 	}
-	record, counts := "run/state/"+nodeName+"/1[01]/*.json", "var/metrics/counters.json"
-	mass(t, map[string]cause{
-		"older record": {harm: version(record, "0"), mend: nothing, finds: code.StateDamage, between: true},
-		"newer record": {harm: version(record, "2"), mend: nothing, finds: code.StateDamage, between: true},
-		"newer counts": {harm: version(counts, "2"), mend: nothing, finds: code.StateDamage, between: true,
-			said: "counts are damaged", noLog: true, anew: true},
-	})
 }

@@ -12,35 +12,46 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
-	"bookend/internal/oom"
 )
 
-// outputs are what a user can put where the job's output was, and whether that hinders only a writer. Root never
-// touches it; what the user may not write, the append may not. Package joblog tries more, and test/torture swaps them
-// under its hands.
+// outputs are what a user can put where the job's output was, or where his task hook left its name, and whether that
+// hinders only a writer. Root never touches it; what the user may not write, the append may not. Packages joblog and
+// state try more, and test/torture swaps them under their hands.
 var outputs = map[string]struct {
-	harm   func(n *node, path string)
+	harm   func(n *node, path, drop string)
 	reason string
 	writer bool
 }{
-	"missing": {func(n *node, path string) { must(n, os.Remove(path)) }, "missing", false},
-	"a FIFO that somebody reads": {func(n *node, path string) {
+	"missing": {func(n *node, path, _ string) { must(n, os.Remove(path)) }, "missing", false},
+	"a FIFO that somebody reads": {func(n *node, path, _ string) {
 		n.swap(path, func() error { return unix.Mkfifo(path, 0o666) })
 		must(n, os.Chmod(path, 0o666))
 		reader, err := os.OpenFile(path, os.O_RDWR, 0)
 		must(n, err)
 		n.Cleanup(func() { reader.Close() })
 	}, "not-regular", false},
-	"a link": {func(n *node, path string) {
+	"a link": {func(n *node, path, _ string) {
 		n.swap(path, func() error { return os.Symlink(n.in("secret"), path) })
 	}, "not-regular", false},
-	"another's": {func(n *node, path string) { n.give(path, bystander); must(n, os.Chmod(path, 0o666)) }, "not-owner",
-		false},
-	"behind a closed directory": {func(n *node, path string) {
+	"another's": {func(n *node, path, _ string) {
+		n.give(path, bystander)
+		must(n, os.Chmod(path, 0o666))
+	}, "not-owner", false},
+	"another file": {func(n *node, path, _ string) {
+		must(n, os.Rename(path, path+".old"))
+		n.give(n.put(path, ranOut, 0o644), user)
+	}, "changed", false},
+	"behind a closed directory": {func(n *node, path, _ string) {
 		must(n, os.Chmod(n.give(filepath.Dir(path), 0), 0o700))
 	}, "permission", false},
-	"read-only": {func(n *node, path string) { n.mountHome("ro,") }, "readonly", true},
-	"full":      {func(n *node, path string) { n.mountHome("size=4k") }, "full", true},
+	"read-only": {func(n *node, _, _ string) { n.mountHome("ro,") }, "readonly", true},
+	"full":      {func(n *node, _, _ string) { n.mountHome("size=4k") }, "full", true},
+	"garbage in the drop": {func(n *node, _, drop string) {
+		n.give(n.put(drop, "hello", 0o600), user)
+	}, `"no file"`, false},
+	"a link for the drop": {func(n *node, _, drop string) {
+		n.swap(drop, func() error { return os.Symlink("/etc/passwd", drop) })
+	}, `"no file"`, false},
 }
 
 // mountHome puts the job's output on a file system of its own, with no room left or none to write.
@@ -56,187 +67,216 @@ func (n *node) mountHome(options string) {
 // The job's output is the user's: whatever became of it, the verdict and the record stand, the reason is logged,
 // nothing else is written to, no message is taken from it, and the diagnosis says why.
 func TestOutputs(t *testing.T) {
-	for _, from := range []string{"drop", "SLURM_JOB_STDOUT"} {
-		for name, tt := range outputs {
-			t.Run(name+" by "+from, func(t *testing.T) {
-				t.Parallel()
-				n := newNode(t, "enforce")
-				n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" })
-				path := n.home()
-				n.put(path, ranOut, 0o644)
-				n.put("secret", ranOut, 0o600)
-				n.clean(prolog, bystanding())
-				others, j := n.record(), newJob().With("SLURM_JOB_STDOUT", n.in("home/slurm-%j.out"))
-				n.clean(prolog, j)
-				if from == "drop" {
-					j = j.With("SLURM_JOB_STDOUT", "")
-					n.drop(joblog.Target{Path: path})
-				}
-				tt.harm(n, path)
-				n.exits(0, epilog, j)
-				n.saysTimes(1, "bookend-epilog", "msg=clean", "job_log="+tt.reason)
-				if n.get(n.in("secret")) != ranOut {
-					t.Errorf("root's file: %q", n.get(n.in("secret")))
-				}
-				e := n.endOf(100)
-				unread := e.Diagnosis != nil &&
-					strings.HasPrefix(e.Diagnosis.Cause(diagnosis.Pool).Evidence, "its output was not read (")
-				if !tt.writer && (len(e.Messages) > 0 || !unread) || !strings.Contains(e.Report, "bookend: ") {
-					t.Errorf("record: %+v", e)
-				}
-				n.unharmed(others)
-			})
-		}
-	}
-}
-
-// drop leaves what the job's task hook leaves.
-func (n *node) drop(target joblog.Target) {
-	n.Helper()
-	data, err := joblog.Drop{Target: target}.Encode()
-	must(n, err)
-	n.dropRaw(string(data))
-}
-
-func (n *node) dropped() string {
-	return filepath.Join(n.conf.run, "drop", nodeName+"_100")
-}
-
-func (n *node) dropRaw(data string) string {
-	n.Helper()
-	return n.give(n.put(n.dropped(), data, 0o600), user)
-}
-
-// A file that is the user's and the job's takes the report, once: a second epilog appends nothing, and does not look
-// for messages either. One that has taken the place of the file that the task hook saw takes none.
-func TestOutputAppended(t *testing.T) {
-	for _, from := range []string{"drop", "SLURM_JOB_STDOUT", "another file"} {
-		n := newNode(t, "enforce")
-		path := n.home()
-		j := newJob().With("SLURM_JOB_STDOUT", n.in("home/slurm-%j.out"))
-		n.clean(prolog, j)
-		var st syscall.Stat_t
-		must(t, syscall.Stat(path, &st))
-		if from == "another file" {
-			st.Ino++
-		}
-		if from != "SLURM_JOB_STDOUT" {
-			j = j.With("SLURM_JOB_STDOUT", "")
-			n.drop(joblog.Target{Path: path, Dev: st.Dev, Ino: st.Ino})
-		}
-		n.clean(epilog, j)
-		text := n.get(path)
-		if from == "another file" {
-			if n.says("job_log=changed"); text != "the job's own words\n" {
-				t.Errorf("%q", text)
-			}
-			continue
-		}
-		if !strings.HasPrefix(text, "the job's own words\n\n| bookend: ") || !strings.HasSuffix(text, "\n") {
-			t.Errorf("%s: %q\n%s", from, text, n.log())
-		}
-		n.put(path, text+ranOut, 0o644)
-		n.exits(0, epilog, j)
-		if again := n.get(path); again != text+ranOut || len(n.endOf(100).Messages) > 0 || len(n.run(100).Ends) != 2 {
-			t.Errorf("%s: a second epilog wrote: %q, read %+v", from, again, n.endOf(100).Messages)
-		}
-	}
-}
-
-// A drop record is the user's claim: what is not of its form is none. Package state tries what is not.
-func TestDropRecord(t *testing.T) {
-	for name, harm := range map[string]func(n *node){
-		"garbage": func(n *node) { n.dropRaw("hello") },
-		"a link": func(n *node) {
-			drop := n.dropRaw("")
-			n.swap(drop, func() error { return os.Symlink("/etc/passwd", drop) })
-		},
-		"link directory": func(n *node) {
-			folder := filepath.Dir(n.dropRaw(""))
-			must(n, os.RemoveAll(folder))
-			must(n, os.Symlink("/etc", folder))
-		},
-	} {
+	for name, tt := range outputs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.home()
+			n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" })
+			path := n.home()
+			n.put(path, ranOut, 0o644)
+			n.put("secret", ranOut, 0o600)
 			n.clean(prolog, bystanding())
 			others := n.record()
 			n.clean(prolog, newJob())
-			harm(n)
+			drop := n.drop(path, tt.reason == "changed")
+			tt.harm(n, path, drop)
 			n.exits(0, epilog, newJob())
-			n.saysTimes(1, "bookend-epilog", "msg=clean", `job_log="no file"`)
-			if found := n.findings(epilog); len(found) > 0 || !n.run(100).Closed() {
-				t.Errorf("%+v", found)
+			n.saysTimes(1, "bookend-epilog", "msg=clean", "job_log="+tt.reason)
+			if n.get(n.in("secret")) != ranOut {
+				t.Errorf("root's file: %q", n.get(n.in("secret")))
+			}
+			e := n.endOf(100)
+			unread := e.Diagnosis != nil &&
+				strings.HasPrefix(e.Diagnosis.Cause(diagnosis.Pool).Evidence, "its output was not read (")
+			if !tt.writer && (len(e.Messages) > 0 || !unread) || !strings.Contains(e.Report, "bookend: ") {
+				t.Errorf("record: %+v", e)
 			}
 			n.unharmed(others)
 		})
 	}
 }
 
-// Root never becomes a user of root's group: then there is nobody to append as. The verdict was final before.
-func TestAppendFails(t *testing.T) {
-	for exit, orphan := range map[int]bool{0: false, 10: true} {
+// dropped is where the job's task hook leaves what it knows, drop leaves it: the path of the job's output, and which
+// file that was.
+func (n *node) dropped() string { return filepath.Join(n.conf.run, "drop", nodeName+"_100") }
+
+func (n *node) drop(output string, which bool) (path string) {
+	n.Helper()
+	target := joblog.Target{Path: output}
+	if which {
+		var st syscall.Stat_t
+		must(n, syscall.Stat(output, &st))
+		target.Dev, target.Ino = st.Dev, st.Ino
+	}
+	data, err := joblog.Drop{Target: target}.Encode()
+	must(n, err)
+	return n.give(n.put(n.dropped(), string(data), 0o600), user)
+}
+
+// A file that is the user's and the job's takes the report, by its name in Slurm's variables or by what the task hook
+// saw. Which outputs a job has packages joblog and stage know.
+func TestOutputAppended(t *testing.T) {
+	for _, from := range []string{"drop", "SLURM_JOB_STDOUT"} {
 		n := newNode(t, "enforce")
-		n.configure(func(c *conf) { c.onUnknown = "drain" })
 		path := n.home()
-		j := newJob().With("SLURM_JOB_STDOUT", path, "SLURM_JOB_GID", "0")
+		j := newJob().With("SLURM_JOB_STDOUT", n.in("home/slurm-%j.out"))
 		n.clean(prolog, j)
-		if orphan {
-			n.leftover()
+		if from == "drop" {
+			j = newJob()
+			n.drop(path, true)
 		}
-		n.exits(exit, epilog, j)
-		n.says(string(code.Output), "job_log=failed", "exit=")
-		if n.endOf(100).Verdict.Exit != exit || n.get(path) != "the job's own words\n" {
-			t.Errorf("%+v, %q", n.endOf(100).Verdict, n.get(path))
+		n.clean(epilog, j)
+		text := n.get(path)
+		if !strings.HasPrefix(text, "the job's own words\n\n| bookend: ") || !strings.HasSuffix(text, "\n") {
+			t.Errorf("%s: %q\n%s", from, text, n.log())
 		}
 	}
 }
 
-// Up to 25.05 Slurm does not name sbatch's default output. The report goes there, and never to a file of errors. What
-// the job said is looked for wherever its output and its errors went, and nowhere else.
-func TestWhereTheOutputIs(t *testing.T) {
-	const out, errs = "home/slurm-100.out", "home/nobody.err"
+// Root never becomes a user of root's group: then there is nobody to append as. The verdict was final before.
+func TestAppendFails(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.onUnknown = "drain" })
+	path := n.home()
+	j := newJob().With("SLURM_JOB_STDOUT", path, "SLURM_JOB_GID", "0")
+	n.clean(prolog, j)
+	n.leftover()
+	n.exits(10, epilog, j)
+	n.says(string(code.Output), "job_log=failed", "exit=")
+	if n.endOf(100).Verdict.Exit != 10 || n.get(path) != "the job's own words\n" {
+		t.Errorf("%+v, %q", n.endOf(100).Verdict, n.get(path))
+	}
+}
+
+// forged is what a job can print for nothing but trouble, and as how many messages it is understood. Package oom tries
+// what its parsers make of more, and fuzzes them.
+var forged = map[string]struct {
+	output   string
+	messages int
+}{
+	"words of Bookend's": {"\n| bookend: WARNING: n1 GPU 0 had 96.0 GiB in use after your job\n" +
+		"| bookend:   No process is listed for it\n" +
+		"| bookend: BKD-RESIDUE BKD-LOST BKD-XIDFATAL drain exit=11\n", 0},
+	"an error, then an end report": {ranOut + "\n| bookend: n1 GPU 0 clean: 139.8 GiB free\n", 0},
+	"escape sequences": {"\x1b]0;owned\x07\x1b[2J\x1b[31m" + strings.ReplaceAll(ranOut, " ", "\x1b[5m \x1b[0m") +
+		"\x9b31m\u202egnp.exe\x00\xff\xfe MemoryError\x1b]8;;http://x\x1b\\\r\r\n" +
+		"RuntimeError: CUDA error: an illegal memory access was encountered \x1b]52;c;eA==\x07\x9d0;x\x9c\u2028\n", 2},
+	"lines for slurmstepd": {"export PATH=/x\nprint | bookend: x\nunset PATH\n" +
+		strings.ReplaceAll(ranOut, "epoch", "export LD_PRELOAD=/x.so"), 1},
+	"faults of the GPU": {"NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n" +
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" +
+		"RuntimeError: CUDA error: the launch timed out and was terminated\n" +
+		"Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.\n" +
+		"RuntimeError: CUDA error: system not yet initialized\n" +
+		"Failed to initialize NVML: Driver/library version mismatch\n", 4},
+}
+
+// ranOut is what a job prints that runs out of memory, and Bookend's own words about another.
+const ranOut = "epoch 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total " +
+	"capacity of 8.00 GiB of which 1.00 GiB is free. Process 77 has 3.00 GiB memory in use. Including non-PyTorch " +
+	"memory, this process has 4.00 GiB memory in use. Of the allocated memory 3.00 GiB is allocated by PyTorch, and " +
+	"512.00 MiB is reserved by PyTorch but unallocated.\n" +
+	"| bookend: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+
+// What a job prints is the user's claim: whatever it is, the report stays one screen of plain text, nothing drains for
+// it, and nothing that drains is covered up by it.
+func TestForgedOutput(t *testing.T) {
+	stories := map[string]story{}
+	for name, f := range forged {
+		s := story{
+			config: func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" },
+			runs:   func(*node) string { return f.output },
+			check: func(n *node) {
+				if got := n.endOf(100).Messages; len(got) != f.messages {
+					n.Errorf("%d messages, want %d: %+v", len(got), f.messages, got)
+				}
+				shown, _ := n.bookend("show", "100")
+				for where, text := range map[string]string{"show": shown, "log": n.log()} {
+					if !printable(text) {
+						n.Errorf("%s:\n%q", where, text)
+					}
+				}
+			},
+		}
+		stories[name] = s
+		s.during, s.exit, s.finds, s.status = func(n *node) { n.leftover() }, 10, "BKD-ORPHAN", failed
+		stories[name+", beside an orphan"] = s
+	}
+	tell(t, stories)
+}
+
+// hostile is a process name that would become a command to slurmstepd, a line of its own in a log, and an
+// escape sequence in a terminal.
+const hostile = "\nexport PATH=/x"
+
+// A process may call itself anything. Wherever its name is shown it is printable text on a line of ours.
+func TestHostileName(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	path := n.home()
+	j := newJob().With("SLURM_JOB_STDOUT", path, "SLURM_JOB_PARTITION", "main"+hostile, "SLURM_JOB_USER",
+		"nobody"+hostile)
+	n.leftover("--name", hostile) // before the job, so that its start is told as well
+	texts := map[string]string{}
+	texts["prolog"] = n.hook(prolog, j).output
+	texts["task prolog"] = n.task(taskProlog, j).output
+	n.leftover("--name", hostile)
+	texts["epilog"] = n.hook(epilog, j).output
+	for _, args := range [][]string{{"show", "100"}, {"status"}, {"snapshot"}} {
+		texts["bookend "+args[0]], _ = n.bookend(args...)
+	}
+	texts["log"], texts["job's output"] = n.log(), n.get(path)
+	for _, where := range []string{"task prolog", "job's output", "bookend show", "bookend snapshot"} {
+		if !strings.Contains(texts[where], `\x0aexport PATH=/x`) {
+			t.Errorf("%s does not name the process:\n%s", where, texts[where])
+		}
+	}
+	for where, text := range texts {
+		if strings.Contains(text, hostile) || !printable(text) {
+			t.Errorf("%s:\n%q", where, text)
+		}
+	}
+}
+
+// A task hook that fails would fail the user's job. Whatever is wrong, it exits with 0 and says nothing that
+// slurmstepd could obey.
+func TestTaskHooksNeverFail(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stdin, stdout, stderr, drop string // of the job's environment, and of its task hook's record
-		to                          string // the file with the report, "" for none
-		said                        string // the file with the message
-		found                       int
+		harm func(n *node)
+		with []string
 	}{
-		"by its name":                      {"", "home/slurm-%j.out", "", "", out, out, 1},
-		"by the task hook":                 {"", "", "", out, out, out, 1},
-		"errors of a name no one can tell": {"", "home/slurm-%j.out", "home/%x.err", "", out, errs, 0},
-		"batch, not named":                 {"/dev/null", "", errs, "", out, out, 1},
-		"no batch script, no task hook":    {"", "", "", "", "", out, 0},
+		"nothing":            {unharmed, nil},
+		"no configuration":   {func(n *node) { must(n, os.Remove(n.config)) }, nil},
+		"bad configuration":  {text("x"), nil},
+		"his configuration":  {func(n *node) { n.give(n.config, user) }, nil},
+		"hidden":             {func(n *node) { must(n, os.Chmod(n.config, 0o600)) }, nil},
+		"no drop directory":  {func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }, nil},
+		"another's report":   {unharmed, []string{"SLURM_JOB_ID", "7", "SLURM_JOBID", "7"}},
+		"no job":             {unharmed, []string{"SLURM_JOB_ID", "", "SLURM_JOBID", ""}},
+		"garbage for a job":  {unharmed, []string{"SLURM_JOB_ID", "../7", "SLURM_JOBID", "../7"}},
+		"garbage for a node": {unharmed, []string{"SLURMD_NODENAME", "../n1"}},
+		"garbage for a GPU":  {unharmed, []string{"SLURM_JOB_GPUS", hostile}},
+		"garbage for a step": {unharmed, []string{"SLURM_STEP_ID", hostile, "SLURM_LOCALID", "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.home()
-			in := func(name string) string {
-				if strings.HasPrefix(name, "home") {
-					return n.in(name)
+			n.clean(prolog, bystanding())
+			n.clean(prolog, newJob())
+			others := n.record()
+			tt.harm(n)
+			for _, h := range []hook{taskProlog, taskEpilog} {
+				o := n.task(h, newJob().With(tt.with...))
+				if o.exit != 0 {
+					t.Errorf("%s: %v", h.context, o)
 				}
-				return name
-			}
-			n.give(n.put(errs, "", 0o644), user)
-			n.put(tt.said, ranOut, 0o644)
-			j := newJob().With("SLURM_JOB_WORK_DIR", n.in("home"), "SLURM_JOB_STDIN", tt.stdin,
-				"SLURM_JOB_STDOUT", in(tt.stdout), "SLURM_JOB_STDERR", in(tt.stderr))
-			n.clean(prolog, j)
-			if tt.drop != "" {
-				n.drop(joblog.Target{Path: in(tt.drop)})
-			}
-			n.clean(epilog, j)
-			for _, file := range []string{out, errs} {
-				if got := strings.Contains(n.get(n.in(file)), "n1 GPU 0"); got != (file == tt.to) {
-					t.Errorf("%s: %q\n%s", file, n.get(n.in(file)), n.log())
+				for line := range strings.Lines(o.output) {
+					if !strings.HasPrefix(line, "print | bookend: ") || !strings.HasSuffix(line, "\n") {
+						t.Errorf("%s says %q", h.context, line)
+					}
 				}
 			}
-			if got := n.endOf(100).Messages; len(got) != tt.found || tt.found > 0 && got[0].Framework != oom.PyTorch {
-				t.Errorf("%+v\n%s", got, n.log())
-			}
+			n.unharmed(others)
 		})
 	}
 }

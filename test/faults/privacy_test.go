@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -16,18 +15,6 @@ import (
 	"bookend/test/privacy"
 	"bookend/test/rig"
 )
-
-// terminal is what the user of the job under test has read.
-type terminal struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-func (t *terminal) shows(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.texts = append(t.texts, text)
-}
 
 // nobodyReadsOfOthers checks, when a test is over, every text that its users can read: their files, the reports that
 // Bookend made for them, and what the task hooks said.
@@ -47,9 +34,7 @@ func (n *node) leaks() (leaks []string) {
 			leaks = append(leaks, from+": "+leak)
 		}
 	}
-	for _, text := range n.heard.texts {
-		add("task hook", privacy.Leaks(text, underTest, known))
-	}
+	add("task hook", privacy.Leaks(n.heard, underTest, known))
 	for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
 		// who else may read it is for its owner to say
 		own := func(st *syscall.Stat_t) bool { return int(st.Uid) == uid }
@@ -142,16 +127,27 @@ func TestPrivacy(t *testing.T) {
 }
 
 // asked are the questions that anybody can ask of the command line.
-var asked = [][]string{
-	{"show", "100", "--node", nodeName}, {"show", "7", "--node", nodeName}, {"show", "100", "--json", "--node",
-		nodeName}, {"show", "7", "--json", "--node", nodeName},
-	{"show", "8", "--node", nodeName}, {"show", "100_1", "--node", nodeName},
-	{"status"}, {"status", "--json"}, {"status", "--node", nodeName, "--records"}, {"history"}, {"history",
-		"--json"}, {"history", "--user", "65533", "--lemons"},
-	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html",
-		"-"}, {"doctor"},
-	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""},
-}
+const asked = `show 100 --node n1
+show 7 --node n1
+show 100 --json --node n1
+show 7 --json --node n1
+show 8 --node n1
+show 100_1 --node n1
+status
+status --json
+status --node n1 --records
+history
+history --json
+history --user 65533 --lemons
+snapshot
+snapshot --json
+baseline
+baseline reset all
+report --html -
+doctor
+config check
+explain orphan
+__complete show `
 
 // Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
 // of them: the scan would notice.
@@ -159,7 +155,8 @@ func TestCommandsTellNothingOfOthers(t *testing.T) {
 	n := crossed(t, "")
 	known := n.known()
 	noticed := map[string]bool{}
-	for _, args := range asked {
+	for line := range strings.SplitSeq(asked, "\n") {
+		args := strings.Split(line, " ")
 		for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
 			text, _ := n.bookendAs(uid, args...)
 			for _, leak := range privacy.Shown(text, args, reader, known) {

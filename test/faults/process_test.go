@@ -2,8 +2,10 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -11,15 +13,225 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
-	"bookend/test/frozen"
 	"bookend/test/rig"
 )
+
+// hook is one of the programs that slurmd runs as root, or slurmstepd as the user.
+type hook struct {
+	program string
+	context slurm.Context
+	limit   time.Duration // its deadline with tight times
+}
+
+var (
+	prolog = hook{"bookend-prolog", slurm.Prolog, 6 * time.Second}
+	epilog = hook{"bookend-epilog", slurm.Epilog, 9 * time.Second}
+	hooks  = []hook{prolog, epilog}
+
+	taskProlog = hook{"bookend-prolog", slurm.TaskProlog, margin}
+	taskEpilog = hook{"bookend-epilog", slurm.TaskEpilog, margin}
+
+	// healthcheck is told no job, and nothing but the node.
+	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 12 * time.Second}
+	bySlurm     = job{"SLURMD_NODENAME": nodeName}
+)
+
+// outcome is what slurmd sees of a hook.
+type outcome struct {
+	exit   int // -1: ended by a signal
+	output string
+}
+
+func (o outcome) String() string { return fmt.Sprintf("exit %d: %s", o.exit, o.output) }
+
+// running is a hook that has not ended.
+type running struct {
+	*node
+	cmd    *exec.Cmd
+	limit  time.Duration
+	pipe   *os.File // our end of the hook's stdout and stderr
+	output chan string
+	ended  chan struct{}
+}
+
+// margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is
+// measured by test/bench.
+const margin = time.Minute
+
+// start runs a hook as slurmd does: nothing on stdin, one pipe for all output, a process group of its own.
+func (n *node) start(h hook, j job) *running {
+	n.Helper()
+	r, w, err := os.Pipe()
+	must(n, err)
+	p := n.startWith(h, j, w)
+	w.Close()
+	p.pipe = r
+	go func() {
+		text, _ := io.ReadAll(r)
+		p.output <- string(text)
+	}()
+	return p
+}
+
+// startWith is start with the hook's end of a pipe.
+func (n *node) startWith(h hook, j job, w *os.File) *running {
+	n.Helper()
+	p := &running{node: n, limit: 4 * time.Minute, output: make(chan string, 1), ended: make(chan struct{})}
+	if n.conf.tight {
+		p.limit = h.limit
+	}
+	path := h.program
+	if !filepath.IsAbs(path) {
+		path = program(path)
+	}
+	p.cmd = exec.Command(path)
+	p.cmd.Env, p.cmd.Dir = j.Environ(n.config, h.context), "/"
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if h.forUser() {
+		p.cmd.SysProcAttr = rig.As(user)
+	}
+	p.cmd.SysProcAttr.Setpgid = true
+	wait := p.cmd.Wait
+	if n.watch != nil {
+		var err error
+		wait, err = n.watch(p.cmd)
+		must(n, err)
+	} else {
+		must(n, p.cmd.Start())
+	}
+	go func() {
+		_ = wait()
+		close(p.ended)
+	}()
+	return p
+}
+
+// forUser: the job's user reads what it writes.
+func (h hook) forUser() bool { return h.context == slurm.TaskProlog || h.context == slurm.TaskEpilog }
+
+// wait returns when the hook has ended, which it must by its deadline, and its pipe with it: while a child holds
+// that, slurmd keeps the node completing.
+func (p *running) wait() outcome {
+	p.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(p.limit + margin):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		p.Fatalf("%s: still there %v after its deadline of %v", p.cmd, margin, p.limit)
+	}
+	o := outcome{exit: p.cmd.ProcessState.ExitCode()}
+	select {
+	case o.output = <-p.output:
+		p.pipe.Close()
+	case <-time.After(margin):
+		p.Fatalf("%s has ended, but something still holds its stdout", p.cmd)
+	}
+	return o
+}
+
+// signal sends one to the hook's group, as slurmd does.
+func (p *running) signal(s syscall.Signal) {
+	p.Helper()
+	must(p, syscall.Kill(-p.cmd.Process.Pid, s))
+}
+
+// terminate ends a hook as slurmd does at its own timeout, and its backend with it.
+func (p *running) terminate(backend int) outcome {
+	p.Helper()
+	p.signal(syscall.SIGTERM)
+	o := p.wait()
+	await(p, "the backend's end", func() bool { return gone(backend) })
+	return o
+}
+
+// hook runs one to its end.
+func (n *node) hook(h hook, j job) outcome {
+	n.Helper()
+	return n.start(h, j).wait()
+}
+
+// exits runs a hook that must end with a code, whatever it finds.
+func (n *node) exits(want int, h hook, j job) outcome {
+	n.Helper()
+	o := n.hook(h, j)
+	if o.exit != want {
+		n.Errorf("%s of job %s: want exit %d: %v\n%s", h.program, j["SLURM_JOB_ID"], want, o, n.log())
+	}
+	return o
+}
+
+// clean runs a hook that must find nothing.
+func (n *node) clean(h hook, j job) {
+	n.Helper()
+	if o := n.hook(h, j); o.exit != 0 || o.output != "" {
+		n.Fatalf("a clean %s: %v\n%s", h.program, o, n.log())
+	}
+}
+
+// job runs a job with which all is well.
+func (n *node) job(id int) { n.Helper(); n.clean(prolog, numbered(id)); n.clean(epilog, numbered(id)) }
+
+// together runs one hook of each job at the same moment: all must end with 0, and judge may look closer.
+func (n *node) together(h hook, jobs []job, judge func(job, outcome)) {
+	n.Helper()
+	var all sync.WaitGroup
+	for _, j := range jobs {
+		p := n.start(h, j)
+		all.Go(func() {
+			o := p.wait()
+			if judge != nil {
+				judge(j, o)
+			} else if o.exit != 0 {
+				n.Errorf("%s of job %s: %v", h.program, j["SLURM_JOB_ID"], o)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// task runs a task hook as slurmstepd does for a batch script: as the user, in the user's environment.
+func (n *node) task(h hook, j job) outcome {
+	n.Helper()
+	j = j.With("PATH", "/usr/bin", "LD_PRELOAD", "/nowhere.so")
+	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID"} {
+		j[name] = cmp.Or(j[name], "0")
+	}
+	o := n.hook(h, j)
+	n.heard += o.output
+	return o
+}
+
+// bookend runs the command line.
+func (n *node) bookend(args ...string) (string, int) { n.Helper(); return n.bookendAs(0, args...) }
+
+// bookendAs runs the command line as somebody.
+func (n *node) bookendAs(uid int, args ...string) (string, int) {
+	n.Helper()
+	cmd := exec.Command(program("bookend"), args...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/", rig.As(uid)
+	text, err := cmd.CombinedOutput()
+	if _, ran := err.(*exec.ExitError); err != nil && !ran {
+		n.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// shows requires that a command line of root's tells something.
+func (n *node) shows(want string, args ...string) {
+	n.Helper()
+	if text, _ := n.bookend(args...); !strings.Contains(text, want) {
+		n.Errorf("bookend %s: want %q in\n%s", strings.Join(args, " "), want, text)
+	}
+}
 
 // holder is a process on the first GPU.
 func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
@@ -30,40 +242,27 @@ func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
 	return p
 }
 
-// leftover is a process of the job's user that stays on the first GPU, service one of root's.
+// leftover is a process of the job's user that stays on the first GPU, guest one of another user's.
 func (n *node) leftover(args ...string) *fakegpu.Program {
 	n.Helper()
 	return n.holder(user, nil, append([]string{"--mib", "2048"}, args...)...)
 }
 
-func (n *node) service() { n.Helper(); n.holder(0, nil, "--mib", "2048") }
-
-// guest is a process of another user's.
-func (n *node) guest() *fakegpu.Program {
-	n.Helper()
-	return n.holder(bystander, nil, "--mib", "100000")
-}
+func (n *node) guest() { n.Helper(); n.holder(bystander, nil, "--mib", "100000") }
 
 // exported is memory of the first GPU that no process is listed for: its descriptor lives on in another process.
 func (n *node) exported(mib int) {
 	n.Helper()
-	folder := n.in("sockets")
-	must(n, os.Mkdir(folder, 0o755))
-	n.give(folder, user)
-	socket := filepath.Join(folder, "export")
+	must(n, os.Mkdir(n.in("sockets"), 0o755))
+	socket := filepath.Join(n.give(n.in("sockets"), user), "export")
 	holder, err := n.world.StartAs(rig.As(user).Credential, nil, "holdfd", socket)
 	must(n, err)
 	n.Cleanup(holder.End)
 	must(n, n.leftover("--mib", fmt.Sprint(mib), "--export", socket).Kill())
 }
 
-// program runs a CUDA program of the user's to its end, and returns what it said and its PID.
-func (n *node) program(args ...string) (said string, pid int) {
-	n.Helper()
-	return n.wrapped(exec.Command(n.world.FakeCUDA(), args...))
-}
-
-func (n *node) wrapped(cmd *exec.Cmd) (said string, pid int) {
+// program runs a program of the user's to its end, and returns what it said and its PID.
+func (n *node) program(cmd *exec.Cmd) (said string, pid int) {
 	n.Helper()
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", rig.As(user)
 	text, err := cmd.CombinedOutput()
@@ -98,7 +297,8 @@ func (n *node) inCgroup(p *fakegpu.Program, job string) {
 	n.move(p, filepath.Base(n.dir)+"_slurmstepd.scope", "job_"+job+"/step_batch/user/task_0")
 }
 
-// move puts a process into a cgroup below the system's slice, made for it and removed with the test.
+// move puts a process into a cgroup below the system's slice, made for it and removed with the test once what was
+// killed there has gone.
 func (n *node) move(p *fakegpu.Program, unit, below string) {
 	n.Helper()
 	scope := filepath.Join(n.unified(), "system.slice", unit)
@@ -107,7 +307,10 @@ func (n *node) move(p *fakegpu.Program, unit, below string) {
 	n.Cleanup(func() {
 		p.End()
 		for dir := leaf; len(dir) >= len(scope); dir = filepath.Dir(dir) {
-			n.removeCgroup(dir)
+			await(n, "an empty cgroup", func() bool {
+				err := unix.Rmdir(dir)
+				return err == nil || errors.Is(err, fs.ErrNotExist)
+			})
 		}
 	})
 	must(n, os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
@@ -117,20 +320,6 @@ func (n *node) move(p *fakegpu.Program, unit, below string) {
 func (n *node) escape(p *fakegpu.Program) {
 	n.Helper()
 	must(n, os.WriteFile(filepath.Join(n.unified(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
-}
-
-// removeCgroup waits for what was killed there to be gone.
-func (n *node) removeCgroup(dir string) {
-	for end := time.Now().Add(margin); ; time.Sleep(5 * time.Millisecond) {
-		err := unix.Rmdir(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
-			n.Errorf("remove cgroup %q: %v", dir, err)
-			return
-		}
-	}
 }
 
 // statOf are the fields of a process from its state on; none for one that is gone.
@@ -188,18 +377,7 @@ func (p *running) child(op string) int {
 	return pids[0]
 }
 
-// terminate ends a hook as slurmd does at its own timeout, and its backend with it.
-func (p *running) terminate(backend int) outcome {
-	p.Helper()
-	p.signal(syscall.SIGTERM)
-	o := p.wait()
-	await(p, "the backend's end", func() bool { return gone(backend) })
-	return o
-}
-
-// stuck are the backends of this node that live, by the world whose library they have loaded.
-func (n *node) stuck() []int { return n.mapping(n.world.NVML()) }
-
+// mapping are the processes that have loaded a library of this node's world.
 func (n *node) mapping(library string) []int {
 	return processes(func(pid int) bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -210,7 +388,7 @@ func (n *node) mapping(library string) []int {
 // oneStuck requires that just one backend lives, and the same as before.
 func (n *node) oneStuck(before ...int) []int {
 	n.Helper()
-	now := n.stuck()
+	now := n.mapping(n.world.NVML())
 	if len(now) != 1 || len(before) == 1 && now[0] != before[0] {
 		n.Fatalf("stuck: %v, then %v\n%s", before, now, n.log())
 	}
@@ -223,7 +401,7 @@ const memoryCall = "nvmlDeviceGetMemoryInfo_v2"
 // unstick lets a driver answer again that a call had frozen, and waits until whoever was in it is gone.
 func (n *node) unstick(call string) {
 	n.Helper()
-	left := n.stuck()
+	left := n.mapping(n.world.NVML())
 	n.set("on."+call, "")
 	must(n, n.world.Thaw())
 	await(n, "the stuck backend's end", func() bool { // it leaves its cgroup only after its memory
@@ -236,7 +414,7 @@ func (n *node) unstick(call string) {
 func (n *node) ownPrograms() {
 	n.Helper()
 	must(n, os.Mkdir(n.in("bin"), 0o755))
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu", "bookend"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu"} {
 		must(n, os.Link(program(name), n.in("bin/"+name)))
 	}
 	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })
@@ -314,62 +492,4 @@ func (n *node) sound(others string) {
 	if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") {
 		n.Errorf("status:\n%s", shown)
 	}
-}
-
-// silence makes a folder answer nothing.
-func (n *node) silence(folder string) (undo func() error) {
-	n.Helper()
-	undo, err := frozen.Silent(folder, unix.S_IFDIR|0o755, ",allow_other")
-	must(n, err)
-	n.Cleanup(func() { _ = undo() })
-	return undo
-}
-
-// mount mounts a file system of memory; "ro," before the options makes it read-only.
-func (n *node) mount(path, options string) {
-	n.Helper()
-	must(n, os.MkdirAll(path, 0o755))
-	text, readOnly := strings.CutPrefix(options, "ro,")
-	must(n, unix.Mount("none", path, "tmpfs", 0, "mode=0755,"+text))
-	n.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
-	if readOnly {
-		must(n, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	}
-}
-
-// mountRun mounts a small file system for the state, as the package's unit does.
-func (n *node) mountRun(options string) { n.Helper(); n.mount(n.conf.run, options) }
-
-// fill leaves no room on a file system.
-func (n *node) fill(folder string) {
-	n.Helper()
-	f, err := os.Create(filepath.Join(folder, "filler"))
-	must(n, err)
-	defer f.Close()
-	for err == nil {
-		_, err = f.Write(make([]byte, 1024))
-	}
-}
-
-// copiedProc makes a /proc with what a hook reads there of itself and of nobody else.
-func (n *node) copiedProc() string {
-	n.Helper()
-	proc := n.in("proc")
-	for _, name := range []string{"self/cgroup", "sys/kernel/random/boot_id"} {
-		must(n, os.MkdirAll(filepath.Dir(filepath.Join(proc, name)), 0o755))
-		n.put(filepath.Join(proc, name), n.get(filepath.Join("/proc", name)), 0o644)
-	}
-	return proc
-}
-
-// copyOf puts a process into a copied /proc, in another cgroup.
-func (n *node) copyOf(pid int, cgroup string) (entry string) {
-	n.Helper()
-	entry = n.in(fmt.Sprintf("proc/%d", pid))
-	must(n, os.Mkdir(entry, 0o755))
-	for _, name := range []string{"stat", "status", "environ"} {
-		n.put(filepath.Join(entry, name), n.get(fmt.Sprintf("/proc/%d/%s", pid, name)), 0o644)
-	}
-	n.put(filepath.Join(entry, "cgroup"), cgroup, 0o644)
-	return entry
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,25 +15,32 @@ import (
 	"bookend/internal/code"
 )
 
-// ownRecord is the job's own record, which its prolog has made.
-func (n *node) ownRecord() string {
-	n.Helper()
-	files, err := filepath.Glob(n.inState("100/*.json"))
-	must(n, err)
-	if len(files) != 1 {
-		n.Fatalf("records %q, want one", files)
+// A record that cannot be used is set aside and said, and is its job's loss alone; the epilog goes on as if there had
+// been no prolog. Package state tries many kinds of garbage.
+func TestDamagedRecord(t *testing.T) {
+	for name, damage := range map[string]func(n *node, path string){
+		"cut off":   func(n *node, path string) { must(n, os.Truncate(path, 200)) },
+		"a version": func(n *node, path string) { n.replace(path, `"version":1`, `"version":99`) },
+		"a user's":  func(n *node, path string) { n.give(path, user) },
+		"a link":    func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
+		"a FIFO":    func(n *node, path string) { n.swap(path, func() error { return unix.Mkfifo(path, 0o600) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			fault{finds: code.StateDamage, says: "/100/", harm: func(n *node) {
+				files, err := filepath.Glob(n.inState("100/*.json"))
+				must(n, err)
+				damage(n, files[0])
+			}}.check(n, epilog, "drain", 38)
+			if found := n.findings(epilog); !has(found, code.NoRecord) || !n.run(100).Closed() {
+				t.Errorf("got %+v", found)
+			}
+			if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
+				t.Errorf("set aside: %v", aside)
+			}
+		})
 	}
-	return files[0]
-}
-
-// damages put garbage in a record's place; package state tries many kinds.
-var damages = map[string]func(n *node, path string){
-	"cut off":   func(n *node, path string) { must(n, os.Truncate(path, 200)) },
-	"a version": func(n *node, path string) { n.replace(path, `"version":1`, `"version":99`) },
-	"a job":     func(n *node, path string) { n.replace(path, `"id":100`, `"id":101`) },
-	"a user's":  func(n *node, path string) { n.give(path, user) },
-	"a link":    func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
-	"a FIFO":    func(n *node, path string) { n.swap(path, func() error { return unix.Mkfifo(path, 0o600) }) },
 }
 
 func (n *node) replace(path, old, text string) {
@@ -50,43 +58,25 @@ func (n *node) swap(path string, with func() error) {
 	must(n, with())
 }
 
-// A record that cannot be used is set aside and said, and is its job's loss alone; the epilog goes on as if there had
-// been no prolog.
-func TestDamagedRecord(t *testing.T) {
-	faults := map[string]fault{}
-	for name, damage := range damages {
-		faults[name] = fault{hooks: []hook{epilog}, finds: code.StateDamage, says: "/100/", exit: 38,
-			harm: func(n *node) {
-				damage(n, n.ownRecord())
-				n.Cleanup(func() {
-					if found := n.findings(epilog); !has(found, code.NoRecord) || !n.run(100).Closed() {
-						n.Errorf("got %+v", found)
-					}
-					if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
-						n.Errorf("set aside: %v", aside)
-					}
-				})
-			}}
-	}
-	try(t, faults)
-}
-
 // The folder of the state is made where it is missing; so is every one below. An end without a record of its start says
 // so, and drains for nothing that is on the GPU.
 func TestStateLostMeanwhile(t *testing.T) {
 	for _, gone := range []string{"", "report", "drop", "state/" + nodeName + "/100"} {
-		n := newNode(t, "enforce")
-		n.configure(func(c *conf) { c.onUnknown = "drain" })
-		n.clean(prolog, newJob())
-		must(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
-		kept := gone == "report" || gone == "drop"
-		if !kept {
-			n.leftover()
-		}
-		n.exits(0, epilog, newJob())
-		if !n.run(100).Closed() || has(n.findings(epilog), code.NoRecord) == kept {
-			t.Errorf("without %q: %+v", gone, n.findings(epilog))
-		}
+		t.Run(gone, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.configure(func(c *conf) { c.onUnknown = "drain" })
+			n.clean(prolog, newJob())
+			must(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
+			kept := gone == "report" || gone == "drop"
+			if !kept {
+				n.leftover()
+			}
+			n.exits(0, epilog, newJob())
+			if !n.run(100).Closed() || has(n.findings(epilog), code.NoRecord) == kept {
+				t.Errorf("%+v", n.findings(epilog))
+			}
+		})
 	}
 }
 
@@ -111,5 +101,143 @@ func TestTooManyRecordsDoNotDrain(t *testing.T) {
 	f := n.found(found, code.Orphan)
 	if !has(found, code.StateDamage) || !strings.Contains(strings.Join(f.Doubts, "; "), "not all records") {
 		t.Errorf("%+v", found)
+	}
+}
+
+// versions are what Slurm tells of which run of a job id a hook is for: two runs each, the second later.
+var versions = map[string][2][]string{
+	"22.05": {nil, nil},
+	"23.02": {{"SLURM_JOB_START_TIME", "1790000000"}, {"SLURM_JOB_START_TIME", "1790009000"}},
+	"25.11": {{"SLURM_JOB_SLUID", "sCHNM7Y8WBK900"}, {"SLURM_JOB_SLUID", "sCHNM7Y8WBK901"}},
+}
+
+// A second epilog measures anew: the first verdict was about what is gone by now.
+func TestEpilogTwice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	others, path := n.record(), n.home()
+	j := newJob().With("SLURM_JOB_STDOUT", path)
+	n.clean(prolog, j)
+	orphan := n.leftover()
+	n.exits(10, epilog, j)
+	said := n.get(path) + ranOut
+	n.put(path, said, 0o644)
+	must(t, orphan.Kill())
+	n.exits(0, epilog, j)
+	r := n.run(100)
+	if len(r.Ends) != 2 || codes(r.Ends[0].Findings) != "BKD-ORPHAN" || codes(r.Ends[1].Findings) != "BKD-AGAIN" ||
+		len(r.Ends[1].Messages) > 0 {
+		t.Errorf("%+v", r.Ends)
+	}
+	if again := n.get(path); again != said {
+		t.Errorf("appended again: %q", again)
+	}
+	n.unharmed(others)
+}
+
+// Hooks of different jobs overlap on a node, and nothing of any is lost; several of one job make one record, whole,
+// whoever came first.
+func TestCrowd(t *testing.T) {
+	const count = 24
+	n := newNode(t, "enforce")
+	jobs := jobsFrom(1000, count)
+	for i := range jobs {
+		jobs[i] = jobs[i].On([]string{"0", "1"}[i%2])
+	}
+	same := []job{newJob().With(versions["25.11"][0]...).On("1")}
+	for range 5 {
+		same = append(same, same[0])
+	}
+	for _, h := range hooks {
+		n.together(h, jobs, nil)
+		n.together(h, same, nil)
+	}
+	for i := range jobs {
+		if r := n.run(1000 + i); r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0 {
+			t.Errorf("job %d: %+v", 1000+i, r)
+		}
+	}
+	if r := n.run(100); r.Start == nil || len(r.Start.Findings) != 0 || len(r.Ends) < 2 || len(r.Ends) > 4 {
+		t.Errorf("%+v", r)
+	}
+	if left := n.halfWritten(); len(left) > 0 {
+		t.Errorf("half written: %q", left)
+	}
+}
+
+// A job that was requeued: the prolog of its second run, on 22.05 with the same id, begins a record of its own. Where
+// that is ended while it looks, what the first run's user was told is not true of it.
+func TestRequeue(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	second := newJob().With("SLURM_JOB_RESTART_COUNT", "1")
+	n.clean(prolog, newJob())
+	n.clean(prolog, second)
+	n.clean(epilog, newJob().With("SLURM_JOB_RESTART_COUNT", "2"))
+	n.clean(prolog, numbered(101))
+	n.leftover()
+	n.exits(10, epilog, numbered(101)) // the run that was requeued no longer counts as live
+
+	n = newNode(t, "enforce")
+	n.job(100)
+	n.set("on."+memoryCall, "hang-hard")
+	p := n.start(prolog, second)
+	if o := p.terminate(p.child("backend")); o.exit != 0 {
+		t.Error(o)
+	}
+	if said := n.task(taskProlog, second); said.exit != 0 || said.output != "" {
+		t.Errorf("the second run: %v", said)
+	}
+}
+
+// Slurm's own state was lost, and its job ids begin anew in the middle of a boot, or a job is requeued. The first run
+// of the id is still on record, open or ended; what it left lies on the GPU. It is not the second's, whose user, if he
+// is another, reads nothing of the first's, and finds nothing of it in his drop. Which run is which after a boot
+// package ledger knows.
+func TestJobCounterBegunAnew(t *testing.T) {
+	for version, identity := range versions {
+		for _, first := range []string{"open", "ended", "requeued"} {
+			t.Run(version+" "+first, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t, "observe")
+				one, two := newJob().With(identity[0]...), newJob().Of(bystander).With(identity[1]...)
+				if first == "requeued" {
+					two = newJob().With(identity[1]...).With("SLURM_JOB_RESTART_COUNT", "1")
+				}
+				n.clean(prolog, one)
+				left := n.leftover()
+				if first != "open" {
+					n.hook(epilog, one.With("SLURM_JOB_RESTART_COUNT", two["SLURM_JOB_RESTART_COUNT"]))
+				}
+				n.configure(func(c *conf) { c.mode = "enforce" })
+				n.exits(0, prolog, two)
+				if first != "requeued" {
+					n.foundAtStart(two, left.PID)
+				}
+				n.exits(0, epilog, two)
+				if all := n.runs(100); len(all) != 2 {
+					t.Errorf("%d records of two runs: %+v", len(all), all)
+				}
+			})
+		}
+	}
+}
+
+// foundAtStart looks at what the start of a second user's job on a GPU with the first's process tells whom.
+func (n *node) foundAtStart(j job, left int) {
+	n.Helper()
+	name := nodeName + "_" + cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
+	var st unix.Stat_t
+	must(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
+	report := filepath.Join(n.conf.run, "report", name)
+	if st.Uid != bystander || st.Size != 0 || !reads(bystander, report) || reads(user, report) {
+		n.Errorf("the drop belongs to user %d, or not the second user alone reads the report", st.Uid)
+	}
+	for _, r := range n.runs(100) {
+		if text := r.Start.Report; r.Job.UID == bystander && (!strings.Contains(text, "already had") ||
+			strings.Contains(text, strconv.Itoa(left)) || strings.Contains(text, "by your job")) {
+			n.Errorf("the user reads\n%s", text)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package faults
 import (
 	"cmp"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,18 +19,19 @@ type story struct {
 	mode    string // enforce where it is empty
 	config  func(*conf)
 	options []fakegpu.Option
-	before  func(*node)     // ahead of the job
-	job     func(*node) job // newJob where it is nil
-	during  func(*node)     // between its start and its end
-	status  string          // its wait status
-	prints  string
+	before  func(*node)        // ahead of the job
+	job     func(*node) job    // newJob where it is nil
+	during  func(*node)        // between its start and its end
+	runs    func(*node) string // the job's program: what it prints
+	status  string             // its wait status
 
-	exit  int
-	finds string   // by its end, as codes writes them
-	reads []string // by its user at its end, in one line
-	not   []string // what that line has not
-	log   []string // of one line of the log
-	check func(*node)
+	exit   int
+	finds  string   // by its end, as codes writes them
+	silent bool     // its user reads nothing
+	reads  []string // by its user at its end, in one line
+	not    []string // what that line has not
+	log    []string // of one line of the log
+	check  func(*node)
 }
 
 // tell plays stories.
@@ -58,22 +58,28 @@ func (s story) play(n *node) {
 		j = s.job(n)
 	}
 	j, others := n.begin(j), n.record()
+	said := ""
 	if s.during != nil {
 		s.during(n)
 	}
-	told, exit := n.end(j, cmp.Or(s.status, "0"), s.prints)
+	if s.runs != nil {
+		said = s.runs(n)
+	}
+	told, exit := n.end(j, cmp.Or(s.status, "0"), said)
 	if found := n.endOf(100).Findings; exit != s.exit || codes(found) != s.finds {
 		n.Errorf("exit %d, found %q: want %d, %q: %+v\n%s", exit, codes(found), s.exit, s.finds, found, n.log())
 	}
-	text := unfolded(told)
+	if (told == "") != s.silent {
+		n.Errorf("the user reads: %q", told)
+	}
 	for _, want := range s.reads {
-		if !strings.Contains(text, want) {
-			n.Errorf("want %q, the user reads:\n%s", want, strings.Join(told, "\n"))
+		if !strings.Contains(told, want) {
+			n.Errorf("want %q, the user reads:\n%s", want, told)
 		}
 	}
 	for _, word := range s.not {
-		if strings.Contains(text, word) {
-			n.Errorf("the user reads %q:\n%s", word, strings.Join(told, "\n"))
+		if strings.Contains(told, word) {
+			n.Errorf("the user reads %q:\n%s", word, told)
 		}
 	}
 	if s.log != nil {
@@ -108,57 +114,39 @@ func (n *node) begin(j job) job {
 	return j
 }
 
-// finish ends a job with a wait status, after it has written so much, and returns what Bookend appended: well-formed,
-// whatever it was told. A drain is none of what these jobs are for.
-func (n *node) finish(j job, status, output string) []string {
-	n.Helper()
-	told, exit := n.end(j, status, output)
-	if exit != 0 {
-		n.Errorf("exit %d\n%s", exit, n.log())
-	}
-	return told
-}
-
-func (n *node) end(j job, status, output string) (told []string, exit int) {
+// end ends a job with a wait status, after it has written so much, and returns what Bookend appended, as one line:
+// well-formed, whatever it was told.
+func (n *node) end(j job, status, output string) (told string, exit int) {
 	n.Helper()
 	path := j["SLURM_JOB_STDOUT"]
 	n.put(path, output, 0o644)
-	o := n.hook(epilog, ended(j, status))
+	o := n.hook(epilog, j.With("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", status,
+		"SLURM_JOB_DERIVED_EC", "0"))
 	if o.output != "" {
 		n.Errorf("%v", o)
 	}
 	appended, ok := strings.CutPrefix(n.get(path), output)
-	if appended == "" && strings.Contains(n.conf.extra, "job_log: ") { // which may ask for nothing
-		return nil, o.exit
+	if appended == "" {
+		return "", o.exit
 	}
 	if !ok || !strings.HasPrefix(appended, "\n") || !strings.HasSuffix(appended, "\n") {
 		n.Fatalf("appended %q\n%s", appended, n.log())
 	}
-	told = strings.Split(strings.Trim(appended, "\n"), "\n")
-	for _, line := range told {
+	all := strings.Split(strings.Trim(appended, "\n"), "\n")
+	for i, line := range all {
 		if !strings.HasPrefix(line, "| bookend: ") || len(line) > len("| ")+report.Width || !printable(line) {
 			n.Errorf("the user reads %q", line)
 		}
+		all[i] = strings.TrimPrefix(line, "| bookend: ")
 	}
-	if len(told) > report.MaxLines {
-		n.Errorf("the user reads %d lines:\n%s", len(told), strings.Join(told, "\n"))
+	if len(all) > report.MaxLines {
+		n.Errorf("the user reads %d lines:\n%s", len(all), appended)
 	}
-	return told, o.exit
-}
-
-// ended is a job at its end, with a wait status.
-func ended(j job, status string) job {
-	return j.With("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", status, "SLURM_JOB_DERIVED_EC",
-		"0")
+	return strings.Join(strings.Fields(strings.Join(all, " ")), " "), o.exit
 }
 
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') })
-}
-
-// unfolded is a text as one line, without the marks of lines.
-func unfolded(told []string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(strings.Join(told, " "), "| bookend: ", "")), " ")
 }
 
 // found returns the finding of a code, which must be the only one of it.
@@ -175,66 +163,4 @@ func (n *node) found(all []finding.Finding, c code.Code) (f finding.Finding) {
 		n.Fatalf("want one %s: %+v", c, all)
 	}
 	return f
-}
-
-// fault is one thing that can be wrong when a hook runs, and what must come of it.
-type fault struct {
-	harm  func(*node)
-	job   job    // what slurmd tells the hook; nil: newJob
-	hooks []hook // those it is tried with; nil: both
-	finds code.Code
-	says  string // in the log's line of the finding
-	// exit is the number with mode enforce and on_unknown: drain; otherwise a fault of Bookend's never drains.
-	exit int
-	// unrecorded: nothing can be kept of it but the log.
-	unrecorded bool
-}
-
-// try runs every fault through both hooks where it may drain.
-func try(t *testing.T, faults map[string]fault) {
-	for name, f := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, h := range f.hooks {
-				f.check(newNode(t, "enforce"), h, "drain", f.exit)
-			}
-			if f.hooks == nil {
-				f.check(newNode(t, "enforce"), prolog, "drain", f.exit)
-				f.check(newNode(t, "enforce"), epilog, "drain", f.exit)
-			}
-		})
-	}
-}
-
-func (f fault) check(n *node, h hook, onUnknown string, exit int) {
-	n.Helper()
-	n.configure(func(c *conf) { c.onUnknown = onUnknown })
-	n.clean(prolog, bystanding())
-	if h.context == slurm.Epilog {
-		n.clean(prolog, newJob())
-	}
-	others := n.record()
-	if f.harm != nil {
-		f.harm(n)
-	}
-	if f.job == nil {
-		f.job = newJob()
-	}
-	n.exits(exit, h, f.job)
-	n.saysTimes(1, "findings: ", string(f.finds), filepath.Base(h.program))
-	n.says(string(f.finds)+": ", f.says)
-	if found := n.findings(h); !f.unrecorded && !has(found, f.finds) {
-		n.Errorf("recorded: %v, want %s", found, f.finds)
-	}
-	n.unharmed(others)
-}
-
-// A fault of Bookend's own drains only where the site both enforces and says so; package finding has the whole table.
-func TestModes(t *testing.T) {
-	harm := func(n *node) { n.configure(func(c *conf) { c.backend = n.in("nothing") }) }
-	for _, m := range []struct{ mode, onUnknown string }{{"observe", "drain"}, {"enforce", "warn"}} {
-		for _, h := range hooks {
-			fault{harm: harm, finds: code.BackendMissing}.check(newNode(t, m.mode), h, m.onUnknown, 0)
-		}
-	}
 }

@@ -85,7 +85,7 @@ func (n *node) isEnabled() {
 }
 
 // leavesOthers shows a purge where a job's process is still in the drop, a file system of the site's own is where records
-// are, and the site's own hooks lie where bookend-glob.conf has them.
+// are, and a hook of the site's own lies among Bookend's.
 func (n *node) leavesOthers() {
 	own := "/etc/bookend/slurm/prolog.d/50-own.sh"
 	n.b.must("write a hook of the site's", os.WriteFile(n.in(own), []byte("#!/bin/sh\n"), 0o755))

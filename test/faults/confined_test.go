@@ -1,14 +1,18 @@
 package faults
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/code"
+	"bookend/test/build"
 )
 
 // What a hook and its children inherit from slurmd, and keep: no descriptor beyond their three, no umask, no core file.
@@ -25,7 +29,7 @@ func TestConfined(t *testing.T) {
 	unix.Umask(old)
 	w.Close()
 	for name, pid := range map[string]int{"hook": p.cmd.Process.Pid, "backend": p.child("backend")} {
-		proc := filepath.Join("/proc", strconv.Itoa(pid))
+		proc := fmt.Sprint("/proc/", pid)
 		umask, core := lines(n.get(proc+"/status"), "Umask:"), lines(n.get(proc+"/limits"), "Max core file size")
 		if got := strings.Fields(strings.Join(append(umask, core...), " ")); !slices.Equal(got,
 			strings.Fields("Umask: 0022 Max core file size 0 0 bytes")) {
@@ -54,13 +58,17 @@ func TestSandboxNeverDrains(t *testing.T) {
 		"--bounding-set=-all":                              "BKD-OUTPUT BKD-ST-WRITE",
 	} {
 		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t, "enforce")
 			output := n.give(n.put("job.out", "", 0o600), user)
 			for _, h := range hooks {
 				h.program = n.script("sandbox-"+h.program, "exec /usr/bin/setpriv "+flags+" "+program(h.program))
 				n.exits(0, h, newJob().With("SLURM_JOB_STDOUT", output))
 			}
-			if got := saidCodes(n.log()); got != want {
+			said := strings.FieldsFunc(n.log(), func(c rune) bool { return strings.ContainsRune(" \":\n", c) })
+			said = slices.DeleteFunc(said, func(word string) bool { return !strings.HasPrefix(word, "BKD-") })
+			slices.Sort(said)
+			if got := strings.Join(slices.Compact(said), " "); got != want {
 				t.Errorf("said %s, want %s:\n%s", got, want, n.log())
 			}
 			if refused := strings.Contains(want, "OUTPUT"); refused == strings.Contains(n.get(output), "| bookend: ") {
@@ -70,17 +78,10 @@ func TestSandboxNeverDrains(t *testing.T) {
 	}
 }
 
-// saidCodes are the codes of findings in a log, once each.
-func saidCodes(log string) string {
-	codes := strings.FieldsFunc(log, func(c rune) bool { return strings.ContainsRune(" \":\n", c) })
-	codes = slices.DeleteFunc(codes, func(word string) bool { return !strings.HasPrefix(word, "BKD-") })
-	slices.Sort(codes)
-	return strings.Join(slices.Compact(codes), " ")
-}
-
 // What a user's processes may do to the report of his job's start: read it, through the task hook too, and nothing
 // else. Which other jobs there are is nobody's business.
 func TestReportCannotGrow(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, "enforce")
 	n.configure(func(c *conf) { c.extra = "job_log: all\n" })
 	n.clean(prolog, bystanding())
@@ -100,5 +101,99 @@ func TestReportCannotGrow(t *testing.T) {
 	}
 	if o := n.task(taskProlog, newJob()); len(lines(o.output, "print | bookend: n1 GPU 0 clean")) != 1 {
 		t.Errorf("%v", o)
+	}
+}
+
+// clockPanics is a main whose clock panics the first time it is asked for the time of day: in the middle of the
+// hook, in its main goroutine.
+const clockPanics = `package main
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"bookend/internal/clock"
+	"bookend/internal/stage"
+)
+
+func main() {
+	c, system := clock.System(), clock.System()
+	var asked atomic.Bool
+	c.Wall = func() time.Time {
+		if !asked.Swap(true) {
+			panic("no time")
+		}
+		return system.Wall()
+	}
+	os.Exit(stage.Prolog(stage.Env{
+		Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		EUID: os.Geteuid(), PID: os.Getpid(), Clock: c, Exit: os.Exit, Version: "defective",
+	}))
+}
+`
+
+// sealPanics stands for a defect in a goroutine: descriptors are sealed by the one that starts a child. The
+// first child, the inventory, is spared.
+const sealPanics = `package child
+
+import "sync/atomic"
+
+var sealed atomic.Int32
+
+// SealDescriptors panics for the second child.
+func SealDescriptors() error {
+	if sealed.Add(1) == 2 {
+		panic("no seal")
+	}
+	return nil
+}
+`
+
+// A panic ends a part of a hook, never the node: it is said with its stack, logged, and the exit code is the
+// documented one and not Go's own 2. No program has a switch for its own tests: they are built with one source file
+// replaced.
+func TestPanicInMain(t *testing.T) { panics(t, prolog, "prolog/main.go", clockPanics, "no time") }
+
+func TestPanicInGoroutine(t *testing.T) {
+	panics(t, epilog, "internal/child/seal.go", sealPanics, "no seal")
+}
+
+func panics(t *testing.T, h hook, file, source, says string) {
+	t.Parallel()
+	dir := t.TempDir()
+	original, err := filepath.Abs(filepath.Join("../..", file))
+	must(t, err)
+	_, err = os.Stat(original)
+	must(t, err)
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: dir + "/defect.go"}})
+	must(t, err)
+	must(t, os.WriteFile(dir+"/defect.go", []byte(source), 0o600))
+	must(t, os.WriteFile(dir+"/overlay.json", overlay, 0o600))
+	broken := h
+	broken.program = program("defective-" + h.program)
+	must(t, build.Programs(broken.program, dir+"/overlay.json", h.program))
+	broken.program += "/" + h.program
+	for onUnknown, exit := range map[string]int{"warn": 0, "drain": 41} {
+		n := newNode(t, "enforce")
+		n.configure(func(c *conf) { c.onUnknown = onUnknown })
+		n.clean(prolog, bystanding())
+		if h == epilog {
+			n.clean(prolog, newJob())
+		}
+		others := n.record()
+		o := n.hook(broken, newJob())
+		if o.exit != exit || !strings.Contains(o.output, "panic: "+says) || !strings.Contains(o.output, "goroutine ") {
+			t.Errorf("%s %s: %v", h.program, onUnknown, o)
+		}
+		n.saysTimes(1, "findings: ", string(code.Panicked), h.program)
+		n.saysTimes(1, "BKD-PANIC: ", says)
+		if n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1 {
+			t.Errorf("%s counted:\n%s", h.program, n.metrics())
+		}
+		if found := n.findings(h); !has(found, code.Panicked) || len(n.run(100).Ends) > 1 {
+			t.Errorf("%s recorded: %+v", h.program, n.run(100))
+		}
+		n.unharmed(others)
 	}
 }

@@ -2,14 +2,20 @@ package faults
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -44,6 +50,14 @@ func newJob() job { return rig.NewJob(nodeName, 100, user, 0) }
 // numbered is another job of the same user on the first GPU.
 func numbered(id int) job { return newJob().Numbered(id) }
 
+// jobsFrom are so many jobs, numbered from one on.
+func jobsFrom(first, count int) (all []job) {
+	for id := first; id < first+count; id++ {
+		all = append(all, numbered(id))
+	}
+	return all
+}
+
 // bystanding is another user's job on the last GPU.
 func bystanding() job {
 	return rig.NewJob(nodeName, bystanderID, bystander, 1).With("SLURM_JOB_USER", bystanderName)
@@ -57,12 +71,12 @@ type node struct {
 	conf  conf
 	// config is what BOOKEND_CONFIG names.
 	config string
-	// gated: this process is asked whether an exec may go on. Until its exec is through, a process of our own making
-	// holds up one thread here, with which Go's runtime may have to wait: the hooks are then started by another
-	// program.
-	gated bool
+	// numbers is what tells the meaning of Slurm's GPU numbers: keys of the slurm section.
+	numbers string
+	// watch starts a hook that is asked about, nil for none.
+	watch func(*exec.Cmd) (wait func() error, err error)
 	// heard is what Slurm shows of the task hooks to the job's user.
-	heard terminal
+	heard string
 	// indiscreet: of this node's users one is to read of another, and the scan is to say so.
 	indiscreet bool
 }
@@ -75,13 +89,11 @@ type conf struct {
 	driverProc      string
 	run, log        string
 	settle          string // of the epilog
-	startSettle     string // of the prolog; quick where it is empty
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
 	proc            string // the kernel's where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
 	scontrol        string // Slurm's own where it is empty
-	numbers         string // what tells the meaning of Slurm's GPU numbers: keys of the slurm section
 	extra           string // further lines
 }
 
@@ -96,11 +108,11 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.world.Close()) })
 	t.Cleanup(n.nobodyReadsOfOthers)
-	numbers, err := n.world.Slurm(n.in("slurm.d"), nodeName)
+	n.numbers, err = n.world.Slurm(n.in("slurm.d"), nodeName)
 	must(t, err)
 	n.configure(func(c *conf) {
 		*c = conf{
-			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(), numbers: numbers,
+			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
 			settle: "{max: 400ms, flat: 200ms}",
 		}
@@ -119,39 +131,6 @@ func (n *node) configure(change func(*conf)) {
 	n.put("bookend.yaml", n.text(), 0o644)
 }
 
-// put writes a file of root's.
-func (n *node) put(name, text string, mode os.FileMode) (path string) {
-	n.Helper()
-	if path = name; !filepath.IsAbs(path) {
-		path = n.in(name)
-	}
-	must(n, os.WriteFile(path, []byte(text), mode))
-	return path
-}
-
-// get reads a file, "" for one that is not there.
-func (n *node) get(path string) string {
-	n.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) && !strings.Contains(err.Error(), "not a directory") {
-		n.Error(err)
-	}
-	return string(text)
-}
-
-// give makes a file or folder a user's.
-func (n *node) give(path string, uid int) string {
-	n.Helper()
-	must(n, os.Chown(path, uid, uid))
-	return path
-}
-
-// set changes the fake driver.
-func (n *node) set(key, value string) { n.Helper(); must(n, n.world.Set(key, value)) }
-
-// extra is memory of the first GPU, in MiB, that nobody who could be listed holds.
-func (n *node) extra(mib string) { n.Helper(); n.set("gpu0.extra_mib", mib) }
-
 // Deadlines: roomy ones are never reached even on a busy machine, tight ones at once.
 const (
 	roomy = `deadlines:
@@ -167,7 +146,7 @@ const (
 )
 
 func (n *node) text() string {
-	c, deadlines := n.conf, roomy
+	c, deadlines, shards := n.conf, roomy, cmp.Or(n.conf.shards, `"no"`)
 	if c.tight {
 		deadlines = tight
 	}
@@ -178,22 +157,88 @@ backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: %s
+  prolog: {max: 400ms, flat: 200ms}
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}
 log: {syslog: false}
 metrics: {textfile: %s/bookend.prom}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, cmp.Or(c.startSettle,
-			"{max: 400ms, flat: 200ms}"), c.settle,
-		cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), c.numbers, c.varDir, c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, shards,
+		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, c.extra)
 }
+
+// put writes a file of root's.
+func (n *node) put(name, text string, mode os.FileMode) (path string) {
+	n.Helper()
+	if path = name; !filepath.IsAbs(path) {
+		path = n.in(name)
+	}
+	must(n, os.WriteFile(path, []byte(text), mode))
+	return path
+}
+
+// get reads a file, "" for one that is not there.
+func (n *node) get(path string) string {
+	n.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) && !errors.Is(err, unix.ENOTDIR) {
+		n.Error(err)
+	}
+	return string(text)
+}
+
+// give makes a file or folder a user's.
+func (n *node) give(path string, uid int) string {
+	n.Helper()
+	must(n, os.Chown(path, uid, uid))
+	return path
+}
+
+// script writes a script of root's.
+func (n *node) script(name, text string) string {
+	n.Helper()
+	return n.executable(name, "#!/bin/sh\n"+text+"\n")
+}
+
+// executable writes a program of root's.
+func (n *node) executable(name, data string) string {
+	n.Helper()
+	// a child that another test starts now would have it open for writing, and nobody could run it
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return n.put(name, data, 0o755)
+}
+
+// mount mounts a file system of memory; "ro," before the options makes it read-only.
+func (n *node) mount(path, options string) {
+	n.Helper()
+	must(n, os.MkdirAll(path, 0o755))
+	text, readOnly := strings.CutPrefix(options, "ro,")
+	must(n, unix.Mount("none", path, "tmpfs", 0, "mode=0755,"+text))
+	n.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	if readOnly {
+		must(n, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	}
+}
+
+// set changes the fake driver.
+func (n *node) set(key, value string) { n.Helper(); must(n, n.world.Set(key, value)) }
 
 // log is what Bookend's own log says.
 func (n *node) log() string { return n.get(filepath.Join(n.conf.log, "bookend.log")) }
 
-// says requires a line of the log with all of these parts, just one where a whole report is meant.
+// lines returns the lines of a text that contain all parts.
+func lines(text string, parts ...string) (found []string) {
+	for line := range strings.Lines(text) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			found = append(found, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return found
+}
+
+// says requires a line of the log with all of these parts, saysTimes so many of them.
 func (n *node) says(parts ...string) {
 	n.Helper()
 	if len(lines(n.log(), parts...)) == 0 {
@@ -201,7 +246,6 @@ func (n *node) says(parts ...string) {
 	}
 }
 
-// saysOnce requires so many of them.
 func (n *node) saysTimes(want int, parts ...string) {
 	n.Helper()
 	if got := len(lines(n.log(), parts...)); got != want {
@@ -244,55 +288,33 @@ func (n *node) run(id int) ledger.Run {
 	return runs[0]
 }
 
-// startOf is the record of a job's start, endOf that of its last end.
-func (n *node) startOf(id int) ledger.End {
+// ending is what a hook of a job recorded last, startOf its prolog and endOf its epilog.
+func (n *node) ending(h hook, id int) (e ledger.End) {
 	n.Helper()
+	none := true
 	for _, r := range n.runs(id) {
-		if r.Start != nil {
-			return *r.Start
-		}
-	}
-	n.Fatalf("job %d has no start on record", id)
-	return ledger.End{}
-}
-
-func (n *node) endOf(id int) ledger.End {
-	n.Helper()
-	for _, r := range n.runs(id) {
-		if len(r.Ends) > 0 {
-			return r.Ends[len(r.Ends)-1]
-		}
-	}
-	n.Fatalf("job %d has no end on record\n%s", id, n.log())
-	return ledger.End{}
-}
-
-// findings are what the records of job 100 have of a hook.
-func (n *node) findings(h hook) (all []finding.Finding) {
-	n.Helper()
-	for _, r := range n.runs(100) {
 		if h.context == slurm.Prolog && r.Start != nil {
-			all = append(all, r.Start.Findings...)
+			e, none = *r.Start, false
 		}
 		if len(r.Ends) > 0 && h.context == slurm.Epilog {
-			all = append(all, r.Ends[len(r.Ends)-1].Findings...)
+			e, none = r.Ends[len(r.Ends)-1], false
 		}
 	}
-	return all
+	if none {
+		n.Errorf("%s of job %d is not on record\n%s", h.context, id, n.log())
+	}
+	return e
 }
+
+func (n *node) startOf(id int) ledger.End { n.Helper(); return n.ending(prolog, id) }
+
+func (n *node) endOf(id int) ledger.End { n.Helper(); return n.ending(epilog, id) }
+
+// findings are what the record of job 100 has of a hook.
+func (n *node) findings(h hook) []finding.Finding { n.Helper(); return n.ending(h, 100).Findings }
 
 func has(found []finding.Finding, c code.Code) bool {
 	return slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Code == c })
-}
-
-// about are the findings of a process.
-func about(found []finding.Finding, pid int) (some []finding.Finding) {
-	for _, f := range found {
-		if f.Holder != nil && f.Holder.PID == pid {
-			some = append(some, f)
-		}
-	}
-	return some
 }
 
 // codes are those of findings, sorted, with ? behind one that is in doubt and * behind one that is unknown.
@@ -350,5 +372,15 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// await waits for something that comes about in another process and cannot be waited for otherwise.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(margin); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }

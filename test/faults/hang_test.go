@@ -1,0 +1,385 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/child"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/safefile"
+	"bookend/internal/state"
+	"bookend/test/frozen"
+	"bookend/test/intercept"
+)
+
+// deaf puts a file system over a file or folder whose server takes each request and answers none: who has asked sleeps
+// until the server goes, which not even SIGKILL ends.
+func (n *node) deaf(path string, folder bool) (mend func()) {
+	n.Helper()
+	mode := uint32(unix.S_IFREG | 0o444)
+	if folder {
+		mode = unix.S_IFDIR | 0o755
+	}
+	mend, err := frozen.Deaf(path, mode)
+	must(n, err)
+	n.Cleanup(mend)
+	return mend
+}
+
+// Many ends of one user's jobs, one after the other and at once, whose outputs lie on a file system that hangs: one
+// child stays at most. Another user's job gets its report, the admin is told of no trouble of his node's, and once the
+// file system answers nothing is missing but those reports.
+func TestOneChildPerUser(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	must(t, os.Mkdir(n.in("hung"), 0o755))
+	ends := func(id int) job { return numbered(id).With("SLURM_JOB_STDOUT", n.in("hung/slurm.out")) }
+	outputOf := func(uid int) (path string) { // one that hangs nowhere
+		folder := n.in(fmt.Sprint("home-", uid))
+		must(t, os.Mkdir(folder, 0o755))
+		n.give(folder, uid)
+		return n.give(n.put(filepath.Join(folder, "job.out"), "", 0o644), uid)
+	}
+	others := bystanding().With("SLURM_JOB_STDOUT", outputOf(bystander))
+	n.clean(n.own(prolog), others)
+	for id := 200; id < 207; id++ {
+		n.clean(n.own(prolog), ends(id))
+	}
+	n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
+	mend := n.deaf(n.in("hung"), true)
+	for id := 200; id < 202; id++ {
+		n.exits(0, n.own(epilog), ends(id))
+	}
+	left := n.unkillable(1)
+	n.configure(func(c *conf) { c.tight = false })
+	n.together(n.own(epilog), []job{ends(202), ends(203), ends(204), ends(205)}, nil)
+	n.unkillable(1, left...)
+	n.saysTimes(6, "bookend-epilog", "job_log=failed", string(code.Output), "exit=0")
+	n.clean(n.own(epilog), others)
+	n.untroubled(others)
+
+	mend()
+	n.none()
+	later := ends(206).With("SLURM_JOB_STDOUT", outputOf(user))
+	n.clean(n.own(epilog), later)
+	n.untroubled(later)
+	if names, _ := filepath.Glob(n.inState("stuck*")); len(names) != 0 {
+		t.Errorf("still on record: %q", names)
+	}
+}
+
+// untroubled asserts that a job's end report is in its output, and that neither status nor metrics tell the admin of a
+// trouble with users' outputs, or with the driver.
+func (n *node) untroubled(j job) {
+	n.Helper()
+	if text := n.get(j["SLURM_JOB_STDOUT"]); !strings.Contains(text, "| bookend: ") {
+		n.Errorf("the output has no report: %q\n%s", text, n.log())
+	}
+	shown, _ := n.bookend("status")
+	for _, word := range []string{string(code.Output), string(code.LogFailed), string(code.Stuck), "not answer"} {
+		if strings.Contains(shown, word) {
+			n.Errorf("status says %q:\n%s", word, shown)
+		}
+	}
+	errs := lines(n.metrics(), "bookend_own_errors_total{")
+	if len(errs) == 0 {
+		n.Error("the metrics count no errors at all")
+	}
+	for _, line := range errs {
+		if !strings.HasSuffix(line, " 0") {
+			n.Errorf("metrics: %s", line)
+		}
+	}
+}
+
+// Bookend's own disk hangs: its log, or its archive of records. However many hooks come, each ends in time and says in
+// slurmd's log what it could not write; one child is left at most. Once the disk answers nothing is missing of the
+// records.
+func TestDiskHangs(t *testing.T) {
+	const jobs = 10
+	for name, tt := range map[string]struct{ log, records string }{
+		"log": {"disk/log", "var"}, "records": {"log", "disk/var"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.ownPrograms()
+			f := frozen.New(n, n.in("disk"))
+			n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
+			n.clean(n.own(prolog), bystanding())
+			n.clean(n.own(prolog), newJob())
+			others := n.record()
+			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
+			f.Freeze()
+			if o := n.exits(0, n.own(epilog), newJob()); len(lines(o.output, `bookend: child "disk": abandoned`)) != 1 {
+				t.Errorf("%v", o)
+			}
+			if _, err := os.Lstat(n.dropped()); !os.IsNotExist(err) {
+				t.Errorf("no one will remove the job's drop for hours: %v", err)
+			}
+			left := n.unkillable(1)
+			n.configure(func(c *conf) { c.tight = false }) // nobody else hangs
+			for _, h := range hooks {
+				n.together(n.own(h), jobsFrom(200, jobs), func(_ job, o outcome) {
+					if o.exit != 0 || len(lines(o.output, "bookend: ", "/log-disk.lock", "locked")) != 1 {
+						t.Errorf("%v", o)
+					}
+				})
+			}
+			n.unkillable(1, left...)
+			for i := range jobs {
+				if r := n.run(200 + i); r.Start == nil || !r.Closed() || has(r.Ends[0].Findings, code.Hang) {
+					t.Errorf("%+v", r)
+				}
+			}
+			f.Thaw()
+			n.sound(others)
+		})
+	}
+}
+
+// A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child: what was read of
+// the others counts, the driver is asked as before, and following hooks leave that process alone. Once it can be read
+// it is named. What hangs of others in /proc package holders tries.
+func TestHungProcessCostsOneReader(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.clean(n.own(prolog), newJob())
+	left, odd := n.leftover(), n.leftover()
+	n.inCgroup(left, "100")
+	mend := n.deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), false)
+	about := func(pid int) (f finding.Finding) {
+		for _, f = range n.findings(epilog) {
+			if f.Holder != nil && f.Holder.PID == pid {
+				return f
+			}
+		}
+		return finding.Finding{}
+	}
+	for run := range 2 {
+		n.hook(n.own(epilog), newJob())
+		if o := about(left.PID).Owner; o == nil || o.Level != attrib.ByCgroup || about(odd.PID).Owner != nil {
+			t.Errorf("end %d: %+v\n%s", run, n.findings(epilog), n.log())
+		}
+		for _, c := range []code.Code{code.Hang, code.Stuck, code.BackendCrash, code.Untraced} {
+			if has(n.findings(epilog), c) {
+				t.Errorf("%+v", n.findings(epilog))
+			}
+		}
+		if on := n.readers(); len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != odd.PID || on[0].At[0].Start == 0 {
+			t.Errorf("on record %+v, want process %d", on, odd.PID)
+		}
+		n.unkillable(1)
+	}
+	mend()
+	n.none()
+	if on := n.readers(); len(on) > 0 {
+		t.Errorf("on record %+v", on)
+	}
+	if n.hook(n.own(epilog), newJob()); about(odd.PID).Code == "" {
+		t.Errorf("once it can be read: %+v", n.findings(epilog))
+	}
+}
+
+// readers are those of /proc that were left behind and live.
+func (n *node) readers() []state.Reader {
+	n.Helper()
+	return n.store().Readers(func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
+}
+
+// stopping makes each process of this node's hooks stop at its next call of a kind that is the one meant, and lets all
+// others go. It returns who was stopped.
+func (n *node) stopping(kind intercept.Kind, is func(intercept.Call) bool) (stopped func() []int) {
+	var mu sync.Mutex
+	var found []int
+	n.watch = func(cmd *exec.Cmd) (wait func() error, err error) {
+		w, err := intercept.Start(cmd, []intercept.Kind{kind}, func(c intercept.Call) intercept.Answer {
+			mu.Lock()
+			defer mu.Unlock()
+			if pid := c.PID(); is(c) && !slices.Contains(found, pid) {
+				found = append(found, pid)
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+				for end := time.Now().Add(margin); !stopsAll(pid) && time.Now().Before(end); {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return intercept.Pass()
+		})
+		if err != nil {
+			return nil, err
+		}
+		return w.Wait, nil
+	}
+	return func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		n.watch = nil
+		return found
+	}
+}
+
+// stopsAll reports that a thread of a process has stopped, so that none goes on. The one that makes the call is told
+// last, and may be the only one.
+func stopsAll(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return len(stats) < 2 || slices.ContainsFunc(stats, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.HasPrefix(string(text[strings.LastIndexByte(string(text), ')')+1:]), " T")
+	})
+}
+
+// sharesLock is a job whose record has the same lock as job 100's: there are 64 of them.
+const sharesLock = 164
+
+// A hook that is stopped, the whole process, in the middle of writing the job's record, where it holds the lock of the
+// record and the claim of the job's end, holds nobody up for longer than a lock may be waited for: others say so. What
+// the stopped one was about to write is there once it goes on, and nothing of the others is lost but what they said.
+func TestLockOfAStoppedHook(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.clean(n.own(prolog), bystanding())
+	n.clean(n.own(prolog), newJob())
+	others := n.record()
+	who := n.stopping(intercept.Kind{Number: unix.SYS_OPENAT}, func(c intercept.Call) bool {
+		return doing(c.PID()) == "" && strings.Contains(c.File(0)+"/"+c.Text(1), n.inState("100")+"/"+safefile.TempPrefix)
+	})
+	stopped := n.start(n.own(epilog), newJob())
+	await(t, "the hook to stop", func() bool { return stateOf(stopped.cmd.Process.Pid) == "T" })
+	if pids := who(); len(pids) != 1 || pids[0] != stopped.cmd.Process.Pid {
+		t.Errorf("stopped %d, want the hook, %d", pids, stopped.cmd.Process.Pid)
+	}
+	n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
+	n.exits(0, n.own(prolog), numbered(sharesLock))
+	n.exits(0, n.own(epilog), newJob()) // the same job's, beside the stopped one
+	for _, h := range hooks {
+		n.saysTimes(1, h.program, "findings: ", string(code.StateLock))
+	}
+	n.saysTimes(1, "findings: ", string(code.Again))
+	must(t, syscall.Kill(stopped.cmd.Process.Pid, syscall.SIGCONT))
+	if o := stopped.wait(); o.exit != 0 {
+		t.Errorf("the one that was stopped: %v", o)
+	}
+	if r := n.run(100); r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0 {
+		t.Errorf("%+v", r)
+	}
+	n.configure(func(c *conf) { c.tight = false })
+	n.clean(n.own(prolog), numbered(sharesLock))
+	n.clean(n.own(epilog), numbered(sharesLock))
+	n.sound(others)
+}
+
+// stops are the children of root's hooks, each stopped for good: with which hooks, in which circumstances it is started
+// at all, and what must come of it.
+var stops = map[string]struct {
+	hooks []hook
+	harm  func(n *node) (undo func())
+	job   func(n *node) job
+	finds code.Code // on record
+	says  []string  // in one line of the log, or of what slurmd logs, where it is not on record
+	exit  int
+	roomy bool // the deadlines are: an end that has little time does not begin to clean up
+}{
+	"backend":   {hooks: hooks, finds: code.Hang},
+	"inventory": {hooks: hooks, finds: code.Hang},
+	"kernel":    {hooks: hooks},
+	"processes": {hooks: hooks, harm: aLeftover, finds: code.Untraced},
+	"holders":   {hooks: []hook{prolog}, harm: aResidue, finds: code.Untraced},
+	"sharing":   {hooks: []hook{epilog}, harm: aLeftover, finds: code.Orphan},
+	"cleanup":   {hooks: []hook{epilog}, harm: aLeftover, finds: code.Orphan, exit: 10, roomy: true},
+	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
+	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
+	"disk":      {hooks: hooks, says: []string{`bookend: child "disk": hung`}},
+}
+
+func aLeftover(n *node) (undo func()) {
+	p := n.leftover()
+	n.inCgroup(p, "100")
+	return p.End
+}
+
+func aResidue(n *node) (undo func()) {
+	n.set("gpu0.extra_mib", "2048")
+	return func() { n.set("gpu0.extra_mib", "0") }
+}
+
+func withOutput(n *node) job { return newJob().With("SLURM_JOB_STDOUT", n.home()) }
+
+// A child that stops for good, whichever it is, costs its hook the time it was given, and nothing else: it is killed,
+// what it was to find out is unknown, nothing drains for it, and the next hook is as always.
+func TestStoppedChild(t *testing.T) {
+	for op, tt := range stops {
+		for _, h := range tt.hooks {
+			t.Run(op+" "+h.program, func(t *testing.T) { t.Parallel(); stopChild(t, op, h) })
+		}
+	}
+}
+
+// stopChild stops a hook's child for an operation, before its first own instruction: the first thing that Go does is to
+// count processors.
+func stopChild(t *testing.T, op string, h hook) {
+	tt := stops[op]
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	j := newJob()
+	if tt.job != nil {
+		j = tt.job(n)
+	}
+	n.clean(n.own(prolog), bystanding())
+	if h == epilog {
+		n.clean(n.own(prolog), j)
+	}
+	others := n.record()
+	n.configure(func(c *conf) {
+		c.onUnknown, c.tight = "drain", !tt.roomy
+		c.extra = map[string]string{"append": "job_log: {read: false}\n",
+			"cleanup": "clean_up: {enabled: true, grace: 100ms}\n"}[op]
+		c.shards = map[string]string{"sharing": "auto"}[op]
+	})
+	undo := func() {}
+	if tt.harm != nil {
+		undo = tt.harm(n)
+	}
+	stopped := n.stopping(intercept.Kind{Number: unix.SYS_SCHED_GETAFFINITY},
+		func(c intercept.Call) bool { return doing(c.PID()) == op })
+	o := n.hook(n.own(h), j)
+	if o.exit != tt.exit {
+		t.Errorf("%v\n%s", o, n.log())
+	}
+	if len(stopped()) == 0 {
+		t.Error("no one was stopped")
+	}
+	n.none()
+	noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
+	if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
+		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
+	}
+	found := n.findings(h)
+	blamed := slices.ContainsFunc(found, func(f finding.Finding) bool { // on a busy machine another may not answer
+		return f.Code == code.Stuck || f.Code == code.Hang && strings.Contains(f.Observed, strconv.Quote(op))
+	})
+	if tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang && blamed {
+		t.Errorf("recorded %+v, want %q", found, tt.finds)
+	}
+	if e := n.ending(h, 100); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
+		t.Errorf("the kernel's log: %+v", e.Kernel)
+	}
+	undo()
+	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
+	n.sound(others)
+}
