@@ -137,8 +137,7 @@ func (d *Driver) Holders() *attrib.Scan {
 	timeout := d.Left(time.Duration(d.Times.Scan), later)
 	paths := d.Config.Paths
 	request := operation.ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: timeout - operation.ScanReserve}
-	hung := func(s attrib.Scan) []attrib.Instance { return s.Hung }
-	scan, err := askReader(d, operation.Holders, timeout, request, hung)
+	scan, err := askReader(d, operation.Holders, timeout, request, operation.HungAt)
 	if err != nil {
 		return &attrib.Scan{Partial: err.Error()}
 	}
