@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,6 @@ func acceptCommand(a *app) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 	}
 	a.perNode(cmd)
-	a.inJSON(cmd)
 	return cmd
 }
 
@@ -51,11 +49,9 @@ func (a *app) accept(name string) error {
 	if err := all.store.PutBaseline(b); err != nil {
 		return err
 	}
-	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
-		fmt.Fprintf(w, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
-			"baseline reset %s\n",
-			answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
-	})
+	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
+		"baseline reset %s\n", answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+	return nil
 }
 
 // accepted is the baseline that is to be put on record, or why there is to be none.

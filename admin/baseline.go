@@ -51,7 +51,6 @@ func resetCommand(a *app) *cobra.Command {
 		ValidArgsFunction: firstOnly(fixed("all")),
 	}
 	a.perNode(cmd)
-	a.inJSON(cmd)
 	return cmd
 }
 
@@ -122,12 +121,11 @@ func (a *app) resetBaseline(name string) error {
 	if err := all.store.DropBaselines(ids...); err != nil {
 		return err
 	}
-	return a.write(func() any { return answer.NewReset(all.node, ids) }, func(w io.Writer) {
-		more := "s"
-		if len(ids) == 1 {
-			more = ""
-		}
-		fmt.Fprintf(w, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n",
-			len(ids), more)
-	})
+	more := "s"
+	if len(ids) == 1 {
+		more = ""
+	}
+	fmt.Fprintf(a.env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's "+
+		"start\n", len(ids), more)
+	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/report"
-	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 )
 
@@ -40,19 +38,4 @@ func (a *app) slurmNode(cfg config.Config, memory drain.Memory, node string) *an
 		n.Since = &at
 	}
 	return &n
-}
-
-// explainDrain words a reason of Bookend's own.
-func explainDrain(e answer.Explain, r drain.Reason, cfg config.Config) answer.Explain {
-	when := "ended"
-	if r.Phase == slurm.Prolog {
-		when = "began"
-	}
-	means := fmt.Sprintf("Bookend drained the node when job %d %s. bookend show %[1]d has the evidence; once it is "+
-		"mended: scontrol update nodename=NODE state=resume", r.Job, when)
-	e.Codes = append(e.Codes, answer.NewExplanation(r.Code, cfg))
-	e = e.WithReason("bookend", means)
-	e.Reason.Index, e.Reason.Job = r.GPU, uint32(r.Job)
-	e.Reason.Bytes, e.Reason.PID = r.MiB<<20, r.PID
-	return e
 }

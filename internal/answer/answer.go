@@ -39,27 +39,14 @@ const (
 	KindStatus   Kind = "status"
 	KindHistory  Kind = "history"
 	KindLemons   Kind = "lemons"
-	KindExplain  Kind = "explain"
 	KindSnapshot Kind = "snapshot"
 	KindBaseline Kind = "baseline"
-	KindAccepted Kind = "baseline-accepted"
-	KindReset    Kind = "baseline-reset"
 	KindConfig   Kind = "config-check"
 	KindDoctor   Kind = "doctor"
-	KindProgram  Kind = "version"
 	KindOwn      Kind = "own-report"
 )
 
 func head(k Kind) Head { return Head{Version, k} }
-
-// Program is what "bookend version" says.
-type Program struct {
-	Head
-	Bookend string `json:"bookend"` // the release
-}
-
-// NewProgram is the document of a release.
-func NewProgram(release string) Program { return Program{head(KindProgram), text(release)} }
 
 // Write writes a document as indented JSON.
 func Write(w io.Writer, document any) error {

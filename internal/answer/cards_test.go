@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -66,43 +67,43 @@ func TestCards(t *testing.T) {
 	}
 }
 
+// explained is what is said of something in a mode.
+func explained(what string, change func(*config.Config)) string {
+	here := config.Default()
+	change(&here)
+	var b strings.Builder
+	Explain(&b, what, here, nil)
+	return b.String()
+}
+
 func TestExplanations(t *testing.T) {
-	observe, enforce := config.Default(), config.Default()
-	enforce.Mode = config.Enforce
-	for c, want := range map[code.Code]struct {
-		can  bool
-		exit int
-		here string // in enforce mode
-	}{
-		code.Orphan:   {true, 10, "in the epilog, where nothing speaks against it"},
-		code.Lost:     {true, 20, "in the prolog and the epilog, where nothing speaks against it"},
-		code.Gap:      {true, 16, "not as configured: only where the policy says drain"},
-		code.Trespass: {false, 0, "never: it is about a GPU that is not the hook's job's"},
-		code.Throttle: {false, 0, "never: it tells of a GPU and says nothing against it"},
-		code.BadEnv:   {true, 31, "not as configured: only where the policy, or on_unknown, says drain"},
-		code.Output:   {false, 0, "never: it is about a file in its user's hands"},
+	observe, enforce := func(*config.Config) {}, func(c *config.Config) { c.Mode = config.Enforce }
+	for c, want := range map[code.Code]struct{ exit, here string }{
+		code.Orphan:   {"10 where it drains", "in the epilog, where nothing speaks against it"},
+		code.Lost:     {"20 where it drains", "in the prolog and the epilog, where nothing speaks against it"},
+		code.Broken:   {"18 where it drains", "in the epilog of the second job in a row that meets it, where nothing speaks against it"},
+		code.Gap:      {"16 where it drains", "not as configured: only where the policy says drain"},
+		code.Trespass: {"none of its own", "never: it is about a GPU that is not the hook's job's"},
+		code.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
+		code.BadEnv:   {"31 where it drains", "not as configured: only where the policy, or on_unknown, says drain"},
+		code.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
-		e := NewExplanation(c, enforce)
-		if e.CanDrain != want.can || (e.Exit != nil) != want.can || want.can && *e.Exit != want.exit ||
-			e.Drain != want.here {
-			t.Errorf("%s: %+v", c, e)
+		got := explained(string(c), enforce)
+		if !strings.Contains(got, "  drains:  "+want.here+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
+			strings.Contains(got, "(default: ") {
+			t.Errorf("%s: got\n%s\nwant %+v", c, got, want)
 		}
-		if o := NewExplanation(c, observe); want.can && strings.HasPrefix(o.Drain, "in the") {
-			t.Errorf("%s drains in observe mode: %s", c, o.Drain)
-		}
-		if e.Title == "" || e.Meaning == "" || e.Remedy == "" ||
-			e.Here != e.Shipped {
-			t.Errorf("%s: %+v", c, e)
+		if strings.Contains(explained(string(c), observe), "drains:  in the") {
+			t.Errorf("%s drains in observe mode", c)
 		}
 	}
-	enforce.OnUnknown = config.Drain
-	if e := NewExplanation(code.BadEnv,
-		enforce); e.Drain != "in the prolog and the epilog, where nothing speaks against it" {
-		t.Errorf("%+v", e)
+	all := func(c *config.Config) { c.Mode, c.OnUnknown = config.Enforce, config.Drain }
+	if got := explained("env", all); !strings.Contains(got, "drains:  in the prolog and the epilog, where") {
+		t.Error(got)
 	}
 	for _, entry := range code.All() { // one text for each, none left out
-		if e := NewExplanation(entry.Code, observe); e.Drain == "" || e.Shipped.Prolog == "" || e.Shipped.Check == "" {
-			t.Errorf("%+v", e)
+		if got := explained(string(entry.Code), observe); strings.Count(got, "\n") != 9 || strings.Contains(got, ": \n") {
+			t.Errorf("%s:\n%s", entry.Code, got)
 		}
 	}
 }
@@ -118,10 +119,9 @@ func TestCodeNames(t *testing.T) {
 		[]code.Code{code.Orphan, code.Gap}) {
 		t.Errorf("%v", got)
 	}
-	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 19: false, 256: false,
-		-1: false} {
-		if m, ok := HookExit(n); ok != want || ok && m.Meaning == "" {
-			t.Errorf("exit %d: %+v, %v", n, m, ok)
+	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 20000: false, 256: false, -1: false} {
+		if got := explained(fmt.Sprint(n), func(*config.Config) {}); want != strings.Contains(got, "of Bookend's hooks: ") {
+			t.Errorf("exit status %d: %q", n, got)
 		}
 	}
 }

@@ -1,126 +1,214 @@
 package answer
 
 import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/drain"
 	"bookend/internal/health"
 	"bookend/internal/slurm"
 )
 
-// Explain is what "bookend explain" says.
-type Explain struct {
-	Head
-	Asked  string        `json:"asked"`
-	Codes  []Explanation `json:"codes"`        // findings that it names
-	Exits  []ExitMeaning `json:"exit_codes"`   // where it was a number
-	Xid    *XidMeaning   `json:"xid"`          // where it was an error number of the driver's
-	Reason *DrainReason  `json:"drain_reason"` // where it was one
+// ExitStatus is what an exit status of the command line means.
+type ExitStatus struct {
+	Code  int
+	Means string
 }
 
-// Explanation explains one finding.
-type Explanation struct {
-	Code     code.Code     `json:"code"`
-	Title    string        `json:"title"`
-	Severity code.Severity `json:"severity"` // note, warning, serious
-	Scope    code.Scope    `json:"about"`    // GPU, elsewhere, driver, own
-	Whose    code.Whose    `json:"whose"`    // who has to act: job, node, site, self, none
-	Meaning  string        `json:"meaning"`
-	Remedy   string        `json:"remedy"`
-	Shipped  Actions       `json:"policy_shipped"`
-	// by this node's configuration, in partitions without a policy of their own
-	Here     Actions `json:"policy_here"`
-	Drain    string  `json:"drain"` // when it can drain, in words
-	CanDrain bool    `json:"can_drain"`
-	Exit     *int    `json:"exit_code"` // of a hook that drains for it; null: it never does
-}
-
-// Actions are what policy does with a finding, by phase.
-type Actions struct {
-	Prolog config.Action `json:"prolog"`
-	Epilog config.Action `json:"epilog"`
-	Check  config.Action `json:"health_check"` // never drain: Slurm only logs its exit code
-}
-
-// ExitMeaning is what an exit code means.
-type ExitMeaning struct {
-	Exit    int         `json:"exit_code"`
-	Of      string      `json:"of"` // hooks, bookend
-	Meaning string      `json:"meaning"`
-	Codes   []code.Code `json:"codes"`
-}
-
-// XidMeaning is what an error number of the driver's means.
-type XidMeaning struct {
-	Number  int       `json:"number"`
-	Meaning string    `json:"meaning"`
-	Asks    string    `json:"asks"` // what NVIDIA calls for
-	Code    code.Code `json:"code"` // of the finding
-}
-
-// DrainReason is a node's drain reason, read.
-type DrainReason struct {
-	Text  string `json:"text"`
-	Whose string `json:"whose"` // bookend, slurm, other
-	Means string `json:"means"`
-	// Of one that Bookend wrote and no one changed:
-	Index *uint32 `json:"gpu_index"` // Slurm's number of the GPU; null for none
-	Bytes uint64  `json:"bytes"`     // of memory; 0 for none
-	PID   uint32  `json:"pid"`       // who holds it; 0 for none
-	Job   uint32  `json:"job_id"`    // whose hook drained the node; 0 for none
-}
-
-// NewExplain is the document of something that was asked for, without an answer yet.
-func NewExplain(asked string) Explain {
-	return Explain{Head: head(KindExplain), Asked: text(asked), Codes: []Explanation{}, Exits: []ExitMeaning{}}
-}
-
-// WithXid adds what an error number of the driver's means, if it is a known one.
-func (e Explain) WithXid(number int, here config.Config) Explain {
-	if row, ok := health.Xid(number); ok {
-		e.Xid = &XidMeaning{Number: number, Meaning: row.Meaning, Asks: row.Asks, Code: row.Code}
-		e.Codes = append(e.Codes, NewExplanation(row.Code, here))
+// Explain writes what a finding's code, an exit status, an Xid or a drain reason means, and what to do about it; own
+// are
+// the command line's own exit statuses. It reports false for what is none of these.
+func Explain(w io.Writer, what string, here config.Config, own []ExitStatus) bool {
+	e := explainer{w: w, here: here}
+	what = strings.TrimSpace(what)
+	n, err := strconv.Atoi(what)
+	xid, isXid := xidNumber(what)
+	switch c, ok := CodeOf(what); {
+	case ok:
+		e.code(c)
+	case isXid:
+		e.xid(xid)
+	case err == nil:
+		e.exit(n, own)
+		e.xid(n)
+	default:
+		e.reason(what)
 	}
-	return e
+	return e.said
 }
 
-// NewExplanation explains a code of the catalogue under a configuration.
-func NewExplanation(c code.Code, here config.Config) Explanation {
+// explainer writes paragraphs, an empty line between two.
+type explainer struct {
+	w    io.Writer
+	here config.Config
+	said bool
+}
+
+func (e *explainer) paragraph(title, text string, lines ...[2]string) {
+	if e.said {
+		fmt.Fprintln(e.w)
+	}
+	e.said = true
+	fmt.Fprintf(e.w, "%s %s\n", inkOf(e.w).in(bold, title+":"), text)
+	for _, l := range lines {
+		fmt.Fprintf(e.w, "  %-8s %s\n", l[0]+":", l[1])
+	}
+}
+
+// xidNumber reads "xid79" and "Xid 79".
+func xidNumber(what string) (int, bool) {
+	digits, is := strings.CutPrefix(strings.ToLower(what), "xid")
+	n, err := strconv.Atoi(strings.TrimSpace(digits))
+	return n, is && err == nil
+}
+
+// xid explains an error number of the driver's, if it is a known one.
+func (e *explainer) xid(number int) {
+	row, ok := health.Xid(number)
+	if !ok {
+		return
+	}
+	e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
+		[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks})
+	e.code(row.Code)
+}
+
+const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
+	"a node drains only if slurm.conf names the program itself. "
+
+// exit explains an exit status of a hook, and of the command line.
+func (e *explainer) exit(n int, own []ExitStatus) {
+	c, known := code.OfExit(n)
+	text := map[int]string{
+		0: "nothing to drain for",
+		2: "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. " +
+			scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog",
+		code.ExitOther: "a finding without a number of its own that the policy drains for",
+	}[n]
+	switch entry, _ := code.Lookup(c); {
+	case text != "":
+	case known:
+		text = "the node was drained: " + entry.Title
+	case n >= 126 && n <= 255:
+		text = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
+			scriptsExit0 + "See syslog and bookend doctor"
+	}
+	if text != "" {
+		e.paragraph(fmt.Sprintf("exit code %d of Bookend's hooks", n), text)
+	}
+	if known {
+		e.code(c)
+	}
+	if i := slices.IndexFunc(own, func(s ExitStatus) bool { return s.Code == n }); i >= 0 {
+		e.paragraph(fmt.Sprintf("exit code %d of bookend itself", n), own[i].Means)
+	}
+}
+
+const hookFailed = "exited with something other than 0. Which one, and with which exit status, slurmd's log says " +
+	"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if " +
+	"it was that."
+
+// slurmReasons are the fixed texts with which slurmd drains a node.
+var slurmReasons = []struct{ text, means string }{
+	{drain.PrologError, "Slurm's own text: a Prolog " + hookFailed},
+	{drain.EpilogError, "Slurm's own text: an Epilog " + hookFailed},
+	{"Kill task failed", "Slurm's own text, and not Bookend's doing: processes of a job could not be killed " +
+		"within UnkillableStepTimeout. On a GPU node that is often a driver that hangs: bookend status, and the " +
+		"kernel's log."},
+	{"Duplicate jobid", "Slurm's own text: slurmd was told of a job that it already has."},
+	{"Not responding", "Slurm's own text: slurmctld does not hear from slurmd on the node."},
+	{"batch job complete failure", "Slurm's own text: slurmd could not launch a batch job."},
+}
+
+// reason explains a node's drain reason: Slurm's, Bookend's, or one with a code of Bookend's in it.
+func (e *explainer) reason(what string) {
+	for _, r := range slurmReasons {
+		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(r.text)) {
+			e.paragraph("drain reason", cut(what)+"\n  "+r.means)
+			return
+		}
+	}
+	codes, means := CodesIn(what), "it names a Bookend finding, and is not as Bookend writes it: someone changed "+
+		"it, or it "+
+		"was cut off"
+	if r, ours := drain.Parse(what); ours {
+		when := "ended"
+		if r.Phase == slurm.Prolog {
+			when = "began"
+		}
+		means = fmt.Sprintf("Bookend drained the node when job %d %s. bookend show %[1]d has the evidence; once it is "+
+			"mended: scontrol update nodename=NODE state=resume", r.Job, when)
+		codes = []code.Code{r.Code}
+	}
+	if len(codes) == 0 {
+		return
+	}
+	e.paragraph("drain reason", cut(what)+"\n  "+means)
+	for _, c := range codes {
+		e.code(c)
+	}
+}
+
+// abouts say what a finding is about, and whoseTurn who has to act.
+var (
+	abouts = map[code.Scope]string{
+		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole",
+		code.Own: "Bookend itself",
+	}
+	whoseTurn = map[code.Whose]string{
+		code.Job: "the job's user", code.Node: "the admin: GPU, driver or node",
+		code.Site: "the admin: how Bookend is installed or configured",
+		code.Self: "Bookend's makers: report it", code.None: "no one",
+	}
+)
+
+// code explains a code of the catalogue under this node's configuration.
+func (e *explainer) code(c code.Code) {
 	entry, _ := code.Lookup(c)
-	e := Explanation{
-		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose,
-		Meaning: entry.Meaning, Remedy: entry.Remedy,
-		Shipped: actions(c, config.Default()), Here: actions(c, here),
+	policy, shipped := policyOf(c, e.here), policyOf(c, config.Default())
+	if policy != shipped {
+		policy += " (default: " + shipped + ")"
 	}
-	e.CanDrain, e.Drain = drains(entry, here)
-	if e.CanDrain {
-		exit := code.Exit(c)
-		e.Exit = &exit
+	can, drains := drains(entry, e.here)
+	exit := "none of its own"
+	if can {
+		exit = fmt.Sprintf("%d where it drains", code.Exit(c))
 	}
-	return e
+	e.paragraph(string(c), entry.Title,
+		[2]string{"about", abouts[entry.Scope] + ", " + string(entry.Severity)}, [2]string{"means", entry.Meaning},
+		[2]string{"do", entry.Remedy}, [2]string{"acts", whoseTurn[entry.Whose]}, [2]string{"policy", policy},
+		[2]string{"drains", drains}, [2]string{"exit", exit},
+		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
 }
 
-func actions(of code.Code, c config.Config) Actions {
-	return Actions{
-		Prolog: c.Action(slurm.Prolog, "", of), Epilog: c.Action(slurm.Epilog, "", of),
-		Check: c.Action(slurm.HealthCheck, "", of),
-	}
+// policyOf is what policy does with a finding, by phase, in partitions without a policy of their own.
+func policyOf(of code.Code, c config.Config) string {
+	return fmt.Sprintf("prolog %s, epilog %s, health "+
+		"check %s", c.Action(slurm.Prolog, "", of), c.Action(slurm.Epilog, "", of),
+		c.Action(slurm.HealthCheck, "", of))
 }
 
 // drains says whether a finding can ever drain, and under which conditions it does here.
 func drains(e code.Entry, here config.Config) (can bool, when string) {
 	var phases []string
-	set := actions(e.Code, here)
-	for _, p := range []struct {
-		name   string
-		action config.Action
-	}{{"prolog", set.Prolog}, {"epilog", set.Epilog}} {
-		if p.action == config.Drain || e.Scope == code.Own && p.action == config.Warn &&
-			here.OnUnknown == config.Drain {
-			phases = append(phases, p.name)
+	again := ""
+	for _, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
+		action := here.Action(phase, "", e.Code)
+		name := map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}[phase]
+		switch {
+		case action == config.Repeat:
+			again = " of the second job in a row that meets it"
+			phases = append(phases, name)
+		case action == config.Drain, e.Scope == code.Own && action == config.Warn && here.OnUnknown == config.Drain:
+			phases = append(phases, name)
 		}
 	}
+	in := "in the " + strings.Join(phases, " and the ") + again
 	switch {
 	case e.Scope != code.Own && e.NeverDrains() != "":
 		return false, "never: " + e.NeverDrains()
@@ -131,39 +219,9 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 	case len(phases) == 0:
 		return true, "not as configured: only where the policy says drain"
 	case here.Mode != config.Enforce:
-		return true, "not in mode observe; in mode enforce in the " + strings.Join(phases, " and the ") +
-			", where nothing speaks against it"
+		return true, "not in mode observe; in mode enforce " + in + ", where nothing speaks against it"
 	}
-	return true, "in the " + strings.Join(phases, " and the ") + ", where nothing speaks against it"
-}
-
-const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
-	"a node drains only if slurm.conf names the program itself. "
-
-// HookExit is what an exit code of a hook's means; false for one that no hook ends with.
-func HookExit(n int) (ExitMeaning, bool) {
-	m := ExitMeaning{Exit: n, Of: "hooks", Codes: []code.Code{}}
-	switch {
-	case n == 0:
-		m.Meaning = "nothing to drain for"
-	case n == 2:
-		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, " +
-			"for example. " +
-			scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
-	case n == code.ExitOther:
-		m.Meaning = "a finding without a number of its own that the policy drains for"
-	case n >= 126 && n <= 255:
-		m.Meaning = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
-			scriptsExit0 + "See syslog and bookend doctor"
-	default:
-		c, known := code.OfExit(n)
-		if known {
-			entry, _ := code.Lookup(c)
-			m.Meaning, m.Codes = "the node was drained: "+entry.Title, []code.Code{c}
-		}
-		return m, known
-	}
-	return m, true
+	return true, in + ", where nothing speaks against it"
 }
 
 // CodeOf is the code that somebody means: with or without "BKD-", in any case; false where there is none of that name.
@@ -187,15 +245,4 @@ func CodesIn(words string) []code.Code {
 		}
 	}
 	return found
-}
-
-// NewExit is what an exit code means that stands for no finding.
-func NewExit(n int, of, meaning string) ExitMeaning {
-	return ExitMeaning{Exit: n, Of: of, Meaning: meaning, Codes: []code.Code{}}
-}
-
-// WithReason adds whose a drain reason is and what it means.
-func (e Explain) WithReason(whose, means string) Explain {
-	e.Reason = &DrainReason{Text: e.Asked, Whose: whose, Means: means}
-	return e
 }

@@ -53,35 +53,6 @@ type Resident struct {
 	Bytes   uint64 `json:"bytes"`
 }
 
-// Accepted is what "bookend baseline accept" says.
-type Accepted struct {
-	Head
-	Node  string `json:"node"`
-	UUID  string `json:"uuid"`
-	Bytes uint64 `json:"bytes"`
-}
-
-// NewAccepted is its document.
-func NewAccepted(node string, id gpu.ID, bytes uint64) Accepted {
-	return Accepted{head(KindAccepted), text(node), text(string(id)), bytes}
-}
-
-// Reset is what "bookend baseline reset" says.
-type Reset struct {
-	Head
-	Node  string   `json:"node"`
-	UUIDs []string `json:"uuids"` // whose baseline is forgotten
-}
-
-// NewReset is its document.
-func NewReset(node string, ids []gpu.ID) Reset {
-	r := Reset{head(KindReset), text(node), []string{}}
-	for _, id := range ids {
-		r.UUIDs = append(r.UUIDs, text(string(id)))
-	}
-	return r
-}
-
 // Config is what "bookend config check" says.
 type Config struct {
 	Head

@@ -3,9 +3,6 @@ package answer
 import (
 	"fmt"
 	"io"
-	"strings"
-
-	"bookend/internal/code"
 )
 
 // Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
@@ -68,66 +65,4 @@ func (o OwnReport) Text(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", cut(line))
 	}
 	fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
-}
-
-// Text writes what a finding, an exit code or a drain reason means.
-func (e Explain) Text(w io.Writer) {
-	i := inkOf(w)
-	if r := e.Reason; r != nil {
-		fmt.Fprintf(w, "%s %s\n  %s\n", i.in(bold, "drain reason:"), cut(r.Text), r.Means)
-	}
-	for _, x := range e.Exits {
-		of := map[string]string{"hooks": "Bookend's hooks", "bookend": "bookend itself"}[x.Of]
-		fmt.Fprintf(w, "%s of %s: %s\n", i.in(bold, fmt.Sprintf("exit code %d", x.Exit)), of, x.Meaning)
-	}
-	if x := e.Xid; x != nil {
-		fmt.Fprintf(w, "%s an error that the driver writes to the kernel log\n", i.in(bold, fmt.Sprintf("Xid %d:", x.Number)))
-		fmt.Fprintf(w, "  means:   %s\n  NVIDIA:  %s\n", x.Meaning, x.Asks)
-	}
-	for at, c := range e.Codes {
-		if at > 0 || e.Xid != nil || len(e.Exits) > 0 || e.Reason != nil {
-			fmt.Fprintln(w)
-		}
-		c.text(w)
-	}
-}
-
-// abouts say what a finding is about, and whoseTurn who has to act.
-var (
-	abouts = map[code.Scope]string{
-		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole",
-		code.Own: "Bookend itself",
-	}
-	whoseTurn = map[code.Whose]string{
-		code.Job: "the job's user", code.Node: "the admin: GPU, driver or node",
-		code.Site: "the admin: how Bookend is installed or configured",
-		code.Self: "Bookend's makers: report it", code.None: "no one",
-	}
-)
-
-func (e Explanation) text(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s\n", inkOf(w).in(bold, string(e.Code)), e.Title)
-	policy, exit := e.Here.text(), "none of its own"
-	if e.Here != e.Shipped {
-		policy += " (default: " + e.Shipped.text() + ")"
-	}
-	if e.Exit != nil {
-		exit = fmt.Sprintf("%d where it drains", *e.Exit)
-	}
-	for _, line := range []struct{ label, text string }{
-		{"about", abouts[e.Scope] + ", " + string(e.Severity)},
-		{"means", e.Meaning},
-		{"do", e.Remedy},
-		{"acts", whoseTurn[e.Whose]},
-		{"policy", policy},
-		{"drains", e.Drain},
-		{"exit", exit},
-		{"more", "docs/findings.md#" + strings.ToLower(string(e.Code))},
-	} {
-		fmt.Fprintf(w, "  %-8s %s\n", line.label+":", line.text)
-	}
-}
-
-func (a Actions) text() string {
-	return fmt.Sprintf("prolog %s, epilog %s, health check %s", a.Prolog, a.Epilog, a.Check)
 }

@@ -27,11 +27,10 @@ type crew struct {
 
 	mu       sync.Mutex
 	troubles []string // why something may have been missed
-	more     int      // troubles beyond those kept
 }
 
 // maxTroubles bounds what is said about what was missed: the first few stand for the rest.
-const maxTroubles = 4
+const maxTroubles = 6
 
 func newCrew(budget time.Duration) (c *crew, stop func()) {
 	c = &crew{over: make(chan struct{})}
@@ -56,22 +55,16 @@ func (c *crew) going() bool { return !c.ended.Load() }
 func (c *crew) trouble(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.troubles) == maxTroubles {
-		c.more++
-		return
+	if len(c.troubles) < maxTroubles {
+		c.troubles = append(c.troubles, clip(fmt.Sprintf(format, args...), 200))
 	}
-	c.troubles = append(c.troubles, clip(fmt.Sprintf(format, args...), 200))
 }
 
 // partial says why something may have been missed, empty when nothing was.
 func (c *crew) partial() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text := strings.Join(c.troubles, "; ")
-	if c.more > 0 {
-		text += fmt.Sprintf("; and %d more", c.more)
-	}
-	return text
+	return strings.Join(c.troubles, "; ")
 }
 
 // round is a crew's walk through a list of processes.
@@ -83,13 +76,12 @@ type round struct {
 	idle chan struct{}  // closed when all workers have ended
 }
 
-// send starts as many workers as have work, who call look for each process, each with a reader of its own.
-func (c *crew) send(pids []int, look func(r *reader, pid int)) *round {
-	return c.sendUpTo(min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers), pids, look)
-}
+// workers is how many processes a search looks at side by side.
+func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
-// sendUpTo is send with so many workers at most: as many processes as that may hang, and the others are looked at.
-func (c *crew) sendUpTo(most int, pids []int, look func(r *reader, pid int)) *round {
+// send starts as many workers as have work, but so many at most, who call look for each process, each with a reader of
+// its own. As many processes as that may hang, and the others are looked at.
+func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
 	r := &round{pids: pids, idle: make(chan struct{})}
 	r.at = make([]atomic.Int64, min(most, len(pids)))
 	var workers sync.WaitGroup
@@ -125,14 +117,15 @@ func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
 	}
 }
 
-// hangs reports whether a worker is still at a process.
-func (r *round) hangs(pid int) bool {
+// busy are the processes that workers are still at.
+func (r *round) busy() (pids []int) {
 	for i := range r.at {
-		if r.at[i].Load() == int64(pid) {
-			return true
+		if pid := r.at[i].Load(); pid != 0 {
+			pids = append(pids, int(pid))
 		}
 	}
-	return false
+	slices.Sort(pids)
+	return pids
 }
 
 // wait returns once every process was looked at or the time is up; then it notes how many were not. What names
@@ -147,13 +140,7 @@ func (c *crew) wait(r *round, what string) {
 		return
 	}
 	text := fmt.Sprintf("time was up: %s of %d of %d processes were not read", what, left, len(r.pids))
-	var pids []int64
-	for i := range r.at {
-		if pid := r.at[i].Load(); pid != 0 {
-			pids = append(pids, pid)
-		}
-	}
-	if slices.Sort(pids); len(pids) > 0 {
+	if pids := r.busy(); len(pids) > 0 {
 		text += fmt.Sprintf(" (at %d)", pids)
 	}
 	c.trouble("%s", text)

@@ -77,7 +77,7 @@ func TestHangingProcesses(t *testing.T) {
 func TestPanicOfAWorker(t *testing.T) {
 	c, stop := newCrew(time.Hour)
 	defer stop()
-	c.wait(c.send([]int{1, 2, 3}, func(_ *reader, pid int) {
+	c.wait(c.send(2, []int{1, 2, 3}, func(_ *reader, pid int) {
 		if pid == 2 {
 			panic("odd process")
 		}
@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 		{1, unix.EIO, true, true},
 	} {
 		c, stop := newCrew(time.Hour)
-		s := &search{crew: c, troubled: map[int]bool{}}
+		s := &search{crew: c}
 		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
 			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
 		}

@@ -1,6 +1,9 @@
 package holders
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,51 +29,60 @@ const (
 
 const ended = "Z" // the state of a process or thread that has ended
 
-// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
-var errTooLarge = errors.New("longer than expected")
+var (
+	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
+	errTooLarge = errors.New("longer than expected")
+	// errBound says that whoever asked for entries or lines wanted no more of them.
+	errBound = errors.New("stopped at a bound")
+)
 
 // folder is an open /proc/PID. Threat: a PID is reused between two looks. An open folder keeps naming the process
 // it was opened for: once that has ended, everything below it is gone.
 type folder struct {
-	root   *os.Root
+	fd     int
 	thread string // "task/TID" of the thread to ask instead of the first, which has ended; or empty
 }
 
 func openFolder(proc string, pid int) (folder, error) {
-	root, err := os.OpenRoot(filepath.Join(proc, strconv.Itoa(pid)))
-	return folder{root: root}, err
+	name := filepath.Join(proc, strconv.Itoa(pid))
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
+	return folder{fd: fd}, err
 }
 
-func (f folder) close() { f.root.Close() }
+func (f folder) close() { unix.Close(f.fd) }
+
+// at opens a file or folder of the process. Threat: a link there would lead to what a process chose: none is followed.
+func (f folder) at(name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
 
 // ask picks the thread that answers for the process, given the state of the first. One that has ended (Z) shows
 // no descriptors, no environment and, on cgroup v1, no cgroup, though the others still hold all of them.
 func (f folder) ask(state string) folder {
-	if state != ended {
+	if state != ended || f.thread != "" {
 		return f
 	}
-	tasks, err := f.root.Open("task")
+	tasks, err := f.at("task", unix.O_DIRECTORY)
 	if err != nil {
 		return f
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
-		thread := path.Join("task", tid)
-		text, err := f.text(path.Join(thread, "stat"), maxStat)
-		if err != nil {
-			continue
-		}
-		if st, err := parseStat(text); err == nil && st.state != ended {
-			f.thread = thread
-			return f
+		asked := folder{f.fd, path.Join("task", tid)}
+		if st, err := asked.statOf(asked.thread); err == nil && st.state != ended {
+			return asked
 		}
 	}
 	return f
 }
 
 func (f folder) text(name string, max int64) (string, error) {
-	file, err := f.root.Open(name)
+	file, err := f.at(name, 0)
 	if err != nil {
 		return "", err
 	}
@@ -82,37 +94,31 @@ func (f folder) text(name string, max int64) (string, error) {
 	return string(text), err
 }
 
-func (f folder) stat() (stat, error) {
-	text, err := f.text("stat", maxStat)
+// stat is the process's own, whatever thread answers for it.
+func (f folder) stat() (stat, error) { return f.statOf("") }
+
+func (f folder) statOf(thread string) (stat, error) {
+	text, err := f.text(path.Join(thread, "stat"), maxStat)
 	if err != nil {
 		return stat{}, err
 	}
 	return parseStat(text)
 }
 
-func (f folder) uid() (uint32, error) {
-	text, err := f.text("status", maxStatus)
-	if err != nil {
-		return 0, err
-	}
-	return parseUID(text)
-}
-
 // cgroup returns the text that names the process's cgroups.
 func (f folder) cgroup() (string, error) { return f.text(path.Join(f.thread, "cgroup"), maxCgroup) }
 
-func (f folder) owner() (slurm.Owner, error) {
-	text, err := f.cgroup()
-	if err != nil {
-		return slurm.Owner{}, err
-	}
-	return slurm.OwnerOfCgroup(text), nil
+// link reads a link of the process.
+func (f folder) link(name string) (string, error) {
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(f.fd, path.Join(f.thread, name), target)
+	return string(target[:max(0, n)]), err
 }
 
 // exe returns what the process runs, nothing where that may not be asked. Threat: the process may choose any path,
 // pages long; its end is kept, which has the program's name.
 func (f folder) exe() string {
-	target, err := f.root.Readlink(path.Join(f.thread, "exe"))
+	target, err := f.link("exe")
 	if err != nil {
 		return ""
 	}
@@ -122,46 +128,38 @@ func (f folder) exe() string {
 	return target
 }
 
-// foreign reports whether the process has another root or mount namespace than mounts names, as far as it may be
-// asked. One that may not is taken for foreign: then its paths are given the wider meaning.
-func (f folder) foreign(mounts string) bool {
-	root, err := f.root.Readlink(path.Join(f.thread, "root"))
-	if err != nil && !gone(err) || err == nil && root != "/" {
-		return true
-	}
-	own, err := f.root.Readlink(path.Join(f.thread, mountLink))
-	return err != nil && !gone(err) || err == nil && own != mounts
-}
-
 // mountLink is the link of /proc/PID that names the process's mount namespace.
 const mountLink = "ns/mnt"
 
-// open returns the device nodes among the process's descriptors. Threads share one table, so one is asked.
-func (f folder) open(r *reader, in place, more func() bool) (nodes, error) {
-	var found nodes
-	err := f.links(r, more, func(target []byte) { found.add(target, in) })
-	return found, err
+// foreign reports whether the process has another root or mount namespace than mounts names, as far as it may be
+// asked. One that may not is taken for foreign: then its paths are given the wider meaning.
+func (f folder) foreign(mounts string) bool {
+	root, err := f.link("root")
+	if err != nil && !gone(err) || err == nil && root != "/" {
+		return true
+	}
+	own, err := f.link(mountLink)
+	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-func (f folder) links(r *reader, more func() bool, visit func(target []byte)) error {
-	dir, err := f.root.Open(path.Join(f.thread, "fd"))
+// descriptors calls visit with what each descriptor leads to. Threads share one table, so one is asked.
+func (f folder) descriptors(r *reader, more func() bool, visit func(target []byte)) error {
+	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return r.links(int(dir.Fd()), more, visit)
+	return r.links(dir, more, visit)
 }
 
-// mapped returns the device nodes among the files that the process has mapped.
-func (f folder) mapped(r *reader, in place, more func() bool) (nodes, error) {
-	file, err := f.root.Open(path.Join(f.thread, "maps"))
+// maps calls visit with each line of what the process has mapped.
+func (f folder) maps(r *reader, more func() bool, visit func(line []byte)) error {
+	file, err := f.at(path.Join(f.thread, "maps"), 0)
 	if err != nil {
-		return nodes{}, err
+		return err
 	}
 	defer file.Close()
-	var found nodes
-	err = r.lines(int(file.Fd()), more, func(line []byte) { found.add(parseMap(line), in) })
-	return found, err
+	return r.lines(file, more, visit)
 }
 
 // environment returns the job id in the process's initial environment, 0 when there is none or it cannot be read:
@@ -176,3 +174,76 @@ func (f folder) environment() slurm.JobID {
 
 // gone reports whether an error says that there is no such process (any more).
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
+
+// reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
+type reader struct {
+	target []byte // of one link
+	text   *bufio.Reader
+}
+
+// newReader sizes its buffers by what the kernel hands out at once: a link's target is at most a page long, a line
+// of maps a path of a page in which every byte may be escaped to four.
+func newReader() *reader {
+	return &reader{make([]byte, unix.PathMax), bufio.NewReaderSize(nil, 64<<10)}
+}
+
+// names calls visit with each name of an open folder until that returns false.
+func names(dir *os.File, visit func(name string) bool) error {
+	for {
+		batch, err := dir.Readdirnames(1024)
+		for _, name := range batch {
+			if !visit(name) {
+				return errBound
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// links calls visit with the target of each link in an open folder, as long as more says that another may be read.
+// The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be read is
+// passed over and its error returned in the end.
+// Threat: opening an entry would open the device, or hang on a pipe or a dead file system, and so would asking for
+// what it points to: only the links themselves are read.
+func (r *reader) links(dir *os.File, more func() bool, visit func(target []byte)) error {
+	var failed error
+	fd := int(dir.Fd())
+	err := names(dir, func(name string) bool {
+		if !more() {
+			return false
+		}
+		n, err := unix.Readlinkat(fd, name, r.target)
+		switch {
+		case err == nil:
+			visit(r.target[:n])
+		case !gone(err):
+			failed = fmt.Errorf("read link %.20q: %w", name, err)
+		}
+		return true
+	})
+	return cmp.Or(err, failed)
+}
+
+// lines calls visit with each line of a file, without its end, as long as more says that another may be read. The
+// line is only good during the call; one that the buffer does not hold ends the reading.
+func (r *reader) lines(file io.Reader, more func() bool, visit func(line []byte)) error {
+	r.text.Reset(file)
+	for more() {
+		line, err := r.text.ReadSlice('\n')
+		if len(line) > 0 && (err == nil || err == io.EOF) {
+			visit(bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read lines: %w", err)
+		}
+	}
+	return errBound
+}

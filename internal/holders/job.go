@@ -1,6 +1,7 @@
 package holders
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -57,12 +58,37 @@ func (j Job) Named(proc, name string) (found []int, err error) {
 // OpenDevices lists the job's processes that have a card's device node below dev (/dev) open, in order of PID. It needs
 // no privilege for processes of the caller's user. An open descriptor proves a holder, not memory. With ErrPartial the
 // list holds what was found.
-func (j Job) OpenDevices(proc, dev string) ([]Open, error) {
-	o := openDevices{job: j, in: place{dev: dev}, links: maxLinks, reader: newReader()}
-	if err := j.each(proc, o.look); err != nil {
-		o.partial = err
+func (j Job) OpenDevices(proc, dev string) (found []Open, err error) {
+	r, links := newReader(), maxLinks
+	var partial error
+	in := place{dev, func() bool { return false }}
+	err = j.each(proc, func(pid int, st stat, f folder) {
+		if !j.has(f) {
+			return
+		}
+		var open nodes
+		failed := f.descriptors(r, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, in) })
+		if failed != nil && !gone(failed) {
+			partial = fmt.Errorf("process %d: %w: %v", pid, ErrPartial, failed)
+		}
+		switch {
+		case len(open.minors) == 0:
+		case len(found) == maxOpen:
+			partial = fmt.Errorf("more than %d: %w", maxOpen, ErrPartial)
+		default:
+			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: open.cards()})
+		}
+	})
+	return found, cmp.Or(err, partial)
+}
+
+// cards names the nodes of cards.
+func (n nodes) cards() (names []string) {
+	for _, minor := range n.minors {
+		names = append(names, gpu.Vendors[0].CardNode(minor))
 	}
-	return o.found, o.partial
+	slices.Sort(names)
+	return names
 }
 
 // each calls look for every process but the caller, with its folder open for the thread that answers.
@@ -83,7 +109,8 @@ func (j Job) each(proc string, look func(pid int, st stat, f folder)) error {
 
 // has reports a process of the job that is not Slurm's own.
 func (j Job) has(f folder) bool {
-	owner, err := f.owner()
+	text, err := f.cgroup()
+	owner := slurm.OwnerOfCgroup(text)
 	switch {
 	case err != nil || owner.Conflict != "" || owner.Daemon:
 		return false
@@ -92,40 +119,9 @@ func (j Job) has(f folder) bool {
 	case j.in.ID == 0:
 		return false
 	}
-	uid, err := f.uid()
-	return err == nil && uid == j.uid && f.environment() == j.in.ID
-}
-
-// openDevices is one search for a job's processes that have cards open.
-type openDevices struct {
-	job     Job
-	in      place
-	links   int // that may still be read
-	reader  *reader
-	found   []Open
-	partial error
-}
-
-func (o *openDevices) look(pid int, st stat, f folder) {
-	if !o.job.has(f) {
-		return
-	}
-	open, err := f.open(o.reader, o.in, func() bool { o.links--; return o.links >= 0 })
-	if err != nil && !gone(err) {
-		o.partial = fmt.Errorf("process %d: %w: %v", pid, ErrPartial, err)
-	}
-	switch {
-	case len(open.minors) == 0:
-	case len(o.found) == maxOpen:
-		o.partial = fmt.Errorf("more than %d: %w", maxOpen, ErrPartial)
-	default:
-		var devices []string
-		for _, minor := range open.minors {
-			devices = append(devices, gpu.Vendors[0].CardNode(minor))
-		}
-		slices.Sort(devices)
-		o.found = append(o.found, Open{PID: pid, Name: st.name, Start: st.start, Devices: devices})
-	}
+	status, err := f.text("status", maxStatus)
+	uid, bad := parseUID(status)
+	return err == nil && bad == nil && uid == j.uid && f.environment() == j.in.ID
 }
 
 // listPIDs lists the processes but the caller, sorted; with ErrPartial only the first maxProcesses of them.
@@ -136,8 +132,8 @@ func listPIDs(proc string) ([]int, error) {
 	}
 	defer folder.Close()
 	var pids []int
-	err = newReader().names(int(folder.Fd()), func(name []byte) bool {
-		pid, err := strconv.Atoi(string(name))
+	err = names(folder, func(name string) bool {
+		pid, err := strconv.Atoi(name)
 		if err != nil || pid <= 0 || pid == os.Getpid() {
 			return true
 		}

@@ -3,6 +3,7 @@ package holders
 import (
 	"bytes"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -33,17 +34,17 @@ func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 // place says in which folders a process's device nodes are.
 type place struct {
 	dev string // /dev
-	// foreign is a process with a root or a mount namespace of its own: a container's /dev shows as /dev, or with
+	// foreign reports a process with a root or a mount namespace of its own: a container's /dev shows as /dev, or with
 	// the path of its root before it, and is none of the host's folders. In the host's own the very folder counts:
 	// another file of that name is a file.
-	foreign bool
+	foreign func() bool
 }
 
 // has reports whether a folder is one of device nodes. The root counts: a file shows so once what it was mounted
 // on has been taken away, as with umount -l and with the death of a container.
 func (p place) has(folder string) bool {
 	dev := strings.TrimRight(p.dev, "/")
-	return folder == dev || folder == "" || p.foreign && path.Base(folder) == path.Base(dev)
+	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
 }
 
 // nodes is what a process holds of the driver's device nodes.
@@ -92,24 +93,19 @@ func (n nodes) any() bool { return len(n.minors) > 0 || n.control || n.uvm || n.
 
 // with joins what two looks found.
 func (n nodes) with(more nodes) nodes {
-	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps, n.over ||
-		more.over}
+	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps,
+		n.over || more.over}
 	for _, minor := range more.minors {
 		all.addMinor(minor)
 	}
 	return all
 }
 
-func (n nodes) equal(other nodes) bool {
-	return slices.Equal(n.minors, other.minors) && n.control == other.control && n.uvm == other.uvm &&
-		n.caps == other.caps
-}
-
 // holding words what a process has open and what it has mapped.
 func holding(p attrib.Process, open, mapped nodes) attrib.Holding {
 	all := open.with(mapped)
 	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps,
-		Mapped: !all.equal(open)}
+		Mapped: !reflect.DeepEqual(all, open.with(nodes{over: all.over}))}
 }
 
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.

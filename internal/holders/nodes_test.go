@@ -1,19 +1,12 @@
 package holders
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
-
-	"bookend/test/must"
 )
 
 func TestNodes(t *testing.T) {
-	host, inside := place{dev: "/dev/"}, place{dev: "/dev", foreign: true}
 	for target, want := range map[string]struct{ host, inside nodes }{
 		"/dev/nvidia0":                            {nodes{minors: []int{0}}, nodes{minors: []int{0}}},
 		"/dev/nvidia12 (deleted)":                 {nodes{minors: []int{12}}, nodes{minors: []int{12}}},
@@ -41,11 +34,11 @@ func TestNodes(t *testing.T) {
 		"":                                        {},
 		"/usr/lib/python3/nvidia/lib/libcudnn.so": {},
 	} {
-		for _, in := range []place{host, inside} {
-			want := map[bool]nodes{false: want.host, true: want.inside}[in.foreign]
+		for foreign, want := range map[bool]nodes{false: want.host, true: want.inside} {
 			var got nodes
-			if got.add([]byte(target), in); !reflect.DeepEqual(got, want) {
-				t.Errorf("%q, foreign %v: %+v, want %+v", target, in.foreign, got, want)
+			got.add([]byte(target), place{"/dev/", func() bool { return foreign }})
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%q, foreign %v: %+v, want %+v", target, foreign, got, want)
 			}
 		}
 	}
@@ -66,28 +59,5 @@ func TestParseMap(t *testing.T) {
 		if got := string(parseMap([]byte(line))); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
-	}
-}
-
-// A folder's names come whole and once, however many reads that takes.
-func TestNamesAndLinks(t *testing.T) {
-	dir := t.TempDir()
-	want := map[string]bool{}
-	for _, name := range []string{"0", "7", "10", "99", "100", "1048575"} {
-		link(t, filepath.Join(dir, name), "/target/of/"+name)
-		want["/target/of/"+name] = true
-	}
-	link(t, filepath.Join(dir, "x"), "/x")
-	check(os.Remove(filepath.Join(dir, "x")))
-	for _, size := range []int{64, 100, 32 << 10} {
-		folder := must.Have(os.Open(dir))(t)
-		r := &reader{entries: make([]byte, size), target: make([]byte, unix.PathMax)}
-		got, read := map[string]bool{}, 0
-		more := func() bool { read++; return true }
-		err := r.links(int(folder.Fd()), more, func(target []byte) { got[string(target)] = true })
-		if err != nil || !reflect.DeepEqual(got, want) || read != len(want) {
-			t.Errorf("buffer of %d: %v, %d read, %v", size, got, read, err)
-		}
-		folder.Close()
 	}
 }

@@ -4,8 +4,7 @@
 //	scan.go       all processes that have a device node open or mapped
 //	crew.go       looking at many processes side by side
 //	job.go        a job's processes by their name, or by a card's device node that they have open
-//	folder.go     reading one /proc/PID
-//	links.go      reading many links and lines of it
+//	folder.go     reading one /proc/PID, and many
 //	parse.go      the texts in it
 //	nodes.go      the paths in it
 //	unit.go       its cgroups
@@ -39,9 +38,7 @@ const maxSurvey = 64
 func Processes(proc string, pids []int, budget time.Duration, skip ...attrib.Instance) []attrib.Process {
 	c, stop := newCrew(budget)
 	defer stop()
-	s := newSurvey(proc)
-	s.skip = skip
-	return s.of(c, pids)
+	return (&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}}).of(c, pids)
 }
 
 // survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
@@ -52,20 +49,18 @@ type survey struct {
 	known map[int]attrib.Process
 }
 
-func newSurvey(proc string) *survey { return &survey{proc: proc, known: map[int]attrib.Process{}} }
-
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []attrib.Process {
-	r := c.sendUpTo(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
+	r := c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
 	c.wait(r, "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes := make([]attrib.Process, 0, len(pids))
+	processes, busy := make([]attrib.Process, 0, len(pids)), r.busy()
 	for _, pid := range pids {
 		p, known := s.known[pid]
 		switch {
 		case known:
-		case r.hangs(pid):
+		case slices.Contains(busy, pid):
 			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 		default:
 			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
@@ -113,12 +108,12 @@ func (s *survey) read(pid int) (attrib.Process, error) {
 		return attrib.Process{}, err
 	}
 	defer f.close()
-	p, f, err := f.identify(pid)
+	p, err := f.identify(pid)
 	if err != nil {
 		return attrib.Process{}, err
 	}
 	if slices.Contains(s.skip, attrib.Instance{PID: pid, Start: p.Start}) {
-		return unread(p, "not read: an earlier read of its environment still hangs"), nil
+		return unread(p, "not read: an earlier read of its environment still hangs"), f.stillOf(p)
 	}
 	hung := unread(p, "does not answer: its environment was not read in time")
 	hung.Hangs = true
@@ -136,46 +131,45 @@ func unread(p attrib.Process, why string) attrib.Process {
 	return attrib.Process{PID: p.PID, Start: p.Start, Why: why}
 }
 
-// identify reads what a process is, without what its memory holds: that can hang. The folder it returns asks the
-// thread that answers for the process.
-func (f folder) identify(pid int) (attrib.Process, folder, error) {
+// identify reads what a process is, without what its memory holds: that can hang. From then on the thread is asked that
+// answers for the process.
+func (f *folder) identify(pid int) (p attrib.Process, err error) {
 	first, err := f.stat()
 	if err != nil {
-		return attrib.Process{}, f, whyNot(err)
+		return p, whyNot(err)
 	}
-	p := attrib.Process{PID: pid, Start: first.start, Name: first.name, State: first.state}
-	f = f.ask(first.state)
-	// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
-	p.Gone = first.state == ended && f.thread == ""
+	*f = f.ask(first.state)
 	status, err := f.text("status", maxStatus)
 	if err != nil {
-		return attrib.Process{}, f, whyNot(err)
+		return p, whyNot(err)
 	}
-	if p.UID, err = parseUID(status); err != nil {
-		return attrib.Process{}, f, err
+	uid, err := parseUID(status)
+	if err != nil {
+		return p, err
 	}
-	p.OtherPIDs = parseOtherPIDs(status)
 	cgroup, err := f.cgroup()
 	if err != nil {
-		return attrib.Process{}, f, whyNot(err)
+		return p, whyNot(err)
 	}
-	if p.Cgroup = slurm.OwnerOfCgroup(cgroup); !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
+	p = attrib.Process{
+		PID: pid, Start: first.start, Name: first.name, State: first.state, UID: uid, Exe: f.exe(),
+		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
+		Gone: first.state == ended && f.thread == "", OtherPIDs: parseOtherPIDs(status),
+		Cgroup: slurm.OwnerOfCgroup(cgroup),
+	}
+	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
 		p.Service, p.Container = parseUnit(cgroup)
 	}
-	p.Exe = f.exe()
-	return p, f, f.stillOf(p)
+	return p, nil
 }
 
 // stillOf returns errEnded unless the folder is still that of the process.
 func (f folder) stillOf(p attrib.Process) error {
 	last, err := f.stat()
-	if err != nil {
-		return whyNot(err)
-	}
-	if last.start != p.Start {
+	if err == nil && p.Why == "" && last.start != p.Start {
 		return errEnded
 	}
-	return nil
+	return whyNot(err)
 }
 
 func whyNot(err error) error {

@@ -242,7 +242,7 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	}
 	c, stop := newCrew(time.Hour)
 	defer stop()
-	s, answer := newSurvey(proc), make(chan []attrib.Process)
+	s, answer := &survey{proc: proc, known: map[int]attrib.Process{}}, make(chan []attrib.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
 		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text

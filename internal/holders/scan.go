@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -47,30 +46,22 @@ func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attri
 type search struct {
 	*crew
 	proc, dev string
-	dir       *os.File // proc
-	mounts    string   // names the caller's mount namespace, empty where proc does not
+	mounts    string // names the caller's mount namespace, empty where proc does not
 	pids      []int
 	skip      []attrib.Instance
 	memory    []*round // that read memory
 
-	mu       sync.Mutex
-	looked   int
-	found    map[int]held
-	troubled map[int]bool // processes that could not be looked into as a whole
+	mu     sync.Mutex
+	looked int
+	found  map[int]held
 }
 
-// newSearch leaves proc open: a worker that hangs may come back to it.
 func newSearch(c *crew, proc, dev string) (*search, error) {
-	dir, err := os.Open(proc)
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
 	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
 	if err != nil && !gone(err) {
 		return nil, fmt.Errorf("read own mount namespace: %w", err)
 	}
-	s := &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{},
-		troubled: map[int]bool{}}
+	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
@@ -86,11 +77,24 @@ type held struct {
 	open, mapped nodes
 }
 
+// part is what of a process is looked at.
+type part int
+
+const (
+	links  part = 1 << iota // its descriptors
+	memory                  // what it has mapped, and a holder's environment
+)
+
+// look returns how a worker looks at processes.
+func (s *search) look(what part) func(*reader, int) {
+	return func(r *reader, pid int) { s.lookAt(r, pid, what) }
+}
+
 // descriptors looks at the descriptors of every process, and of those that began meanwhile: a holder may have
 // forked, and ended, before its turn came.
 func (s *search) descriptors() {
 	s.pids = s.list()
-	s.wait(s.send(s.pids, s.lookAtLinks), "descriptors")
+	s.wait(s.send(workers(), s.pids, s.look(links)), "descriptors")
 	if !s.going() {
 		return
 	}
@@ -98,7 +102,7 @@ func (s *search) descriptors() {
 		_, seen := slices.BinarySearch(s.pids, pid)
 		return seen
 	})
-	s.wait(s.send(late, s.lookAtLinks), "descriptors")
+	s.wait(s.send(workers(), late, s.look(links)), "descriptors")
 	s.pids = append(s.pids, late...)
 }
 
@@ -125,7 +129,7 @@ func (s *search) mappings() {
 		_, is := slices.BinarySearch(known, pid)
 		return is
 	})
-	holders, rest := s.send(known, s.lookAgain), s.send(others, s.lookAtMaps)
+	holders, rest := s.send(workers(), known, s.look(links|memory)), s.send(workers(), others, s.look(memory))
 	s.memory = []*round{holders, rest}
 	s.wait(holders, "mappings and environments of holders")
 	s.wait(rest, "mappings")
@@ -144,10 +148,8 @@ func (s *search) result() attrib.Scan {
 	}
 	scan.Partial = s.partial()
 	for _, r := range s.memory {
-		for i := range r.at {
-			if pid := int(r.at[i].Load()); pid != 0 {
-				scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].process.Start})
-			}
+		for _, pid := range r.busy() {
+			scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].process.Start})
 		}
 	}
 	return scan
@@ -160,64 +162,94 @@ func (s *search) skips(pid int, start time.Duration) bool {
 	if !slices.ContainsFunc(s.skip, is) {
 		return false
 	}
-	if s.first(pid) {
-		s.trouble("process %d: an earlier read of its memory still hangs", pid)
-	}
+	s.trouble("process %d: an earlier read of its memory still hangs", pid)
 	return true
 }
 
-// lookAtLinks looks at a process's descriptors; only one that seems to have a device node among them, or none at
-// all, is opened and read as a whole.
-// Threat: a PID is reused between two looks. The open folder of descriptors keeps naming one process.
-func (s *search) lookAtLinks(r *reader, pid int) {
-	seems, links := false, 0
-	err := s.at(pid, "fd", unix.O_DIRECTORY, func(fd int) error {
-		return r.links(fd, s.more(&links), func(target []byte) { seems = seems || mayBeNode(target) })
-	})
+// lookAt looks at a process, and keeps it if it is a holder; a second time if it ended meanwhile: its PID may be
+// another's.
+func (s *search) lookAt(r *reader, pid int, what part) {
+	h, err := s.read(r, pid, what)
+	if errors.Is(err, errEnded) {
+		h, err = s.read(r, pid, what)
+	}
 	if gone(err) {
 		return
 	}
-	if !s.refused(pid, err) {
+	if !s.refused(pid, err) && what == links {
 		s.mu.Lock()
 		s.looked++
 		s.mu.Unlock()
 	}
-	if seems || links == 0 && s.leaderEnded(pid) {
-		s.confirm(r, pid, false)
+	if h.open.over || h.mapped.over {
+		s.trouble("process %d: more than %d devices", pid, maxMinors)
+	}
+	if h.open.any() || h.mapped.any() {
+		s.keep(pid, h)
 	}
 }
 
-// lookAtMaps does the same with the files that it has mapped.
-func (s *search) lookAtMaps(r *reader, pid int) {
-	if s.skips(pid, 0) {
-		return
+// refused notes an error that kept the search from looking into a process, unless the time is up, which is noted
+// elsewhere. Process 1 is the init of the machine or container: where a sandbox keeps even root from it, that is no
+// reason to trust a search less.
+func (s *search) refused(pid int, err error) bool {
+	if err == nil || gone(err) || !s.going() {
+		return false
 	}
-	seems, lines := false, 0
-	err := s.at(pid, "maps", 0, func(fd int) error {
-		return r.lines(fd, s.going, func(line []byte) {
-			lines++
-			seems = seems || mayBeNode(line)
-		})
-	})
-	s.refused(pid, err)
-	if seems || lines == 0 && s.leaderEnded(pid) {
-		s.confirm(r, pid, true)
+	denied := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+	if pid != 1 || !denied {
+		s.trouble("process %d: %v", pid, err)
 	}
+	return true
 }
 
-// lookAgain adds to what is known of a holder.
-func (s *search) lookAgain(r *reader, pid int) { s.confirm(r, pid, true) }
-
-// at opens a file or folder of a process. Threat: the proc folder is the kernel's, and a link in it would lead to
-// what a process chose: none is followed.
-func (s *search) at(pid int, name string, flags int, read func(fd int) error) error {
-	fd, err := unix.Openat(int(s.dir.Fd()), strconv.Itoa(pid)+"/"+name,
-		unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
+// read reads a process from one open folder; only one that has a device node is read as a whole. One that cannot be
+// told who it is, is a holder all the same; so is one of which not everything could be read.
+func (s *search) read(r *reader, pid int, what part) (h held, err error) {
+	f, err := openFolder(s.proc, pid)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", name, err)
+		return h, err
 	}
-	defer unix.Close(fd)
-	return read(fd)
+	defer f.close()
+	in := place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}
+	var failed [2]error
+	if what&links != 0 {
+		failed[0] = f.answered(func(n *int) error {
+			return f.descriptors(r, s.more(n), func(target []byte) { h.open.add(target, in) })
+		})
+	}
+	if gone(failed[0]) && !h.open.any() {
+		return h, failed[0]
+	}
+	if h.open.any() {
+		if h.process, err = f.who(pid); err != nil {
+			return held{}, err
+		}
+	}
+	if what&memory != 0 && !s.skips(pid, h.process.Start) {
+		failed[1] = f.answered(func(n *int) error {
+			return f.maps(r, s.going, func(line []byte) { *n++; h.mapped.add(parseMap(line), in) })
+		})
+		if h.mapped.any() && h.process.PID == 0 {
+			if h.process, err = f.who(pid); err != nil {
+				return held{}, err
+			}
+		}
+		if h.process.PID != 0 {
+			h.process.EnvJobID = f.environment()
+		}
+	}
+	if h.process.PID != 0 {
+		if err := f.stillOf(h.process); err != nil { // what was read may be another's
+			return held{}, err
+		}
+	}
+	for i, err := range failed {
+		if gone(err) { // of a process that lives: a thread has ended, or nothing was there
+			failed[i] = nil
+		}
+	}
+	return h, errors.Join(failed[:]...)
 }
 
 // more counts the links read of one process.
@@ -228,105 +260,27 @@ func (s *search) more(links *int) func() bool {
 	}
 }
 
-// leaderEnded reports whether the first thread of a process has ended: it then shows neither descriptors nor
-// mappings, whatever the others hold. Threads of the kernel show none either.
-func (s *search) leaderEnded(pid int) bool {
-	is := false
-	_ = s.at(pid, "stat", 0, func(fd int) error {
-		text := make([]byte, maxStat)
-		n, err := unix.Read(fd, text)
-		if err != nil {
-			return err
+// answered reads, and counts what it reads. The first thread of a process shows nothing once it has ended, whatever the
+// others hold: then one of those is asked.
+func (f *folder) answered(read func(n *int) error) error {
+	n := 0
+	err := read(&n)
+	if n == 0 && f.thread == "" {
+		if st, _ := f.stat(); st.state == ended {
+			*f = f.ask(ended)
+			err = read(&n)
 		}
-		st, err := parseStat(string(text[:n]))
-		is = err == nil && st.state == ended
-		return err
-	})
-	return is
-}
-
-// refused notes an error that kept the search from looking into a process, unless the process has ended or the
-// time is up, which is noted elsewhere. Process 1 is the init of the machine or container: where a sandbox keeps even
-// root from it, that is no reason to trust a search less.
-func (s *search) refused(pid int, err error) bool {
-	if err == nil || gone(err) || !s.going() {
-		return false
-	}
-	denied := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
-	if pid == 1 && denied || !s.first(pid) {
-		return true
-	}
-	s.trouble("process %d: %v", pid, err)
-	return true
-}
-
-// first reports whether this is the first trouble with a process: one is enough to say.
-func (s *search) first(pid int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.troubled[pid]
-	s.troubled[pid] = true
-	return !before
-}
-
-// confirm reads a process that seems to be a holder as a whole, and keeps it if it is one. Deep is with what its
-// memory holds.
-func (s *search) confirm(r *reader, pid int, deep bool) {
-	h, err := s.read(r, pid, deep)
-	if errors.Is(err, errEnded) {
-		h, err = s.read(r, pid, deep)
-	}
-	if gone(err) {
-		return
-	}
-	s.refused(pid, err)
-	if h.open.over || h.mapped.over {
-		s.trouble("process %d: more than %d devices", pid, maxMinors)
-	}
-	if h.open.any() || h.mapped.any() {
-		s.keep(pid, h)
-	}
-}
-
-// read reads a process from one open folder. One that cannot be told who it is, is a holder all the same; so is
-// one of which not everything could be read.
-func (s *search) read(r *reader, pid int, deep bool) (held, error) {
-	f, err := openFolder(s.proc, pid)
-	if err != nil {
-		return held{}, err
-	}
-	defer f.close()
-	p, f, err := f.identify(pid)
-	if errors.Is(err, errEnded) {
-		return held{}, err
-	}
-	if err != nil {
-		p = attrib.Process{PID: pid, Why: err.Error()}
-	}
-	h := held{process: p}
-	in, links := place{s.dev, f.foreign(s.mounts)}, 0
-	var failed, more error
-	if h.open, failed = f.open(r, in, s.more(&links)); deep && !s.skips(pid, p.Start) {
-		h.mapped, more = f.mapped(r, in, s.going)
-		h.process.EnvJobID = f.environment()
-	}
-	if p.Why == "" {
-		err = f.stillOf(p)
-	} else {
-		_, err = f.stat()
-	}
-	if err != nil { // what was read may be another's
-		return held{}, err
-	}
-	return h, errors.Join(ofLiving(failed), ofLiving(more))
-}
-
-// ofLiving drops an error that says "ended" of a process that has not: a thread has, or nothing was there.
-func ofLiving(err error) error {
-	if gone(err) {
-		return nil
 	}
 	return err
+}
+
+// who says what a holder is, as far as that can be read.
+func (f *folder) who(pid int) (attrib.Process, error) {
+	p, err := f.identify(pid)
+	if err != nil && !errors.Is(err, errEnded) {
+		return attrib.Process{PID: pid, Why: err.Error()}, nil
+	}
+	return p, err
 }
 
 // keep adds a holder, or what a second look at one found.
