@@ -91,14 +91,12 @@ func TestCompareAtTheEnd(t *testing.T) {
 		owner   slurm.JobID
 		certain bool // nothing in doubt: may drain
 	}{
-		{"clean", ending(side(at(200), settle.Clean, reading(0))), nil, 0, false},
 		{"orphan", ending(orphanSide()), []code.Code{code.Orphan}, 10, true},
 		{"exported handle: memory and no process", ending(exported), []code.Code{code.Residue}, 10, true},
 		{"phantom: listed PID is gone", ending(phantom), []code.Code{code.Phantom}, 10, true},
 		{"process of another user outside any job", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), []code.Code{code.Stray}, 0, true},
 		{"root's process may be a service", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), rootly)), []code.Code{code.Stray}, 0, false},
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
-		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
 		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), []code.Code{code.Moving}, 0, false},
 		{"no record of the start", with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), []code.Code{code.Stray}, 0, false},
 		{"inherited: the same process was there before", with(ending(orphanSide()), func(s *Scene) {
@@ -116,7 +114,6 @@ func TestCompareAtTheEnd(t *testing.T) {
 			s.Self.Alone = false
 			s.Others = []attrib.Record{{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}}
 		}), []code.Code{code.Residue}, 0, false},
-		{"legal sharing is silent about others", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), func(s *Scene) { s.Shared = "partition" }), nil, 0, false},
 		{"legal sharing still names the job's own orphan", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
 			attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}})), func(s *Scene) { s.Shared = "partition" }), []code.Code{code.Orphan}, 10, false},
 		{"a live rival of the same user puts the owner in doubt", with(ending(orphanSide()), func(s *Scene) {
@@ -184,7 +181,6 @@ func TestCompareStayed(t *testing.T) {
 		{"a live job's", with(ending(moving(gpu.Bytes(19*gib), live)), func(s *Scene) { s.Others = []attrib.Record{other} }), code.Foreign, false},
 		{"the node's own little", ending(moving(gpu.Bytes(mib), attrib.Process{PID: 70, Start: at(5), Service: "x.service"})), "", false},
 		{"its first thread has ended", ending(moving(gpu.Bytes(19*gib), dying)), code.Orphan, false},
-		{"dirty at the start", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Before.Curves[card] = settle.Curve{State: settle.Moving} }), code.Orphan, false},
 	} {
 		found := Compare(tt.scene)
 		if tt.want == "" {
@@ -202,14 +198,6 @@ func TestCompareStayed(t *testing.T) {
 			t.Errorf("%s: %+v, want the least, %+v", tt.name, found[0].Bytes, least)
 		}
 	}
-}
-
-// Two leftovers make up a threshold together only where the total shows that their figures are not counted twice.
-func TestCompareStayedTogether(t *testing.T) {
-	s := ending(side(at(200), settle.Moving, reading(700*mib, listed(70, 300*mib), listed(71, 300*mib)), orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)}))
-	both := s.Now.Snapshot.Readings[0].Processes
-	s.Now.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: both[0]}, {Process: both[1]}}}
-	check(t, Compare(s)[:2], []code.Code{code.Orphan, code.Orphan}, 10, false)
 }
 
 // The threshold is about what is certain, not about all that is in use: a service's gigabytes are no reason to
@@ -408,7 +396,6 @@ func TestBetweenJobs(t *testing.T) {
 			s.Left = []Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(2 * gib), Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
 		}, code.Residue, 9, attrib.ByExclusive},
 		{"no one's memory", side(at(200), settle.Flat, reading(2*gib)), nil, code.Residue, 0, ""},
-		{"little of it", side(at(200), settle.Flat, reading(20*mib)), nil, "", 0, ""},
 		{"on its way back", side(at(200), settle.Moving, reading(2*gib)), nil, code.Moving, 0, ""},
 		{"clean", side(at(200), settle.Clean, reading(0)), nil, "", 0, ""},
 	} {

@@ -51,14 +51,6 @@ func TestRealProcess(t *testing.T) {
 	}
 }
 
-func TestRealOddName(t *testing.T) {
-	p := one(t, "/proc", start(t, "odd name", nil))
-	name := strings.ReplaceAll(p.Name, `\n`, "\n")
-	if p.Why != "" || name != oddName || !strings.Contains("RSD", p.State) || p.UID != uint32(os.Getuid()) {
-		t.Errorf("%+v", p)
-	}
-}
-
 func TestRealZombies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pid  int

@@ -341,19 +341,6 @@ func TestHangingProcesses(t *testing.T) {
 	}
 }
 
-func TestPanicOfAWorker(t *testing.T) {
-	c, stop := newCrew(time.Hour)
-	defer stop()
-	c.wait(c.send(2, []int{1, 2, 3}, func(_ *reader, pid int) {
-		if pid == 2 {
-			panic("odd process")
-		}
-	}), "descriptors")
-	if text := c.partial(); !strings.Contains(text, "odd process") || !strings.Contains(text, "of 3 processes") {
-		t.Errorf("%q", text)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct {
 		pid      int
@@ -374,26 +361,5 @@ func TestRefused(t *testing.T) {
 			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
 		}
 		stop()
-	}
-}
-
-func TestBoundsOfAScan(t *testing.T) {
-	c, stop := newCrew(time.Hour)
-	defer stop()
-	s := &search{crew: c, found: map[int]held{}}
-	for pid := range maxHoldings + 1 {
-		s.keep(pid+1, held{open: nodes{control: true}})
-	}
-	s.keep(1, held{open: nodes{uvm: true}}) // a known one is no further one
-	if len(s.found) != maxHoldings || !s.found[1].open.uvm || !s.found[1].open.control {
-		t.Errorf("%d holders, the first %+v", len(s.found), s.found[1])
-	}
-	if text := c.partial(); !strings.Contains(text, "holders") || strings.Contains(text, ";") {
-		t.Errorf("%q", text)
-	}
-	links := maxDescriptors - 1
-	more := s.more(&links)
-	if !more() || more() {
-		t.Error("a process's descriptors have no bound")
 	}
 }

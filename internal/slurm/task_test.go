@@ -1,10 +1,8 @@
 package slurm
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestTaskFromEnv(t *testing.T) {
@@ -132,17 +130,6 @@ func TestFirstHost(t *testing.T) {
 	}
 }
 
-func TestElements(t *testing.T) {
-	for list, want := range map[string]string{
-		"n[1-2,4],m3": `["n[1-2,4]" "m3"]`, "gpu:a:4(S:0,1),shard:8": `["gpu:a:4(S:0,1)" "shard:8"]`,
-		"a],b": `["a]" "b"]`, "": "[]",
-	} {
-		if got := fmt.Sprintf("%q", Elements(list)); got != want {
-			t.Errorf("Elements(%q) = %s, want %s", list, got, want)
-		}
-	}
-}
-
 func TestExpand(t *testing.T) {
 	for element, want := range map[string]string{
 		"n1": "n1", "n[8-10]": "n8 n9 n10", "n[08-10,7]b": "n08b n09b n10b n7b", "r[0-1]n[2-3]": "r0n2 r0n3 r1n2 r1n3",
@@ -180,16 +167,6 @@ func TestHas(t *testing.T) {
 	for version, want := range map[Version]bool{{24, 5, 8}: true, {24, 5}: true, {23, 11, 11}: false, Oldest: false, Newest: true} {
 		if got := version.Has(SeveralHooks); got != want {
 			t.Errorf("%s: %v, want %v", version, got, want)
-		}
-	}
-}
-
-func TestVersionOfAJob(t *testing.T) {
-	for want, job := range map[string]Job{
-		"22.05": {}, "23.02": {Start: time.Unix(1, 0)}, "25.11": {Start: time.Unix(1, 0), SLUID: "sCHNM7Y8WBK900"},
-	} {
-		if got := job.Version().Series(); got != want {
-			t.Errorf("version of %+v is %s, want %s", job, got, want)
 		}
 	}
 }
