@@ -236,8 +236,8 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		fixture(t, proc, strconv.Itoa(100+i), jobCgroup, "SLURM_JOB_ID=78\x00")
 		pids = append(pids, 100+i)
 	}
-	c, stop := newCrew(time.Hour)
-	defer stop()
+	c := newCrew(time.Hour)
+	defer c.end()
 	s, answer := &survey{proc: proc, known: map[int]attrib.Process{}}, make(chan []attrib.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {

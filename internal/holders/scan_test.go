@@ -307,8 +307,8 @@ func TestHangingProcesses(t *testing.T) {
 	slow := hang(t, holder(t, proc, "12", "/dev/null"))
 	last := hang(t, holder(t, proc, "13", "/dev/null"))
 
-	c, stop := newCrew(time.Hour)
-	defer stop()
+	c := newCrew(time.Hour)
+	defer c.end()
 	s := must.Have(newSearch(c, proc, "/dev"))(t)
 	answer := make(chan attrib.Scan)
 	go func() {
@@ -355,11 +355,11 @@ func TestRefused(t *testing.T) {
 		{1, unix.EACCES, true, false}, // the init of a sandbox
 		{1, unix.EIO, true, true},
 	} {
-		c, stop := newCrew(time.Hour)
+		c := newCrew(time.Hour)
 		s := &search{crew: c}
 		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
 			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
 		}
-		stop()
+		c.end()
 	}
 }

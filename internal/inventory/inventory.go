@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -84,10 +83,7 @@ func readBounded(file string, max int64) (string, error) {
 	return string(text), nil
 }
 
-const (
-	uuidLen   = len("GPU-00000000-0000-0000-0000-000000000000")
-	minorBits = 20 // of a Linux device number
-)
+const uuidLen = len("GPU-00000000-0000-0000-0000-000000000000")
 
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
 // unknown; a file of another card makes the whole card unknown.
@@ -105,7 +101,9 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 		case "GPU UUID":
 			card.Device.ID = parseUUID(value)
 		case "Device Minor":
-			card.Device.Minor = parseMinor(value)
+			if minor, ok := gpu.ParseMinor(value, ""); ok {
+				card.Device.Minor = &minor
+			}
 		case "GPU Excluded", "Blacklisted": // the second up to driver 450
 			card.Excluded = value == "Yes"
 		case "Bus Location":
@@ -133,15 +131,6 @@ func parseUUID(s string) gpu.ID {
 		}
 	}
 	return gpu.ID(s)
-}
-
-func parseMinor(s string) *int {
-	n, err := strconv.ParseUint(s, 10, minorBits)
-	if err != nil {
-		return nil
-	}
-	minor := int(n)
-	return &minor
 }
 
 const maxLine = 256
