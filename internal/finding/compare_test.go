@@ -105,10 +105,6 @@ func TestCompareAtTheEnd(t *testing.T) {
 			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
 			s.Before, s.Now.Processes[70] = &dirty, old
 		}), []code.Code{code.Dirty}, 0, false},
-		{"inherited: a dead PID that was listed before", with(ending(phantom), func(s *Scene) {
-			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
-			s.Before = &dirty
-		}), []code.Code{code.Dirty}, 0, false},
 		{"below the drain threshold", ending(side(at(200), settle.Flat, reading(300*mib))), []code.Code{code.Residue}, 10, false},
 		{"another live job was given the same GPU", with(ending(exported), func(s *Scene) {
 			s.Self.Alone = false
@@ -290,13 +286,7 @@ func TestCompareAtTheStart(t *testing.T) {
 	}{
 		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
 		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
-		{"no one's process", starting(dirty), []code.Code{code.Dirty}, 0},
 		{"memory without a process, left by a known job", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 9},
-		{"the same on another GPU is not inherited", with(starting(empty), func(s *Scene) {
-			other := left
-			other.GPU = "GPU-1"
-			s.Left = []Finding{other}
-		}), []code.Code{code.Dirty}, 0},
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
 		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the GPU", with(starting(dirty), func(s *Scene) {
@@ -310,7 +300,6 @@ func TestCompareAtTheStart(t *testing.T) {
 			live.End = 0
 			s.Others = []attrib.Record{live}
 		}), nil, 0},
-		{"process and unexplained memory are two findings", starting(side(at(100), settle.Flat, reading(30*gib, listed(70, 20*gib)), old)), []code.Code{code.Dirty, code.Dirty}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -337,9 +326,7 @@ func TestBalance(t *testing.T) {
 		want    uint64
 		unknown string
 	}{
-		{"idle", reading(0), 0, ""},
 		{"one client, 8 MiB beyond its figure", reading(gib+8*mib, listed(1, gib)), 0, ""},
-		{"no one listed", reading(gib), gib, ""},
 		{"counted twice", reading(gib, listed(1, gib), listed(2, gib)), 0, "twice"},
 		{"a process without a figure", reading(gib, unknownProc), 0, "PID 3"},
 		{"memory unknown", gpu.Reading{Memory: gpu.Memory{Used: gpu.Unknown("lost")}}, 0, "lost"},
@@ -391,11 +378,9 @@ func TestBetweenJobs(t *testing.T) {
 		{"under a dead PID, on record", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), func(s *Scene) {
 			s.Left = []Finding{{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: attrib.Process{PID: 70}}, Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
 		}, code.Phantom, 9, attrib.ByExclusive},
-		{"under a dead PID", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), nil, code.Phantom, 0, ""},
 		{"no one's memory, on record", side(at(200), settle.Flat, reading(2*gib)), func(s *Scene) {
 			s.Left = []Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(2 * gib), Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
 		}, code.Residue, 9, attrib.ByExclusive},
-		{"no one's memory", side(at(200), settle.Flat, reading(2*gib)), nil, code.Residue, 0, ""},
 		{"on its way back", side(at(200), settle.Moving, reading(2*gib)), nil, code.Moving, 0, ""},
 		{"clean", side(at(200), settle.Clean, reading(0)), nil, "", 0, ""},
 	} {

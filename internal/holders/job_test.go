@@ -67,8 +67,6 @@ func TestOpenDevicesByCgroup(t *testing.T) {
 	}{
 		"job":       {jobCgroup, "", slurm.Owner{ID: 77}, true},
 		"other job": {jobCgroup, env, slurm.Owner{ID: 78}, false},
-		"cgroup beats environ": {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env,
-			slurm.Owner{ID: 77}, false},
 		"sluid": {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "",
 			slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
 		"left the run's cgroup": {"0::/\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, true},

@@ -290,8 +290,6 @@ func play(role string) {
 		}
 	}
 	switch role {
-	case "maps":
-		mapAndClose(os.Getenv("BOOKEND_TEST_PATH"))
 	case "container":
 		contain(os.Getenv("BOOKEND_TEST_PATH"))
 	case "odd name":
@@ -301,15 +299,6 @@ func play(role string) {
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	stay()
-}
-
-// mapAndClose keeps a file by its mapping alone.
-func mapAndClose(name string) {
-	file, err := os.Open(name)
-	check(err)
-	_, err = unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
-	check(err)
-	check(file.Close())
 }
 
 // contain makes dir the root of this process, with a /dev of its own, as an engine for containers does. It holds

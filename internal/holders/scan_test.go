@@ -81,35 +81,6 @@ func alike(a, b attrib.Process) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func TestRealMapping(t *testing.T) {
-	dev := devices(t, "nvidia0", "nvidia1", "nvidiactl")
-	for _, name := range []string{"nvidia0", "nvidia1"} {
-		must.Do(t, os.WriteFile(filepath.Join(dev, name), make([]byte, os.Getpagesize()), 0o644))
-	}
-	maps := func(name string) func(*exec.Cmd) {
-		return func(c *exec.Cmd) {
-			c.Env = append(c.Env, "BOOKEND_TEST_PATH="+filepath.Join(dev, name), "SLURM_JOB_ID=4711")
-		}
-	}
-	alone := start(t, "maps", maps("nvidia1"))
-	beside := start(t, "maps", maps("nvidia1"), filepath.Join(dev, "nvidiactl"))
-	both := start(t, "maps", maps("nvidia0"), filepath.Join(dev, "nvidia0"))
-	processes, got := holdersOf(t, dev)
-	want := map[int]attrib.Holding{
-		alone:  {Minors: []int{1}, Mapped: true},
-		beside: {Minors: []int{1}, Control: true, Mapped: true},
-		both:   {Minors: []int{0}},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	for pid := range want {
-		if processes[pid].EnvJobID != 4711 {
-			t.Errorf("%+v", processes[pid])
-		}
-	}
-}
-
 func TestRealOtherPIDs(t *testing.T) {
 	dev := devices(t, "nvidia0")
 	inside := start(t, "idle",

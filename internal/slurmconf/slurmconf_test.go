@@ -120,15 +120,9 @@ func TestContains(t *testing.T) {
 		{"n[1-4]", "n5", false, true},
 		{"n[01-10]", "n1", false, true},
 		{"n[8-11]", "n10", true, true},
-		{"n[001-010,020],m3", "n020", true, true},
-		{"n[1-2]-ib", "n2-ib", true, true},
-		{"rack[0-1]n[2-3]", "rack1n3", true, true},
 		{"[1-12][3-4]", "123", true, true}, // 12 and 3, not 1 and 23
 		{"n[000x333]", "n000", false, false},
 		{"n[1-", "n1", false, false},
-		{"n[2-1]", "n1", false, false},
-		{"n[]", "n", false, false},
-		{"n[1-99999999999999999999]", "n1", false, false},
 		{"", "n1", false, true},
 	} {
 		if is, known := Contains(tt.list, tt.node); is != tt.is || known != tt.known {
