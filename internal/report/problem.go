@@ -240,7 +240,8 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	var out []string
 	fix, others := ended, false
 	for _, f := range told {
-		// Memory that no process is named for, not even as a candidate, is none that ending processes would have spared.
+		// Memory that no process is named for, not even as a candidate, is none that ending processes would have
+		// spared.
 		if s.blamed(f) && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
 			fix = true
 		} else {

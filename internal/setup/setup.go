@@ -137,7 +137,8 @@ func (p *planner) taskHooks() {
 	switch {
 	case p.Pyxis:
 		p.found("pyxis")
-		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with the end report.")
+		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
+			"the end report.")
 		return
 	case p.configless && !p.Version.Has(slurm.ConfiglessTaskHooks):
 		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report.",
@@ -194,7 +195,8 @@ func (p *planner) timeout(own bool) {
 		}
 	}
 	if own {
-		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer drains " +
+		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer " +
+			"drains " +
 			"the node.")
 		return
 	}
@@ -206,7 +208,8 @@ func (p *planner) healthCheck() {
 	own, has := p.theirs("HealthCheckProgram")
 	switch {
 	case has && strings.Contains(path.Base(own.Text), "nhc"):
-		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), or: %s",
+		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
+			"or: %s",
 			timer)
 	case has:
 		p.step("HealthCheckProgram is taken. %s", timer)
