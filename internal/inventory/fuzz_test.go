@@ -78,19 +78,6 @@ func FuzzWord(f *testing.F) {
 	})
 }
 
-var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?$`)
-
-func FuzzVersion(f *testing.F) {
-	for _, seed := range []string{"580.95.05", "470.1", "1", "1.2.3.4", "1..2", "1.2\n", ""} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if isVersion(s) != versionForm.MatchString(s) {
-			t.Errorf("%q: %v", s, isVersion(s))
-		}
-	})
-}
-
 // A line is of the driver or the kernel, and what a process calls itself, or its cgroup, is not taken for their words.
 func FuzzParse(f *testing.F) {
 	for line := range strings.Lines(realLog(f)) {
