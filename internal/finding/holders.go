@@ -197,17 +197,14 @@ func (s Scene) listedOn(c Card, pid int) bool {
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
 func (s Scene) listedAnywhere() map[int]bool {
-	listed := map[int]bool{}
-	add := func(snap gpu.Snapshot) {
-		for _, r := range snap.Readings {
-			for _, p := range r.Processes {
-				listed[p.PID] = true
-			}
-		}
-	}
-	add(s.Now.Snapshot)
+	listed, looks := map[int]bool{}, s.Now.Snapshot.Readings
 	if s.Now.Neighbours != nil {
-		add(*s.Now.Neighbours)
+		looks = slices.Concat(looks, s.Now.Neighbours.Readings)
+	}
+	for _, r := range looks {
+		for _, p := range r.Processes {
+			listed[p.PID] = true
+		}
 	}
 	return listed
 }
