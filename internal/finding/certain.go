@@ -229,7 +229,8 @@ func (s Scene) exclusive(c Card) *Owner {
 // FromFault words a driver's own failure as a finding.
 func FromFault(f gpu.Fault) Finding {
 	codes := map[gpu.FaultCode]code.Code{
-		gpu.FaultNoDriver: code.NoDriver, gpu.FaultNoLibrary: code.NoDriver, gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
+		gpu.FaultNoDriver: code.NoDriver, gpu.FaultNoLibrary: code.NoDriver,
+		gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
 		gpu.FaultLost: code.Lost, gpu.FaultReset: code.Lost, gpu.FaultNoSymbol: code.Old,
 	}
 	c, ok := codes[f.Code]

@@ -99,8 +99,8 @@ func Counted(slurmConf, gresConf *Conf, node string) List {
 			return list
 		}
 	}
-	return Unclear("%s", cmp.Or(unsure, "slurm.conf and gres.conf do not have all GPUs of this node in one untyped line of "+
-		"device files, without AutoDetect"))
+	return Unclear("%s", cmp.Or(unsure, "slurm.conf and gres.conf do not have all GPUs of this node in one "+
+		"untyped line of device files, without AutoDetect"))
 }
 
 // Shared is an answer to whether GPUs may be given out in parts.
