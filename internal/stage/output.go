@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -32,13 +33,21 @@ func (r *record) output() output {
 	if r.Store == nil {
 		return o
 	}
-	if raw, err := r.Store.ReadDrop(r.Job); err == nil {
-		if drop, err := joblog.ParseDrop(raw); err == nil {
-			o.drop = &drop
-		}
+	raw, err := r.Store.ReadDrop(r.Job)
+	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
+		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
+	}
+	if err != nil {
+		return o
+	}
+	if drop, err := joblog.ParseDrop(raw); err == nil {
+		o.drop = &drop
 	}
 	return o
 }
+
+// hindered are errors of the system in reading a drop. What a user made of theirs is not worth a word.
+var hindered = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 
 // addressSpace is the limit that a task hook of the job left word of: the user's claim.
 func (o output) addressSpace() gpu.Figure {
