@@ -76,12 +76,12 @@ func (r *run) leaveOrphan() *record.Job {
 // leaveIn waits until the process is as it shall be.
 func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *record.Job {
 	return r.leave(func(s *standing) {
-		h := s.only()
+		h := r.ask(s, program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...)
 		ready(h)
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
 		r.known(s, &h.Holder)
-	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
+	})
 }
 
 // orphan wants the end of the job to name the process it left, and its kind.
@@ -98,13 +98,12 @@ var orphanMoving = step{
 		"to drain the node.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
-			two := s.programs(2)
-			kept, moving := &two[0].Holder, &two[1].Holder
+			kept := &r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size())).Holder
+			moving := &r.ask(s, "cudajob", "alloc", "--mib", "2", "--churn", "700").Holder
 			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
 			r.scenery(kept, *moving)
 			kept.GPU, kept.Held = s.card.UUID, r.listed(s.card.UUID)[kept.PID]
-		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())),
-			r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
+		})
 		r.check("start of the job", "clean", verdict(job.Start))
 		// A busy machine may leave the mover so little time that no look sees it move.
 		end := strings.TrimSuffix(verdict(job.End), " BKD-MOVING")
@@ -188,7 +187,7 @@ var torchPhantom = step{
 
 func (r *run) leavePhantom(program string, args ...string) {
 	job := r.leave(func(s *standing) {
-		h := s.only()
+		h := r.ask(s, program, args...)
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
 		children := r.kin("child with inherited descriptors")
 		if len(children) == 0 {
@@ -198,7 +197,7 @@ func (r *run) leavePhantom(program string, args ...string) {
 		try(awaitGone(h.PID))
 		r.scenery(&h.Holder, children...)
 		r.known(s, &h.Holder)
-	}, r.askFor(program, args...))
+	})
 	w := r.phantomLeft()
 	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
 	r.left(job, w)
@@ -237,12 +236,13 @@ var residue = step{
 // leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
 func (r *run) leaveExported(size uint64, others ...record.Holder) *record.Job {
 	return r.leave(func(s *standing) {
-		h := s.only()
+		socket := r.inHome(s, "hold")
+		h := r.startAs(0, "", "cudajob", "holdfd", socket)
 		h.Role = "has the exported descriptor"
+		r.act(s, fmt.Sprintf("$CUDAJOB alloc --mib %d --export %s --sleep 0 >/dev/null", size, socket))
 		r.scenery(&h.Holder, others...)
 		r.unlisted(s, &h.Holder, size*mib)
-	}, `ask cudajob "" holdfd "$PWD/hold.$SLURM_JOB_ID"`,
-		fmt.Sprintf(`$CUDAJOB alloc --mib %d --export "$PWD/hold.$SLURM_JOB_ID" --sleep 0 >/dev/null`, size))
+	})
 }
 
 // exportedLeft accuses no process, and names all that may hold the memory.
@@ -282,10 +282,10 @@ var imported = step{
 	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the " +
 		"second outlives the job and holds all of it.",
 	do: func(r *run) {
-		socket := `"$PWD/ipc.$SLURM_JOB_ID"`
 		job := r.leave(func(s *standing) {
-			two := s.programs(2)
-			exporter, importer := two[0], two[1]
+			socket := r.inHome(s, "ipc")
+			exporter := r.ask(s, "cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket)
+			importer := r.ask(s, "cudajob", "ipc-import", "--socket", socket)
 			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
 			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
 			exporter.kill() // it may have ended by itself
@@ -293,8 +293,7 @@ var imported = step{
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
 			settled(func() { r.known(s, &importer.Holder) })
-		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
-			r.askFor("cudajob", "ipc-import", "--socket", socket))
+		})
 		r.orphan(job, "orphan")
 		r.draining(job, exitOrphan)
 	},
@@ -306,7 +305,7 @@ var stopped = step{
 		"who reads /proc carelessly.",
 	do: func(r *run) {
 		ready := func(h *holder) { try(inState(h.PID, "T")) }
-		job := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
+		job := r.leaveIn("cudajob", ready, "--stop", "--name", "a) R (b")
 		r.orphan(job, "orphan stopped")
 		r.draining(job, exitOrphan)
 	},

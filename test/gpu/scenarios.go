@@ -17,7 +17,6 @@ type chain struct {
 	mode     string
 	brisk    bool              // is judged after a shorter settle time, which is not what it is about
 	with     map[string]string // further sections of Bookend's configuration
-	once     bool              // is measured rather than judged, and takes long: runs once
 	group    string
 	steps    []step
 	controls []control

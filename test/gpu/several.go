@@ -41,7 +41,9 @@ var numbering = step{
 	do: func(r *run) {
 		r.record("numbering", "-L")
 		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
-		r.allCards()
+		job := r.onEveryCard()
+		r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
+		r.clean(job)
 	},
 }
 
@@ -53,15 +55,4 @@ func (r *run) onDifferentCards(all []cluster.JobID) {
 		used[uuids(job.GPUs)] = true
 	}
 	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
-}
-
-// allCards runs one job with every card.
-func (r *run) allCards() {
-	var lines []string
-	for i := range r.cards {
-		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
-	}
-	job := r.run1(r.script(lines...), fmt.Sprintf("--gres=gpu:%d", len(r.cards)))
-	r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
-	r.clean(job)
 }
