@@ -239,7 +239,7 @@ func TestNoTimeForHealth(t *testing.T) {
 	s := session{ // without a library: nothing may be called
 		req: wire.Request{Health: true, Accounting: true, StartAccounting: true}, out: wire.NewWriter(&out),
 		boot:  func() time.Duration { return now },
-		slots: []slot{{opened: opened{devices: []device{{}}}}},
+		slots: []opened{{devices: []device{{}}}},
 	}
 	must(t, s.tellHealth(now+healthLeast-1))
 	if out.Len() > 0 {
