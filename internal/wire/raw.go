@@ -13,7 +13,12 @@ const leftOut = "not reported by the backend"
 type shape struct {
 	Snapshot *struct {
 		Readings []struct {
-			Memory    map[string]figure `json:"memory"`
+			Memory struct {
+				Total    figure `json:"total"`
+				Reserved figure `json:"reserved"`
+				Used     figure `json:"used"`
+				Free     figure `json:"free"`
+			} `json:"memory"`
 			Processes *[]struct {
 				Memory figure `json:"memory"`
 			} `json:"processes"`
@@ -42,10 +47,10 @@ func (s shape) mark(snapshot *gpu.Snapshot) {
 	}
 	for i, told := range s.Snapshot.Readings {
 		r := &snapshot.Readings[i]
-		for name, of := range map[string]*gpu.Figure{"total": &r.Memory.Total, "reserved": &r.Memory.Reserved,
-			"used": &r.Memory.Used, "free": &r.Memory.Free} {
-			told.Memory[name].mark(of)
-		}
+		told.Memory.Total.mark(&r.Memory.Total)
+		told.Memory.Reserved.mark(&r.Memory.Reserved)
+		told.Memory.Used.mark(&r.Memory.Used)
+		told.Memory.Free.mark(&r.Memory.Free)
 		if told.Processes == nil {
 			r.ProcessesUnknown = cmp.Or(r.ProcessesUnknown, leftOut)
 			continue

@@ -48,7 +48,6 @@ type lane struct {
 
 	site    *site.Site
 	cards   []card // by Slurm's index
-	oneGPU  string // how a job asks for one GPU
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal

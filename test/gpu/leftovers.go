@@ -61,11 +61,7 @@ var orphanEnforced = step{
 	name: "orphan-enforce", title: "Process left behind through a daemon (enforce)",
 	truth: "As above: a process of the ended job, in no job's cgroup, keeps memory that the next job would miss. The " +
 		"node must take no further job.",
-	do: func(r *run) {
-		job := r.leaveOrphan()
-		r.orphan(job, "orphan")
-		r.draining(job, exitOrphan)
-	},
+	do: leftIn("orphan", "cudajob", func(*holder) {}),
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
@@ -194,7 +190,7 @@ func (r *run) leavePhantom(program string, args ...string) {
 			panic(brokenf("process %d has no child with the driver open: %q", h.PID, h.line))
 		}
 		h.kill()
-		try(awaitGone(h.PID))
+		awaitGone(h.PID)
 		r.scenery(&h.Holder, children...)
 		r.known(s, &h.Holder)
 	})
@@ -289,7 +285,7 @@ var imported = step{
 			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
 			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
 			exporter.kill() // it may have ended by itself
-			try(awaitGone(exporter.PID))
+			awaitGone(exporter.PID)
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
 			settled(func() { r.known(s, &importer.Holder) })
@@ -303,38 +299,32 @@ var stopped = step{
 	name: "stopped", title: "Stopped process",
 	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead " +
 		"who reads /proc carelessly.",
-	do: func(r *run) {
-		ready := func(h *holder) { try(inState(h.PID, "T")) }
-		job := r.leaveIn("cudajob", ready, "--stop", "--name", "a) R (b")
-		r.orphan(job, "orphan stopped")
+	do: leftIn("orphan stopped", "cudajob", inState("T"), "--stop", "--name", "a) R (b"),
+}
+
+// leftIn is a job that leaves a program, once that is as it shall be; the node is drained for it.
+func leftIn(classes, program string, ready func(*holder), flags ...string) func(*run) {
+	return func(r *run) {
+		job := r.leaveIn(program, ready, flags...)
+		r.orphan(job, classes)
 		r.draining(job, exitOrphan)
-	},
+	}
 }
 
 var leaderless = step{
 	name: "leaderless", title: "Process whose first thread has ended",
 	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and " +
 		"shows no descriptor of it; a second thread lives and holds the memory.",
-	do: func(r *run) {
-		ready := func(h *holder) { try(inState(h.PID, "Z")) }
-		job := r.leaveIn("cudajob", ready, "--leader-exits")
-		r.orphan(job, "dying orphan")
-		r.draining(job, exitOrphan)
-	},
+	do: leftIn("dying orphan", "cudajob", inState("Z"), "--leader-exits"),
 }
 
 var otherPIDs = step{
 	name: "pidns", title: "Process in another PID namespace",
 	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds " +
 		"memory.",
-	do: func(r *run) {
-		elsewhere := func(h *holder) {
-			if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
-				panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
-			}
+	do: leftIn("container orphan", contained, func(h *holder) {
+		if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
+			panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
 		}
-		job := r.leaveIn(contained, elsewhere)
-		r.orphan(job, "container orphan")
-		r.draining(job, exitOrphan)
-	},
+	}),
 }

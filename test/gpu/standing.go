@@ -28,7 +28,7 @@ func (r *run) stand(lines ...string) *standing {
 	s := &standing{work: gate + "-work", gate: gate}
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.work), "set +e", ". " + s.work,
 		"code=$?", "echo done", r.until(s.gate), "exit $code"})
-	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
+	s.id = r.submit(0, r.script(script...), "--gres=gpu:1")
 	r.awaitOutput(s.id, "standing")
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
@@ -178,11 +178,12 @@ func pids(all []record.Holder) []int {
 }
 
 // inState waits until a process is in a state of proc(5).
-func inState(pid int, state string) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if p := readProc(pid); strings.HasPrefix(p.State, state) {
-			return nil
-		}
+func inState(state string) func(*holder) {
+	return func(h *holder) {
+		settled(func() {
+			if p := readProc(h.PID); !strings.HasPrefix(p.State, state) {
+				panic(brokenf("process %d is not in state %s: %+v", h.PID, state, p))
+			}
+		})
 	}
-	return fmt.Errorf("process %d is not in state %s: %+v", pid, state, readProc(pid))
 }
