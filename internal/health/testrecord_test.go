@@ -203,10 +203,10 @@ func TestWhatTestsFind(t *testing.T) {
 		"gap": {
 			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20),
 				Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
-			idle, code.Gap, "900 MiB free, the largest single block was 100 MiB, after 22 attempts", 0,
+			idle, code.Gap, "900 MiB free, but at most 100 MiB in one block, after 22 attempts", 0,
 		},
 		"blocked, by two": {Outcome{Probe: full, Seen: 2}, idle, code.Blocked,
-			"no memory to be had of 9216 MiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
+			"no memory to be had of 9.0 GiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
 		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode",
 			Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
 		"broken, by two": {
