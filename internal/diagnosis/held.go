@@ -63,9 +63,11 @@ type stock struct {
 	found []held
 }
 
-// all: everything in it is so.
-func (s stock) all(is func(held) bool) bool {
-	return !slices.ContainsFunc(s.found, func(h held) bool { return !is(h) })
+// all: everything in them is so.
+func all(stocks []stock, is func(held) bool) bool {
+	return !slices.ContainsFunc(stocks, func(s stock) bool {
+		return slices.ContainsFunc(s.found, func(h held) bool { return !is(h) })
+	})
 }
 
 // stocks gathers what is of a kind: one stock a card and end, the largest first.
@@ -92,8 +94,7 @@ func (j judge) others(leftover Cause) Cause {
 	c := Cause{Name: Others, Answer: No}
 	if stocks := j.stocks(isOthers); len(stocks) > 0 {
 		c = j.weigh(c, stocks)
-		same := !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(isLeftover) })
-		if c.Answer == Yes && leftover.Answer == Yes && same {
+		if c.Answer == Yes && leftover.Answer == Yes && all(stocks, isLeftover) {
 			c.Evidence, c.With = "the same: the earlier job's process still lives", Leftover
 		}
 		return c
@@ -182,9 +183,8 @@ func (j judge) unlisted(leftover Cause) Cause {
 	c := Cause{Name: Unlisted, Answer: No}
 	if stocks := j.stocks(isUnlisted); len(stocks) > 0 {
 		c = j.weigh(c, stocks)
-		same := !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(isLeftover) })
 		switch {
-		case c.Answer == Yes && leftover.Answer == Yes && same:
+		case c.Answer == Yes && leftover.Answer == Yes && all(stocks, isLeftover):
 			c.Evidence, c.With = "the same: no process is listed for it", Leftover
 		case c.Answer == Yes && j.ownLeft():
 			c.Evidence += ", left by your job"
@@ -208,7 +208,7 @@ func (j judge) unlisted(leftover Cause) Cause {
 func (j judge) ownLeft() bool {
 	stocks := j.stocks(isUnlisted)
 	own := func(h held) bool { return !h.start && h.Owner != nil && h.Owner.Job == j.Job.ID && j.Job.ID != 0 }
-	return len(stocks) > 0 && !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(own) })
+	return len(stocks) > 0 && all(stocks, own)
 }
 
 // weigh decides whether what was found mattered when it failed, as far as messages tell. Where none does, it is by how
@@ -270,16 +270,17 @@ func (j judge) wording(s stock) string {
 		switch o := h.Owner; {
 		case o == nil || o.UID != j.Job.UID || o.Job == 0:
 		case o.Job == j.Job.ID:
-			text += fmt.Sprintf(", %sby an earlier run of this job", surely(o.Level))
+			text += fmt.Sprintf(", %sby an earlier run of this job", Probably(o))
 		default:
-			text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
+			text += fmt.Sprintf(", %sby your job %d", Probably(o), o.Job)
 		}
 	}
 	return text + j.legally()
 }
 
-func surely(l attrib.Level) string {
-	if l == attrib.ByCgroup || l == attrib.BySighting {
+// Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
+func Probably(o *finding.Owner) string {
+	if o.Level == attrib.ByCgroup || o.Level == attrib.BySighting {
 		return ""
 	}
 	return "probably "

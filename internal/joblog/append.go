@@ -82,25 +82,41 @@ func IsReason(text string) bool {
 // Append adds text to the target, which must be an existing regular file of uid's with one name. The process
 // must have become that user (asuser.Become). An error is a *Refused; after "full" a part may be written.
 func Append(t Target, uid uint32, text []byte) error {
-	if err := t.check(); err != nil {
-		return &Refused{other, err}
-	}
 	if len(text) > MaxText {
 		return &Refused{other, fmt.Errorf("%d bytes of text", len(text))}
 	}
-	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that
-	// he could write himself can be opened; none is made, followed, waited for, or becomes our terminal.
-	fd, err := openRetrying(t.Path, unix.O_WRONLY|unix.O_APPEND)
+	f, _, err := t.open(uid, unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
-		return &Refused{classify(err), err}
+		return err
 	}
-	f := os.NewFile(uintptr(fd), t.Path)
-	err = errors.Join(write(f, t, uid, text), f.Close()) // network file systems report a full disk on closing
-	var r *Refused
-	if err != nil && !errors.As(err, &r) {
-		return &Refused{classify(err), err}
+	_, err = f.Write(text)
+	return refusal(errors.Join(err, f.Close())) // network file systems report a full disk on closing
+}
+
+// open opens the target, if it is what a job's output can be. An error is a *Refused.
+func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err error) {
+	if err := t.check(); err != nil {
+		return nil, st, &Refused{other, err}
 	}
-	return err
+	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
+	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
+	// that he owns, under no other name, is used.
+	fd, err := openRetrying(t.Path, access)
+	if err != nil {
+		return nil, st, refusal(err)
+	}
+	f = os.NewFile(uintptr(fd), t.Path)
+	if err = unix.Fstat(fd, &st); err == nil {
+		if why := t.differs(st, uid); why != "" {
+			err = &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
+				st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, st, refusal(err)
+	}
+	return f, st, nil
 }
 
 func openRetrying(path string, access int) (int, error) {
@@ -113,24 +129,12 @@ func openRetrying(path string, access int) (int, error) {
 	}
 }
 
-func write(f *os.File, t Target, uid uint32, text []byte) error {
-	if _, err := t.verify(f, uid); err != nil {
+// refusal is an error as a *Refused, nil for none.
+func refusal(err error) error {
+	if r := (*Refused)(nil); err == nil || errors.As(err, &r) {
 		return err
 	}
-	_, err := f.Write(text)
-	return err
-}
-
-// verify refuses an opened file that is not the target, or not one that a job's output can be.
-func (t Target) verify(f *os.File, uid uint32) (st unix.Stat_t, err error) {
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return st, err
-	}
-	if why := t.differs(st, uid); why != "" {
-		return st, &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
-			st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
-	}
-	return st, nil
+	return &Refused{classify(err), err}
 }
 
 // differs names what the opened file has against it, "" for nothing.
@@ -160,24 +164,17 @@ func (t Target) check() error {
 	return nil
 }
 
+// reasons are the system's errors that have a reason of their own.
+var reasons = map[unix.Errno]string{
+	unix.ENOENT: missing, unix.ENOTDIR: missing, unix.ESTALE: missing, unix.ENAMETOOLONG: missing,
+	// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.
+	unix.ELOOP: notRegular, unix.EISDIR: notRegular, unix.ENXIO: notRegular, unix.ENODEV: notRegular,
+	unix.EROFS: readonly, unix.EACCES: permission, unix.EPERM: permission,
+	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
+}
+
 func classify(err error) string {
-	reasons := []struct {
-		why    string
-		errnos []unix.Errno
-	}{
-		{missing, []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ESTALE, unix.ENAMETOOLONG}},
-		// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.
-		{notRegular, []unix.Errno{unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.ENODEV}},
-		{readonly, []unix.Errno{unix.EROFS}},
-		{full, []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG}},
-		{permission, []unix.Errno{unix.EACCES, unix.EPERM}},
-	}
-	for _, r := range reasons {
-		for _, errno := range r.errnos {
-			if errors.Is(err, errno) {
-				return r.why
-			}
-		}
-	}
-	return other
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return cmp.Or(reasons[errno], other)
 }

@@ -90,11 +90,10 @@ func writes(proc string, pid, fd int) bool {
 // maxCommand is how much of a command line is read, in bytes.
 const maxCommand = 64 << 10
 
-// Apart reports whether an srun process, which has these files open for writing, seems to have its tasks write where
-// nobody can find it: to a terminal or a pipe of its own, in the place of which it has opened no file; or output and
-// errors to different files, the output to one a task (srun -o out.%t -e err.%t): then the file of the errors, which
-// a TaskEpilog knows, tells nothing of the other.
-func Apart(proc string, pid int, written []Target) bool {
+// Apart reports whether an srun process may have its tasks write where nobody can find it: to a terminal or a pipe of
+// its own; or output and errors to different files, the output to one a task (srun -o out.%t -e err.%t): then the file
+// of the errors, which a TaskEpilog knows, tells nothing of the other.
+func Apart(proc string, pid int) bool {
 	// Threat: the user chooses the command line, which is long, or looks like another's.
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
@@ -105,20 +104,11 @@ func Apart(proc string, pid int, written []Target) bool {
 	if err != nil {
 		return false
 	}
-	output, errs := option(text, "o", "ou[tpu]*"), option(text, "e", "er[ro]*")
 	// srun leaves the files to slurmstepd: one a task or a node
-	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(output) {
-		return errs != ""
+	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(option(text, "o", "ou[tpu]*")) {
+		return option(text, "e", "er[ro]*") != ""
 	}
-	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) &&
-		elsewhere(proc, pid, unix.Stderr))
-}
-
-// opened reports whether one of the files can be that of a pattern. What looks like an option may be the program's own.
-func opened(pattern string, written []Target) bool {
-	name, _, _ := strings.Cut(filepath.Base(pattern), "%")
-	return pattern != "" &&
-		slices.ContainsFunc(written, func(t Target) bool { return strings.HasPrefix(filepath.Base(t.Path), name) })
+	return elsewhere(proc, pid, unix.Stdout) || elsewhere(proc, pid, unix.Stderr)
 }
 
 // elsewhere: a descriptor is open, and no file that could be read.

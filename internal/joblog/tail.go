@@ -18,21 +18,9 @@ type File struct {
 // Open opens the target, which must be an existing regular file of uid's with one name. The process must have become
 // that user (asuser.Become). An error is a *Refused.
 func Open(t Target, uid uint32) (*File, error) {
-	if err := t.check(); err != nil {
-		return nil, &Refused{other, err}
-	}
-	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
-	// read himself can be opened; none is followed, waited for, or becomes our terminal, and only one that he owns,
-	// under no other name, is read.
-	fd, err := openRetrying(t.Path, unix.O_RDONLY)
+	f, st, err := t.open(uid, unix.O_RDONLY)
 	if err != nil {
-		return nil, &Refused{classify(err), err}
-	}
-	f := os.NewFile(uintptr(fd), t.Path)
-	st, err := t.verify(f, uid)
-	if err != nil {
-		f.Close()
-		return nil, refusal(err)
+		return nil, err
 	}
 	return &File{f, st.Dev, st.Ino, st.Size}, nil
 }
@@ -51,12 +39,3 @@ func (f *File) Is(o *File) bool { return f.dev == o.dev && f.ino == o.ino }
 
 // Close closes the file, which was only read: nothing can be lost.
 func (f *File) Close() { _ = f.f.Close() }
-
-// refusal is an error as a *Refused.
-func refusal(err error) error {
-	var r *Refused
-	if errors.As(err, &r) {
-		return err
-	}
-	return &Refused{classify(err), err}
-}

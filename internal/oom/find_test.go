@@ -359,14 +359,6 @@ func TestFindLeavesOutTheCutLine(t *testing.T) {
 	}
 }
 
-// A huge line shows its message, not what is before it.
-func TestFindInHugeLine(t *testing.T) {
-	got := Find([]byte(strings.Repeat("step ", 8000) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"))
-	if len(got) != 1 || !strings.HasPrefix(got[0].Line, "torch.OutOfMemoryError: CUDA out of memory. Tried") || got[0].Total != fig(8, gib) {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestValid(t *testing.T) {
 	good := is(Device, PyTorch, func(m *Message) { m.Line, m.Others = "x", []Process{{7, gpu.Bytes(1)}} })
 	if err := Valid(good); err != nil {

@@ -333,7 +333,7 @@ var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) 
 	for _, pid := range pids {
 		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
 		found.Files = append(found.Files, written...)
-		found.Apart = found.Apart || joblog.Apart(r.Proc, pid, written)
+		found.Apart = found.Apart || joblog.Apart(r.Proc, pid)
 	}
 	slices.SortFunc(found.Files, joblog.Target.Compare)
 	found.Files = slices.Compact(found.Files)

@@ -58,7 +58,7 @@ func (s Scene) inUse(f finding.Finding, where string, at moment) string {
 	case at == atStart:
 		return fmt.Sprintf("WARNING: %s already had %s in use %s", where, amount, at)
 	case s.blamed(f):
-		return fmt.Sprintf("WARNING: your job %sleft %s in use on %s", probably(f.Owner), amount, where)
+		return fmt.Sprintf("WARNING: your job %sleft %s in use on %s", diagnosis.Probably(f.Owner), amount, where)
 	}
 	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
 }
@@ -147,9 +147,9 @@ func (s Scene) who(f finding.Finding) string {
 	case f.Unknown != "":
 		return "of a job that this node has no record of"
 	}
-	text := probably(o) + "of "
+	text := diagnosis.Probably(o) + "of "
 	if f.Code == code.Dirty {
-		text = probably(o) + "left by "
+		text = diagnosis.Probably(o) + "left by "
 	}
 	switch {
 	case o.Job == s.Job.ID:
@@ -160,13 +160,6 @@ func (s Scene) who(f finding.Finding) string {
 		return fmt.Sprintf("%sjob %d of another user", text, o.Job)
 	}
 	return text + "another user's job"
-}
-
-func probably(o *finding.Owner) string {
-	if o.Level == attrib.ByCgroup || o.Level == attrib.BySighting {
-		return ""
-	}
-	return "probably "
 }
 
 // blamed reports what this job left, as far as its owner can tell.
