@@ -141,13 +141,10 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) error {
 		r.Counted = slurmconf.Counted(&conf, nil, r.Key.Node)
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
-		r.Own = filepath.Base(real) == confCache
+		r.Own = filepath.Base(real) == "conf-cache" // where it has its configuration from slurmctld
 	}
 	return nil
 }
-
-// confCache is the directory of the copies that slurmd makes where it has its configuration from slurmctld.
-const confCache = "conf-cache"
 
 // SharingRequest asks what Slurm's files say of a node's GPUs: they may lie on a file system that does not answer.
 type SharingRequest struct {

@@ -154,9 +154,6 @@ func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 // OwnCgroup reads this process's cgroup file.
 func OwnCgroup(proc string) (string, error) { return ReadOwn(filepath.Join(proc, "self/cgroup")) }
 
-// maxOwnFile bounds files of our own process in /proc: a cgroup file has a dozen lines.
-const maxOwnFile = 64 << 10
-
 // ReadOwn reads a file about this very process, or of the kernel's own: it is answered without waiting for anybody.
 func ReadOwn(path string) (string, error) {
 	f, err := os.Open(path)
@@ -164,7 +161,7 @@ func ReadOwn(path string) (string, error) {
 		return "", fmt.Errorf("read %q: %w", path, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxOwnFile))
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10)) // a cgroup file has a dozen lines
 	if err != nil {
 		return "", fmt.Errorf("read %q: %w", path, err)
 	}

@@ -156,10 +156,6 @@ func (r *record) close(drop *joblog.Drop) {
 	r.add(r.Take()...)
 }
 
-// cleanWatch is the time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where
-// something stays and there is no time to see that, what was found before counts.
-const cleanWatch = 1500 * time.Millisecond
-
 // cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of
 // the GPUs is what is there then.
 func (r *record) cleanUp() {
@@ -189,6 +185,9 @@ func (r *record) mayCleanUp() bool {
 
 // endAll says what was done, and whether a process may have ended.
 func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended bool) {
+	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where something stays
+	// and there is no time to see that, what was found before counts.
+	const cleanWatch = 1500 * time.Millisecond
 	grace := time.Duration(r.Config.CleanUp.Grace)
 	limit := grace + 2*config.KillWait
 	if need := limit + cleanWatch; r.Left(need, r.Reserve()) < need {

@@ -137,7 +137,7 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 		return
 	}
 	outcomes, open := r.trusted(earlier)
-	if r.tests() && len(open) > 0 {
+	if health.WhenTested(r.Config.Probe.At, r.Phase) && len(open) > 0 {
 		now, again := r.recheck()
 		plan := health.TestCase{Scene: now.Whole(), Found: r.Found, InJob: r.InJob, Again: again}
 		may, skipped := plan.Plan(open)
@@ -150,9 +150,6 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 	}
 	r.Tests = judge.Tests{Outcomes: outcomes, Faults: session.Once(r.Take(), r.Found)}
 }
-
-// tests reports whether hooks of this phase test at all.
-func (r *record) tests() bool { return health.WhenTested(r.Config.Probe.At, r.Phase) }
 
 // earlierTests are what earlier hooks found out by tests, for a start.
 func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
@@ -193,7 +190,7 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 			ok, why = false, "it was tested again meanwhile"
 		}
 		switch {
-		case !known, r.tests() && (!ok || !test.Good()):
+		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!ok || !test.Good()):
 			open = append(open, card)
 		case ok:
 			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
