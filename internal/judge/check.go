@@ -93,7 +93,7 @@ func JudgeCheck(c Check) Judgement {
 	found := c.Faults
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
-		return c.decide(slices.Concat(found, c.Later))
+		return c.decide(found)
 	case c.blind():
 		const why = "the driver tells too little of itself to know which records are of its present life"
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
@@ -101,7 +101,7 @@ func JudgeCheck(c Check) Judgement {
 		trespasses := c.Trespasses()
 		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
 	}
-	found = slices.Concat(found, c.condition(), c.Later)
+	found = slices.Concat(found, c.condition())
 	for i, f := range found {
 		if f.Index != nil && *f.Index < 0 { // a number that is not certain is none
 			found[i].Index = nil

@@ -27,7 +27,7 @@ func Judge(c Case) Judgement {
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Tests.Faults, health.FoundByTests(c.Seen.Cards, c.Tests.Outcomes), c.Later)
+	found = slices.Concat(found, c.Later, health.FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
 }
 
@@ -163,7 +163,7 @@ func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
 		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
-		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Tests.Probes(),
+		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(),
 		Findings: j.Found, Verdict: j.Verdict,
 	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job

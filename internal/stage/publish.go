@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -114,31 +113,12 @@ func (r *record) summary() operation.Entry {
 	}
 	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(r.Action), r.Verdict.Exit, r.Clock.Boot()-r.Start
 	e.Fields["looks"], e.Fields["gpus"] = r.Seen.Looks, strings.Join(indexes, ",")
-	for name, text := range map[string]string{
-		"out_of_memory": whyShort(r.why), "job_log": r.jobLog, "held": r.Held, "doubt": r.Doubt(),
-	} {
+	for name, text := range map[string]string{"job_log": r.jobLog, "held": r.Held, "doubt": r.Doubt()} {
 		if text != "" {
 			e.Fields[name] = text
 		}
 	}
 	return e
-}
-
-// whyShort names the causes that applied to a job that says it ran out of memory.
-func whyShort(d *diagnosis.Diagnosis) string {
-	if d == nil || d.Reason != diagnosis.ByMessage {
-		return ""
-	}
-	var yes []string
-	for _, c := range d.Causes {
-		if c.Answer == diagnosis.Yes {
-			yes = append(yes, string(c.Name))
-		}
-	}
-	if len(yes) == 0 {
-		return "unexplained"
-	}
-	return strings.Join(yes, ",")
 }
 
 // maxOnCards bounds the lines of one health check about GPUs: each of hundreds of leftover processes is a finding.
@@ -231,7 +211,7 @@ func (r *record) counted() metrics.Run {
 			run.Settled = append(run.Settled, curve.Settled)
 		}
 	}
-	for _, p := range r.Tests.Probes() {
+	for _, p := range r.Probes() {
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= r.Start
 		if p.Result == gpu.ProbeSkipped {

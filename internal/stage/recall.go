@@ -148,7 +148,7 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 			outcomes = append(outcomes, health.Outcome{Probe: p})
 		}
 	}
-	r.Tests = judge.Tests{Outcomes: outcomes, Faults: session.Once(r.Take(), r.Found)}
+	r.Tests, r.Later = outcomes, session.Once(r.Take(), r.Found)
 }
 
 // earlierTests are what earlier hooks found out by tests, for a start.
