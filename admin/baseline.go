@@ -125,6 +125,7 @@ func (a *app) resetBaseline(name string) error {
 	if len(ids) == 1 {
 		more = ""
 	}
-	fmt.Fprintf(a.env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n", len(ids), more)
+	fmt.Fprintf(a.env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's "+
+		"start\n", len(ids), more)
 	return nil
 }

@@ -227,7 +227,8 @@ func (c *checked) startable(cfg config.Config, path string) {
 		c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
 		return
 	}
-	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories above it", cfg.Backend))
+	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories "+
+		"above it", cfg.Backend))
 	if t := backend.Check(p, cfg.NVIDIA.ForTests()); t != nil {
 		c.unusable(*t, "the hooks would test no GPU")
 		return

@@ -107,7 +107,8 @@ func (a *app) slurmVersion(text string) (slurm.Version, error) {
 	if text == "" {
 		const enough = 1 << 10
 		res := child.Run(child.Spec{
-			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{}, MaxOutput: enough, Timeout: 5 * time.Second,
+			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{}, MaxOutput: enough,
+			Timeout: 5 * time.Second,
 		})
 		text = string(res.Stdout)
 	} else {
@@ -147,11 +148,13 @@ func tellPlan(w io.Writer, site setup.Site, plan setup.Plan, written bool) {
 	if written {
 		fmt.Fprintf(w, "Written: %s/bookend.conf and %d scripts.\n\nNext:\n", dir, len(plan.Scripts))
 	} else {
-		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/bookend.conf, and the "+
+		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to "+
+			"%s/bookend.conf, and the "+
 			"%d scripts that they name\n", plan.Text(), dir, len(plan.Scripts))
 	}
 	fmt.Fprintf(w, "  distribute both to every host, as you distribute slurm.conf\n"+
-		"  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n  scontrol reconfigure",
+		"  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n  scontrol "+
+		"reconfigure",
 		plan.Include)
 	if !site.Version.Has(slurm.ConfiglessHooks) {
 		fmt.Fprint(w, ", and restart slurmd on the nodes with GPUs")

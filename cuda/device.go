@@ -99,7 +99,8 @@ func (l *library) openAsked(asked gpu.Device) opened {
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
 // by one.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
-	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle, card: handle}
+	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle,
+		card: handle}
 	if isInstance(asked.ID) {
 		d.ID = asked.Parent
 	}

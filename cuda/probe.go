@@ -60,7 +60,8 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 		return p.testAll(asked, s)
 	case <-over.C:
 		// The thread that waits in the driver ends with this process. A start that takes long is no fault: cuInit
-		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first, which
+		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first,
+		// which
 		// was reported to take 1-3 s each.
 		return p.skipAll(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
 			"at once?)", (boot()-begin).Round(100*time.Millisecond)))
@@ -140,7 +141,8 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 	if err := prepareCUDA(strings.Join(ids, ","), p.req.Probe.Empty); err != nil {
 		return nil, err
 	}
-	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails to start as on a sick card.
+	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails to start as on a sick
+	// card.
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
 	starting := make(chan started, 1)
@@ -221,7 +223,8 @@ func (p *prober) testable(asked []gpu.Device, all []opened) ([]device, error) {
 // it is shows only where one was asked for alone.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
 	if len(p.req.Devices) > 1 && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
-		skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it alone. "+o.words())
+		skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+
+			"alone. "+o.words())
 		return
 	}
 	fail(result, o)

@@ -1,4 +1,5 @@
-// Package deploy holds the hook scripts that slurm.conf names, so that setup writes them and tests run them as they ship,
+// Package deploy holds the hook scripts that slurm.conf names, so that setup writes them and tests run them as they
+// ship,
 // and the manual page of the configuration, of which a program shows parts.
 package deploy
 

@@ -20,7 +20,8 @@ type ExitStatus struct {
 	Means string
 }
 
-// Explain writes what a finding's code, an exit status, an Xid or a drain reason means, and what to do about it; own are
+// Explain writes what a finding's code, an exit status, an Xid or a drain reason means, and what to do about it; own
+// are
 // the command line's own exit statuses. It reports false for what is none of these.
 func Explain(w io.Writer, what string, here config.Config, own []ExitStatus) bool {
 	e := explainer{w: w, here: here}
@@ -68,7 +69,7 @@ func xidNumber(what string) (int, bool) {
 
 // xid explains an error number of the driver's, if it is a known one.
 func (e *explainer) xid(number int) {
-	row, ok := health.Xid(number)
+	row, ok := health.XidRow(number)
 	if !ok {
 		return
 	}
@@ -109,14 +110,16 @@ func (e *explainer) exit(n int, own []ExitStatus) {
 }
 
 const hookFailed = "exited with something other than 0. Which one, and with which exit status, slurmd's log says " +
-	"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if it was that."
+	"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if " +
+	"it was that."
 
 // slurmReasons are the fixed texts with which slurmd drains a node.
 var slurmReasons = []struct{ text, means string }{
 	{drain.PrologError, "Slurm's own text: a Prolog " + hookFailed},
 	{drain.EpilogError, "Slurm's own text: an Epilog " + hookFailed},
 	{"Kill task failed", "Slurm's own text, and not Bookend's doing: processes of a job could not be killed " +
-		"within UnkillableStepTimeout. On a GPU node that is often a driver that hangs: bookend status, and the kernel's log."},
+		"within UnkillableStepTimeout. On a GPU node that is often a driver that hangs: bookend status, and the " +
+		"kernel's log."},
 	{"Duplicate jobid", "Slurm's own text: slurmd was told of a job that it already has."},
 	{"Not responding", "Slurm's own text: slurmctld does not hear from slurmd on the node."},
 	{"batch job complete failure", "Slurm's own text: slurmd could not launch a batch job."},
@@ -130,7 +133,8 @@ func (e *explainer) reason(what string) {
 			return
 		}
 	}
-	codes, means := CodesIn(what), "it names a Bookend finding, and is not as Bookend writes it: someone changed it, or it "+
+	codes, means := CodesIn(what), "it names a Bookend finding, and is not as Bookend writes it: someone changed "+
+		"it, or it "+
 		"was cut off"
 	if r, ours := drain.Parse(what); ours {
 		when := "ended"
@@ -184,7 +188,8 @@ func (e *explainer) code(c code.Code) {
 
 // policyOf is what policy does with a finding, by phase, in partitions without a policy of their own.
 func policyOf(of code.Code, c config.Config) string {
-	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of), c.Action(slurm.Epilog, "", of),
+	return fmt.Sprintf("prolog %s, epilog %s, health "+
+		"check %s", c.Action(slurm.Prolog, "", of), c.Action(slurm.Epilog, "", of),
 		c.Action(slurm.HealthCheck, "", of))
 }
 

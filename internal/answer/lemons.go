@@ -14,7 +14,8 @@ import (
 // repeated is how many runs with the same finding make a GPU worth a look.
 const repeated = 2
 
-// Lemons is what "bookend history --repeat-offenders" says: GPUs on which the same was found in several runs, most first.
+// Lemons is what "bookend history --repeat-offenders" says: GPUs on which the same was found in several runs, most
+// first.
 type Lemons struct {
 	Head
 	Node  string  `json:"node"`

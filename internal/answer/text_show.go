@@ -188,7 +188,8 @@ func (r Run) why(w io.Writer, e End) {
 		if m.Count > 1 {
 			times = fmt.Sprintf(", %d times", m.Count)
 		}
-		fmt.Fprintf(w, "  its output says (%s%s): %s\n", name(cmp.Or(string(m.Framework), "unnamed")), times, cut(m.Line))
+		fmt.Fprintf(w, "  its output says "+
+			"(%s%s): %s\n", name(cmp.Or(string(m.Framework), "unnamed")), times, cut(m.Line))
 	}
 	d := e.Why
 	if d == nil {

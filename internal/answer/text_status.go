@@ -118,7 +118,8 @@ func (t Trouble) text(w io.Writer) {
 		fmt.Fprintf(w, "    %s\n", cut(said))
 	}
 	if t.Since != nil {
-		fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since), t.lastBy())
+		fmt.Fprintf(w, "    met by %s since %s, last "+
+			"by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since), t.lastBy())
 	}
 	fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 }

@@ -74,7 +74,8 @@ func (n Node) Status() Status {
 
 // Sound reports a node with no trouble now and, as far as is known, nothing on its GPUs that should not be there.
 func (s Status) Sound() bool {
-	return len(s.Troubles) == 0 && len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.Cards, CardStatus.problem)
+	return len(s.Troubles) == 0 && len(s.Damaged) == 0 && !s.drained() &&
+		!slices.ContainsFunc(s.Cards, CardStatus.problem)
 }
 
 // split parts the runs that go on from those that have ended, of which the newest come first.

@@ -25,28 +25,34 @@ var ofCards = []Entry{
 	{
 		Orphan, Serious, Card, Job, "process outlived its job",
 		"A process of the ended job still holds memory on the GPU. How sure that is, the evidence level says.",
-		"Look at it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner: workers must end with their parent.",
+		"Look at it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner: workers must end with their " +
+			"parent.",
 		Traits{Exit: 10, Start: ToWarn, End: ToDrain, Memory: OwnProcess},
 	},
 	{
 		Residue, Serious, Card, Node, "memory in use, no process",
-		"Memory is in use that no listed process explains: usually a process that the driver does not list holds a handle " +
+		"Memory is in use that no listed process explains: usually a process that the driver does not list holds a " +
+			"handle " +
 			"to it. Candidates have the driver open; which of several holds the memory no one can tell.",
-		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the GPU " +
+		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset " +
+			"the GPU " +
 			"(nvidia-smi --gpu-reset -i GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept GPU.",
 		Traits{Exit: 11, Start: ToWarn, End: ToDrain, Memory: Unlisted},
 	},
 	{
 		Phantom, Serious, Card, Job, "driver lists a dead process",
-		"The driver lists memory under a process that is gone: something that it started, or passed a handle to, keeps it. " +
+		"The driver lists memory under a process that is gone: something that it started, or passed a handle to, " +
+			"keeps it. " +
 			"Live processes that have this very GPU open are named.",
-		"End the holders that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the GPU " +
+		"End the holders that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset " +
+			"the GPU " +
 			"(nvidia-smi --gpu-reset -i GPU) or reboot.",
 		Traits{Exit: 12, Start: ToWarn, End: ToDrain, Memory: Unlisted},
 	},
 	{
 		Dirty, Warning, Card, Node, "GPU was not clean at the start",
-		"Memory was in use before the job began: the job had less than the GPU's size, and is not to blame. At a job's end " +
+		"Memory was in use before the job began: the job had less than the GPU's size, and is not to blame. At a " +
+			"job's end " +
 			"it is next to the finding on what is new.",
 		"See the finding that names the holder and the job that left it. The user may ask for another node.",
 		Traits{Exit: 14, Start: ToWarn, End: ToNote, Memory: Inherited},
@@ -54,34 +60,39 @@ var ofCards = []Entry{
 	{
 		Foreign, Warning, Card, Node, "another job is on the GPU",
 		"A process of another live job uses a GPU that Slurm gave to this job, and no sharing is configured.",
-		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the sharing is " +
+		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the " +
+			"sharing is " +
 			"intended, name the partition in slurm.shared_partitions.",
 		Traits{Exit: 15, Start: ToWarn, End: ToWarn, Memory: Others},
 	},
 	{
 		Stray, Serious, Card, Node, "process of no job that had this GPU",
-		"A process came onto the GPU during the job that is neither this job's nor a live one's: a login, a service, a " +
+		"A process came onto the GPU during the job that is neither this job's nor a live one's: a login, a " +
+			"service, a " +
 			"container of an outside daemon, or another job's that has ended.",
 		"End it or move it off the node; adopt logins with pam_slurm_adopt, fence devices with ConstrainDevices=yes.",
 		Traits{Exit: 13, Start: ToWarn, End: ToDrain, Memory: Strangers},
 	},
 	{
 		Moving, Warning, Card, Node, "memory still changing",
-		"The GPU's readings still changed, or were not watched long enough: no proof of a leftover. A process that every " +
+		"The GPU's readings still changed, or were not watched long enough: no proof of a leftover. A process that " +
+			"every " +
 			"sample shows is reported separately.",
 		"None, if it is rare. If it is common, raise settle.epilog.max together with deadlines.epilog.driver.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
 	{
 		Lost, Serious, Card, Node, "GPU is lost or needs a reset",
-		"The driver answered for this GPU with its error code \"GPU is lost\" (fallen off the bus) or \"reset required\".",
+		"The driver answered for this GPU with its error code \"GPU is lost\" (fallen off the bus) or \"reset " +
+			"required\".",
 		"Drain the node, read the kernel log for Xid messages, then reset the GPU or reboot; replace it if it recurs.",
 		Traits{Exit: 20, Start: ToDrain, End: ToDrain, Fault: "the GPU fell off the bus or needs a reset"},
 	},
 	{
 		Missing, Serious, Card, Node, "assigned GPU does not exist",
 		"Slurm gave the job a GPU that the driver does not have.",
-		"Compare nvidia-smi -L with slurmd -v -G, gres.conf and nvidia.gpu_map. Take a GPU that is gone for good out of " +
+		"Compare nvidia-smi -L with slurmd -v -G, gres.conf and nvidia.gpu_map. Take a GPU that is gone for good " +
+			"out of " +
 			"gres.conf and slurm.conf, and restart slurmd.",
 		Traits{Exit: 21, Start: ToWarn, End: ToWarn, Fault: "a GPU that Slurm gave is not there", Doubtful: true},
 	},
@@ -95,7 +106,8 @@ var ofCards = []Entry{
 		Trespass, Warning, Elsewhere, Node, "job on a GPU it was not given",
 		"A process of a live job, or of one without a record, is on a GPU of the node that its job was not given. A " +
 			"health check found it: it decides no exit code and never drains.",
-		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the sharing is " +
+		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the " +
+			"sharing is " +
 			"intended, name the partition in slurm.shared_partitions.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
@@ -108,7 +120,8 @@ var ofCards = []Entry{
 	},
 	{
 		Ended, Note, Card, Job, "leftover process ended by Bookend",
-		"A process that the ended job left was ended (clean_up.enabled): a cgroup proved whose it was. The GPU was watched " +
+		"A process that the ended job left was ended (clean_up.enabled): a cgroup proved whose it was. The GPU was " +
+			"watched " +
 			"again; what stayed is a finding of its own.",
 		"None for the node. Tell the job's owner: workers must be ended with their parent.",
 		Traits{Start: ToNote, End: ToNote},
@@ -116,7 +129,8 @@ var ofCards = []Entry{
 
 	{
 		Gap, Warning, Card, Node, "free memory is fragmented",
-		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large block may fail.",
+		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large " +
+			"block may fail.",
 		"Look at bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true},
 	},
@@ -187,7 +201,8 @@ var ofCards = []Entry{
 	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",
 		"The kernel log has an Xid on this GPU since the job began, of a kind that most often comes from the program.",
-		"Look at the program first. docs/health.md says what the number means; if other programs meet it, test the GPU.",
+		"Look at the program first. docs/health.md says what the number means; if other programs meet it, test " +
+			"the GPU.",
 		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error of a program"},
 	},
 	{

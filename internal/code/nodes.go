@@ -57,7 +57,8 @@ var ofNodes = []Entry{
 	{
 		BackendRefused, Warning, Own, Site, "backend is not trusted",
 		"The backend, or a library named for it, or a directory above it, is not root's, or others may write to it.",
-		"bookend doctor has the command. What others could have written: install it again, or compare it with a copy that " +
+		"bookend doctor has the command. What others could have written: install it again, or compare it with a " +
+			"copy that " +
 			"you trust; a new owner or mode alone is not enough.",
 		Traits{Exit: 33, Start: ToWarn, End: ToWarn},
 	},
@@ -88,7 +89,8 @@ var ofNodes = []Entry{
 
 	{
 		Untraced, Note, Own, Node, "not everything was looked at",
-		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; or not " +
+		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; " +
+			"or not " +
 			"all of the kernel's log could be read.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
 			"cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
@@ -96,9 +98,11 @@ var ofNodes = []Entry{
 	},
 	{
 		Ambiguous, Warning, Own, Site, "cannot tell which GPUs",
-		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its files have " +
+		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its " +
+			"files have " +
 			"changed since slurmd started.",
-		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running jobs go " +
+		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running " +
+			"jobs go " +
 			"on. Or set nvidia.gpu_map.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
@@ -160,15 +164,18 @@ var ofNodes = []Entry{
 	},
 	{
 		Output, Note, Own, None, "job's output could not be reached",
-		"The end report could not be added to the job's output: its file system does not answer, or the child that writes " +
+		"The end report could not be added to the job's output: its file system does not answer, or the child that " +
+			"writes " +
 			"as the user was stopped. While one hangs there, that user's reports are not delivered.",
-		"bookend show JOBID has the report. See why a file system of the site's does not answer. If no job gets its report, " +
+		"bookend show JOBID has the report. See why a file system of the site's does not answer. If no job gets " +
+			"its report, " +
 			"slurmd lacks a capability: deploy/systemd.md has the list.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		ReasonFailed, Warning, Own, Site, "drain reason not written",
-		"A hook or the health check could not give the node's drain its reason, or resume it; or somebody else's reason " +
+		"A hook or the health check could not give the node's drain its reason, or resume it; or somebody else's " +
+			"reason " +
 			"stands there. The drain itself goes by the exit code. The next health check tries again.",
 		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
 		Traits{Start: ToWarn, End: ToWarn},

@@ -14,7 +14,8 @@ import (
 func (r *reader) check(c *Config) {
 	r.require(c.Version == 1, "must be 1, the only version there is", "version")
 	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run
-	r.require(apart, "paths.run, paths.var and paths.log must be three directories", "paths.run", "paths.var", "paths.log")
+	r.require(apart, "paths.run, paths.var and paths.log must be three "+
+		"directories", "paths.run", "paths.var", "paths.log")
 	r.checkCards(c.NVIDIA.GPUMap)
 	r.checkTimes(c)
 	t := c.Thresholds
@@ -93,7 +94,8 @@ func (r *reader) checkTimes(c *Config) {
 		grace = fmt.Sprintf(", grace %v of clean_up", c.CleanUp.Grace)
 	}
 	r.require(needs <= epilog.Total,
-		fmt.Sprintf("two watches of flat %v%s and the steps behind them need %v of total %v", flat, grace, needs, epilog.Total),
+		fmt.Sprintf("two watches of flat %v%s and the steps behind them need %v of "+
+			"total %v", flat, grace, needs, epilog.Total),
 		"settle.epilog.flat", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
 }
 

@@ -26,7 +26,8 @@ type reader struct {
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
 	"BKD-BARMAP", // of policy
-	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age",
+	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look",
+	"nvidia.gpu_order", "probe.exclusive", "probe.max_age",
 	"probe.mig",
 	"probe.partitions", "thresholds.per_client",
 }

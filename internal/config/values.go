@@ -74,7 +74,8 @@ func limit(kind reflect.Type, text string) int64 {
 	return i
 }
 
-// parseText checks a text by its kind. Libraries are paths too, or empty for the loader's own folders, which are root's: a
+// parseText checks a text by its kind. Libraries are paths too, or empty for the loader's own folders, which are
+// root's: a
 // bare name would go past the check of who may write the file.
 func parseText(n *yaml.Node, kind string) (string, error) {
 	kind, orEmpty := strings.CutSuffix(kind, " or empty")

@@ -82,7 +82,8 @@ func judgeOrder(v *view) string {
 	case v.mig() && byMap:
 		return "map, of MIG instances"
 	case v.mig():
-		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, "+
+			"which gives ids").
 			because("if Slurm gives numbers alone, instances are not known")
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())

@@ -121,7 +121,7 @@ func (h slot) judge(v *view) string {
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
 		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurmd.Says),
 			"name one pattern that matches all").
-			because("before " + slurm.SeveralHooks.Since() + " only one of them counts")
+			because("before " + slurm.SeveralHooks.Series() + " only one of them counts")
 	}
 	ours := 0
 	var order []string

@@ -18,7 +18,8 @@ var words = []struct {
 	word, one string
 }{{Wrong, "ERROR", "error"}, {Unknown, "UNKNOWN", "unknown"}, {Warning, "WARNING", "warning"}, {OK, "ok", "ok"}}
 
-// Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all. Checks
+// Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all.
+// Checks
 // that only lack slurm.conf are named in one line.
 func Print(w io.Writer, node string, results []Result, all bool) {
 	var unjudged, counts []string

@@ -30,7 +30,8 @@ func slurmChecks() []Check {
 		},
 		{
 			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
-			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that were " +
+			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs " +
+				"that were " +
 				"given to others (BKD-TRESPASS reports it, but nothing prevents it)",
 		},
 		{
@@ -91,7 +92,7 @@ func (s Site) slurmdVersion() (v slurm.Version, ok bool) {
 }
 
 // slurmdLacks reports a slurmd that is known not to have a feature.
-func (s Site) slurmdLacks(f slurm.Feature) bool {
+func (s Site) slurmdLacks(f slurm.Version) bool {
 	have, ok := s.slurmdVersion()
 	return ok && !have.Has(f)
 }

@@ -100,7 +100,8 @@ func survey(s Site, patience time.Duration) Survey {
 	v, c := Survey{}, s.Config
 	together(
 		func() {
-			found, err := operation.Ask[Slurm](opSlurm, slurmRequest{c.Slurm.GresConf, s.SlurmConf, c.Paths.Run, s.NodeName},
+			found, err := operation.Ask[Slurm](opSlurm,
+				slurmRequest{c.Slurm.GresConf, s.SlurmConf, c.Paths.Run, s.NodeName},
 				patience)
 			if v.Slurm = found; err != nil {
 				v.Slurm.Unknown = err.Error()

@@ -97,7 +97,8 @@ func (m Memory) Resumed() Memory {
 // Failed is what to remember where what was decided could not be done: the next health check tries again.
 func (m Memory) Failed(err error) Memory {
 	if m.Last != nil {
-		m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(fmt.Sprintf("not done: %s: %v", m.Last.Why, err), maxWhy))}
+		why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
+		m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
 	}
 	return m
 }

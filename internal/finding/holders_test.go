@@ -339,3 +339,67 @@ func TestWhoIsNotExcused(t *testing.T) {
 		}
 	}
 }
+
+// A process on a card that is not this job's is reported when a cgroup proves a job that was not given that card.
+func TestTrespasses(t *testing.T) {
+	there := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(70, gib)}}
+	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-2"}, Start: at(90)}
+	proven := attrib.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11}}
+	for _, tt := range []struct {
+		name    string
+		who     attrib.Process
+		edit    func(*Scene)
+		want    bool
+		unknown bool
+	}{
+		{"a live job that has another GPU", proven, nil, true, false},
+		{"a live job that has this GPU", proven, func(s *Scene) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
+		{"an ended job", proven, func(s *Scene) { s.Others[0].End = at(180) }, false, false},
+		{"a job without a record: it may have no GPUs", attrib.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
+		{"by environment alone", attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
+		{"gone meanwhile", attrib.Process{PID: 70, Gone: true}, nil, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := ending(side(at(200), settle.Clean, reading(0), tt.who))
+			r := there
+			s.Now.Neighbours = &gpu.Snapshot{At: at(200), Readings: []gpu.Reading{r}}
+			s.Others = []attrib.Record{live}
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			found := Trespasses(s)
+			if (len(found) == 1) != tt.want || len(found) > 1 {
+				t.Fatalf("%+v, want %v", found, tt.want)
+			}
+			if tt.want && (found[0].Code != code.Trespass || found[0].GPU != "GPU-1" || (found[0].Unknown != "") != tt.unknown || found[0].Owner == nil) {
+				t.Errorf("%+v", found[0])
+			}
+		})
+	}
+}
+
+// Which processes outside of jobs and services keep the driver open.
+func TestKeepers(t *testing.T) {
+	exporter := attrib.Holding{Process: attrib.Process{PID: 50, Start: at(10), Name: "dcgm-exporter"}, Control: true}
+	edited := func(edit func(*attrib.Holding)) attrib.Holding { h := exporter; edit(&h); return h }
+	known := func(o slurm.Owner) bool { return o.ID == 7 }
+	for name, tt := range map[string]struct {
+		h            attrib.Holding
+		want, unread bool
+	}{
+		"root's, the driver alone":          {exporter, true, false},
+		"a user's, the driver alone":        {edited(func(h *attrib.Holding) { h.UID = alice }), true, false},
+		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
+		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
+		"a job's":                           {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
+		"a job's that is not on record":     {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 8} }), true, false},
+		"of two jobs":                       {edited(func(h *attrib.Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
+		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
+		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
+	} {
+		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu", known)
+		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
+			t.Errorf("%s: %+v, %d unread", name, got, unread)
+		}
+	}
+}

@@ -42,7 +42,7 @@ func drains(f finding.Finding) bool { return action(f) == config.Drain }
 func action(f finding.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
-	return finding.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
+	return finding.Decide(c, slurm.Epilog, slurm.Job{}, []finding.Finding{f}).Judged[0].Action
 }
 
 // Every row of facts, found and not found; the list must have them all.
@@ -210,21 +210,5 @@ func TestDoubts(t *testing.T) {
 	in.Now = append(in.Now, said("MIG-1", fact(gpu.RecoveryAction, "none")))
 	if found = Judge(in); len(found) != 1 || found[0].Code != code.XidFatal || len(found[0].Doubts) != 2 {
 		t.Errorf("the instance's own facts come first: %+v", found)
-	}
-}
-
-func TestCompares(t *testing.T) {
-	for _, tt := range []struct {
-		fact gpu.Fact
-		want bool
-	}{
-		{fact(gpu.ECCUncorrected, "0"), false},
-		{fact(gpu.ECCUncorrected, "1"), true},
-		{gpu.Fact{Code: gpu.ECCUncorrected, Unknown: "x"}, false},
-		{fact(gpu.RecoveryAction, "reset"), false},
-	} {
-		if got := Compares([]gpu.Health{said(gpuA, tt.fact)}); got != tt.want {
-			t.Errorf("%+v: %v", tt.fact, got)
-		}
 	}
 }

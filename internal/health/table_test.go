@@ -28,18 +28,17 @@ func TestTableIsSound(t *testing.T) {
 	}
 	for _, r := range table() {
 		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
-		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") ||
-			(r.judge == nil) != (r.Fact == "") {
+		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") {
 			t.Errorf("%s is neither a fact nor an Xid", key)
 		}
 		once(string(r.Fact) + r.Value + fmt.Sprint(r.Xids))
 		for _, n := range r.Xids {
 			once(fmt.Sprintf("Xid %d", n))
 		}
-		if r.Meaning == "" || r.Asks == "" || r.expected == "" {
+		if r.Meaning == "" || r.Asks == "" || expected[r.Code] == "" {
 			t.Errorf("%s lacks words: %+v", key, r)
 		}
-		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + r.observed + r.expected {
+		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + expected[r.Code] {
 			if c < ' ' || c > '~' || c == '|' {
 				t.Errorf("%s: %q is not plain ASCII", key, c)
 			}
@@ -47,10 +46,6 @@ func TestTableIsSound(t *testing.T) {
 		if entry, ok := code.Lookup(r.Code); !ok || entry.Scope != code.Card {
 			t.Errorf("%s: %s is no finding on a GPU", key, r.Code)
 		}
-	}
-	table()[0].Meaning = "changed"
-	if table()[0].Meaning == "changed" {
-		t.Error("Table hands out the table itself")
 	}
 }
 
@@ -156,7 +151,7 @@ func healthDoc() string {
 }
 
 func columns(r Row) string {
-	meaning := r.Meaning
+	meaning := strings.TrimRight(r.Meaning, ": ")
 	if r.Doubt != "" {
 		meaning += ". Doubt: " + r.Doubt
 	}

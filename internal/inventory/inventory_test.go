@@ -175,3 +175,58 @@ func TestReadEpochOfThisKernel(t *testing.T) {
 		t.Errorf("boot id %q", got.Boot)
 	}
 }
+
+func TestOnBus(t *testing.T) {
+	for name, tt := range map[string]struct {
+		devices map[string][2]string // vendor and class
+		want    bool
+	}{
+		"no bus": {nil, false},
+		"no GPU": {map[string][2]string{"0000:00:1f.0": {"0x8086", "0x060100"}}, false},
+		"a GPU without an output": {map[string][2]string{"0000:00:1f.0": {"0x8086", "0x060100"},
+			"0000:3b:00.0": {"0x10de", "0x030200"}}, true},
+		"a display":                {map[string][2]string{"0000:3b:00.0": {"0x10de", "0x030000"}}, true},
+		"a switch of the vendor's": {map[string][2]string{"0000:3b:00.0": {"0x10de", "0x068000"}}, false},
+		"another vendor's display": {map[string][2]string{"0000:3b:00.0": {"0x1002", "0x030000"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := t.TempDir()
+			for bus, facts := range tt.devices {
+				dir := filepath.Join(sys, "bus/pci/devices", bus)
+				must.Do(t, os.MkdirAll(dir, 0o755))
+				for i, file := range []string{"vendor", "class"} {
+					must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(facts[i]+"\n"), 0o644))
+				}
+			}
+			if got, err := OnBus(sys); got != tt.want || err != nil {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+	sys := t.TempDir()
+	must.Do(t, os.MkdirAll(filepath.Join(sys, "bus/pci"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(sys, "bus/pci/devices"), nil, 0o644))
+	if got, err := OnBus(sys); got || err == nil {
+		t.Errorf("what cannot be listed is no answer: %v, %v", got, err)
+	}
+}
+
+func TestLibraryVersion(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, gpu.NVIDIA.Library)
+	for file, want := range map[string]string{
+		"libnvidia-ml.so.580.159.04": "580.159.04", "libnvidia-ml.so.390.48": "390.48", "libnvidia-ml.so.1.real": "",
+		"fake.so": "",
+	} {
+		target := filepath.Join(dir, file)
+		must.Do(t, os.WriteFile(target, nil, 0o644))
+		_ = os.Remove(link)
+		must.Do(t, os.Symlink(file, link))
+		if got := LibraryVersion(link); got != want {
+			t.Errorf("%s: got %q, want %q", file, got, want)
+		}
+	}
+	if got := LibraryVersion(filepath.Join(dir, "absent")); got != "" {
+		t.Errorf("no library: got %q", got)
+	}
+}

@@ -75,7 +75,8 @@ func Reason(err error) string {
 
 // IsReason reports whether a text is one that Reason can return for an error.
 func IsReason(text string) bool {
-	return slices.Contains([]string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}, text)
+	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}
+	return slices.Contains(all, text)
 }
 
 // Append adds text to the target, which must be an existing regular file of uid's with one name. The process

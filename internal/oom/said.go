@@ -153,7 +153,8 @@ var (
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
-		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
+		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |` +
+		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
 	whenDoing = lazily(`(?:^| )when ([^ ]+)`) // programs say what was being done
 )
 

@@ -155,7 +155,8 @@ type Tick struct {
 }
 
 // steps are the distances of ticks, in minutes.
-var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, day, 2 * day, 7 * day, 14 * day, 28 * day, 91 * day}
+var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, day, 2 * day, 7 * day, 14 * day, 28 * day,
+	91 * day}
 
 const (
 	day       = 24 * 60

@@ -79,9 +79,11 @@ func (s sheet) Empty() string {
 	c := s.Chart
 	switch {
 	case c.First.IsZero():
-		return "No records yet: no hook has written a record on this node. No job with GPUs has run since Bookend was " +
+		return "No records yet: no hook has written a record on this node. No job with GPUs has run since " +
+			"Bookend was " +
 			"installed, or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."
-	case c.Jobs == 0 && len(c.Entries) == 0 && !slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
+	case c.Jobs == 0 && len(c.Entries) == 0 &&
+		!slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
 		return fmt.Sprintf("Nothing on record in this time. The records of this node reach from %s to %s.",
 			c.First.Format(stamp), c.Last.Format(stamp))
 	}

@@ -192,7 +192,7 @@ func failing(f finding.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
 	case code.Xid, code.XidFatal:
-		meaning, _ := health.XidMeaning(f.Xid)
+		meaning := health.XidMeaning(f.Xid)
 		text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, cmp.Or(meaning, "of an unknown kind"))
 		if f.Xid == 0 {
 			text = "the driver reported an error (Xid)"
@@ -240,7 +240,8 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	var out []string
 	fix, others := ended, false
 	for _, f := range told {
-		// Memory that no process is named for, not even as a candidate, is none that ending processes would have spared.
+		// Memory that no process is named for, not even as a candidate, is none that ending processes would have
+		// spared.
 		if s.blamed(f) && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
 			fix = true
 		} else {

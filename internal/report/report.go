@@ -57,7 +57,8 @@ func End(s Scene) []Safe {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return nil
 	case s.asked():
-		return s.bounded(append(s.why(), append(ended, s.problems(told, atEnd)...)...), s.endAdvice(told, len(ended) > 0))
+		lines := append(s.why(), append(ended, s.problems(told, atEnd)...)...)
+		return s.bounded(lines, s.endAdvice(told, len(ended) > 0))
 	case len(told) == 0:
 		return s.bounded(append(ended, s.quiet(s.leftClean())), s.endAdvice(nil, len(ended) > 0))
 	}
@@ -96,7 +97,8 @@ func (s Scene) rank(id gpu.ID) int {
 // bounded is a text that ends in what to do about it, which is never cut off.
 func (s Scene) bounded(body, advice []string) []Safe {
 	if room := MaxLines - len(advice); len(body) > room {
-		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, s.Job.ID, s.Node)
+		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d "+
+			"on %s", len(body)-room+1, s.Job.ID, s.Node)
 		body = append(body[:room-1:room-1], rest)
 	}
 	return lines(append(body, advice...)...)

@@ -120,15 +120,15 @@ func (p *planner) hook(key, name string) bool {
 	case pattern:
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
 		p.step("Copy %s to %s on every node: Slurm before %s uses one %s line, and yours is a pattern.",
-			p.script(name, name, ""), into, slurm.SeveralHooks.Since(), key)
+			p.script(name, name, ""), into, slurm.SeveralHooks.Series(), key)
 	case p.configless:
 		p.step("Call %s at the end of %s: Slurm before %s uses one %s line.", p.script(name, name, ""), own.Text,
-			slurm.SeveralHooks.Since(), key)
+			slurm.SeveralHooks.Series(), key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", own.Text)
 		p.line(fmt.Sprintf("replaces %s=%s: Slurm before %s uses one line; 50-site.sh runs your script", key, own.Text,
-			slurm.SeveralHooks.Since()), "%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
+			slurm.SeveralHooks.Series()), "%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 	}
 	return has
 }
@@ -137,11 +137,12 @@ func (p *planner) taskHooks() {
 	switch {
 	case p.Pyxis:
 		p.found("pyxis")
-		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with the end report.")
+		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
+			"the end report.")
 		return
 	case p.configless && !p.Version.Has(slurm.ConfiglessTaskHooks):
 		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report.",
-			slurm.ConfiglessTaskHooks.Since())
+			slurm.ConfiglessTaskHooks.Series())
 		return
 	}
 	for key, name := range map[string]string{"TaskProlog": "task-prolog", "TaskEpilog": "task-epilog"} {
@@ -194,7 +195,8 @@ func (p *planner) timeout(own bool) {
 		}
 	}
 	if own {
-		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer drains " +
+		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer " +
+			"drains " +
 			"the node.")
 		return
 	}
@@ -206,7 +208,8 @@ func (p *planner) healthCheck() {
 	own, has := p.theirs("HealthCheckProgram")
 	switch {
 	case has && strings.Contains(path.Base(own.Text), "nhc"):
-		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), or: %s",
+		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
+			"or: %s",
 			timer)
 	case has:
 		p.step("HealthCheckProgram is taken. %s", timer)

@@ -1,12 +1,13 @@
 package slurm
 
 import (
-	"errors"
 	"maps"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/must"
 )
 
 type env map[string]string
@@ -126,10 +127,7 @@ func TestFromEnv(t *testing.T) {
 			if test.change != nil {
 				test.change(&want)
 			}
-			got, err := FromEnv(test.env.get)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Have(FromEnv(test.env.get))(t)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("FromEnv\n got %+v\nwant %+v", got, want)
 			}
@@ -164,9 +162,8 @@ func TestFromEnvRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			job, err := FromEnv(test.env.get)
-			var envError *EnvError
-			if !errors.As(err, &envError) {
-				t.Fatalf("FromEnv = %+v, %v; want an *EnvError", job, err)
+			if err == nil {
+				t.Fatalf("FromEnv = %+v", job)
 			}
 			if got, want := err.Error(), "read job from environment: "+test.want; got != want {
 				t.Errorf("error\n got %s\nwant %s", got, want)

@@ -145,7 +145,8 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 func (s *Store) remove(r ledger.Run) error {
 	folder := filepath.Join(s.dir, folderName(r.Job.ID))
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	records := slices.DeleteFunc(byAge(folder), func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
+	records := slices.DeleteFunc(byAge(folder),
+		func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}

@@ -16,7 +16,8 @@ const maxDrop = 4 << 10 // bytes of the user's claim
 
 func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
-// MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The run's
+// MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The
+// run's
 // record is there before it, and is removed after it.
 func (s *Store) MakeDrop(job slurm.Job) (err error) {
 	defer of(job, "make drop", &err)

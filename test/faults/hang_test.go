@@ -163,6 +163,9 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	left, odd := n.leftover(), n.leftover()
 	n.inCgroup(left, "100")
 	mend := n.deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), false)
+	readers := func() []state.Reader {
+		return n.store().Readers(func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
+	}
 	about := func(pid int) (f finding.Finding) {
 		for _, f = range n.findings(epilog) {
 			if f.Holder != nil && f.Holder.PID == pid {
@@ -181,25 +184,19 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 				t.Errorf("%+v", n.findings(epilog))
 			}
 		}
-		if on := n.readers(); len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != odd.PID || on[0].At[0].Start == 0 {
+		if on := readers(); len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != odd.PID || on[0].At[0].Start == 0 {
 			t.Errorf("on record %+v, want process %d", on, odd.PID)
 		}
 		n.unkillable(1)
 	}
 	mend()
 	n.none()
-	if on := n.readers(); len(on) > 0 {
+	if on := readers(); len(on) > 0 {
 		t.Errorf("on record %+v", on)
 	}
 	if n.hook(n.own(epilog), newJob()); about(odd.PID).Code == "" {
 		t.Errorf("once it can be read: %+v", n.findings(epilog))
 	}
-}
-
-// readers are those of /proc that were left behind and live.
-func (n *node) readers() []state.Reader {
-	n.Helper()
-	return n.store().Readers(func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
 }
 
 // stopping makes each process of this node's hooks stop at its next call of a kind that is the one meant, and lets all

@@ -3,7 +3,6 @@ package faults
 import (
 	"crypto/sha256"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,32 +50,6 @@ func TestWhatDrains(t *testing.T) {
 // onInstance is job 100 with the first MIG instance, as Slurm gives it with AutoDetect=nvml.
 func (n *node) onInstance() job {
 	return newJob().On("0").With("CUDA_VISIBLE_DEVICES", n.world.InstanceUUID(0, 0))
-}
-
-// A service of the node with a little memory on a GPU is part of the node from the first start that sees it: nobody
-// is told, later starts do not wait for it, and a leak beside it drains as on an idle GPU.
-func TestResidentService(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.set("context_mib", "33") // a display's client has no CUDA context
-	service := n.holder(0, nil, "--mib", "16", "--list", "graphics")
-	n.set("context_mib", "527")
-	n.move(service, filepath.Base(n.dir)+"-monitor.service", "")
-	n.job(101)
-	n.clean(prolog, newJob())
-	first, second := n.startOf(101), n.startOf(100)
-	if len(first.Findings)+len(second.Findings) != 0 {
-		t.Errorf("findings %+v, then %+v", first.Findings, second.Findings)
-	}
-	for id, c := range second.Curves {
-		if c.State != "clean" || c.Looks != 1 {
-			t.Errorf("the second start: GPU %s %+v, first %+v", id, c, first.Curves[id])
-		}
-	}
-	n.leftover()
-	if n.exits(10, epilog, newJob()); codes(n.findings(epilog)) != "BKD-ORPHAN" {
-		t.Errorf("%+v", n.findings(epilog))
-	}
 }
 
 // Clean-up, where it is on, ends what a cgroup proves to be the job's, or what a health check saw in the job's cgroup,

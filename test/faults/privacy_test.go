@@ -48,12 +48,6 @@ func (n *node) leaks() (leaks []string) {
 // underTest is the user of the job under test.
 const underTest = "the-user-under-test"
 
-// people are the users of a node's jobs.
-func (n *node) people() []privacy.Person {
-	return []privacy.Person{{Name: underTest, UID: user, Home: n.in("home")}, {Name: bystanderName, UID: bystander,
-		Home: "/home/" + bystanderName}}
-}
-
 // known is what root's records tell of them.
 func (n *node) known() []privacy.Facts {
 	var runs []ledger.Run
@@ -63,7 +57,8 @@ func (n *node) known() []privacy.Facts {
 		}
 	}
 	old, _ := state.History(n.conf.varDir, nodeName)
-	return privacy.Know(n.people(), append(runs, old...))
+	return privacy.Know([]privacy.Person{{Name: underTest, UID: user, Home: n.in("home")},
+		{Name: bystanderName, UID: bystander, Home: "/home/" + bystanderName}}, append(runs, old...))
 }
 
 // shown is what some regular files of a folder show a user: those that the kernel lets them read.
@@ -105,10 +100,8 @@ func TestPrivacy(t *testing.T) {
 	for setting, told := range map[string]bool{"own": false, "jobs": true} {
 		n := crossed(t, "job_log: {privacy: "+setting+"}\n")
 		if n.indiscreet = told; told { // an end report speaks of other things
-			text, err := os.ReadFile(n.in("home/slurm-100.out"))
-			must(t, err)
-			must(t, os.WriteFile(n.in("home/slurm-100.out"),
-				append(text, "| bookend:   Held by a process, of job 7 of another user\n"...), 0o644))
+			n.put("home/slurm-100.out", n.get(n.in("home/slurm-100.out"))+
+				"| bookend:   Held by a process, of job 7 of another user\n", 0o644)
 		}
 		if f := n.known()[1]; !slices.Contains(f.Jobs, strconv.Itoa(bystanderID)) ||
 			!slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
@@ -127,27 +120,10 @@ func TestPrivacy(t *testing.T) {
 }
 
 // asked are the questions that anybody can ask of the command line.
-const asked = `show 100 --node n1
-show 7 --node n1
-show 100 --json --node n1
-show 7 --json --node n1
-show 8 --node n1
-show 100_1 --node n1
-status
-status --json
-status --node n1 --records
-history
-history --json
-history --user 65533 --lemons
-snapshot
-snapshot --json
-baseline
-baseline reset all
-report --html -
-doctor
-config check
-explain orphan
-__complete show `
+const asked = `show 100 --node n1;show 7 --node n1;show 100 --json --node n1;show 7 --json --node n1;show 8 --node n1;` +
+	`show 100_1 --node n1;status;status --json;status --node n1 --records;history;history --json;` +
+	`history --user 65533 --lemons;snapshot;snapshot --json;baseline;baseline reset all;report --html -;` +
+	`doctor;config check;explain orphan;__complete show `
 
 // Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
 // of them: the scan would notice.
@@ -155,7 +131,7 @@ func TestCommandsTellNothingOfOthers(t *testing.T) {
 	n := crossed(t, "")
 	known := n.known()
 	noticed := map[string]bool{}
-	for line := range strings.SplitSeq(asked, "\n") {
+	for line := range strings.SplitSeq(asked, ";") {
 		args := strings.Split(line, " ")
 		for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
 			text, _ := n.bookendAs(uid, args...)

@@ -28,19 +28,18 @@ import (
 type hook struct {
 	program string
 	context slurm.Context
-	limit   time.Duration // its deadline with tight times
 }
 
 var (
-	prolog = hook{"bookend-prolog", slurm.Prolog, 6 * time.Second}
-	epilog = hook{"bookend-epilog", slurm.Epilog, 9 * time.Second}
+	prolog = hook{"bookend-prolog", slurm.Prolog}
+	epilog = hook{"bookend-epilog", slurm.Epilog}
 	hooks  = []hook{prolog, epilog}
 
-	taskProlog = hook{"bookend-prolog", slurm.TaskProlog, margin}
-	taskEpilog = hook{"bookend-epilog", slurm.TaskEpilog, margin}
+	taskProlog = hook{"bookend-prolog", slurm.TaskProlog}
+	taskEpilog = hook{"bookend-epilog", slurm.TaskEpilog}
 
 	// healthcheck is told no job, and nothing but the node.
-	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 12 * time.Second}
+	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck}
 	bySlurm     = job{"SLURMD_NODENAME": nodeName}
 )
 
@@ -62,9 +61,12 @@ type running struct {
 	ended  chan struct{}
 }
 
-// margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is
+// tightest is the longest of the tight deadlines; margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is
 // measured by test/bench.
-const margin = time.Minute
+const (
+	tightest = 12 * time.Second
+	margin   = time.Minute
+)
 
 // start runs a hook as slurmd does: nothing on stdin, one pipe for all output, a process group of its own.
 func (n *node) start(h hook, j job) *running {
@@ -86,7 +88,7 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	n.Helper()
 	p := &running{node: n, limit: 4 * time.Minute, output: make(chan string, 1), ended: make(chan struct{})}
 	if n.conf.tight {
-		p.limit = h.limit
+		p.limit = tightest
 	}
 	path := h.program
 	if !filepath.IsAbs(path) {
@@ -96,7 +98,7 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	p.cmd.Env, p.cmd.Dir = j.Environ(n.config, h.context), "/"
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if h.forUser() {
+	if h.context == slurm.TaskProlog || h.context == slurm.TaskEpilog {
 		p.cmd.SysProcAttr = rig.As(user)
 	}
 	p.cmd.SysProcAttr.Setpgid = true
@@ -114,9 +116,6 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	}()
 	return p
 }
-
-// forUser: the job's user reads what it writes.
-func (h hook) forUser() bool { return h.context == slurm.TaskProlog || h.context == slurm.TaskEpilog }
 
 // wait returns when the hook has ended, which it must by its deadline, and its pipe with it: while a child holds
 // that, slurmd keeps the node completing.
@@ -281,16 +280,6 @@ func does(uid int, line string) bool {
 
 func reads(uid int, path string) bool { return does(uid, "cat "+path) }
 
-// unified is where this host mounts the cgroup v2 hierarchy.
-func (n *node) unified() string {
-	n.Helper()
-	for _, line := range lines(n.get("/proc/self/mounts"), " cgroup2 ") {
-		return strings.Fields(line)[1]
-	}
-	n.Fatal("no cgroup v2 hierarchy is mounted")
-	return ""
-}
-
 // inCgroup moves a process into a cgroup as Slurm names a job's, on a node that no Slurm of this host has.
 func (n *node) inCgroup(p *fakegpu.Program, job string) {
 	n.Helper()
@@ -301,7 +290,7 @@ func (n *node) inCgroup(p *fakegpu.Program, job string) {
 // killed there has gone.
 func (n *node) move(p *fakegpu.Program, unit, below string) {
 	n.Helper()
-	scope := filepath.Join(n.unified(), "system.slice", unit)
+	scope := filepath.Join(n.hierarchy(), "system.slice", unit)
 	leaf := filepath.Join(scope, below)
 	must(n, os.MkdirAll(leaf, 0o755))
 	n.Cleanup(func() {
@@ -316,10 +305,16 @@ func (n *node) move(p *fakegpu.Program, unit, below string) {
 	must(n, os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
 }
 
+// hierarchy is where this host mounts cgroup v2.
+func (n *node) hierarchy() string {
+	n.Helper()
+	return strings.Fields(lines(n.get("/proc/self/mounts"), " cgroup2 ")[0])[1]
+}
+
 // escape moves a process out of all jobs, as a daemon of root's does.
 func (n *node) escape(p *fakegpu.Program) {
 	n.Helper()
-	must(n, os.WriteFile(filepath.Join(n.unified(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
+	must(n, os.WriteFile(filepath.Join(n.hierarchy(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
 }
 
 // statOf are the fields of a process from its state on; none for one that is gone.
@@ -431,18 +426,12 @@ func (n *node) own(h hook) hook {
 func (n *node) left() (pids []int) {
 	return processes(func(pid int) bool {
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid))
-		return slices.ContainsFunc(tasks, n.runsOurs)
+		return slices.ContainsFunc(tasks, func(task string) bool {
+			exe, _ := os.Readlink(task + "/exe")
+			line, _ := os.ReadFile(task + "/cmdline") // of a script its second word
+			return strings.HasPrefix(exe, n.in("bin/")) || strings.Contains(string(line), "\x00"+n.in("backend")+"\x00")
+		})
 	})
-}
-
-func (n *node) runsOurs(task string) bool {
-	exe, _ := os.Readlink(filepath.Join(task, "exe"))
-	if shell, _ := filepath.EvalSymlinks("/bin/sh"); exe == shell {
-		line, _ := os.ReadFile(filepath.Join(task, "cmdline"))
-		args := strings.Split(string(line), "\x00")
-		return len(args) > 1 && strings.HasPrefix(args[1], n.in("backend"))
-	}
-	return strings.HasPrefix(exe, n.in("bin/"))
 }
 
 // none asserts that nothing is left of this node's hooks. What was killed may take a moment to go.
@@ -463,21 +452,17 @@ func (n *node) unkillable(want int, before ...int) []int {
 		statuses, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		asleep := slices.ContainsFunc(statuses, func(file string) bool {
 			status, _ := os.ReadFile(file)
-			return len(lines(string(status), "State:", "D (disk sleep)")) == 1 && killed(string(status))
+			killed := slices.ContainsFunc(lines(string(status), "Pnd:"), func(mask string) bool {
+				pending, err := strconv.ParseUint(strings.Fields(mask)[1], 16, 64)
+				return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
+			})
+			return killed && len(lines(string(status), "State:", "D (disk sleep)")) == 1
 		})
 		if !asleep {
 			n.Errorf("no thread of process %d is in state D, with SIGKILL waiting for it", pid)
 		}
 	}
 	return left
-}
-
-// killed reports whether SIGKILL waits for a thread or its process, by the masks in its status.
-func killed(status string) bool {
-	return slices.ContainsFunc(lines(status, "Pnd:"), func(line string) bool {
-		pending, err := strconv.ParseUint(strings.Fields(line)[1], 16, 64)
-		return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
-	})
 }
 
 // sound asserts that both hooks of another job find nothing, and that nobody harmed the bystander or left anything.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,26 +17,17 @@ type Call struct {
 }
 
 // PID is the process of the calling thread, 0 where it has gone.
-func (c Call) PID() int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.TID))
-	if err != nil {
-		return 0
+func (c Call) PID() (pid int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.TID))
+	if _, id, ok := strings.Cut(string(status), "\nTgid:"); ok {
+		_, _ = fmt.Sscan(id, &pid)
 	}
-	for line := range strings.Lines(string(status)) {
-		if id, ok := strings.CutPrefix(line, "Tgid:"); ok {
-			pid, _ := strconv.Atoi(strings.TrimSpace(id))
-			return pid
-		}
-	}
-	return 0
+	return pid
 }
 
 // Command is the command line of the calling process, as words.
 func (c Call) Command() []string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.TID))
-	if err != nil {
-		return nil
-	}
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.TID))
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
@@ -61,10 +51,7 @@ func (c Call) Text(n int) string {
 
 // File is what the descriptor in argument n is open on, as /proc names it; empty where it is not open.
 func (c Call) File(n int) string {
-	name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.TID, int32(c.Args[n])))
-	if err != nil {
-		return ""
-	}
+	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.TID, int32(c.Args[n])))
 	return name
 }
 
@@ -76,7 +63,12 @@ func (c Call) shorten(n int) (int, error) {
 	}
 	ours := []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
 	theirs := []unix.RemoteIovec{{Base: uintptr(c.Args[1]), Len: len(data)}}
-	fd, err := c.take()
+	pidfd, err := unix.PidfdOpen(c.PID(), 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(pidfd)
+	fd, err := unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0)
 	if err != nil {
 		return 0, err
 	}
@@ -97,14 +89,4 @@ func (c Call) shorten(n int) (int, error) {
 		return unix.Pwrite(fd, data, int64(c.Args[3]))
 	}
 	return unix.Write(fd, data)
-}
-
-// take is the caller's descriptor in its first argument, as one of ours.
-func (c Call) take() (fd int, err error) {
-	pidfd, err := unix.PidfdOpen(c.PID(), 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(pidfd)
-	return unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0)
 }

@@ -41,19 +41,23 @@ func Run(calls []Call, f func()) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and its filter with it
-		err := install(calls, 0)
-		if err == nil {
-			defer close(done)
-			f()
+		if _, err := Install(calls, 0, fail); err != nil {
+			done <- err
 			return
 		}
-		done <- err
+		defer close(done)
+		f()
 	}()
 	return <-done
 }
 
 // All makes the calls refused for every thread of this process, and of its children, for good.
-func All(calls ...Call) error { return install(calls, unix.SECCOMP_FILTER_FLAG_TSYNC) }
+func All(calls ...Call) error {
+	_, err := Install(calls, unix.SECCOMP_FILTER_FLAG_TSYNC, fail)
+	return err
+}
+
+func fail(c Call) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(c.Errno) }
 
 // Offsets in struct seccomp_data: number, architecture, instruction pointer, six arguments of 8 bytes.
 const (
@@ -61,24 +65,19 @@ const (
 	offsetArgs   = 16
 )
 
-func install(calls []Call, flags uintptr) error {
-	code := Filter(calls, func(c Call) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(c.Errno) })
-	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
-	runtime.KeepAlive(code)
-	if errno != 0 {
-		return fmt.Errorf("install filter of system calls: %w", errno)
-	}
-	return nil
-}
-
-// Filter is a BPF program: for each call its number and arguments are compared, and a mismatch goes on to the next one.
-// A match is answered with an action of seccomp's, anything else is allowed.
-func Filter(calls []Call, action func(Call) uint32) []unix.SockFilter {
+// Install puts a filter on the calling thread, by a BPF program: for each call its number and arguments are compared,
+// and a mismatch goes on to the next one. A match is answered with an action of seccomp's, anything else is allowed. It
+// needs CAP_SYS_ADMIN, for no_new_privs would change what is filtered, and returns what the kernel does for the flags.
+func Install(calls []Call, flags uintptr, action func(Call) uint32) (result int, err error) {
 	var code []unix.SockFilter
+	add := func(how uint16, k uint32, hit, miss uint8) {
+		code = append(code, unix.SockFilter{Code: how, K: k, Jt: hit, Jf: miss})
+	}
+	const load, answer, jump = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K, unix.BPF_JMP | unix.BPF_K
 	for _, c := range calls {
 		left := uint8(2*len(c.When) + 1) // instructions behind the first comparison
-		code = append(code, load(offsetNumber), compare(unix.BPF_JEQ, uint32(c.Number), 0, left))
+		add(load, offsetNumber, 0, 0)
+		add(jump|unix.BPF_JEQ, uint32(c.Number), 0, left)
 		for _, a := range c.When {
 			left -= 2
 			how, hit, miss := uint16(unix.BPF_JEQ), uint8(0), left
@@ -88,19 +87,17 @@ func Filter(calls []Call, action func(Call) uint32) []unix.SockFilter {
 			if a.Not {
 				hit, miss = miss, hit
 			}
-			code = append(code, load(offsetArgs+8*uint32(a.Index)), compare(how, a.Is, hit, miss))
+			add(load, offsetArgs+8*uint32(a.Index), 0, 0)
+			add(jump|how, a.Is, hit, miss)
 		}
-		code = append(code, answer(action(c)))
+		add(answer, action(c), 0, 0)
 	}
-	return append(code, answer(unix.SECCOMP_RET_ALLOW))
+	add(answer, unix.SECCOMP_RET_ALLOW, 0, 0)
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
+	runtime.KeepAlive(code)
+	if errno != 0 {
+		return -1, fmt.Errorf("install filter of system calls: %w", errno)
+	}
+	return int(fd), nil
 }
-
-func load(offset uint32) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-}
-
-func compare(how uint16, k uint32, hit, miss uint8) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: hit, Jf: miss, K: k}
-}
-
-func answer(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }

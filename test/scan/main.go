@@ -11,9 +11,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/holders"
 )
 
 // options say what to start, and how fast it must be found.
@@ -36,20 +46,172 @@ func main() {
 	beside := filepath.Join(filepath.Dir(os.Args[0]), "nursery")
 	flag.StringVar(&o.Nursery, "nursery", beside, "program that starts the processes")
 	flag.Parse()
-	exit(bench(o, os.Stdout))
+	if err := bench(o, os.Stdout); errors.Is(err, errFailed) {
+		fmt.Fprintln(os.Stderr, "scanbench:", err)
+		os.Exit(1)
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, "scanbench: cannot measure:", err)
+		os.Exit(2)
+	}
 }
 
 // errFailed says that the search was measured and found wanting.
 var errFailed = errors.New("failed")
 
-func exit(err error) {
-	switch {
-	case err == nil:
-		os.Exit(0)
-	case errors.Is(err, errFailed):
-		fmt.Fprintln(os.Stderr, "scanbench:", err)
-		os.Exit(1)
+// bench starts the processes, searches for the holders, and says how that went.
+func bench(o options, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "scanbench")
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(os.Stderr, "scanbench: cannot measure:", err)
-	os.Exit(2)
+	defer os.RemoveAll(dir)
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	if err := makeNodes(dir); err != nil {
+		return err
+	}
+	began := time.Now()
+	want, stop, err := populate(o, dir)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs,
+		time.Since(began).Seconds())
+	if err := confine(o.CPUs); err != nil {
+		return err
+	}
+	return measure(o, filepath.Join(dir, "dev"), want, out)
+}
+
+// deep is a long name.
+var deep = strings.Repeat("deep", 20)
+
+// makeNodes makes the fake device nodes: character devices like /dev/null where that is allowed. The one to map is a
+// file, and so are those of the same name elsewhere.
+func makeNodes(dir string) error {
+	err := errors.Join(os.MkdirAll(dir+"/dev/nvidia-caps", 0o755), os.Mkdir(dir+"/files", 0o755))
+	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1"} {
+		if path := filepath.Join(dir, "dev", name); unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) != nil {
+			err = errors.Join(err, os.WriteFile(path, nil, 0o644))
+		}
+	}
+	for _, path := range []string{"dev/nvidia3", "files/nvidia0", "files/libnvidia-ml.so.1", "files/" + deep} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, path), make([]byte, os.Getpagesize()), 0o644))
+	}
+	return err
+}
+
+// roles are the holders, and those that must not pass for one: they have files of those names elsewhere. Each opens
+// words that the nursery understands; one with nothing to be said of it must not be named.
+var roles = []struct {
+	open string
+	want attrib.Holding
+}{
+	{"D/nvidia0", attrib.Holding{Minors: []int{0}}},
+	{"D/nvidia3 D/nvidiactl D/nvidia-uvm D/nvidia0", attrib.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
+	{"D/nvidiactl", attrib.Holding{Control: true}},
+	{"D/nvidia-uvm", attrib.Holding{UVM: true}},
+	{"D/nvidia-caps/nvidia-cap1", attrib.Holding{Caps: true}},
+	{"=D/nvidia3", attrib.Holding{Minors: []int{3}, Mapped: true}},
+	{"F/nvidia0", attrib.Holding{}},
+	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
+}
+
+// populate starts all processes and returns what the search must find. Stop ends them.
+func populate(o options, dir string) (want map[int]attrib.Holding, stop func(), err error) {
+	const minFDs = 8 // what a role may need: its nodes, the nursery's own descriptors, and a filler
+	stop = func() {}
+	if o.Processes < len(roles) || o.FDs < minFDs {
+		return nil, stop, fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs)
+	}
+	in := strings.NewReplacer("D/", dir+"/dev/", "F/", dir+"/files/")
+	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps),
+		in.Replace("/dev/null /dev/zero /proc/self/stat F/libnvidia-ml.so.1 F/" + deep)}
+	for _, r := range roles {
+		args = append(args, in.Replace(r.open))
+	}
+	cmd := exec.Command(o.Nursery, args...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, stop, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, stop, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, stop, err
+	}
+	stop = func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	}
+	want = map[int]attrib.Holding{}
+	for _, r := range roles {
+		var pid int
+		if _, err := fmt.Fscan(stdout, &pid); err != nil {
+			return nil, stop, fmt.Errorf("start processes: %w", err)
+		}
+		if len(r.want.Open()) > 0 {
+			want[pid] = r.want
+		}
+	}
+	return want, stop, nil
+}
+
+// confine keeps this process to so many CPUs.
+func confine(cpus int) error {
+	runtime.GOMAXPROCS(min(cpus, runtime.NumCPU()))
+	return exec.Command("taskset", "-apc", fmt.Sprint("0-", cpus-1), fmt.Sprint(os.Getpid())).Run()
+}
+
+// measure searches, and compares with what must be found.
+func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) error {
+	var slowest time.Duration
+	var wrong []string
+	for run := range o.Runs {
+		began := time.Now()
+		scan := holders.Scan("/proc", dev, time.Minute)
+		took := time.Since(began)
+		slowest = max(slowest, took)
+		fmt.Fprintf(out, "search %d: %d processes, %d descriptors, %d holders, %d cores: %.3f s\n",
+			run+1, scan.Looked, o.Processes*o.FDs, len(scan.Holdings), runtime.GOMAXPROCS(0), took.Seconds())
+		wrong = append(wrong, compare(scan, want)...)
+		if scan.Looked < o.Processes {
+			wrong = append(wrong, fmt.Sprintf("looked into %d processes of %d", scan.Looked, o.Processes))
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return fmt.Errorf("%w: %s", errFailed, strings.Join(wrong, "; "))
+	case slowest > o.Max:
+		return fmt.Errorf("%w: a search took %v, more than %v", errFailed, slowest, o.Max)
+	}
+	const row = "slowest %.3f s, allowed %.3f s; holders exactly those that hold\n"
+	fmt.Fprintf(out, row, slowest.Seconds(), o.Max.Seconds())
+	return nil
+}
+
+// compare says what a search got wrong: each holder must be named, as what it holds, and no one else.
+func compare(scan attrib.Scan, want map[int]attrib.Holding) (wrong []string) {
+	if scan.Partial != "" {
+		wrong = append(wrong, "partial: "+scan.Partial)
+	}
+	missed := len(want)
+	for _, h := range scan.Holdings {
+		w, expected := want[h.PID]
+		if w.Process = h.Process; expected {
+			missed--
+		}
+		if h.Why != "" || h.Start == 0 || !expected || !reflect.DeepEqual(h, w) {
+			wrong = append(wrong, fmt.Sprintf("process %d holds %v, want %v: %+v", h.PID, h.Open(), w.Open(), h))
+		}
+	}
+	if missed != 0 {
+		wrong = append(wrong, fmt.Sprintf("missed %d processes", missed))
+	}
+	return wrong
 }

@@ -15,40 +15,37 @@ type damage struct {
 
 const everyLook = -1
 
-type defect int
+// defect is named in stories.
+type defect string
 
 const (
-	whole defect = iota
-	noReading
-	noUsed
-	noList
-	noFigure // a listed process's memory is unknown
-	lostOnce // the driver calls the card lost for one look
-	driverError
-	stalled
-	noFirstWatch
-	noLaterWatch
-	noProc // /proc says nothing of some
-	partialScan
-	failedScan
-	forbiddenScan
-	busy      // a probe would not end
-	unwritten // this hook's record is lost
-	forgotten // an earlier record is lost
-	defects
+	whole         defect = ""
+	noReading     defect = "no reading"
+	noUsed        defect = "memory unknown"
+	noList        defect = "list unknown"
+	noFigure      defect = "a process's memory unknown"
+	lostOnce      defect = "lost for one look"
+	driverError   defect = "driver error"
+	stalled       defect = "stalled looks"
+	noFirstWatch  defect = "no answer to the first watch"
+	noLaterWatch  defect = "no answer to a later watch"
+	noProc        defect = "/proc unreadable"
+	partialScan   defect = "search cut short"
+	failedScan    defect = "search failed"
+	forbiddenScan defect = "search forbidden"
+	busy          defect = "probe at work"
+	unwritten     defect = "record not written" // this hook's
+	forgotten     defect = "a record lost"      // an earlier one
 )
 
-var defectNames = [...]string{
-	"whole", "no reading", "memory unknown", "list unknown", "a process's memory unknown", "lost for one look",
-	"driver error", "stalled looks", "no answer to the first watch", "no answer to a later watch", "/proc unreadable",
-	"search cut short", "search failed", "search forbidden", "probe at work", "record not written", "a record lost",
+var defects = []defect{
+	noReading, noUsed, noList, noFigure, lostOnce, driverError, stalled, noFirstWatch, noLaterWatch, noProc, partialScan,
+	failedScan, forbiddenScan, busy, unwritten, forgotten,
 }
-
-func (d damage) String() string { return defectNames[d.kind] }
 
 // drawDamage draws what befalls a hook. Records are lost only where every process carries its job's mark.
 func drawDamage(r *rand.Rand, cards int, marked bool) damage {
-	d := damage{kind: defect(1 + r.IntN(int(defects)-1)), look: r.IntN(6), card: r.IntN(cards)}
+	d := damage{kind: defects[r.IntN(len(defects))], look: r.IntN(6), card: r.IntN(cards)}
 	if r.IntN(2) == 0 {
 		d.look = everyLook
 	}

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -21,13 +22,11 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-)
-
-const (
-	exitWrong = 1
-	exitUsage = 64
 )
 
 type options struct {
@@ -37,30 +36,26 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if err == nil && o.replay != "" {
-		err = replay(o.replay)
-	} else if err == nil {
+	var o options
+	flag.CommandLine.Init("soak", flag.ContinueOnError)
+	flag.Uint64Var(&o.pairs, "pairs", 1_500_000, "pairs of jobs to simulate")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
+	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "pairs played at once")
+	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
+	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
+	err := flag.CommandLine.Parse(os.Args[1:])
+	if err == nil && o.replay == "" {
 		os.Exit(lead(o))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(exitUsage)
+	var n uint64
+	if _, wrong := fmt.Sscanf(o.replay, "%d:%d", &o.seed, &n); err != nil || wrong != nil {
+		fmt.Fprintln(os.Stderr, "soak: want --replay SEED:PAIR:", err, wrong)
+		os.Exit(64)
 	}
-}
-
-func parse(args []string) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	flags.Uint64Var(&o.pairs, "pairs", 1_500_000, "pairs of jobs to simulate")
-	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
-	flags.IntVar(&o.workers, "workers", runtime.NumCPU(), "pairs played at once")
-	flags.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
-	flags.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
-	if err := flags.Parse(args); err != nil {
-		return o, fmt.Errorf("read arguments: %w", err)
-	}
-	return o, nil
+	p := play(shipped(), o.seed, n, func(at time.Duration, text string) {
+		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
+	})
+	fmt.Printf("%d failures\n", len(p.failures))
 }
 
 // gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each
@@ -68,7 +63,7 @@ func parse(args []string) (options, error) {
 const gcPercent = 200
 
 // lead runs the soak, to its end or a signal, and says what came of it.
-func lead(o options) int {
+func lead(o options) (exit int) {
 	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -89,30 +84,51 @@ func lead(o options) int {
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
 		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)
-	fmt.Printf("seed %d\nfirst breach: %s\n", o.seed, first(failures))
+	first := "none"
 	if len(failures) > 0 {
-		return exitWrong
+		first, exit = failures[0].String(), 1
 	}
-	return 0
+	fmt.Printf("seed %d\nfirst breach: %s\n", o.seed, first)
+	return exit
 }
 
-// first is the failure of the earliest pair.
-func first(failures []failure) string {
-	if len(failures) == 0 {
-		return "none"
+// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context
+// ends. The failures come in the order of their pairs.
+func soak(ctx context.Context, o options, each func(done uint64)) (sum tally, failures []failure) {
+	var next, failed atomic.Uint64
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	cfg := shipped()
+	for range o.workers {
+		all.Go(func() {
+			var own tally
+			for failed.Load() < uint64(o.enough) && ctx.Err() == nil {
+				n := next.Add(1) - 1
+				if n >= o.pairs {
+					break
+				}
+				p := play(cfg, o.seed, n, nil)
+				own.add(p.tally)
+				if len(p.failures) > 0 {
+					failed.Add(1)
+					lock.Lock()
+					failures = append(failures, p.failures...)
+					lock.Unlock()
+				}
+				if n%100000 == 99999 && each != nil {
+					each(n + 1)
+				}
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			sum.add(own)
+		})
 	}
-	return failures[0].String()
-}
-
-// replay tells one story.
-func replay(which string) error {
-	var seed, n uint64
-	if _, err := fmt.Sscanf(which, "%d:%d", &seed, &n); err != nil {
-		return fmt.Errorf("read --replay %q: want SEED:PAIR: %w", which, err)
+	all.Wait()
+	if sum.guessesBadly() {
+		what := fmt.Sprintf("%d of %d", sum.misguessed, sum.blamed)
+		failures = append(failures, failure{o.seed, sum.misguessedAt, badGuesses, what})
 	}
-	p := play(shipped(), seed, n, func(at time.Duration, text string) {
-		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
-	})
-	fmt.Printf("%d failures\n", len(p.failures))
-	return nil
+	slices.SortStableFunc(failures, func(a, b failure) int { return cmp.Compare(a.n, b.n) })
+	return sum, failures
 }

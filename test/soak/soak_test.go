@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"testing"
 	"time"
 )
@@ -37,14 +36,5 @@ func TestReplay(t *testing.T) {
 		if line != tellings[1][i] {
 			t.Fatalf("line %d: %q, then %q", i, line, tellings[1][i])
 		}
-	}
-}
-
-// What is stopped says so much: what it played, and nothing more.
-func TestStopped(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if sum, failures := soak(ctx, options{seed: 1, pairs: 100, workers: 2, enough: 1}, nil); sum.pairs != 0 || len(failures) != 0 {
-		t.Errorf("%+v, %v", sum, failures)
 	}
 }

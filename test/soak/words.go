@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 
 	"bookend/internal/settle"
@@ -31,7 +33,7 @@ func (h *hook) say() {
 	}
 	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
 	last := h.node.Boottime(h.seen.last).Seconds()
-	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.Action, h.Exit, last)
+	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, cmp.Or(h.damage.kind, "whole"), h.Action, h.Exit, last)
 	for _, c := range h.Seen.Cards {
 		curve := h.Seen.Side.Curves[c.Device.ID]
 		r, _ := h.Seen.Side.Snapshot.Reading(c.Device.ID)
@@ -42,16 +44,7 @@ func (h *hook) say() {
 		}
 	}
 	for i, f := range h.Found {
-		say("  %s %s %d MiB %q", f.Code, f.GPU, f.Bytes.Bytes/world.MiB, f.Unknown)
-		if f.Holder != nil {
-			say("    holder %+v", f.Holder.Process)
-		}
-		if f.Owner != nil {
-			say("    owner job %d %s, %s", f.Owner.Job, f.Owner.SLUID, f.Owner.Level)
-		}
-		for _, other := range f.Candidates {
-			say("    candidate %+v", other.Process)
-		}
-		say("    doubts %q, action %s", f.Doubts, h.Of(i).Action)
+		text, _ := json.Marshal(f)
+		say("  %s, action %s", text, h.Of(i).Action)
 	}
 }

@@ -196,7 +196,7 @@ func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
 var (
 	between = regexp.MustCompile(`"refused":"([a-z-]+)"`)
 	jobLog  = regexp.MustCompile(`job_log="?([a-z -]+)"? `)
-	action  = regexp.MustCompile(` action=([a-z]+) exit=([0-9]+)`)
+	action  = regexp.MustCompile(` action=([a-z]+) (?:doubt="[^"]*" )?exit=([0-9]+)`)
 )
 
 // wholeSaid reads what the epilog has put into its own log.

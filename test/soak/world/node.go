@@ -102,11 +102,8 @@ func (n *Node) card(i int) *Card {
 func (n *Node) Play() {
 	n.tell("%s", n.Site)
 	n.open()
-	for {
-		e, more := n.agenda.pop()
-		if !more {
-			return
-		}
+	for len(n.agenda) > 0 {
+		e := n.agenda.pop()
 		n.Now = max(n.Now, e.at)
 		e.do()
 	}

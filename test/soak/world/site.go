@@ -58,8 +58,4 @@ func drawSite(r *rand.Rand) Site {
 }
 
 // String names a site in a story.
-func (s Site) String() string { return fmt.Sprintf("site %+v", struct{ Site }{s}.Site.plain()) }
-
-type plain Site
-
-func (s Site) plain() plain { return plain(s) }
+func (s Site) String() string { type plain Site; return fmt.Sprintf("site %+v", plain(s)) }
