@@ -29,8 +29,7 @@ func (r *record) prolog() {
 		store, job := r.Store, r.Job
 		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
 	}
-	tested := r.earlierTests()
-	heard := r.Listen(r.since(tested))
+	heard := r.Listen(nil)
 	r.observe()
 	r.Seen.Kernel = heard()
 	r.consult()
@@ -42,7 +41,7 @@ func (r *record) prolog() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(tested, sole)
+	r.test(sole)
 	r.judge()
 	r.text = report.Start(r.report())
 	if r.Store == nil {
@@ -70,7 +69,7 @@ func (r *record) epilog() {
 	r.cleanUp()
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(nil, sole)
+	r.test(sole)
 	r.judge()
 	r.heard = listened()
 	r.diagnose()

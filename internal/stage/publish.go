@@ -11,8 +11,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
@@ -212,14 +210,7 @@ func (r *record) counted() metrics.Run {
 		}
 	}
 	for _, p := range r.Probes() {
-		// A start has also the word of earlier tests, or why there is none: they are not of this run.
-		own := p.At >= r.Start
-		if p.Result == gpu.ProbeSkipped {
-			own = health.WhenTested(r.Config.Probe.At, r.Phase)
-		}
-		if own {
-			run.Tests = append(run.Tests, p.Result)
-		}
+		run.Tests = append(run.Tests, p.Result)
 	}
 	return run
 }
