@@ -73,23 +73,18 @@ func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld.
+// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. What is known
+// is stronger than what is not, then more memory.
 func (j Judgement) Doubt() (text string) {
-	var strongest *finding.Finding
+	var best finding.Finding
 	for i, f := range j.Found {
-		if why := j.Of(i).Why; why != "" && (strongest == nil || stronger(f, *strongest)) {
-			strongest, text = &f, fmt.Sprintf("%s: %s", f.Code, why)
+		known := (f.Unknown == "") == (best.Unknown == "") && f.Bytes.Bytes > best.Bytes.Bytes
+		stronger := text == "" || f.Unknown == "" && best.Unknown != "" || known
+		if why := j.Of(i).Why; why != "" && stronger {
+			best, text = f, fmt.Sprintf("%s: %s", f.Code, why)
 		}
 	}
 	return text
-}
-
-// stronger ranks what is known before what is not, then by memory.
-func stronger(a, b finding.Finding) bool {
-	if (a.Unknown == "") != (b.Unknown == "") {
-		return a.Unknown == ""
-	}
-	return a.Bytes.Bytes > b.Bytes.Bytes
 }
 
 // onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
