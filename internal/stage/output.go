@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -32,13 +33,21 @@ func (r *record) output() output {
 	if r.Store == nil {
 		return o
 	}
-	if raw, err := r.Store.ReadDrop(r.Job); err == nil {
-		if drop, err := joblog.ParseDrop(raw); err == nil {
-			o.drop = &drop
-		}
+	raw, err := r.Store.ReadDrop(r.Job)
+	if slices.ContainsFunc(notTheUsers, func(ours error) bool { return errors.Is(err, ours) }) {
+		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
+	}
+	if err != nil {
+		return o
+	}
+	if drop, err := joblog.ParseDrop(raw); err == nil {
+		o.drop = &drop
 	}
 	return o
 }
+
+// notTheUsers are errors that no user can cause by what they make of their drop: of others nothing is said.
+var notTheUsers = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE}
 
 // addressSpace is the limit that a task hook of the job left word of: the user's claim.
 func (o output) addressSpace() gpu.Figure {
