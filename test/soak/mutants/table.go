@@ -52,7 +52,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "memory without a process ignored", File: "internal/settle/look.go", Func: "look.clean",
-		Old: "processes == no || memory == no", New: "processes == no",
+		Old: "stranger || !within && why == \"\"", New: "stranger",
 	},
 	{
 		Name: "live job's process taken for an ended one's", File: decide, Func: "Scene.owner",
