@@ -211,7 +211,7 @@ func (h slot) isProgram(f File) bool {
 
 // judgeInterval judges that slurmd runs the health check at all, and lets it end.
 func judgeInterval(v *view) {
-	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise (slurm.CheckTimeout)
+	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise
 	every, _ := seconds(v.conf(), "HealthCheckInterval", 0)
 	within, _ := seconds(v.conf(), "HealthCheckTimeout", limit)
 	total := time.Duration(v.Config.Deadlines.HealthCheck.Total)

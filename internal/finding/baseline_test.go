@@ -32,12 +32,10 @@ func TestLearn(t *testing.T) {
 		who   []Resident
 		news  bool
 	}{
-		{"an idle GPU", side(at(100), settle.Clean, reading(0)), nil, Baseline{}, nil, 0, nil, false},
 		{"a service that is listed", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, nil, 0, resident60, true},
 		{"a service that is not listed but has the GPU open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
-		{"a byte beyond the cap", side(at(100), settle.Flat, reading(64*mib+1)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
 		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
 		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
@@ -46,11 +44,9 @@ func TestLearn(t *testing.T) {
 		{"a job had the GPU before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
 		}, 0, nil, false},
-		{"still moving", side(at(100), settle.Moving, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 0, nil, false},
 		{"another live job has the GPU", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
 		}, 0, nil, false},
-		{"an end", side(at(200), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) { s.Job.Context = "epilog_slurmd" }, 0, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := searched(tt.now, tt.found...)

@@ -33,13 +33,11 @@ func TestDecide(t *testing.T) {
 		exit     int
 		held     bool
 	}{
-		{"nothing found", enforcing(), slurm.Epilog, nil, 0, config.Ignore, 0, false},
 		{"a certain orphan drains", enforcing(), slurm.Epilog, []Finding{sure}, 0, config.Drain, 10, false},
 		{"observe never drains", config.Default(), slurm.Epilog, []Finding{sure}, 0, config.Warn, 0, true},
 		{"a doubt is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
 		{"unknown is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
 		{"the strongest decides", enforcing(), slurm.Epilog, []Finding{{Code: code.Foreign}, {Code: code.Residue}, {Code: code.Moving}}, 0, config.Drain, 11, false},
-		{"a dirty GPU at the start warns", enforcing(), slurm.Prolog, []Finding{{Code: code.Dirty}}, 0, config.Warn, 0, false},
 		{"a lost GPU at the start drains", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 0, config.Drain, 20, false},
 		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 2, config.Warn, 0, true},
 		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []Finding{{Code: code.Lost}}, 9, config.Drain, 20, false},
@@ -49,7 +47,6 @@ func TestDecide(t *testing.T) {
 		{"not where faults do not drain", enforcing(func(c *config.Config) { c.DrainOn = nil }), slurm.Epilog,
 			[]Finding{{Code: code.Broken, Repeated: true}}, 0, config.Warn, 0, false},
 		{"a driver that is gone at two jobs", enforcing(), slurm.Prolog, []Finding{{Code: code.NoDriver, Repeated: true}}, 0, config.Drain, 22, false},
-		{"own faults warn", enforcing(), slurm.Epilog, []Finding{{Code: code.BackendMissing}}, 0, config.Warn, 0, false},
 		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
 			[]Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
 		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
@@ -136,22 +133,5 @@ func TestAgain(t *testing.T) {
 	}
 	if len(held.Doubts) > 0 {
 		t.Errorf("the first list was changed: %+v", held)
-	}
-}
-
-// Records and documents keep these values; the words are what an admin reads.
-func TestOutcomes(t *testing.T) {
-	for outcome, want := range map[Outcome][3]string{
-		AlreadyGone: {"gone", "", "already gone"},
-		ByTerm:      {"sigterm", "SIGTERM", "ended by SIGTERM"},
-		ByKill:      {"sigkill", "SIGKILL", "ended by SIGKILL"},
-		StillThere:  {"still_there", "", "still there"},
-		Refused:     {"refused", "", "refused"},
-		"abducted":  {"abducted", "", "abducted"}, // of a later release
-		"":          {"", "", ""},
-	} {
-		if got := [3]string{string(outcome), outcome.Signal(), outcome.Text()}; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

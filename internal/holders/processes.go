@@ -34,8 +34,8 @@ const maxSurvey = 64
 // answer is left alone and unknown, and takes nothing from the others. The memory of those to skip is not read: whoever
 // reads it hangs, and perhaps so that no signal ends it.
 func Processes(proc string, pids []int, budget time.Duration, skip ...attrib.Instance) []attrib.Process {
-	c, stop := newCrew(budget)
-	defer stop()
+	c := newCrew(budget)
+	defer c.end()
 	return (&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}}).of(c, pids)
 }
 

@@ -51,14 +51,6 @@ func TestRealProcess(t *testing.T) {
 	}
 }
 
-func TestRealOddName(t *testing.T) {
-	p := one(t, "/proc", start(t, "odd name", nil))
-	name := strings.ReplaceAll(p.Name, `\n`, "\n")
-	if p.Why != "" || name != oddName || !strings.Contains("RSD", p.State) || p.UID != uint32(os.Getuid()) {
-		t.Errorf("%+v", p)
-	}
-}
-
 func TestRealZombies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pid  int
@@ -244,8 +236,8 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		fixture(t, proc, strconv.Itoa(100+i), jobCgroup, "SLURM_JOB_ID=78\x00")
 		pids = append(pids, 100+i)
 	}
-	c, stop := newCrew(time.Hour)
-	defer stop()
+	c := newCrew(time.Hour)
+	defer c.end()
 	s, answer := &survey{proc: proc, known: map[int]attrib.Process{}}, make(chan []attrib.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
@@ -298,8 +290,6 @@ func play(role string) {
 		}
 	}
 	switch role {
-	case "maps":
-		mapAndClose(os.Getenv("BOOKEND_TEST_PATH"))
 	case "container":
 		contain(os.Getenv("BOOKEND_TEST_PATH"))
 	case "odd name":
@@ -309,15 +299,6 @@ func play(role string) {
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	stay()
-}
-
-// mapAndClose keeps a file by its mapping alone.
-func mapAndClose(name string) {
-	file, err := os.Open(name)
-	check(err)
-	_, err = unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
-	check(err)
-	check(file.Close())
 }
 
 // contain makes dir the root of this process, with a /dev of its own, as an engine for containers does. It holds

@@ -81,35 +81,6 @@ func alike(a, b attrib.Process) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func TestRealMapping(t *testing.T) {
-	dev := devices(t, "nvidia0", "nvidia1", "nvidiactl")
-	for _, name := range []string{"nvidia0", "nvidia1"} {
-		must.Do(t, os.WriteFile(filepath.Join(dev, name), make([]byte, os.Getpagesize()), 0o644))
-	}
-	maps := func(name string) func(*exec.Cmd) {
-		return func(c *exec.Cmd) {
-			c.Env = append(c.Env, "BOOKEND_TEST_PATH="+filepath.Join(dev, name), "SLURM_JOB_ID=4711")
-		}
-	}
-	alone := start(t, "maps", maps("nvidia1"))
-	beside := start(t, "maps", maps("nvidia1"), filepath.Join(dev, "nvidiactl"))
-	both := start(t, "maps", maps("nvidia0"), filepath.Join(dev, "nvidia0"))
-	processes, got := holdersOf(t, dev)
-	want := map[int]attrib.Holding{
-		alone:  {Minors: []int{1}, Mapped: true},
-		beside: {Minors: []int{1}, Control: true, Mapped: true},
-		both:   {Minors: []int{0}},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	for pid := range want {
-		if processes[pid].EnvJobID != 4711 {
-			t.Errorf("%+v", processes[pid])
-		}
-	}
-}
-
 func TestRealOtherPIDs(t *testing.T) {
 	dev := devices(t, "nvidia0")
 	inside := start(t, "idle",
@@ -307,8 +278,8 @@ func TestHangingProcesses(t *testing.T) {
 	slow := hang(t, holder(t, proc, "12", "/dev/null"))
 	last := hang(t, holder(t, proc, "13", "/dev/null"))
 
-	c, stop := newCrew(time.Hour)
-	defer stop()
+	c := newCrew(time.Hour)
+	defer c.end()
 	s := must.Have(newSearch(c, proc, "/dev"))(t)
 	answer := make(chan attrib.Scan)
 	go func() {
@@ -341,19 +312,6 @@ func TestHangingProcesses(t *testing.T) {
 	}
 }
 
-func TestPanicOfAWorker(t *testing.T) {
-	c, stop := newCrew(time.Hour)
-	defer stop()
-	c.wait(c.send(2, []int{1, 2, 3}, func(_ *reader, pid int) {
-		if pid == 2 {
-			panic("odd process")
-		}
-	}), "descriptors")
-	if text := c.partial(); !strings.Contains(text, "odd process") || !strings.Contains(text, "of 3 processes") {
-		t.Errorf("%q", text)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct {
 		pid      int
@@ -368,32 +326,11 @@ func TestRefused(t *testing.T) {
 		{1, unix.EACCES, true, false}, // the init of a sandbox
 		{1, unix.EIO, true, true},
 	} {
-		c, stop := newCrew(time.Hour)
+		c := newCrew(time.Hour)
 		s := &search{crew: c}
 		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
 			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
 		}
-		stop()
-	}
-}
-
-func TestBoundsOfAScan(t *testing.T) {
-	c, stop := newCrew(time.Hour)
-	defer stop()
-	s := &search{crew: c, found: map[int]held{}}
-	for pid := range maxHoldings + 1 {
-		s.keep(pid+1, held{open: nodes{control: true}})
-	}
-	s.keep(1, held{open: nodes{uvm: true}}) // a known one is no further one
-	if len(s.found) != maxHoldings || !s.found[1].open.uvm || !s.found[1].open.control {
-		t.Errorf("%d holders, the first %+v", len(s.found), s.found[1])
-	}
-	if text := c.partial(); !strings.Contains(text, "holders") || strings.Contains(text, ";") {
-		t.Errorf("%q", text)
-	}
-	links := maxDescriptors - 1
-	more := s.more(&links)
-	if !more() || more() {
-		t.Error("a process's descriptors have no bound")
+		c.end()
 	}
 }

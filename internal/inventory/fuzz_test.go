@@ -40,7 +40,7 @@ func FuzzInformation(f *testing.F) {
 		if card.Device.BusID != bus || card.Device.Vendor != "nvidia" {
 			t.Errorf("lost its bus id: %+v", card)
 		}
-		if m := card.Device.Minor; m != nil && (*m < 0 || *m >= 1<<minorBits || card.Excluded || card.Unknown != "") {
+		if m := card.Device.Minor; m != nil && (*m < 0 || *m >= 1<<20 || card.Excluded || card.Unknown != "") {
 			t.Errorf("minor %d of %+v", *m, card)
 		}
 		if id := string(card.Device.ID); id != "" && (!uuidForm.MatchString(id) || !strings.Contains(text, id)) {
@@ -74,19 +74,6 @@ func FuzzWord(f *testing.F) {
 		}
 		if got := readWord(file); got != word {
 			t.Errorf("%q gives %q, want %q", text, got, word)
-		}
-	})
-}
-
-var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?$`)
-
-func FuzzVersion(f *testing.F) {
-	for _, seed := range []string{"580.95.05", "470.1", "1", "1.2.3.4", "1..2", "1.2\n", ""} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if isVersion(s) != versionForm.MatchString(s) {
-			t.Errorf("%q: %v", s, isVersion(s))
 		}
 	})
 }

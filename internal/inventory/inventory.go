@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -84,10 +83,7 @@ func readBounded(file string, max int64) (string, error) {
 	return string(text), nil
 }
 
-const (
-	uuidLen   = len("GPU-00000000-0000-0000-0000-000000000000")
-	minorBits = 20 // of a Linux device number
-)
+const uuidLen = len("GPU-00000000-0000-0000-0000-000000000000")
 
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
 // unknown; a file of another card makes the whole card unknown.
@@ -105,7 +101,9 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 		case "GPU UUID":
 			card.Device.ID = parseUUID(value)
 		case "Device Minor":
-			card.Device.Minor = parseMinor(value)
+			if minor, ok := gpu.ParseMinor(value, ""); ok {
+				card.Device.Minor = &minor
+			}
 		case "GPU Excluded", "Blacklisted": // the second up to driver 450
 			card.Excluded = value == "Yes"
 		case "Bus Location":
@@ -133,15 +131,6 @@ func parseUUID(s string) gpu.ID {
 		}
 	}
 	return gpu.ID(s)
-}
-
-func parseMinor(s string) *int {
-	n, err := strconv.ParseUint(s, 10, minorBits)
-	if err != nil {
-		return nil
-	}
-	minor := int(n)
-	return &minor
 }
 
 const maxLine = 256
@@ -229,37 +218,4 @@ func Installed(soname string) []string {
 		paths = append(paths, filepath.Join(folder, soname))
 	}
 	return paths
-}
-
-// LibraryVersion is the version of the driver's library at path, or where path is empty of the one that is installed,
-// by the name of its real file. Empty where that does not tell. Nothing is opened.
-func LibraryVersion(path string) string {
-	candidates := []string{path}
-	if path == "" {
-		candidates = Installed(gpu.NVIDIA.Library)
-	}
-	for _, c := range candidates {
-		// Threat: none, the name is only compared and shown; whoever loads the library checks who may write it.
-		file, err := filepath.EvalSymlinks(c)
-		if err != nil {
-			continue
-		}
-		_, version, _ := strings.Cut(filepath.Base(file), ".so.")
-		if isVersion(version) {
-			return version
-		}
-		return ""
-	}
-	return ""
-}
-
-// isVersion reports the form of a driver's version: two or three numbers with dots between them.
-func isVersion(s string) bool {
-	parts := strings.Split(s, ".")
-	for _, p := range parts {
-		if p == "" || strings.Trim(p, "0123456789") != "" {
-			return false
-		}
-	}
-	return len(parts) == 2 || len(parts) == 3
 }

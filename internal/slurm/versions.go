@@ -37,9 +37,6 @@ var (
 	// known, and %N is the node's name, not the host's. slurmctld also sends task hooks.
 	TellsRun            = Version{25, 11}
 	ConfiglessTaskHooks = Version{25, 11}
-	// CheckTimeout: HealthCheckTimeout= is the health check's limit, 60 s before. From here on a job's directory on cgroup
-	// v2 is named by its SLUID, not job_ID, and a lost completion message makes no second epilog.
-	CheckTimeout = Version{26, 5}
 )
 
 // Has reports whether a version has what began with another.

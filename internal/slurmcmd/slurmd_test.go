@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,26 +219,6 @@ func TestByFile(t *testing.T) {
 	must.Do(t, os.Chown(file, 65534, 0))
 	if got := ByFile(proc, file); got.PID != 0 || ByFile(proc, "/root/none").PID != 0 {
 		t.Errorf("a user's file: %+v", got)
-	}
-}
-
-func TestEntries(t *testing.T) {
-	c := command(t, "")
-	if got, err := Entries(c.Conf); err != nil || len(got) != 3 || !slices.Contains(got, "parts") {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
-func TestIdentify(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "gres.conf")
-	none, err := Identify(path)
-	if err != nil || none != (slurmconf.FileID{Path: path}) {
-		t.Errorf("%+v, %v", none, err)
-	}
-	must.Do(t, os.WriteFile(path, []byte("x"), 0o644))
-	made, err := Identify(path)
-	if err != nil || made.Inode == 0 || made.Size != 1 || made.Changed == 0 {
-		t.Errorf("%+v, %v", made, err)
 	}
 }
 

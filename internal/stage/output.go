@@ -34,7 +34,7 @@ func (r *record) output() output {
 		return o
 	}
 	raw, err := r.Store.ReadDrop(r.Job)
-	if slices.ContainsFunc(notTheUsers, func(ours error) bool { return errors.Is(err, ours) }) {
+	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
 	}
 	if err != nil {
@@ -46,8 +46,8 @@ func (r *record) output() output {
 	return o
 }
 
-// notTheUsers are errors that no user can cause by what they make of their drop: of others nothing is said.
-var notTheUsers = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE}
+// hindered are errors of the system in reading a drop. What a user made of theirs is not worth a word.
+var hindered = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 
 // addressSpace is the limit that a task hook of the job left word of: the user's claim.
 func (o output) addressSpace() gpu.Figure {

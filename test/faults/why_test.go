@@ -62,7 +62,7 @@ func TestWhyOutOfMemory(t *testing.T) {
 	stories := map[string]story{
 		"its own use": {runs: own, status: failed, check: because(diagnosis.Own),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: your job itself used up the GPU",
-				"Ruled out: other users, ", "127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"}},
+				"Ruled out: other users, ", "Used 127.5 of 139.8 GiB, then requested 19.5 GiB more"}},
 		"somebody else's process": {before: func(n *node) { n.guest() }, runs: asked, status: failed,
 			check: because(diagnosis.Others),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: another process held memory of your GPU",
