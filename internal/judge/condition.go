@@ -40,7 +40,8 @@ func (c Case) AsksCondition() bool {
 // found on.
 func (c Case) Subjects(j Judgement) []finding.Card {
 	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
-		return !slices.ContainsFunc(j.Found, func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID })
+		on := func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
+		return !slices.ContainsFunc(j.Found, on)
 	})
 	return slices.Concat(c.Seen.Cards, gone)
 }

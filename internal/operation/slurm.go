@@ -154,7 +154,9 @@ type SharingRequest struct {
 }
 
 // SharingOf answers from Slurm's files whether GPUs are given out in shards or by MPS.
-var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", func(r SharingRequest) (slurmconf.Answer, error) {
+var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", readSharing}
+
+func readSharing(r SharingRequest) (slurmconf.Answer, error) {
 	at, slurm, gres, err := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
@@ -163,7 +165,7 @@ var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", func(r Sh
 		return unknown(err.Error()), nil
 	}
 	return slurmconf.SharedGPUs(&slurm, &gres, r.Node), nil
-}}
+}
 
 func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}

@@ -47,7 +47,9 @@ type Driver struct {
 
 // New frames a hook, of which nothing is known yet.
 func New(env operation.Env, phase slurm.Context) *Driver {
-	return &Driver{Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}}}
+	return &Driver{
+		Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}},
+	}
 }
 
 // Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is
@@ -198,7 +200,8 @@ func LoadConfig(env operation.Env) (config.Config, string) {
 	case err != nil:
 		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
 	case len(problems) > 0:
-		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(lines, "; "))
+		all := strings.Join(lines, "; ")
+		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, all)
 	}
 	return cfg, ""
 }

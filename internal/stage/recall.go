@@ -163,7 +163,7 @@ func (r *record) recheck() (now judge.Case, isAgain bool) {
 	return now, lost || began || which == ledger.ClosedRun && r.Phase == slurm.Epilog
 }
 
-// keepTests records tests for who asks for the last of each GPU. One that was tried and came to nothing is recorded too.
+// keepTests records tests for who asks for the last of each GPU, also one that was tried and came to nothing.
 func (r *record) keepTests(tested []health.Outcome) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {
