@@ -176,7 +176,6 @@ func (r *run) devices() []string {
 func (r *run) endSite() {
 	if r.daemon != nil {
 		r.daemon.killAll()
-		r.daemon.close()
 	}
 	try(r.site.Down())
 }
