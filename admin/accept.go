@@ -13,7 +13,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
@@ -117,7 +116,7 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	limits := judge.Limits(t)
+	limits := finding.LimitsOf(t)
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
 	switch {
 	case unknown != "":

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/judge"
 	"bookend/internal/session"
 )
 
@@ -38,7 +37,7 @@ func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
 	n.Cards = answer.NewCards(answer.Scene{
 		Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs, Epoch: epoch,
-		Baselines: known(all, epoch), Limits: judge.Limits(cfg.Thresholds),
+		Baselines: known(all, epoch), Limits: finding.LimitsOf(cfg.Thresholds),
 	})
 }
 

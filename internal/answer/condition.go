@@ -106,7 +106,7 @@ func kernelLog(e ledger.End) *KernelLog {
 	}
 	n := KernelLog{Unread: text(k.Unknown), Lost: k.Lost, Xids: []Xid{}, Kills: []Kill{}, Mismatch: text(k.Mismatch)}
 	for _, x := range k.Xids {
-		meaning, _ := health.XidMeaning(x.Code)
+		meaning := health.XidMeaning(x.Code)
 		n.Xids = append(n.Xids, Xid{x.Code, meaning, text(string(x.BusID)), x.GI, x.PID, text(x.Name), text(x.Text),
 			x.More})
 	}

@@ -69,7 +69,7 @@ func xidNumber(what string) (int, bool) {
 
 // xid explains an error number of the driver's, if it is a known one.
 func (e *explainer) xid(number int) {
-	row, ok := health.Xid(number)
+	row, ok := health.XidRow(number)
 	if !ok {
 		return
 	}

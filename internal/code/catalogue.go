@@ -132,7 +132,7 @@ var ofCards = []Entry{
 		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large " +
 			"block may fail.",
 		"Look at bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
-		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true},
+		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true, Milder: "had fragmented memory"},
 	},
 	{
 		Blocked, Serious, Card, Node, "no memory to be had",

@@ -311,7 +311,7 @@ func TestFault(t *testing.T) {
 func TestOwn(t *testing.T) {
 	judged(t, []row{
 		{"nothing known", nil, Own, Unknown, "accounting is off (your admin can set nvidia.accounting)"},
-		{"more than the GPU", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "138.8 GiB in use, 20.0 GiB more asked, of 139.8 GiB"},
+		{"more than the GPU", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
 		{"would fit but for the pool", func(in *Input) { in.Messages = []oom.Message{pooled} }, Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
 		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
 		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Own, No, "60.0 GiB was free"},
@@ -321,7 +321,7 @@ func TestOwn(t *testing.T) {
 			m := torch(20, 1, 0, 0)
 			m.InUse, m.Allocated, m.Idle = unsaid(), gib(135), gib(1)
 			in.Messages = []oom.Message{m}
-		}, Own, Yes, "136.0 GiB in use"},
+		}, Own, Yes, "used 136.0 of 139.8 GiB"},
 		{"an old PyTorch with little", func(in *Input) {
 			m := torch(20, 1, 0, 0)
 			m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)

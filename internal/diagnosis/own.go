@@ -95,7 +95,7 @@ func atOnce(asked, room uint64) string {
 // need judges one balance.
 func need(c Cause, f failure) Cause {
 	c.Answer = No
-	switch use := fmt.Sprintf("%s in use, %s more asked, of %s", Size(f.mine), Size(f.asked), Size(f.total)); {
+	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), Size(f.asked)); {
 	case f.asked > f.total:
 		c.Answer, c.Evidence = Yes, atOnce(f.asked, f.total)
 	case !f.short():

@@ -32,7 +32,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 	at := beside
 	at.PID = 900
 	judged(t, []row{
-		{"its own use", two(said(itself)), Own, Yes, "138.8 GiB in use, 20.0 GiB more asked"},
+		{"its own use", two(said(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
 		{"its pool", two(said(pooled)), Pool, Yes, "unallocated"},
 		{"would fit but for another", two(said(beside)), Own, No, "asked fit in"},
 		{"no one else when it failed", two(said(itself)), Others, Unknown, "known of n1 alone"},

@@ -121,7 +121,7 @@ func (h slot) judge(v *view) string {
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
 		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurmd.Says),
 			"name one pattern that matches all").
-			because("before " + slurm.SeveralHooks.Since() + " only one of them counts")
+			because("before " + slurm.SeveralHooks.Series() + " only one of them counts")
 	}
 	ours := 0
 	var order []string
@@ -211,7 +211,7 @@ func (h slot) isProgram(f File) bool {
 
 // judgeInterval judges that slurmd runs the health check at all, and lets it end.
 func judgeInterval(v *view) {
-	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise (slurm.CheckTimeout)
+	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise
 	every, _ := seconds(v.conf(), "HealthCheckInterval", 0)
 	within, _ := seconds(v.conf(), "HealthCheckTimeout", limit)
 	total := time.Duration(v.Config.Deadlines.HealthCheck.Total)

@@ -92,7 +92,7 @@ func (s Site) slurmdVersion() (v slurm.Version, ok bool) {
 }
 
 // slurmdLacks reports a slurmd that is known not to have a feature.
-func (s Site) slurmdLacks(f slurm.Feature) bool {
+func (s Site) slurmdLacks(f slurm.Version) bool {
 	have, ok := s.slurmdVersion()
 	return ok && !have.Has(f)
 }

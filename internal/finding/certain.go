@@ -119,10 +119,8 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 
 // wasThere reports whether the start already showed this very process on the card.
 func (s Scene) wasThere(c Card, p attrib.Process) bool {
-	if _, listed := s.listedBefore(c, p.PID); !listed {
-		return false
-	}
-	return s.Before.Processes[p.PID].Start == p.Start
+	_, listed := s.listedBefore(c, p.PID)
+	return listed && s.Before.Processes[p.PID].Start == p.Start
 }
 
 // leftBefore reports whether the start already listed this dead PID, with as much memory.

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -131,12 +132,12 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 
 // stayed returns what a process held over the whole watch.
 func (s Scene) stayed(c Card, p gpu.Process) (settle.Stay, bool) {
-	for _, q := range s.Now.Stayed[c.Device.ID] {
-		if q.PID == p.PID {
-			return q, true
-		}
+	all := s.Now.Stayed[c.Device.ID]
+	i := slices.IndexFunc(all, func(q settle.Stay) bool { return q.PID == p.PID })
+	if i < 0 {
+		return settle.Stay{}, false
 	}
-	return settle.Stay{}, false
+	return all[i], true
 }
 
 // atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count

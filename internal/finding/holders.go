@@ -252,3 +252,61 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 	}
 	return all
 }
+
+// given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
+// share a card by right.
+func (s Scene) given(o attrib.Owner, id gpu.ID) bool {
+	for _, r := range s.Others {
+		if r.Live() && r.Job == o.Job && (r.SLUID == o.SLUID || r.SLUID == "" || o.SLUID == "") && r.MayHold(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all
+// of them (Neighbours). Only a cgroup, now or in a sighting, proves a job here.
+func Trespasses(s Scene) (all []Finding) {
+	for _, r := range s.Now.Neighbours.Readings {
+		for _, p := range r.Processes {
+			facts, read := s.Now.Processes[p.PID]
+			o := attrib.Decide(facts, s.attribution(r.Device.ID))
+			proven := read && !facts.Gone && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
+			f := Finding{
+				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory, Holder: listedHolder(p, facts), Owner: asOwner(o),
+				Expected: "processes on none but their job's own GPUs",
+			}
+			switch {
+			case !proven || r.ProcessesUnknown != "":
+				continue
+			case o.Whose == attrib.Unknown:
+				f.Unknown = o.Why + ": a job without GPUs, or one that began before Bookend"
+				f.Observed = fmt.Sprintf("process %d of a job without a record here", p.PID)
+			case o.Whose == attrib.LiveJob && !s.given(o, r.Device.ID):
+				f.Observed = fmt.Sprintf("process %d of job %d, which was not given this GPU", p.PID, o.Job)
+			default:
+				continue // what an ended job left there is that GPU's own finding
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Keepers selects the processes outside of jobs and services that have the driver open: memory without a process may be
+// theirs, and does not drain while they do. A process in the cgroup of a known job is none: it ends with that job, or is
+// a leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
+// not be looked into.
+func Keepers(holdings []attrib.Holding, backend string, known func(slurm.Owner) bool) (keep []attrib.Holding, unread int) {
+	for _, h := range holdings {
+		switch {
+		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
+		case h.Why != "", h.Cgroup.Conflict != "":
+			unread++
+		case h.OfSystem(), h.OfMPS() && !h.Cgroup.Found():
+		default:
+			keep = append(keep, h)
+		}
+	}
+	return keep, unread
+}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -44,7 +43,6 @@ func TestPhantomHolder(t *testing.T) {
 	}{
 		{"the forked child", []attrib.Holding{onCard(child, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"the forked child, in the job's cgroup still", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
-		{"no one is found", nil, nil, nil, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
@@ -53,14 +51,8 @@ func TestPhantomHolder(t *testing.T) {
 			func(s *Scene) {
 				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
 			}, []int{71}, "", "live job"},
-		{"a job that ended during the watch", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 1002, 11 }), 3)},
-			func(s *Scene) {
-				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), End: at(199)}}
-				s.Now.Curves[card] = settle.Curve{State: settle.Flat, Span: 5 * time.Second}
-			}, []int{71}, attrib.ByCgroup, "ended while"},
 		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
 		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, "", "out of time"},
-		{"no one searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, "", "no one searched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := searched(now, tt.found...)
@@ -190,16 +182,11 @@ func TestInheritedMemory(t *testing.T) {
 		want slurm.JobID
 	}{
 		"one job":               {[]Finding{left(8, 20*gib-4*mib)}, 8},
-		"less by far":           {[]Finding{left(8, gib)}, 0},
 		"less by the margin":    {[]Finding{left(8, 20*gib-AsMuch)}, 8},
 		"less by a byte more":   {[]Finding{left(8, 20*gib-AsMuch-1)}, 0},
-		"one job, twice":        {[]Finding{left(8, 20*gib), left(8, 20*gib+mib)}, 8},
 		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
 		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
-		"it fits none of two":   {[]Finding{left(9, gib), left(8, 2*gib)}, 0},
-		"no one left anything":  {nil, 0},
 		"a process, not memory": {[]Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8}}}, 0},
-		"no one knew whose":     {[]Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib)}}, 0},
 	} {
 		s := starting(side(at(100), settle.Flat, reading(20*gib)))
 		s.Left = tt.left
@@ -222,14 +209,12 @@ func TestInheritedMemoryHasItsCandidates(t *testing.T) {
 		then, now []attrib.Process
 		want      slurm.JobID
 	}{
-		"none, as before":         {nil, nil, 8},
 		"the same":                {[]attrib.Process{keeper}, []attrib.Process{keeper}, 8},
 		"another one ended":       {[]attrib.Process{keeper, daemon}, []attrib.Process{keeper}, 8},
 		"the job's own ended":     {[]attrib.Process{keeper, daemon}, []attrib.Process{daemon}, 0},
 		"one came":                {[]attrib.Process{keeper}, []attrib.Process{keeper, newcomer}, 0},
 		"one came, and none then": {nil, []attrib.Process{newcomer}, 0},
 		"the PID is another's":    {[]attrib.Process{keeper}, []attrib.Process{reborn}, 0},
-		"all ended":               {[]attrib.Process{keeper}, nil, 0},
 	} {
 		left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}}
 		for _, p := range tt.then {
@@ -268,11 +253,9 @@ func TestSecondEndBlamesByTheFirst(t *testing.T) {
 		end  float64
 		want slurm.JobID
 	}{
-		"memory, the first end":                     {reading(20 * gib), nil, 0, 10},
 		"memory that the first end did not find":    {reading(20 * gib), nil, 200, 0},
 		"memory that the first end found":           {reading(20 * gib), []Finding{residue}, 200, 10},
 		"more memory than the first end found":      {reading(30 * gib), []Finding{residue}, 200, 0},
-		"a dead PID, the first end":                 {under70, nil, 0, 10},
 		"a dead PID that the first end did not see": {under70, nil, 200, 0},
 		"a dead PID that the first end saw":         {under70, []Finding{phantom}, 200, 10},
 	} {
@@ -299,9 +282,7 @@ func TestProven(t *testing.T) {
 		"orphan by cgroup":        {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 10)}, 1},
 		"orphan by sighting":      {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.BySighting, 10)}, 1},
 		"orphan by exclusive use": {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByExclusive, 10)}, 0},
-		"orphan by environment":   {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByEnvironment, 10)}, 0},
 		"another job's":           {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 11)}, 0},
-		"nobody's":                {Finding{Code: code.Stray, Holder: &live}, 0},
 		"gone":                    {Finding{Code: code.Orphan, Holder: &dead, Owner: by(attrib.ByCgroup, 10)}, 0},
 		"not to be read":          {Finding{Code: code.Orphan, Holder: &unread, Owner: by(attrib.ByCgroup, 10)}, 0},
 		"an exported handle's":    {Finding{Code: code.Residue, Candidates: []Holder{of(by(attrib.ByCgroup, 10))}}, 0},
@@ -336,6 +317,69 @@ func TestWhoIsNotExcused(t *testing.T) {
 		found := Compare(s)
 		if len(found) != 1 || len(found[0].Doubts) == 0 || found[0].Owner != nil {
 			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// A process on a card that is not this job's is reported when a cgroup proves a job that was not given that card.
+func TestTrespasses(t *testing.T) {
+	there := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(70, gib)}}
+	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-2"}, Start: at(90)}
+	proven := attrib.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11}}
+	for _, tt := range []struct {
+		name    string
+		who     attrib.Process
+		edit    func(*Scene)
+		want    bool
+		unknown bool
+	}{
+		{"a live job that has another GPU", proven, nil, true, false},
+		{"a live job that has this GPU", proven, func(s *Scene) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
+		{"an ended job", proven, func(s *Scene) { s.Others[0].End = at(180) }, false, false},
+		{"a job without a record: it may have no GPUs", attrib.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
+		{"by environment alone", attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
+		{"gone meanwhile", attrib.Process{PID: 70, Gone: true}, nil, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := ending(side(at(200), settle.Clean, reading(0), tt.who))
+			r := there
+			s.Now.Neighbours = &gpu.Snapshot{At: at(200), Readings: []gpu.Reading{r}}
+			s.Others = []attrib.Record{live}
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			found := Trespasses(s)
+			if (len(found) == 1) != tt.want || len(found) > 1 {
+				t.Fatalf("%+v, want %v", found, tt.want)
+			}
+			if tt.want && (found[0].Code != code.Trespass || found[0].GPU != "GPU-1" || (found[0].Unknown != "") != tt.unknown || found[0].Owner == nil) {
+				t.Errorf("%+v", found[0])
+			}
+		})
+	}
+}
+
+// Which processes outside of jobs and services keep the driver open.
+func TestKeepers(t *testing.T) {
+	exporter := attrib.Holding{Process: attrib.Process{PID: 50, Start: at(10), Name: "dcgm-exporter"}, Control: true}
+	edited := func(edit func(*attrib.Holding)) attrib.Holding { h := exporter; edit(&h); return h }
+	known := func(o slurm.Owner) bool { return o.ID == 7 }
+	for name, tt := range map[string]struct {
+		h            attrib.Holding
+		want, unread bool
+	}{
+		"a user's, the driver alone":        {edited(func(h *attrib.Holding) { h.UID = alice }), true, false},
+		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
+		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
+		"a job's":                           {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
+		"a job's that is not on record":     {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 8} }), true, false},
+		"of two jobs":                       {edited(func(h *attrib.Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
+		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
+		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
+	} {
+		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu", known)
+		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
+			t.Errorf("%s: %+v, %d unread", name, got, unread)
 		}
 	}
 }

@@ -2,29 +2,13 @@ package finding
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
-
-// Rules are the configuration's rules for one hook of one partition.
-type Rules struct {
-	config    config.Config
-	phase     slurm.Context
-	partition string
-}
-
-// Compile picks the rules for a phase and a partition.
-func Compile(c config.Config, phase slurm.Context, partition string) Rules {
-	if own := c.Policy.Partitions[partition]; own.Mode != "" {
-		c.Mode = own.Mode
-	}
-	if phase == slurm.HealthCheck {
-		c.OnUnknown = config.Warn
-	}
-	return Rules{c, phase, partition}
-}
 
 // Judged is what policy made of one finding.
 type Judged struct {
@@ -62,69 +46,61 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide turns findings into one verdict and one exit code; drain needs a finding without doubts, a mode that may drain,
-// and no guard against it. It judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has
-// no job: all cards count, and nothing drains.
-func (r Rules) Decide(found []Finding, restarts int) Verdict {
+// Decide turns the findings of a job's hook into one verdict and one exit code; drain needs a finding without doubts, a
+// mode that may drain, and no guard against it. It judges each finding and lets the strongest decide. The health check
+// has no job, and nothing drains.
+func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []Finding) Verdict {
+	if own := c.Policy.Partitions[job.Partition]; own.Mode != "" {
+		c.Mode = own.Mode
+	}
 	v := Verdict{Action: config.Ignore}
 	for _, f := range found {
-		j := r.judge(f)
+		j := judge(c, phase, job.Partition, f)
 		v.Judged = append(v.Judged, j)
-		entry, _ := code.Lookup(f.Code)
-		if entry.Scope == code.Elsewhere && r.phase != slurm.HealthCheck {
-			continue // judged and told, but a verdict is on the job's own cards
-		}
 		if strength[j.Action] > strength[v.Action] {
 			v.Action, v.Code = j.Action, f.Code
 		}
 	}
-	if r.phase == slurm.HealthCheck {
+	most := c.Drain.MaxRestarts
+	switch {
+	case phase == slurm.HealthCheck:
 		v.Exit = checkExit(found)
-	}
-	if v.Action != config.Drain {
-		return v
-	}
-	if v.Held = r.guard(restarts); v.Held != "" {
+	case v.Action != config.Drain:
+	case c.Mode != config.Enforce:
+		v.Action, v.Held = config.Warn, "observe mode"
+	case phase == slurm.Prolog && most > 0 && job.Restarts >= most:
 		v.Action = config.Warn
-		return v
+		v.Held = fmt.Sprintf("the job was restarted %d times: another drained node would not help it", job.Restarts)
+	default:
+		v.Exit = code.Exit(v.Code)
 	}
-	v.Exit = code.Exit(v.Code)
 	return v
 }
 
 // judge weakens the configured action where the finding does not carry it.
-func (r Rules) judge(f Finding) Judged {
-	want := r.config.Action(r.phase, r.partition, f.Code)
+func judge(c config.Config, phase slurm.Context, partition string, f Finding) Judged {
+	want := c.Action(phase, partition, f.Code)
 	entry, _ := code.Lookup(f.Code)
-	never := entry.NeverDrains()
+	warn := func(why string) Judged { return Judged{Action: config.Warn, Why: why} }
 	switch {
+	case entry.Scope == code.Own && want != config.Ignore && want != config.Note && phase == slurm.HealthCheck:
+		return warn("")
 	case entry.Scope == code.Own && want != config.Ignore && want != config.Note:
-		return Judged{Action: r.config.OnUnknown}
+		return Judged{Action: c.OnUnknown}
 	case want == config.Repeat && !f.Repeated:
-		return Judged{Action: config.Warn, Why: "the first job to meet it: it drains if the next one meets it too"}
+		return warn("the first job to meet it: it drains if the next one meets it too")
 	case want != config.Drain && want != config.Repeat:
 		return Judged{Action: want}
-	case r.phase == slurm.HealthCheck:
-		return Judged{Action: config.Warn, Why: "the health check never drains"}
-	case never != "":
-		return Judged{Action: config.Warn, Why: never}
+	case phase == slurm.HealthCheck:
+		return warn("the health check never drains")
+	case entry.NeverDrains() != "":
+		return warn(entry.NeverDrains())
 	case f.Unknown != "":
-		return Judged{Action: config.Warn, Why: "unknown: " + f.Unknown}
+		return warn("unknown: " + f.Unknown)
 	case len(f.Doubts) > 0:
-		return Judged{Action: config.Warn, Why: f.Doubts[0]}
+		return warn(f.Doubts[0])
 	}
 	return Judged{Action: config.Drain}
-}
-
-func (r Rules) guard(restarts int) string {
-	most := r.config.Drain.MaxRestarts
-	switch {
-	case r.config.Mode != config.Enforce:
-		return "observe mode"
-	case r.phase == slurm.Prolog && most > 0 && restarts >= most:
-		return fmt.Sprintf("the job was restarted %d times: another drained node would not help it", restarts)
-	}
-	return ""
 }
 
 // checkExit returns the exit code of a health check: 0 unless it has not checked the node. Slurm only logs that, and
@@ -138,4 +114,52 @@ func checkExit(found []Finding) int {
 		}
 	}
 	return 0
+}
+
+// Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that
+// settled again is judged by the second look alone. On any other one what was found first stays, unless the second look
+// proves that its process is gone; but what an ended process may have held is not certain any more.
+func (s Scene) Again(first, second []Finding) []Finding {
+	var kept []Finding
+	for _, f := range first {
+		again := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
+		if again || slices.ContainsFunc(second, f.sameSubject) || s.Now.lacks(f) {
+			continue
+		}
+		if f.ofMemory() {
+			f.Doubts = slices.Clone(f.Doubts)
+			f.doubt("processes were ended since, and the GPU was not seen settled again")
+		}
+		kept = append(kept, f)
+	}
+	return append(kept, second...)
+}
+
+// ofMemory reports a finding about a process or memory on a GPU of the job, as against one about the GPU itself.
+func (f Finding) ofMemory() bool {
+	return f.Holder != nil && f.Code != code.Trespass || f.withoutProcess()
+}
+
+// withoutProcess reports memory that no live process is listed for: any process may have held it.
+func (f Finding) withoutProcess() bool { return f.Code == code.Residue || f.Code == code.Phantom }
+
+// sameSubject reports whether two findings say the same of one process, or of one GPU.
+func (f Finding) sameSubject(o Finding) bool {
+	if f.Code != o.Code || f.GPU != o.GPU || (f.Holder == nil) != (o.Holder == nil) {
+		return false
+	}
+	return f.Holder == nil || f.Holder.PID == o.Holder.PID && f.Holder.Start == o.Holder.Start
+}
+
+// lacks reports whether this look proves a finding's process gone from its GPU.
+func (s Side) lacks(f Finding) bool {
+	r, read := s.Snapshot.Reading(f.GPU)
+	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
+		return false
+	}
+	now, known := s.Processes[f.Holder.PID]
+	if known && now.Why == "" && now.Start != f.Holder.Start {
+		return true
+	}
+	return !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
 }

@@ -4,7 +4,10 @@
 package health
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -98,7 +101,11 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 			if r.Fact != fact.Code {
 				continue
 			}
-			if a := r.judge(r, q); a != (answer{}) {
+			judge := r.judge
+			if judge == nil {
+				judge = equal
+			}
+			if a := judge(r, q); a != (answer{}) {
 				out = append(out, r.finding(a))
 				break
 			}
@@ -108,9 +115,97 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 }
 
 func (r Row) finding(a answer) finding.Finding {
-	f := finding.Finding{Code: r.Code, Observed: a.observed, Unknown: a.unknown, Expected: r.expected}
+	f := finding.Finding{Code: r.Code, Observed: a.observed, Unknown: a.unknown, Expected: expected[r.Code]}
 	if r.Doubt != "" {
 		f.Doubts = []string{r.Doubt}
 	}
 	return f
+}
+
+// question is one fact, with what it was at the last look: "" where that is not known.
+type question struct{ value, before string }
+
+// answer is what a row makes of it; the zero answer is no.
+type answer struct{ observed, unknown string }
+
+func equal(r Row, q question) answer {
+	if q.value != r.Value {
+		return answer{}
+	}
+	return answer{observed: r.Meaning}
+}
+
+// another is any number: the words have rows before this one.
+func another(r Row, q question) answer {
+	n, err := strconv.ParseUint(q.value, 10, 64)
+	if err != nil || n == 0 {
+		return answer{}
+	}
+	return answer{observed: r.Meaning + strconv.FormatUint(n, 10)}
+}
+
+// underWay is neither well nor wrong yet.
+func underWay(r Row, q question) answer {
+	a := equal(r, q)
+	a.unknown = a.observed
+	return a
+}
+
+// counted compares a counter that starts at 0 whenever the driver is loaded.
+func counted(r Row, q question) answer {
+	now, err := strconv.ParseUint(q.value, 10, 64)
+	if err != nil || now == 0 {
+		return answer{}
+	}
+	before, err := strconv.ParseUint(q.before, 10, 64)
+	switch {
+	case err == nil && before == now:
+		return answer{}
+	case err == nil && before < now:
+		return answer{observed: fmt.Sprintf("%d %s more than at the last look (%d then, %d now)", now-before, r.Meaning,
+			before, now)}
+	}
+	a := answer{observed: fmt.Sprintf("%d %s since the driver was loaded", now, r.Meaning)}
+	a.unknown = a.observed + ": there is no earlier count to say whether this job met them"
+	return a
+}
+
+// slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.
+func slowed(r Row, q question) answer {
+	var reasons []string
+	for reason := range strings.SplitSeq(q.value, "+") {
+		for _, part := range []string{"thermal", "brake", "slowdown"} {
+			if strings.Contains(reason, part) {
+				reasons = append(reasons, reason)
+				break
+			}
+		}
+	}
+	if reasons == nil {
+		return answer{}
+	}
+	return answer{observed: r.Meaning + strings.Join(reasons, ", ")}
+}
+
+// asksNothing reports that the driver was asked whether the card needs recovery, and said no.
+func asksNothing(h gpu.Health) bool {
+	f, ok := h.Fact(gpu.RecoveryAction)
+	return ok && f.Unknown == "" && f.Value == "none"
+}
+
+// Compares reports whether Judge wants Input.Before: only where a counter is not at rest.
+func Compares(now []gpu.Health) bool {
+	return slices.ContainsFunc(now, func(h gpu.Health) bool {
+		f, ok := h.Fact(gpu.ECCUncorrected)
+		return ok && f.Unknown == "" && f.Value != "0"
+	})
+}
+
+// Disputed reports a finding whose own line of the table has a doubt: what was seen need not be a fault of the card,
+// such as what a program's kernel can bring about. Doubts of other origin, such as a fault that was mended since, do
+// not count.
+func Disputed(f finding.Finding) bool {
+	return slices.ContainsFunc(table(), func(r Row) bool {
+		return r.Code == f.Code && r.Doubt != "" && slices.Contains(f.Doubts, r.Doubt)
+	})
 }

@@ -42,7 +42,7 @@ func drains(f finding.Finding) bool { return action(f) == config.Drain }
 func action(f finding.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
-	return finding.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
+	return finding.Decide(c, slurm.Epilog, slurm.Job{}, []finding.Finding{f}).Judged[0].Action
 }
 
 // Every row of facts, found and not found; the list must have them all.
@@ -63,14 +63,10 @@ func TestFacts(t *testing.T) {
 		{gpu.RecoveryAction, "recover_imex", "", "recover_imex", code.Recovery, "IMEX domain", false, false},
 		{gpu.RecoveryAction, "another number", "", "6", code.Recovery, "action number 6", false, false},
 		{gpu.RecoveryAction, "", "", "none", "", "", false, false},
-		{gpu.RecoveryAction, "", "", "0", "", "", false, false},
 		{gpu.RecoveryAction, "", "", "a word of tomorrow", "", "", false, false},
 		{gpu.RemapFailed, "yes", "", "yes", code.RemapFailed, "has failed", false, true},
-		{gpu.RemapFailed, "", "", "no", "", "", false, false},
 		{gpu.RemapPending, "yes", "", "yes", code.RemapPending, "wait for a reset", false, false},
-		{gpu.RemapPending, "", "", "no", "", "", false, false},
 		{gpu.RetiredPending, "yes", "", "yes", code.Pages, "to be retired", false, false},
-		{gpu.RetiredPending, "", "", "no", "", "", false, false},
 		{gpu.ECCUncorrected, "more than at the last look", "2", "5", code.ECC,
 			"3 uncorrectable memory errors more than at the last look (2 then, 5 now)", false, false},
 		{gpu.ECCUncorrected, "", "5", "5", "", "", false, false},
@@ -87,16 +83,12 @@ func TestFacts(t *testing.T) {
 		{gpu.FabricState, "not_started", "", "not_started", code.Fabric, "not begun", false, false},
 		{gpu.FabricState, "in_progress", "", "in_progress", code.Fabric, "still joining", true, false},
 		{gpu.FabricState, "", "", "completed", "", "", false, false},
-		{gpu.FabricState, "", "", "not_supported", "", "", false, false},
 		{gpu.PersistenceMode, "off", "", "off", code.Persistence, "is off", false, false},
 		{gpu.PersistenceMode, "", "", "on", "", "", false, false},
 		{gpu.Throttled, "for heat, or by the power brake", "", "hw_thermal+sw_power_cap+hw_power_brake", code.Throttle,
 			"held down: hw_thermal, hw_power_brake", false, false},
 		{gpu.Throttled, "", "", "hw_slowdown", code.Throttle, "held down: hw_slowdown", false, false},
-		{gpu.Throttled, "", "", "none", "", "", false, false},
 		{gpu.Throttled, "", "", "sw_power_cap", "", "", false, false},
-		{gpu.RemapRows, "", "0", "9", "", "", false, false},
-		{gpu.ComputeMode, "", "", "prohibited", "", "", false, false},
 	}
 	tested := map[string]bool{}
 	for _, tt := range tests {
@@ -210,21 +202,5 @@ func TestDoubts(t *testing.T) {
 	in.Now = append(in.Now, said("MIG-1", fact(gpu.RecoveryAction, "none")))
 	if found = Judge(in); len(found) != 1 || found[0].Code != code.XidFatal || len(found[0].Doubts) != 2 {
 		t.Errorf("the instance's own facts come first: %+v", found)
-	}
-}
-
-func TestCompares(t *testing.T) {
-	for _, tt := range []struct {
-		fact gpu.Fact
-		want bool
-	}{
-		{fact(gpu.ECCUncorrected, "0"), false},
-		{fact(gpu.ECCUncorrected, "1"), true},
-		{gpu.Fact{Code: gpu.ECCUncorrected, Unknown: "x"}, false},
-		{fact(gpu.RecoveryAction, "reset"), false},
-	} {
-		if got := Compares([]gpu.Health{said(gpuA, tt.fact)}); got != tt.want {
-			t.Errorf("%+v: %v", tt.fact, got)
-		}
 	}
 }

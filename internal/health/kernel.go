@@ -29,7 +29,7 @@ func (in Input) xids(c finding.Card, now gpu.Health) []finding.Finding {
 }
 
 func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Finding {
-	r, _ := xidRow(alike[0].Code)
+	r, _ := XidRow(alike[0].Code)
 	f := r.finding(answer{observed: in.describe(r.Meaning, alike)})
 	f.Xid = alike[0].Code
 	if in.KernelDoubt != "" {

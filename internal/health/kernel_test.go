@@ -22,22 +22,22 @@ func logged(xids ...gpu.Xid) Input {
 // Every number of the table gives its row's code, and drains if NVIDIA calls for a reset without a doubt.
 func TestEveryXid(t *testing.T) {
 	fatal := map[int]bool{}
-	for _, n := range xidNumbers {
-		for _, number := range n.xids {
+	for _, n := range xidRows {
+		for _, number := range n.Xids {
 			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
-			if len(found) != 1 || found[0].Code != n.code || found[0].Xid != number ||
-				!strings.Contains(found[0].Observed, n.meaning) {
+			if len(found) != 1 || found[0].Code != n.Code || found[0].Xid != number ||
+				!strings.Contains(found[0].Observed, n.Meaning) {
 				t.Errorf("Xid %d: %+v", number, found)
 				continue
 			}
 			fatal[number] = drains(found[0])
-			if want := n.code == code.XidFatal && n.doubt == ""; fatal[number] != want {
+			if want := n.Code == code.XidFatal && n.Doubt == ""; fatal[number] != want {
 				t.Errorf("Xid %d: drains %v", number, fatal[number])
 			}
-			if meaning, ok := XidMeaning(number); !ok || meaning != n.meaning {
-				t.Errorf("XidMeaning(%d) = %q, %v", number, meaning, ok)
+			if meaning := XidMeaning(number); meaning != n.Meaning {
+				t.Errorf("XidMeaning(%d) = %q", number, meaning)
 			}
-			if Fatal(number) != (n.code == code.XidFatal) {
+			if Fatal(number) != (n.Code == code.XidFatal) {
 				t.Errorf("Fatal(%d) = %v", number, Fatal(number))
 			}
 		}
@@ -55,8 +55,8 @@ func TestEveryXid(t *testing.T) {
 		!strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
 		t.Errorf("a number that is not in the table: %+v", found)
 	}
-	if meaning, ok := XidMeaning(777); ok || meaning != "" {
-		t.Errorf("XidMeaning(777) = %q, %v", meaning, ok)
+	if meaning := XidMeaning(777); meaning != "" {
+		t.Errorf("XidMeaning(777) = %q", meaning)
 	}
 }
 

@@ -13,129 +13,179 @@ type Row struct {
 	Value   string       // of the fact: the word itself, or in words where it is compared
 	Xids    []int
 	Code    code.Code
-	Meaning string // for an admin, or for the user where the program is meant
+	Meaning string // for an admin, or for the user where the program is meant; of a fact also what was observed
 	Asks    string // what NVIDIA calls for
 	Doubt   string // why it never proves a card unusable; empty where it may
 
-	observed, expected string
-	judge              func(Row, question) answer // of facts
+	judge func(Row, question) answer // of facts; equal where there is none
 }
 
 // table returns every row, facts first.
-func table() []Row {
-	all := slices.Clone(factRows)
-	for _, n := range xidNumbers {
-		all = append(all, n.row())
+func table() []Row { return slices.Concat(factRows, xidRows) }
+
+// XidRow is the row of an Xid; false for one that the table does not have.
+func XidRow(number int) (Row, bool) {
+	for _, r := range xidRows {
+		if slices.Contains(r.Xids, number) {
+			return r, true
+		}
 	}
-	return all
+	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
-// Xid is the row of an Xid; false for one that the table does not have.
-func Xid(number int) (Row, bool) { return xidRow(number) }
-
-// XidMeaning says what an Xid means, in a few words; false for one that the table does not have.
-func XidMeaning(number int) (string, bool) {
-	r, ok := xidRow(number)
-	if !ok {
-		return "", false
+// XidMeaning says what an Xid means, in a few words; empty for one that the table does not have.
+func XidMeaning(number int) string {
+	if r, ok := XidRow(number); ok {
+		return r.Meaning
 	}
-	return r.Meaning, true
+	return ""
 }
 
-const noRecovery = "no recovery asked for"
+// Fatal reports an Xid that the table calls a fault of the card, with a doubt or without one.
+func Fatal(number int) bool {
+	r, _ := XidRow(number)
+	return r.Code == code.XidFatal
+}
+
+// expected is what a finding of each code is held against.
+var expected = map[code.Code]string{
+	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",
+	code.RemapPending: "no pending remapping", code.Pages: "no pages waiting", code.ECC: "no uncorrectable memory errors",
+	code.Fabric: "a GPU in its NVLink fabric", code.Persistence: "persistence mode on", code.Throttle: "full clocks",
+	code.Xid: "no Xid on the GPU during the job", code.XidFatal: "no Xid on the GPU during the job",
+}
 
 // A recovery action is the driver's own verdict, so it is believed where NVIDIA's text says that the card is not to be
 // given out as it is.
 var factRows = []Row{
 	{
-		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery, judge: equal,
-		Meaning: "a fault of the GPU that only a reset clears", Asks: "end its processes, reset the GPU",
-		observed: "the driver asks for a reset of the GPU", expected: noRecovery,
+		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery,
+		Meaning: "the driver asks for a reset of the GPU", Asks: "end its processes, reset the GPU",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery, judge: equal,
-		Meaning: "a fault that may have left the operating system inconsistent", Asks: "reboot the node",
-		observed: "the driver asks for a reboot of the node", expected: noRecovery,
+		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery,
+		Meaning: "the driver asks for a reboot of the node", Asks: "reboot the node",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery, judge: equal,
-		Meaning:  "the GPU goes on with less than it has: memory set aside, or instances down",
-		Asks:     "no new work; reset the GPU once what runs has ended",
-		observed: "the driver asks to give the GPU no new work and to reset it", expected: noRecovery,
+		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery,
+		Meaning: "the driver asks to give the GPU no new work and to reset it",
+		Asks:    "no new work; reset the GPU once what runs has ended",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery, judge: equal,
-		Meaning:  "a fault that needs all traffic between GPUs to end; then the driver says what is next",
-		Asks:     "end the processes that use several GPUs, ask again",
-		observed: "the driver asks for an end of traffic between GPUs", expected: noRecovery,
-		Doubt: "the driver asks for an end of traffic between GPUs only, and says later what is next",
+		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery,
+		Meaning: "the driver asks for an end of traffic between GPUs",
+		Asks:    "end the processes that use several GPUs, ask again",
+		Doubt:   "the driver asks for an end of traffic between GPUs only, and says later what is next",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery, judge: equal,
-		Meaning: "the memory that several nodes share (IMEX domain) has a fault", Asks: "recover the IMEX domain",
-		observed: "the driver asks for recovery of the IMEX domain", expected: noRecovery,
+		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery,
+		Meaning: "the driver asks for recovery of the IMEX domain", Asks: "recover the IMEX domain",
 		Doubt: "the driver asks for recovery of the IMEX domain only, which is not this GPU",
 	},
-	{
+	{ // newer NVML has 6, reset of the PCIe bus, and 7, reboot of the system
 		Fact: gpu.RecoveryAction, Value: "another number", Code: code.Recovery, judge: another,
-		Meaning: "an action that this release has no word for; newer NVML has 6, reset of the PCIe bus, and 7, " +
-			"reboot of the system",
-		Asks:     "see the guide of this driver",
-		observed: "the driver asks for recovery action number ", expected: noRecovery,
+		Meaning: "the driver asks for recovery action number ", Asks: "see the guide of this driver",
 		Doubt: "what this recovery action asks for is not known to this release",
 	},
 	{
-		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed, judge: equal,
-		Meaning:  "a row of memory with errors could not be replaced by a spare one",
-		Asks:     "field diagnostics, replace the GPU",
-		observed: "the remapping of a memory row has failed", expected: "no failed remapping",
+		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed,
+		Meaning: "the remapping of a memory row has failed", Asks: "field diagnostics, replace the GPU",
 	},
 	{
-		Fact: gpu.RemapPending, Value: "yes", Code: code.RemapPending, judge: equal,
-		Meaning:  "rows of memory with errors will be replaced at the next reset; until then they are set aside",
-		Asks:     "reset when convenient",
-		observed: "memory rows wait for a reset to be remapped", expected: "no pending remapping",
+		Fact: gpu.RemapPending, Value: "yes", Code: code.RemapPending,
+		Meaning: "memory rows wait for a reset to be remapped", Asks: "reset when convenient",
 	},
 	{
-		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages, judge: equal,
-		Meaning:  "pages of memory with errors will be taken out of use at the next reset (GPUs before Ampere)",
-		Asks:     "reset when convenient",
-		observed: "memory pages wait for a reset to be retired", expected: "no pages waiting",
+		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages,
+		Meaning: "memory pages wait for a reset to be retired", Asks: "reset when convenient",
 	},
 	{
-		Fact: gpu.ECCUncorrected, Value: "more than at the last look", Code: code.ECC,
-		judge:    counted,
-		Meaning:  "uncorrectable memory errors; the programs that met them were ended or read wrong data",
-		Asks:     "what recovery action and remapping say",
-		expected: "no uncorrectable memory errors",
+		Fact: gpu.ECCUncorrected, Value: "more than at the last look", Code: code.ECC, judge: counted,
+		Meaning: "uncorrectable memory errors", Asks: "what recovery action and remapping say",
 	},
 	{
-		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric, judge: equal,
-		Meaning:  "the GPU could not join the NVLink fabric: CUDA may not start (error 802)",
-		Asks:     "see to nvidia-fabricmanager",
-		observed: "joining the NVLink fabric has failed", expected: "a GPU in its NVLink fabric",
+		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric,
+		Meaning: "joining the NVLink fabric has failed", Asks: "see to nvidia-fabricmanager",
 	},
 	{
-		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric, judge: equal,
-		Meaning:  "the GPU has not joined the NVLink fabric: CUDA may not start (error 802)",
-		Asks:     "see to nvidia-fabricmanager",
-		observed: "the GPU has not begun to join the NVLink fabric", expected: "a GPU in its NVLink fabric",
+		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric,
+		Meaning: "the GPU has not begun to join the NVLink fabric", Asks: "see to nvidia-fabricmanager",
 	},
 	{
 		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, judge: underWay,
-		Meaning: "the GPU is about to join the NVLink fabric", Asks: "wait",
-		observed: "the GPU is still joining the NVLink fabric", expected: "a GPU in its NVLink fabric",
+		Meaning: "the GPU is still joining the NVLink fabric", Asks: "wait",
 	},
 	{
-		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, judge: equal,
-		Meaning:  "the driver lets go of a GPU that no one uses: seconds to wake up, counters lost",
-		Asks:     "run nvidia-persistenced",
-		observed: "persistence mode is off", expected: "persistence mode on",
+		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence,
+		Meaning: "persistence mode is off", Asks: "run nvidia-persistenced",
 	},
 	{
-		Fact: gpu.Throttled, Value: "for heat, or by the power brake", Code: code.Throttle,
-		judge:   slowed,
-		Meaning: "clocks are held down; jobs are slower", Asks: "check cooling and power",
-		observed: "clocks are held down: ", expected: "full clocks",
+		Fact: gpu.Throttled, Value: "for heat, or by the power brake", Code: code.Throttle, judge: slowed,
+		Meaning: "clocks are held down: ", Asks: "check cooling and power",
 	},
+}
+
+// What NVIDIA's catalog calls for at once.
+const (
+	restartApp = "restart the program"
+	reset      = "reset the GPU"
+	ignore     = "nothing"
+	support    = "contact support"
+)
+
+// Doubts of Xids that may need a reset, or not.
+const (
+	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
+	hungDoubt   = "a program's own kernel can hang a GPU so; that the GPU needs a reset, drivers of 570 and " +
+		"later say as recovery action"
+)
+
+// xid makes a row of some Xids that mean the same.
+func xid(c code.Code, meaning, asks, doubt string, numbers ...int) Row {
+	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
+}
+
+// xidRows are the numbers of NVIDIA's catalog that users of data center cards meet. One is a fault of the card if
+// the catalog's immediate action is a reset or more; in doubt it is not.
+var xidRows = []Row{
+	xid(code.XidFatal, "the GPU stopped processing", reset, "", 46),
+	xid(code.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset", "",
+		48),
+	xid(code.XidFatal, "a micro-controller of the GPU halted", reset, "", 62),
+	xid(code.XidFatal, "remapping or retiring bad memory failed", reset, "", 64),
+	xid(code.XidFatal, "the GPU has fallen off the bus", "restart the machine", "", 79),
+	xid(code.XidFatal, "uncontained memory error: it may have reached several programs", reset, "", 95),
+	xid(code.XidFatal, "security fault", reset, "", 110),
+	xid(code.XidFatal, "the GPU's own processor (GSP) did not answer", reset, "", 119),
+	xid(code.XidFatal, "error in the GPU's own processor (GSP)", reset, "", 120),
+	xid(code.XidFatal, "training of an NVLink failed", reset, "", 136),
+	xid(code.XidFatal, "uncorrectable memory error that was not recovered", reset, "", 140),
+	xid(code.XidFatal, "the GPU could not be initialised", reset, "", 143),
+	xid(code.XidFatal, "NVLink error defined by software", reset, "", 155),
+	xid(code.XidFatal, "a part of the GPU was retired", reset, "", 156),
+	xid(code.XidFatal, "fatal timeout of the GPU", reset, "", 158),
+	xid(code.XidFatal, "context switch timeout: the GPU could not be taken from a program", reset, hungDoubt, 109),
+	xid(code.XidFatal, "NVLink error", "NVLink workflow", nvlinkDoubt, 74),
+	xid(code.XidFatal, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt, 144, 145, 146, 149, 150),
+	xid(code.XidFatal, "auxiliary power is not connected", "check cables and seating",
+		"what is unplugged, no reset mends: look at the machine", 54),
+	xid(code.XidFatal, "key rotation of confidential computing failed", "restart the virtual machine",
+		"NVIDIA asks for a restart of the virtual machine only", 151),
+
+	xid(code.Xid, "the GPU stopped processing for this program", restartApp, "", 8),
+	xid(code.Xid, "broken command stream of a program", restartApp, "", 11, 25, 32, 80),
+	xid(code.Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, "", 13),
+	xid(code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "", 31),
+	xid(code.Xid, "a program's work was stopped after an error of its own; the GPU goes on", ignore, "", 43),
+	xid(code.Xid, "clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", "",
+		45),
+	xid(code.Xid, "bad memory was remapped or retired: no program's fault", ignore, "", 63),
+	xid(code.Xid, "wrong use of the graphics or compute engine by a program", restartApp, "", 69),
+	xid(code.Xid, "many corrected memory errors: no program's fault", ignore, "", 92),
+	xid(code.Xid, "contained memory error: it hit one program, which was ended; no program's fault",
+		restartApp+"; reset when convenient", "", 94),
+	xid(code.Xid, "access through NVLink that the other GPU refused", "see what the other GPU says", "",
+		108, 137),
+	xid(code.Xid, "the driver changed what recovery it asks for", "what the recovery action says", "", 154),
+	xid(code.Xid, "a part of the GPU could not be retired", ignore+"; "+support, "", 157),
 }

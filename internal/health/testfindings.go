@@ -68,12 +68,12 @@ func (o Outcome) findings(c finding.Card) []finding.Finding {
 	switch o.Result {
 	case gpu.ProbeGap:
 		f.Code, f.Bytes = code.Gap, gap(o.Probe)
-		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free),
-			mib(o.Largest), o.Attempts)
+		f.Observed = fmt.Sprintf("%s free, but at most %s in one block, after %d attempts", size(o.Free),
+			size(o.Largest), o.Attempts)
 	case gpu.ProbeBlocked:
 		f.Code, f.Observed = code.Blocked, o.reason()
 		if o.Free.Known() {
-			f.Observed = fmt.Sprintf("no memory to be had of %s free: %s", mib(o.Free), f.Observed)
+			f.Observed = fmt.Sprintf("no memory to be had of %s free: %s", size(o.Free), f.Observed)
 		}
 	case gpu.ProbeBroken:
 		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"
@@ -99,9 +99,12 @@ func gap(p gpu.Probe) gpu.Figure {
 	return gpu.Bytes(p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes))
 }
 
-func mib(f gpu.Figure) string {
+func size(f gpu.Figure) string {
 	if !f.Known() {
 		return "an unknown amount"
+	}
+	if f.Bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(f.Bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", f.Bytes>>20)
 }

@@ -74,31 +74,22 @@ func TestBusy(t *testing.T) {
 		change func(*finding.Scene, *gpu.Reading)
 		want   string // part of the reason, empty for none
 	}{
-		"clean":                      {nil, ""},
-		"flat with what is expected": {at(settle.Flat), ""},
+		"clean": {nil, ""},
 		"a little memory": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) },
 			""},
 		"a service of the node": {with70(7), ""},
-		"moving":                {at(settle.Moving), "not at rest"},
 		"never judged":          {at(""), "not at rest"},
 		"unread": {func(s *finding.Scene, _ *gpu.Reading) {
 			s.Now.Curves[card0] = settle.Curve{State: settle.Unknown, Why: "lost"}
 		}, "could not be read"},
-		"no reading": {func(_ *finding.Scene, r *gpu.Reading) { r.Device.ID = "GPU-9" },
-			"could not be read"},
 		"list unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" },
 			"who is on it"},
 		"a service's PID, reused": {with70(8), "a process is on it"},
 		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
 		"memory of no one's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
 			"in use"},
-		"memory unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") },
-			"could not be told: old"},
 		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true },
 			"could not be told"},
-		"a process of the job": {func(s *finding.Scene, r *gpu.Reading) {
-			r.Processes = []gpu.Process{{PID: 71, Memory: gpu.Bytes(0)}}
-		}, "a process is on it"},
 		// What the start already showed counts as clean at the end, and is somebody's all the same.
 		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
 			r.Memory.Used = gpu.Bytes(20 << 30)
@@ -132,16 +123,12 @@ func TestPlan(t *testing.T) {
 		"perhaps shards": {on(func(c *TestCase) { c.Scene.SharedUnknown = "no gres.conf" }),
 			"could not be told: no gres.conf"},
 		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},
-		"perhaps given to one":        {live(attrib.Record{Job: 7, Unplaced: true}), "another live job"},
 		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
-		"a live job elsewhere":        {live(attrib.Record{Job: 7, GPUs: []gpu.ID{"GPU-1"}}), ""},
 		"busy":                        {TestCase{Scene: scene(with70(8))}, "a process is on it"},
 		"a fault of the GPU":          {found(code.Lost, card0), "BKD-LOST"},
 		"a reset is called for":       {found(code.Recovery, card0), "BKD-RECOVERY"},
-		"a fault of another GPU":      {found(code.Lost, "GPU-1"), ""},
 		"the driver has hung":         {found(code.Hang, ""), "BKD-HANG"},
 		"the driver is old":           {found(code.Old, ""), ""},
-		"a note on the GPU":           {found(code.Ended, card0), ""},
 		"a fault of Bookend's own":    {found(code.StateWrite, ""), ""},
 	} {
 		test, skipped := tt.c.Plan([]finding.Card{idle})
@@ -153,27 +140,6 @@ func TestPlan(t *testing.T) {
 			skipped[0].Free.Known() || !strings.Contains(skipped[0].Why, tt.want)):
 			t.Errorf("%s: tested %+v, skipped %+v", name, test, skipped)
 		}
-	}
-}
-
-func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
-	instance := idle
-	instance.Device.Parent = "GPU-P"
-	if test, _ := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{instance}); len(test) != 0 {
-		t.Errorf("a MIG instance: %+v", test)
-	}
-	if test, skipped := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
-		t.Errorf("a GPU without id: %+v %+v", test, skipped)
-	}
-}
-
-func TestKnown(t *testing.T) {
-	c := TestCase{Scene: scene(with70(7))}
-	if got := c.Known([]finding.Card{idle, idle}); len(got) != 1 || got[0] != 70 {
-		t.Errorf("got %v", got)
-	}
-	if got := c.Known(nil); len(got) != 0 {
-		t.Errorf("of no GPU: %v", got)
 	}
 }
 
@@ -193,18 +159,13 @@ func TestTrusted(t *testing.T) {
 		"reloaded":            {func(_ *TestRecord, n *SinceTest) { n.Epoch.Module = "m2" }, "reloaded"},
 		"epoch unknown": {func(r *TestRecord, n *SinceTest) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
 			"reloaded"},
-		"just young enough":           {func(_ *TestRecord, n *SinceTest) { n.At = 25 * time.Hour }, ""},
 		"too old":                     {func(_ *TestRecord, n *SinceTest) { n.At = 25*time.Hour + 1 }, "older than 24h"},
-		"of the future":               {func(_ *TestRecord, n *SinceTest) { n.At = 0 }, "older"},
 		"an Xid":                      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, bus0) }, "Xid 79"},
 		"an Xid of no one knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
 		"an Xid before":               {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(50, bus0) }, ""},
 		"an Xid of another GPU":       {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
-		"log not read":                {func(_ *TestRecord, n *SinceTest) { n.Kernel = nil }, "not read"},
 		"log not read then": {func(r *TestRecord, _ *SinceTest) { r.Kernel = gpu.KernelMark{} },
 			"not read at that time"},
-		"log unreadable": {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} },
-			"could not be read"},
 		"log overwritten":   {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
 		"somebody is on it": {func(_ *TestRecord, n *SinceTest) { n.Scene = scene(with70(8)) }, "a process"},
 	} {
@@ -214,6 +175,129 @@ func TestTrusted(t *testing.T) {
 		ok, why := r.Trusted(n)
 		if ok != (tt.want == "") || ok != (why == "") || !strings.Contains(why, tt.want) {
 			t.Errorf("%s: %v, %q, want %q", name, ok, why, tt.want)
+		}
+	}
+}
+
+func failed(call string, number int, name string) *gpu.CallError {
+	return &gpu.CallError{Call: call, Code: number, Name: name, Meaning: "it means this.", Remedy: "do that."}
+}
+
+func broken(e *gpu.CallError) gpu.Probe {
+	return gpu.Probe{Device: card0, Result: gpu.ProbeBroken, Error: e, Why: "the reason"}
+}
+
+func TestWhatTestsFind(t *testing.T) {
+	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
+	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
+		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
+	for name, tt := range map[string]struct {
+		o      Outcome
+		card   finding.Card
+		code   code.Code // empty: no finding
+		says   string
+		doubts int
+	}{
+		"ok":      {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK}}, idle, "", "", 0},
+		"skipped": {Outcome{Probe: SkippedTest(card0, "shared")}, idle, "", "", 0},
+		"gap": {
+			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20),
+				Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
+			idle, code.Gap, "900 MiB free, but at most 100 MiB in one block, after 22 attempts", 0,
+		},
+		"blocked, by two": {Outcome{Probe: full, Seen: 2}, idle, code.Blocked,
+			"no memory to be had of 9.0 GiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
+		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode",
+			Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
+		"broken, by two": {
+			Outcome{Probe: broken(failed("cuInit", 802, "CUDA_ERROR_SYSTEM_NOT_READY")), Seen: 2}, idle, code.Broken,
+			"cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); the reason; it means this; do that", 0,
+		},
+		"broken, by one": {Outcome{Probe: broken(failed("cuInit", 802, "X")), Seen: 1}, idle, code.Broken,
+			"cuInit", 1},
+		"no library": {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle,
+			code.Broken, "dlopen: no CUDA library; the reason", 1},
+		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
+		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
+			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
+	} {
+		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
+		if tt.code == "" {
+			if len(got) != 0 {
+				t.Errorf("%s: %+v", name, got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[0].Code != tt.code || got[0].GPU != card0 || got[0].Index == nil ||
+			!strings.Contains(got[0].Observed, tt.says) ||
+			len(got[0].Doubts) != tt.doubts || got[0].Expected == "" || got[0].Unknown != "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Errors that the test's own surroundings lead to prove nothing of the GPU.
+func TestOwnSurroundings(t *testing.T) {
+	for _, number := range gpu.NVIDIA.Surroundings {
+		o := Outcome{Probe: broken(failed("cuInit", number, "X")), Seen: 2}
+		if got := FoundByTests([]finding.Card{idle}, []Outcome{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
+			t.Errorf("%d: %+v", number, got)
+		}
+	}
+}
+
+func TestGapIsMemory(t *testing.T) {
+	p := gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(100 << 20)}
+	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes != gpu.Bytes(800<<20) {
+		t.Errorf("%+v", f[0].Bytes)
+	}
+	p.Largest = gpu.Unknown("not read")
+	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() ||
+		!strings.Contains(f[0].Observed, "an unknown amount") {
+		t.Errorf("%+v", f[0])
+	}
+}
+
+// Two processes that agree are surer than one; where they do not, the later one is believed, but not for certain.
+func TestAgain(t *testing.T) {
+	first := Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 1}
+	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK}
+	for name, tt := range map[string]struct {
+		second gpu.Probe
+		want   gpu.ProbeResult
+		seen   int
+	}{
+		"the same":   {broken(failed("cuInit", 999, "X")), gpu.ProbeBroken, 2},
+		"a crash":    {broken(nil), gpu.ProbeBroken, 1},
+		"well again": {ok, gpu.ProbeOK, 1},
+		"no answer":  {SkippedTest(card0, "hung"), gpu.ProbeBroken, 1},
+	} {
+		if got := first.Again(tt.second); got.Result != tt.want || got.Seen != tt.seen {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := first.Again(SkippedTest(card0, "hung")); got.Error == nil || got.Error.Code != 999 {
+		t.Errorf("no answer is no news: %+v", got)
+	}
+}
+
+// A card that was not tested for another's sake is tested alone; one that may not be tested is not asked for again.
+func TestRetry(t *testing.T) {
+	started := SkippedTest(card0, "CUDA does not show it")
+	started.Times.Init = time.Millisecond
+	for name, tt := range map[string]struct {
+		p           gpu.Probe
+		alone, with bool
+	}{
+		"broken":           {broken(nil), true, true},
+		"ok":               {gpu.Probe{Result: gpu.ProbeOK}, false, false},
+		"gap":              {gpu.Probe{Result: gpu.ProbeGap}, false, false},
+		"not to be tested": {SkippedTest(card0, "mode"), false, false},
+		"not seen":         {started, false, true},
+	} {
+		o := Outcome{Probe: tt.p}
+		if o.Retry(false) != tt.alone || o.Retry(true) != tt.with {
+			t.Errorf("%s: alone %v, with others %v", name, o.Retry(false), o.Retry(true))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package holders
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,8 +23,8 @@ const (
 // crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
 // at: it is then left alone, and ends with this program.
 type crew struct {
-	over  chan struct{} // closed when the time is up
-	ended atomic.Bool   // the same, for those at work
+	over context.Context // done when the time is up
+	end  context.CancelFunc
 
 	mu       sync.Mutex
 	troubles []string // why something may have been missed
@@ -32,24 +33,13 @@ type crew struct {
 // maxTroubles bounds what is said about what was missed: the first few stand for the rest.
 const maxTroubles = 6
 
-func newCrew(budget time.Duration) (c *crew, stop func()) {
-	c = &crew{over: make(chan struct{})}
-	if budget <= 0 {
-		c.end()
-		return c, func() {}
-	}
-	timer := time.AfterFunc(budget, c.end)
-	return c, func() { timer.Stop() }
-}
-
-// end says, once, that the time is up.
-func (c *crew) end() {
-	c.ended.Store(true)
-	close(c.over)
+func newCrew(budget time.Duration) *crew {
+	over, end := context.WithTimeout(context.Background(), budget)
+	return &crew{over: over, end: end}
 }
 
 // going reports whether there is time left.
-func (c *crew) going() bool { return !c.ended.Load() }
+func (c *crew) going() bool { return c.over.Err() == nil }
 
 // trouble notes why something may have been missed.
 func (c *crew) trouble(format string, args ...any) {
@@ -133,7 +123,7 @@ func (r *round) busy() (pids []int) {
 func (c *crew) wait(r *round, what string) {
 	select {
 	case <-r.idle:
-	case <-c.over:
+	case <-c.over.Done():
 	}
 	left := len(r.pids) - int(r.done.Load())
 	if left == 0 {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"bookend/internal/gpu"
+	"bookend/internal/attrib"
 	"bookend/internal/slurm"
 )
 
@@ -76,19 +76,11 @@ func (j Job) OpenDevices(proc, dev string) (found []Open, err error) {
 		case len(found) == maxOpen:
 			partial = fmt.Errorf("more than %d: %w", maxOpen, ErrPartial)
 		default:
-			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: open.cards()})
+			cards := attrib.Holding{Minors: open.minors}
+			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: slices.Sorted(slices.Values(cards.Open()))})
 		}
 	})
 	return found, cmp.Or(err, partial)
-}
-
-// cards names the nodes of cards.
-func (n nodes) cards() (names []string) {
-	for _, minor := range n.minors {
-		names = append(names, gpu.Vendors[0].CardNode(minor))
-	}
-	slices.Sort(names)
-	return names
 }
 
 // each calls look for every process but the caller, with its folder open for the thread that answers.

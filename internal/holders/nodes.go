@@ -2,13 +2,18 @@ package holders
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 )
 
 // deleted is what the kernel adds to the path of a file without a name. A device node loses its name when a
@@ -127,4 +132,217 @@ func parseMap(line []byte) []byte {
 		return nil
 	}
 	return line
+}
+
+// stat is what /proc/PID/stat says that attribution needs.
+type stat struct {
+	name  string // as the kernel writes it: newline and backslash come escaped since Linux 2.6.16, nothing else
+	state string
+	start time.Duration // since boot
+}
+
+// Fields of stat behind the name, counted from 0: proc(5) numbers them 3 and 22.
+const (
+	fieldState = 0
+	fieldFlags = 6
+	fieldStart = 19
+)
+
+// exiting is the kernel's PF_EXITING: a process on its way out says so by no state letter, and was seen to take half a
+// second for 6 GiB of memory.
+const exiting = 0x4
+
+// parseStat reads a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and
+// a forged rest of the line; only what follows the last bracket is the kernel's.
+func parseStat(text string) (stat, error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return stat{}, fmt.Errorf("parse stat: no name in %.80q", text)
+	}
+	fields := strings.Fields(text[end+1:])
+	if len(fields) <= fieldStart || len(fields[fieldState]) != 1 {
+		return stat{}, fmt.Errorf("parse stat: %d fields behind the name", len(fields))
+	}
+	ticks, err := strconv.ParseUint(fields[fieldStart], 10, 64)
+	if err != nil || ticks > uint64(math.MaxInt64/attrib.Tick) {
+		return stat{}, fmt.Errorf("parse stat: start time %.40q", fields[fieldStart])
+	}
+	state := fields[fieldState]
+	if flags, err := strconv.ParseUint(fields[fieldFlags], 10, 32); err == nil && flags&exiting != 0 && state != ended {
+		state = "X"
+	}
+	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
+}
+
+// parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
+// kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
+func parseUID(text string) (uint32, error) {
+	line, ok := statusLine(text, "Uid")
+	if !ok {
+		return 0, fmt.Errorf("parse status: no Uid line")
+	}
+	fields := strings.Fields(line)
+	if len(fields) != 4 {
+		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
+	}
+	uid, err := strconv.ParseUint(fields[0], 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
+	}
+	return uint32(uid), nil
+}
+
+// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
+// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
+func parseOtherPIDs(text string) bool {
+	line, _ := statusLine(text, "NSpid")
+	return len(strings.Fields(line)) > 1
+}
+
+// statusLine returns what a line of /proc/PID/status says behind its key. The kernel's is the last of that key.
+func statusLine(text, key string) (string, bool) {
+	at := strings.LastIndex(text, "\n"+key+":")
+	if at < 0 {
+		return "", false
+	}
+	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
+	return line, true
+}
+
+// parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first
+// counts, as it does for getenv. When the text was cut off, so may be its last entry, which then does not count.
+func parseEnviron(text string, cut bool) slurm.JobID {
+	if cut {
+		text = text[:strings.LastIndexByte(text, 0)+1]
+	}
+	for entry := range strings.SplitSeq(text, "\x00") {
+		if value, ok := strings.CutPrefix(entry, "SLURM_JOB_ID="); ok {
+			if id, ok := slurm.ParseJobID(value); ok {
+				return id
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// shortID is how many digits of a container's id its own tools show.
+const shortID = 12
+
+// maxUnit bounds the name of a unit or a container; the kernel bounds a folder's at 255.
+const maxUnit = 128
+
+// parseUnit names the systemd unit of the system manager and the container that the text of a /proc/PID/cgroup
+// without a job belongs to. A process in a container is not its engine's unit, and one in user.slice is no service
+// whatever another hierarchy of cgroup v1 says. Below a user's own manager (user@UID.service) every name is the
+// user's choice, and none counts.
+func parseUnit(text string) (service, container string) {
+	users := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), deleted)
+		_, rest, _ := strings.Cut(line, ":")   // hierarchy
+		_, below, ok := strings.Cut(rest, ":") // controllers
+		if !ok || !strings.HasPrefix(below, "/") {
+			continue
+		}
+		parts := strings.Split(below[1:], "/")
+		if container == "" {
+			container = containerOf(parts)
+		}
+		if service == "" {
+			service = serviceOf(parts)
+		}
+		users = users || parts[0] == "user.slice"
+	}
+	switch {
+	case container != "":
+		return "", clip(container, maxUnit)
+	case users:
+		return "", ""
+	}
+	return clip(service, maxUnit), ""
+}
+
+// serviceOf returns the unit that systemd put a process into: the first below system.slice and its own slices.
+func serviceOf(parts []string) string {
+	if len(parts) < 2 || parts[0] != "system.slice" {
+		return ""
+	}
+	for _, part := range parts[1:] {
+		if strings.HasSuffix(part, ".slice") {
+			continue
+		}
+		if strings.HasSuffix(part, ".service") && !ofUsers(part) {
+			return part
+		}
+		return ""
+	}
+	return ""
+}
+
+// ofUsers reports whether a unit runs what users tell it to, so that being in it says nothing of a process: Slurm's
+// own, where a job lies that no cgroup of its own was made for, users' managers, and those that let users in.
+func ofUsers(unit string) bool {
+	name, _, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
+	switch name {
+	case "user", "ssh", "sshd", "cron", "crond", "anacron", "atd":
+		return true
+	}
+	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
+}
+
+// containerOf returns the outermost container of a path.
+func containerOf(parts []string) string {
+	for i, part := range parts {
+		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+			return ""
+		}
+		parent := ""
+		if i > 0 {
+			parent = parts[i-1]
+		}
+		if name := containerOfPart(parent, part); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// tools call a container by a name, behind one of these prefixes in the name of its cgroup.
+var tools = []struct{ parent, prefix, name string }{
+	{"", "lxc.payload.", "lxc:"},
+	{"", "apptainer-", "apptainer:"}, // enroot makes none
+	{"", "singularity-", "singularity:"},
+	{"machine.slice", "machine-", "machine:"},
+	{"machine.slice", "systemd-nspawn@", "machine:"},
+}
+
+// containerOfPart reads one folder's name as a container. Docker, podman, containerd, CRI-O and Kubernetes end it with
+// the container's id: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+func containerOfPart(parent, part string) string {
+	name := strings.TrimSuffix(strings.TrimSuffix(part, ".scope"), ".service")
+	engine, id := "", name
+	if at := strings.LastIndexAny(name, "-:"); at >= 0 {
+		engine, id = name[:at], name[at+1:]
+	}
+	if isID(id) && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
+		return "container:" + id[:shortID]
+	}
+	for _, tool := range tools {
+		if called, ok := strings.CutPrefix(name, tool.prefix); ok && called != "" && (tool.parent == "" || tool.parent == parent) {
+			return tool.name + called
+		}
+	}
+	return ""
+}
+
+// isID reports whether s is a container's whole id: 64 hexadecimal digits.
+func isID(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
+
+// clip shortens s to max bytes, and shows that it did.
+func clip(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return s[:max-len("...")] + "..."
 }

@@ -5,9 +5,7 @@
 //	crew.go       looking at many processes side by side
 //	job.go        a job's processes by their name, or by a card's device node that they have open
 //	folder.go     reading one /proc/PID, and many
-//	parse.go      the texts in it
-//	nodes.go      the paths in it
-//	unit.go       its cgroups
+//	nodes.go      the texts, paths and cgroups in it
 //
 // A read of another process's /proc can sleep on that process's locks, so root hooks run this package in a child.
 package holders
@@ -36,8 +34,8 @@ const maxSurvey = 64
 // answer is left alone and unknown, and takes nothing from the others. The memory of those to skip is not read: whoever
 // reads it hangs, and perhaps so that no signal ends it.
 func Processes(proc string, pids []int, budget time.Duration, skip ...attrib.Instance) []attrib.Process {
-	c, stop := newCrew(budget)
-	defer stop()
+	c := newCrew(budget)
+	defer c.end()
 	return (&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}}).of(c, pids)
 }
 

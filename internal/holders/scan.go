@@ -30,8 +30,8 @@ const (
 // under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
 // memory hangs, and perhaps so that no signal ends it.
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
-	c, stop := newCrew(budget)
-	defer stop()
+	c := newCrew(budget)
+	defer c.end()
 	s, err := newSearch(c, proc, dev)
 	if err != nil {
 		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/attrib"
 	"bookend/test/must"
 )
@@ -77,35 +79,6 @@ func TestRealHolders(t *testing.T) {
 func alike(a, b attrib.Process) bool {
 	a.State, b.State = "", ""
 	return reflect.DeepEqual(a, b)
-}
-
-func TestRealMapping(t *testing.T) {
-	dev := devices(t, "nvidia0", "nvidia1", "nvidiactl")
-	for _, name := range []string{"nvidia0", "nvidia1"} {
-		must.Do(t, os.WriteFile(filepath.Join(dev, name), make([]byte, os.Getpagesize()), 0o644))
-	}
-	maps := func(name string) func(*exec.Cmd) {
-		return func(c *exec.Cmd) {
-			c.Env = append(c.Env, "BOOKEND_TEST_PATH="+filepath.Join(dev, name), "SLURM_JOB_ID=4711")
-		}
-	}
-	alone := start(t, "maps", maps("nvidia1"))
-	beside := start(t, "maps", maps("nvidia1"), filepath.Join(dev, "nvidiactl"))
-	both := start(t, "maps", maps("nvidia0"), filepath.Join(dev, "nvidia0"))
-	processes, got := holdersOf(t, dev)
-	want := map[int]attrib.Holding{
-		alone:  {Minors: []int{1}, Mapped: true},
-		beside: {Minors: []int{1}, Control: true, Mapped: true},
-		both:   {Minors: []int{0}},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	for pid := range want {
-		if processes[pid].EnvJobID != 4711 {
-			t.Errorf("%+v", processes[pid])
-		}
-	}
 }
 
 func TestRealOtherPIDs(t *testing.T) {
@@ -276,5 +249,88 @@ func TestSearchInsideAPIDNamespace(t *testing.T) {
 	link(t, filepath.Join(proc, "self", mountLink), "mnt:[1]")
 	if got := Scan(proc, "/dev", time.Second); !strings.Contains(got.Partial, "PID namespace") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// hang makes a process's maps a named pipe: whoever reads it waits for a writer.
+func hang(t *testing.T, folder string) (pipe string) {
+	t.Helper()
+	pipe = filepath.Join(folder, "maps")
+	check(os.Remove(pipe))
+	check(unix.Mkfifo(pipe, 0o600))
+	return pipe
+}
+
+// await gives a reader that waits at the pipe what text returns then.
+func await(t *testing.T, pipe string, text func() string) {
+	t.Helper()
+	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
+	defer f.Close()
+	if _, err := f.WriteString(text()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes that hang do not stop the others, and cost no more than what they were asked.
+func TestHangingProcesses(t *testing.T) {
+	proc := t.TempDir()
+	stuck := []string{hang(t, holder(t, proc, "10", "/dev/nvidia1")), hang(t, holder(t, proc, "11", "/dev/null"))}
+	slow := hang(t, holder(t, proc, "12", "/dev/null"))
+	last := hang(t, holder(t, proc, "13", "/dev/null"))
+
+	c := newCrew(time.Hour)
+	defer c.end()
+	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	answer := make(chan attrib.Scan)
+	go func() {
+		s.descriptors()
+		s.mappings()
+		answer <- s.result()
+	}()
+	for _, pipe := range stuck {
+		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
+		defer f.Close()
+	}
+	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
+		put(t, slow+".next", mapLine("/dev/nvidia2"))
+		check(os.Rename(slow+".next", slow))
+		return mapLine("/dev/nvidia2")
+	})
+	await(t, last, func() string { return "" })
+	c.end()
+	scan := <-answer
+	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) || !scan.Holdings[1].Mapped {
+		t.Errorf("%+v", scan)
+	}
+	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {
+		t.Errorf("a holder that hangs: %+v", h)
+	}
+	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
+		if !strings.Contains(scan.Partial, what) {
+			t.Errorf("no %q in %q", what, scan.Partial)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, tc := range []struct {
+		pid      int
+		err      error
+		is, said bool
+	}{
+		{10, nil, false, false},
+		{10, unix.ENOENT, false, false},
+		{10, unix.ESRCH, false, false},
+		{10, unix.EACCES, true, true},
+		{10, errEnded, true, true},
+		{1, unix.EACCES, true, false}, // the init of a sandbox
+		{1, unix.EIO, true, true},
+	} {
+		c := newCrew(time.Hour)
+		s := &search{crew: c}
+		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
+			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
+		}
+		c.end()
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
 )
@@ -78,4 +81,141 @@ func readBounded(file string, max int64) (string, error) {
 		return "", fmt.Errorf("read %q: more than %d bytes", file, max)
 	}
 	return string(text), nil
+}
+
+const uuidLen = len("GPU-00000000-0000-0000-0000-000000000000")
+
+// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
+// unknown; a file of another card makes the whole card unknown.
+func parseInformation(text string, bus gpu.BusID) gpu.Card {
+	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(key) {
+		case "Model":
+			card.Device.Name = value
+		case "GPU UUID":
+			card.Device.ID = parseUUID(value)
+		case "Device Minor":
+			if minor, ok := gpu.ParseMinor(value, ""); ok {
+				card.Device.Minor = &minor
+			}
+		case "GPU Excluded", "Blacklisted": // the second up to driver 450
+			card.Excluded = value == "Yes"
+		case "Bus Location":
+			if said, err := gpu.ParseBusID(value); err != nil || said != bus {
+				return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name},
+					Unknown: fmt.Sprintf("its file names bus location %q", value)}
+			}
+		}
+	}
+	if card.Excluded {
+		card.Device.Minor = nil
+	}
+	return card
+}
+
+// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds
+// question marks.
+func parseUUID(s string) gpu.ID {
+	if len(s) != uuidLen || !strings.HasPrefix(s, "GPU-") {
+		return ""
+	}
+	for _, c := range s[len("GPU-"):] {
+		if !strings.ContainsRune("0123456789abcdef-", c) {
+			return ""
+		}
+	}
+	return gpu.ID(s)
+}
+
+const maxLine = 256
+
+// ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
+func ReadEpoch(proc, sys string) gpu.Epoch {
+	e := gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id"))}
+	for _, v := range gpu.Vendors {
+		if v.Library == "" { // no backend asks it yet: its module says nothing of the driver that is asked
+			continue
+		}
+		module := filepath.Join(sys, "module", v.Module)
+		if e.Module = moduleIdentity(module); e.Module != "" {
+			e.Driver = readWord(filepath.Join(module, "version"))
+			break
+		}
+	}
+	return e
+}
+
+// moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
+// creates the folder at each load and numbers folders in a cycle (since Linux 4.14), so an unloaded module's
+// number does not come back. srcversion, a checksum over the module's sources, covers older kernels, where the
+// number may come back, unless the very same build is loaded again.
+func moduleIdentity(folder string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(folder, &st); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s@%d", readWord(filepath.Join(folder, "srcversion")), st.Ino)
+}
+
+// readWord reads a file of one line. Anything but one printable word is unknown.
+func readWord(file string) string {
+	text, err := readBounded(file, maxLine)
+	if err != nil {
+		return ""
+	}
+	word := strings.TrimSpace(text)
+	for _, c := range word {
+		if c <= ' ' || c > '~' {
+			return ""
+		}
+	}
+	return word
+}
+
+// What the kernel writes of a PCI device: a class that begins with 03 for displays, which GPUs
+// without an output are as well ("3D controller").
+const (
+	displayClass = "0x03"
+	maxPCIText   = 64
+)
+
+// OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
+// itself knows: no driver is asked, no device wakes up.
+func OnBus(sys string) (bool, error) {
+	root := filepath.Join(sys, "bus/pci/devices")
+	devices, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
+		return false, err
+	}
+	for _, d := range devices {
+		vendor, err := readBounded(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
+		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
+			continue
+		}
+		class, err := readBounded(filepath.Join(root, d.Name(), "class"), maxPCIText)
+		if err == nil && strings.HasPrefix(class, displayClass) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// libraryFolders are where distributions and NVIDIA's installer put it.
+var libraryFolders = []string{
+	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
+}
+
+// Installed are the paths at which a library of the driver lies where it is installed, the likeliest first.
+func Installed(soname string) []string {
+	var paths []string
+	for _, folder := range libraryFolders {
+		paths = append(paths, filepath.Join(folder, soname))
+	}
+	return paths
 }

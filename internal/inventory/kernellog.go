@@ -1,14 +1,22 @@
 package inventory
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 )
 
 // What is read and kept at most.
@@ -30,9 +38,7 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
 	// Threat: in a container it may be a link to a console, or a FIFO or a file of somebody's: none is followed or
 	// waited for, becomes our terminal, or is read without end.
-	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	})
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("open %q: %v", path, err)}
 	}
@@ -44,68 +50,260 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	return c.result()
 }
 
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
 var (
 	errRecords = fmt.Errorf("more than %d entries", maxRecords)
 	errBytes   = fmt.Errorf("more than %d bytes", maxBytes)
 )
 
-// drain reads to the end of the log and hands over each line. The device gives one record a read, with a line for its
-// text and lines of its own for what else it has; a file gives what it likes.
-func drain(read func([]byte) (int, error), c *collector) error {
-	chunk := make([]byte, maxRecord)
-	l := lines{each: c.line}
-	total := 0
-	for range maxRecords {
-		n, err := retry(func() (int, error) { return read(chunk) })
+// device gives the log to its end, which is where reading would wait.
+type device struct {
+	read        func([]byte) (int, error)
+	gap         *bool
+	reads, size int
+}
+
+func (d *device) Read(b []byte) (int, error) {
+	for ; d.reads < maxRecords; d.reads++ {
+		n, err := d.read(b)
 		switch {
+		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
-			return nil
+			return 0, io.EOF
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
-			c.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
+			*d.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
 		case err != nil:
-			return err
+			return 0, err
+		case d.size+n > maxBytes:
+			return 0, errBytes
 		default:
-			l.add(chunk[:n])
+			d.reads, d.size = d.reads+1, d.size+n
+			return n, nil
 		}
-		if c.records > maxRecords {
-			return errRecords
+	}
+	return 0, errRecords
+}
+
+// drain reads to the end of the log and hands over each line but one that is longer than any record, or without an end:
+// the kernel ends each. The device gives one record a read, with a line for its text and lines of its own for what else
+// it has; a file gives what it likes.
+func drain(read func([]byte) (int, error), c *collector) error {
+	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
+	for long := false; c.records <= maxRecords; {
+		line, err := log.ReadSlice('\n')
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && err != bufio.ErrBufferFull:
+			return err
+		case err == nil && !long:
+			c.line(line[:len(line)-1])
 		}
-		if total += max(n, 0); total > maxBytes {
-			return errBytes
-		}
+		long = err != nil
 	}
 	return errRecords
 }
 
-// lines puts lines together from chunks. One without an end is not told: the kernel ends each.
-type lines struct {
-	each func(line []byte)
-	rest []byte
-	long bool // the line is longer than any record: none of it is told
+// record is one entry of the log: "prio,seq,stamp,flags[,more];text".
+type record struct {
+	mark     gpu.KernelMark
+	facility uint64 // 0: the kernel's own
+	text     []byte // escaped
 }
 
-func (l *lines) add(chunk []byte) {
-	for {
-		line, after, ended := bytes.Cut(chunk, []byte("\n"))
-		if l.rest = append(l.rest, line...); len(l.rest) > maxRecord {
-			l.rest, l.long = l.rest[:0], true
+// kernel is the facility of what the kernel itself says. It makes it 1 (user) for a program that asks for it.
+const kernel = 0
+
+// maxStamp is the largest stamp, in microseconds, that a duration can hold.
+const maxStamp = uint64(1<<63-1) / uint64(time.Microsecond)
+
+// parseRecord parses the first line of an entry; its further lines begin with a blank.
+func parseRecord(line []byte) (record, bool) {
+	head, text, ok := bytes.Cut(line, []byte(";"))
+	fields := strings.SplitN(string(head), ",", 4)
+	if !ok || len(fields) < 4 {
+		return record{}, false
+	}
+	var n [3]uint64
+	for i, bits := range []int{32, 64, 64} {
+		v, err := strconv.ParseUint(fields[i], 10, bits)
+		if err != nil {
+			return record{}, false
 		}
-		if !ended {
+		n[i] = v
+	}
+	if n[2] > maxStamp {
+		return record{}, false
+	}
+	at := time.Duration(n[2]) * time.Microsecond
+	return record{gpu.KernelMark{Seq: n[1], At: at}, n[0] >> 3, text}, true
+}
+
+// unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has
+// at most maxText bytes.
+func unescape(text []byte) string {
+	out := make([]byte, 0, min(len(text), maxText))
+	for i := 0; i < len(text) && len(out) < maxText; i++ {
+		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
+			if v, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
+				out = append(out, byte(v))
+				i += 3
+				continue
+			}
+		}
+		out = append(out, text[i])
+	}
+	return string(out)
+}
+
+// collector picks from the log what is after a mark.
+type collector struct {
+	since   *gpu.KernelMark
+	log     gpu.KernelLog
+	records int
+	next    uint64 // the first entry after the mark that was not seen yet
+	gap     bool   // entries before the next one may be gone
+	other   bool   // the entry of the mark's number is another one
+	group   string // the cgroup that is being killed as a whole
+}
+
+func newCollector(since *gpu.KernelMark) *collector {
+	c := &collector{since: since, gap: true}
+	if since != nil {
+		c.next = since.Seq + 1
+	}
+	return c
+}
+
+func (c *collector) line(line []byte) {
+	if len(line) == 0 || line[0] == ' ' {
+		return // KEY=value, of the record before
+	}
+	r, ok := parseRecord(line)
+	if !ok {
+		return
+	}
+	c.records++
+	c.log.Last = r.mark
+	gap := c.gap
+	c.gap = false
+	if c.since == nil {
+		return
+	}
+	if r.mark.Seq <= c.since.Seq {
+		c.other = c.other || r.mark.Seq == c.since.Seq && r.mark.At != c.since.At
+		return
+	}
+	c.log.Lost = c.log.Lost || gap && r.mark.Seq > c.next
+	c.next = r.mark.Seq + 1
+	if r.facility == kernel {
+		c.event(r.mark, unescape(r.text))
+	}
+}
+
+// event adds what one line of the kernel's says.
+func (c *collector) event(at gpu.KernelMark, text string) {
+	for _, v := range gpu.Vendors {
+		if v.Fault == nil {
+			continue
+		}
+		if x, ok := v.Fault(text); ok {
+			x.KernelMark = at
+			c.xid(x)
 			return
 		}
-		if !l.long {
-			l.each(l.rest)
+		if line, ok := v.Mismatch(text); ok {
+			c.log.Mismatch = line
+			return
 		}
-		l.rest, l.long = l.rest[:0], false
-		chunk = after
 	}
+	if path, ok := parseGroup(text); ok {
+		c.group = path
+		return
+	}
+	k, ok := parseSummary(text)
+	if ok {
+		c.group = ""
+	} else if k, ok = parseKilled(text); ok {
+		k.Cgroup = c.group
+	}
+	if ok {
+		k.KernelMark = at
+		c.kill(k)
+	}
+}
+
+// xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
+// write, pushes out those of another card.
+func (c *collector) xid(x gpu.Xid) {
+	if i := c.standsFor(x); i >= 0 {
+		x.More += c.log.Xids[i].More + 1
+		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
+	} else if len(c.log.Xids) == maxXids {
+		i := max(0, slices.IndexFunc(c.log.Xids, func(old gpu.Xid) bool { return !health.Fatal(old.Code) }))
+		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
+		c.log.Lost = true
+	}
+	c.log.Xids = append(c.log.Xids, x)
+}
+
+// maxAlike is how many lines of one number and card are kept: the first, and two of each of the first few processes.
+const maxAlike = 8
+
+// standsFor is the line that a new one stands for as well, -1 where there is room for both. Lines are alike of one
+// number, and one card or one MIG instance.
+func (c *collector) standsFor(x gpu.Xid) int {
+	var all, its []int
+	for i, old := range c.log.Xids {
+		if old.Code != x.Code || old.BusID != x.BusID || !same(old.GI, x.GI) || !same(old.CI, x.CI) {
+			continue
+		}
+		if all = append(all, i); old.PID == x.PID {
+			its = append(its, i)
+		}
+	}
+	switch {
+	case len(its) > 1:
+		return its[len(its)-1]
+	case len(all) == maxAlike:
+		return all[len(all)-1]
+	}
+	return -1
+}
+
+func same(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// again is how soon two lines of one process's end follow each other. The kernel writes them at once; nobody gets the
+// same number and runs out of memory too within that time.
+const again = time.Minute
+
+// kill adds a process: the kernel's two lines of it, or three where it ends a whole cgroup, are one.
+func (c *collector) kill(k gpu.HostKill) {
+	for i := len(c.log.Kills) - 1; i >= 0; i-- {
+		old := &c.log.Kills[i]
+		if old.PID != k.PID || k.At-old.At > again {
+			continue
+		}
+		old.Cgroup, old.Name = cmp.Or(old.Cgroup, k.Cgroup), cmp.Or(old.Name, k.Name)
+		return
+	}
+	if len(c.log.Kills) == maxKills {
+		c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
+	}
+	c.log.Kills = append(c.log.Kills, k)
+}
+
+// result is the log, or why this is not the log that the mark is of.
+func (c *collector) result() gpu.KernelLog {
+	switch {
+	case c.records == 0:
+		return gpu.KernelLog{Unknown: "the kernel's log is empty"}
+	case c.since == nil:
+	case c.since.Seq > c.log.Last.Seq:
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
+	case c.other:
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
+	}
+	return c.log
 }

@@ -88,12 +88,7 @@ func (t Tests) Probes() (all []gpu.Probe) {
 	return all
 }
 
-// Limits are the configured thresholds as findings are made by them.
-func Limits(t config.Thresholds) finding.Limits {
-	return finding.LimitsOf(t)
-}
-
-func (c Case) limits() finding.Limits { return Limits(c.Config.Thresholds) }
+func (c Case) limits() finding.Limits { return finding.LimitsOf(c.Config.Thresholds) }
 
 // BaselinesOf leaves those of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -112,17 +113,15 @@ func (c Case) ownXids() map[int]bool {
 	for _, k := range c.sinceJobBegan().Kills {
 		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
 	}
-	const everAfter = time.Duration(1<<63 - 1)
-	for _, p := range c.Node.Sighted.During(run, run.Start.At, everAfter) {
+	for _, p := range c.Node.Sighted.During(run, run.Start.At, math.MaxInt64) {
 		w.saw(p.PID, p.Owner)
 	}
 	for _, r := range c.Node.Runs {
 		for _, e := range r.Both() {
-			if r.Epoch.Boot != run.Epoch.Boot || e.At < run.Start.At {
-				continue
-			}
 			for _, p := range e.Processes {
-				w.saw(p.PID, p.Cgroup)
+				if r.Epoch.Boot == run.Epoch.Boot && e.At >= run.Start.At {
+					w.saw(p.PID, p.Cgroup)
+				}
 			}
 		}
 	}
@@ -173,13 +172,11 @@ func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 		Wanted: c.Config.JobLog.Show == config.ShowAll, WallEnd: now,
 	}
-	start := c.Past.Run.Start
-	if start == nil {
-		return in
-	}
-	in.StartFindings, in.WallStart = start.Findings, start.Wall
-	if len(in.Probes) == 0 {
-		in.Probes = start.Probes
+	if start := c.Past.Run.Start; start != nil {
+		in.StartFindings, in.WallStart = start.Findings, start.Wall
+		if len(in.Probes) == 0 {
+			in.Probes = start.Probes
+		}
 	}
 	return in
 }

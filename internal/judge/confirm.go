@@ -107,7 +107,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
 			earlier, _ := then.Reading(r.Device.ID)
-			leaving := after.Gone && lists(earlier, gpu.ExpectedProcess{PID: p.PID}) // its memory is on its way back
+			leaving := after.Gone && listed(earlier, p.PID) >= 0 // its memory is on its way back
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}

@@ -51,7 +51,7 @@ func (j Judgement) Late(more ...finding.Finding) Judgement {
 
 func (c Case) decide(found []finding.Finding) Judgement {
 	found = c.repeated(found)
-	return Judgement{found, finding.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)}
+	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
 }
 
 // repeated marks what the last other job met too, where policy asks for that.

@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,7 +49,8 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
-	if !anyFlat(side) && len(side.Stayed) == 0 {
+	flat := func(c settle.Curve) bool { return c.State == settle.Flat }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(side.Curves)), flat) && len(side.Stayed) == 0 {
 		return side, o.Cards
 	}
 	busy, release := e.Quiet(o.Cards)
@@ -88,8 +91,7 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	}
 	side.Neighbours = e.Neighbours()
 	side.Processes = e.Processes(pids(side))
-	all := func(gpu.ID) []gpu.Snapshot { return looks }
-	side.Stayed = o.stayed(side, all)
+	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
 	return side, looks
 }
 
@@ -113,17 +115,19 @@ func (o Order) stayed(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[
 
 // dropStrangers takes PIDs out of what is expected that name another process than the expected one by now, or none
 // where there was one. It reports whether there were any: then what was judged with them was judged wrongly.
-func (o *Order) dropStrangers(side finding.Side) bool {
-	found := false
+func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
 		r, _ := side.Snapshot.Reading(id)
 		kept := gpu.Expected{Bytes: e.Bytes}
 		for _, p := range e.Processes {
-			now := side.Processes[p.PID]
+			now, l, isListed := side.Processes[p.PID], gpu.Process{}, false
+			if i := listed(r, p.PID); i >= 0 {
+				l, isListed = r.Processes[i], true
+			}
 			start, known := o.Known[p.PID]
-			another := now.Start != start || now.Gone && !lists(r, p, sameBytes)
-			stranger := known && lists(r, p) && now.Why == "" && another
+			another := now.Start != start || now.Gone && !sameBytes(l, p)
+			stranger := known && isListed && now.Why == "" && another
 			if found = found || stranger; !stranger {
 				kept.Processes = append(kept.Processes, p)
 			}
@@ -139,46 +143,22 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 // disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
 // has ended, and its number is another's.
 func disown(side finding.Side) {
-	snapshots := []gpu.Snapshot{side.Snapshot}
-	if side.Neighbours != nil {
-		snapshots = append(snapshots, *side.Neighbours)
-	}
-	for _, s := range snapshots {
-		for _, r := range s.Readings {
-			for _, p := range r.Processes {
-				if now := side.Processes[p.PID]; s.At > 0 && now.Why == "" && now.Start > s.At {
-					const why = "its PID was another process's when the GPU was read"
-					side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
-				}
-			}
+	for at, p := range processes(side) {
+		if now := side.Processes[p.PID]; at > 0 && now.Why == "" && now.Start > at {
+			const why = "its PID was another process's when the GPU was read"
+			side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
 		}
 	}
 }
 
-// lists reports whether a process is listed, and passes every further test.
-func lists(r gpu.Reading, want gpu.ExpectedProcess, tests ...func(gpu.Process, gpu.ExpectedProcess) bool) bool {
-	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool {
-		for _, passes := range tests {
-			if !passes(p, want) {
-				return false
-			}
-		}
-		return p.PID == want.PID
-	})
+// listed is where a reading lists a PID, -1 where it does not.
+func listed(r gpu.Reading, pid int) int {
+	return slices.IndexFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
 }
 
 // sameBytes tells one dead PID from another: what is left under it was measured not to move.
 func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= finding.AsMuch
-}
-
-func anyFlat(side finding.Side) bool {
-	for _, c := range side.Curves {
-		if c.State == settle.Flat {
-			return true
-		}
-	}
-	return false
 }
 
 // unexplained reports whether a card has memory that no process accounts for, settled or all the time, or a process
@@ -215,7 +195,7 @@ func (o Order) gone(side finding.Side) map[gpu.ID]bool {
 
 // identified fills in ids that only the driver knew: the inventory may name a card by its bus id alone.
 func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
-	out := append([]finding.Card{}, cards...)
+	out := slices.Clone(cards)
 	for i, c := range out {
 		for _, r := range s.Readings {
 			sameBus := r.Device.BusID != "" && r.Device.BusID == c.Device.BusID
@@ -227,23 +207,30 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	return out
 }
 
-// pids lists every process of a side once.
-func pids(side finding.Side) []int {
-	var list []int
-	seen := map[int]bool{}
-	add := func(s gpu.Snapshot) {
-		for _, r := range s.Readings {
-			for _, p := range r.Processes {
-				if !seen[p.PID] {
-					seen[p.PID] = true
-					list = append(list, p.PID)
+// processes are all that a side lists, also of its neighbours, each with when that was seen.
+func processes(side finding.Side) iter.Seq2[time.Duration, gpu.Process] {
+	looks := []gpu.Snapshot{side.Snapshot}
+	if side.Neighbours != nil {
+		looks = append(looks, *side.Neighbours)
+	}
+	return func(yield func(time.Duration, gpu.Process) bool) {
+		for _, s := range looks {
+			for _, r := range s.Readings {
+				for _, p := range r.Processes {
+					if !yield(s.At, p) {
+						return
+					}
 				}
 			}
 		}
 	}
-	add(side.Snapshot)
-	if side.Neighbours != nil {
-		add(*side.Neighbours)
+}
+
+// pids lists every process of a side once.
+func pids(side finding.Side) (list []int) {
+	for _, p := range processes(side) {
+		list = append(list, p.PID)
 	}
-	return list
+	slices.Sort(list)
+	return slices.Compact(list)
 }

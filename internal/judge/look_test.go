@@ -20,18 +20,17 @@ const (
 
 // eyes see a node whose state is a script: each watch takes the next series of looks.
 type eyes struct {
-	watches [][]gpu.Snapshot
-	who     map[int]attrib.Process
-	later   map[int]attrib.Process // from the second question on, where set
-	scan    attrib.Scan
-	busy    map[gpu.ID]string
-	did     []string // in order
-
+	watches    [][]gpu.Snapshot
+	who        map[int]attrib.Process
+	later      map[int]attrib.Process // from the second question on, where set
+	scan       attrib.Scan
+	busy       map[gpu.ID]string
 	neighbours *gpu.Snapshot
+	did        string // a letter for each call, in order
 }
 
 func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
-	e.did = append(e.did, "watch")
+	e.did += "w"
 	if len(e.watches) == 0 {
 		return nil
 	}
@@ -47,7 +46,7 @@ func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	if len(pids) == 0 {
 		return out
 	}
-	e.did = append(e.did, "processes")
+	e.did += "p"
 	for _, pid := range pids {
 		out[pid] = e.who[pid]
 	}
@@ -57,19 +56,15 @@ func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	return out
 }
 
-func (e *eyes) Holders() *attrib.Scan {
-	e.did = append(e.did, "scan")
-	return &e.scan
-}
+func (e *eyes) Holders() *attrib.Scan { e.did += "s"; return &e.scan }
 
 func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
-	e.did = append(e.did, "quiet")
-	return e.busy, func() { e.did = append(e.did, "release") }
+	e.did += "q"
+	return e.busy, func() { e.did += "r" }
 }
 
-// looks are n looks at one card, a second apart, from this second on.
-func looks(from, n int, used uint64, processes ...gpu.Process) []gpu.Snapshot {
-	var all []gpu.Snapshot
+// looks are n looks at one GPU, a second apart, from this second on.
+func looks(from, n int, used uint64, processes ...gpu.Process) (all []gpu.Snapshot) {
 	for i := range n {
 		all = append(all, gpu.Snapshot{At: time.Duration(from+i) * time.Second, Readings: []gpu.Reading{{
 			Device: gpu.Device{ID: card}, Processes: processes,
@@ -81,287 +76,210 @@ func looks(from, n int, used uint64, processes ...gpu.Process) []gpu.Snapshot {
 
 func order() Order {
 	return Order{
-		Cards: []finding.Card{{Device: gpu.Device{ID: card}}},
-		Rule:  gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
-		Limits: finding.Limits{
-			Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib,
-		},
-		Sure: true,
+		Cards:  []finding.Card{{Device: gpu.Device{ID: card}}},
+		Rule:   gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
+		Limits: finding.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+		Sure:   true,
 	}
 }
 
-// What each state of a card costs: a clean one no look at /proc at all, and only what nobody explains a search of it.
-func TestWhatIsAsked(t *testing.T) {
-	orphan := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}
-	there := map[int]attrib.Process{70: {PID: 70, Start: 5}}
-	gone := map[int]attrib.Process{70: {PID: 70, Gone: true}}
-	for _, tt := range []struct {
-		name string
+// series is what a hook's watches show, one after the other.
+func series(watches ...[]gpu.Snapshot) [][]gpu.Snapshot { return watches }
+
+// is what /proc says of PID 70.
+func is(p attrib.Process) map[int]attrib.Process {
+	p.PID = 70
+	return map[int]attrib.Process{70: p, 71: {PID: 71, Why: "not read"}}
+}
+
+// What each state of a GPU costs, and what comes of it: a clean one costs no look at /proc at all, and only what nobody
+// explains a search of it. What is there when /proc is read need not be what was looked at.
+func TestLook(t *testing.T) {
+	const second = time.Second
+	held, big := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, gpu.Process{PID: 70, Memory: gpu.Bytes(20 * gib)}
+	with := func(from, n int) []gpu.Snapshot { return looks(from, n, gib+9*mib, held) }
+	none := func(from, n int) []gpu.Snapshot { return looks(from, n, 2*gib) }
+	moving := func(from, n int, also ...gpu.Process) (all []gpu.Snapshot) { // something else moves all the time
+		for i := range n {
+			used := uint64(i%3) * 64 * mib
+			other := gpu.Process{PID: 71, Memory: gpu.Bytes(gib/2 + used)}
+			all = append(all, looks(from+i, 1, 20*gib+gib/2+18*mib+used, append(also, other)...)...)
+		}
+		return all
+	}
+	there, gone, reused := attrib.Process{Start: 5}, attrib.Process{Gone: true}, attrib.Process{Start: 18 * second}
+	denied, job := attrib.Process{Why: "denied"}, attrib.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	beside := &gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
+		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
+	}}}
+	first := moving(10, 7, big)
+	for name, tt := range map[string]struct {
 		eyes eyes
-		did  []string
-		want settle.State
+		want string // state, calls, and what else there is to say
 	}{
-		{"clean", eyes{watches: [][]gpu.Snapshot{looks(0, 1, 0)}}, []string{"watch"}, settle.Clean},
-		{"not to be seen", eyes{}, []string{"watch"}, ""},
-		{"still moving", eyes{watches: [][]gpu.Snapshot{append(looks(0, 1, gib), looks(1, 1, 2*gib)...)}}, []string{"watch"}, settle.Moving},
-		{"a process that explains all", eyes{who: there, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 1, gib+9*mib, orphan)}},
-			[]string{"watch", "processes", "quiet", "watch", "processes", "release"}, settle.Flat},
-		{"memory that no one explains", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
-			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Flat},
-		{"a process that is gone", eyes{who: gone, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 5, gib+9*mib, orphan)}},
-			[]string{"watch", "processes", "quiet", "scan", "watch", "processes", "release"}, settle.Flat},
-		{"a process that ends meanwhile", eyes{who: there, later: gone, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 1, gib+9*mib, orphan)}},
-			[]string{"watch", "processes", "quiet", "watch", "processes", "release"}, settle.Moving},
-		{"gone at the second look", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, 0)}},
-			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Clean},
-		{"no second look", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib)}}, []string{"watch", "quiet", "scan", "watch", "release"}, settle.Moving},
-		{"a probe at work", eyes{busy: map[gpu.ID]string{card: "a probe"}, watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
-			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Unknown},
+		"clean":        {eyes{watches: series(looks(0, 1, 0))}, "clean w"},
+		"not seen":     {eyes{}, " w"},
+		"still moving": {eyes{watches: series(append(looks(0, 1, gib), looks(1, 1, 2*gib)...))}, "moving w"},
+
+		"a process explains all":  {eyes{who: is(there), watches: series(with(0, 5), with(5, 1))}, "flat wpqwpr known"},
+		"memory no one explains":  {eyes{watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "flat wqswr"},
+		"its process is gone":     {eyes{who: is(gone), watches: series(with(0, 5), with(5, 5))}, "flat wpqswpr known"},
+		"it ends meanwhile":       {eyes{who: is(there), later: is(gone), watches: series(with(0, 5), with(5, 1))}, "moving wpqwpr known"},
+		"gone at the second look": {eyes{watches: series(looks(0, 5, gib), looks(5, 1, 0))}, "clean wqswr"},
+		"no second look":          {eyes{watches: series(looks(0, 5, gib))}, "moving wqswr"},
+		"a probe at work": {eyes{busy: map[gpu.ID]string{card: "a probe"},
+			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
+
+		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
+		"as old as the look":   {eyes{who: is(attrib.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"younger than it":      {eyes{who: is(attrib.Process{Start: 16*second + attrib.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"reused between looks": {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
+		"not read again":       {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+
+		// Who came after the search was not looked into.
+		"as much as at the search":    {eyes{watches: series(none(10, 7), none(20, 7))}, "flat wqswr"},
+		"a little more than then":     {eyes{watches: series(none(10, 7), looks(20, 7, 2*gib+4*mib))}, "flat wqswr"},
+		"less than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, gib))}, "flat wqswr"},
+		"more than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, 3*gib))}, "flat wqswr partial"},
+		"listed since, and lives":     {eyes{neighbours: beside, who: is(job), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "flat wpqswpr known"},
+		"listed elsewhere, not now":   {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(none(10, 7), none(20, 7))}, "flat wpqswr known"},
+		"listed since, and is gone":   {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "moving wpqswpr"},
+		"listed all along, then gone": {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+
+		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
+		// says that each look showed the same one, and that are there still.
+		"stayed all the time":        {eyes{who: is(there), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed"},
+		"its PID was used again":     {eyes{who: is(attrib.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
+		"/proc does not tell":        {eyes{who: is(denied), watches: series(first)}, "moving wp"},
+		"stayed until it ended":      {eyes{who: is(there), later: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known"},
+		"not in the last look":       {eyes{who: is(there), watches: series(first, moving(17, 1))}, "moving wpqwpr known"},
+		"stayed, and no last look":   {eyes{who: is(there), watches: series(first)}, "moving wpqwpr known"},
+		"not in the first look":      {eyes{who: is(there), watches: series(append(moving(10, 1), moving(11, 7, big)...))}, "moving wp known"},
+		"gone, for another watch":    {eyes{who: is(gone), watches: series(first, moving(17, 7, big))}, "moving wpqswpr known stayed"},
+		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			side, _ := Look(&tt.eyes, order())
-			if got := side.Curves[card].State; got != tt.want {
-				t.Errorf("state %q, want %q", got, tt.want)
-			}
-			if !slices.Equal(tt.eyes.did, tt.did) {
-				t.Errorf("did %v, want %v", tt.eyes.did, tt.did)
-			}
-			if (side.Scan != nil) != slices.Contains(tt.did, "scan") {
-				t.Errorf("scan %v", side.Scan)
-			}
-		})
+		side, _ := Look(&tt.eyes, order())
+		got := string(side.Curves[card].State) + " " + tt.eyes.did
+		if p, asked := side.Processes[70]; asked && p.Why == "" {
+			got += " known"
+		}
+		if side.Scan != nil && side.Scan.Partial != "" {
+			got += " partial"
+		}
+		if len(side.Stayed[card]) > 0 && side.Stayed[card][0].PID == 70 && side.Stayed[card][0].Memory == big.Memory {
+			got += " stayed"
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
 	}
 }
 
-// An expected PID that is another process by now is not expected: the card is watched again without it.
+// An expected PID that is another process by now is not expected: the GPU is watched again without it.
 func TestStrangersAreNotExpected(t *testing.T) {
-	listed := gpu.Process{PID: 60, Memory: gpu.Bytes(gib)}
-	for _, tt := range []struct {
-		name  string
+	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
+	for name, tt := range map[string]struct {
 		now   attrib.Process
 		known map[int]time.Duration
+		held  uint64
 		want  settle.State
 	}{
-		{"the same process", attrib.Process{PID: 60, Start: 5}, map[int]time.Duration{60: 5}, settle.Clean},
-		{"its PID was used again", attrib.Process{PID: 60, Start: 77}, map[int]time.Duration{60: 5}, settle.Flat},
-		{"it is gone, its memory is not", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 5}, settle.Flat},
-		{"it was gone before", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0}, settle.Clean},
-		{"it was gone before, with other memory", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0, 61: 2}, settle.Flat},
-		{"no one could tell then", attrib.Process{PID: 60, Start: 77}, nil, settle.Clean},
-		{"no one can tell now", attrib.Process{PID: 60, Why: "permission denied"}, map[int]time.Duration{60: 5}, settle.Clean},
+		"the same process":               {attrib.Process{Start: 5}, then, gib, settle.Clean},
+		"its PID was used again":         {attrib.Process{Start: 77}, then, gib, settle.Flat},
+		"it is gone, its memory is not":  {attrib.Process{Gone: true}, then, gib, settle.Flat},
+		"it was gone before":             {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
+		"it was gone, with other memory": {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
+		"no one could tell then":         {attrib.Process{Start: 77}, nil, gib, settle.Clean},
+		"no one can tell now":            {attrib.Process{Why: "permission denied"}, then, gib, settle.Clean},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			series := looks(0, 5, gib+9*mib, listed)
-			e := &eyes{who: map[int]attrib.Process{60: tt.now}, watches: [][]gpu.Snapshot{series, series, looks(5, 5, gib+9*mib, listed)}}
-			o := order()
-			o.Known = tt.known
-			held := gib
-			if len(tt.known) > 1 {
-				held = 2 * gib
-			}
-			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 60, Bytes: held, Share: 9 * mib}}}}
-			side, _ := Look(e, o)
-			if got := side.Curves[card].State; got != tt.want {
-				t.Errorf("state %q, want %q; did %v", got, tt.want, e.did)
-			}
-		})
+		watched := looks(0, 5, gib+9*mib, listed)
+		e := &eyes{who: is(tt.now), watches: series(watched, watched, looks(5, 5, gib+9*mib, listed))}
+		o := order()
+		o.Known = tt.known
+		expected := gpu.ExpectedProcess{PID: 70, Bytes: tt.held, Share: 9 * mib}
+		o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{expected}}}
+		side, _ := Look(e, o)
+		if got := side.Curves[card].State; got != tt.want {
+			t.Errorf("%s: got %q, want %q; did %s", name, got, tt.want, e.did)
+		}
 	}
 }
 
-// A card known by its bus id alone gets its id from the first reading.
+// A GPU known by its bus id alone gets its id from the first reading.
 func TestIdentified(t *testing.T) {
 	const bus = gpu.BusID("00000000:3b:00.0")
-	series := looks(0, 1, 0)
-	series[0].Readings[0].Device.BusID = bus
+	watched := looks(0, 1, 0)
+	watched[0].Readings[0].Device.BusID = bus
 	o := order()
 	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
-	side, cards := Look(&eyes{watches: [][]gpu.Snapshot{series}}, o)
+	side, cards := Look(&eyes{watches: series(watched)}, o)
 	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
 		t.Errorf("GPUs %+v, curves %+v", cards, side.Curves)
 	}
 }
 
-// A look may wait for the driver: who has the PID by the time that /proc is read need not be who was listed.
-func TestPIDOfAYoungerProcess(t *testing.T) {
-	for name, tt := range map[string]struct {
-		start time.Duration
-		known bool
-	}{
-		"older than the look":    {9 * time.Second, true},
-		"started as it was read": {16 * time.Second, true},
-		"younger":                {16*time.Second + attrib.Tick, false},
-	} {
-		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)})}}
-		e.who = map[int]attrib.Process{70: {PID: 70, Start: tt.start, UID: 1001}}
-		side, _ := Look(e, order())
-		if got := side.Processes[70]; (got.Why == "") != tt.known || got.UID == 1001 != tt.known {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// Who came after the search was not looked into.
-func TestMemoryAfterTheSearch(t *testing.T) {
-	for name, tt := range map[string]struct {
-		last    uint64
-		partial bool
-	}{
-		"as much as then": {2 * gib, false},
-		"a little more":   {2*gib + 4*mib, false},
-		"less":            {gib, false},
-		"more":            {3 * gib, true},
-	} {
-		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib), looks(20, 7, tt.last)}}
-		side, _ := Look(e, order())
-		if side.Scan == nil || (side.Scan.Partial != "") != tt.partial {
-			t.Errorf("%s: %+v", name, side.Scan)
-		}
-	}
-}
-
-// A PID that became another's between the two questions says nothing of who is listed.
-func TestPIDReusedSince(t *testing.T) {
-	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)}
-	for name, tt := range map[string]struct {
-		later attrib.Process
-		known bool
-	}{
-		"the same":       {attrib.Process{PID: 70, Start: time.Second}, true},
-		"gone":           {attrib.Process{PID: 70, Gone: true}, true},
-		"another's":      {attrib.Process{PID: 70, Start: 18 * time.Second}, false},
-		"not to be read": {attrib.Process{PID: 70, Why: "denied"}, true},
-	} {
-		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, listed), looks(20, 7, 2*gib, listed)}}
-		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001}}
-		e.later = map[int]attrib.Process{70: tt.later}
-		side, _ := Look(e, order())
-		if got := side.Processes[70]; (got.Why == "") != tt.known {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// A process that was listed on another GPU when /proc was read, and has ended since, need not be the one that the last
-// look lists on this GPU: its PID may have been used again, and that process have ended too.
-func TestPIDListedSince(t *testing.T) {
-	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}
-	for name, tt := range map[string]struct {
-		first, later []gpu.Process
-		now          attrib.Process
-		known        bool
-	}{
-		"listed here, and lives":    {[]gpu.Process{listed}, []gpu.Process{listed}, attrib.Process{PID: 70, Start: time.Second}, true},
-		"listed here, and gone":     {[]gpu.Process{listed}, []gpu.Process{listed}, attrib.Process{PID: 70, Gone: true}, true},
-		"listed there, and lives":   {nil, []gpu.Process{listed}, attrib.Process{PID: 70, Start: time.Second}, true},
-		"listed there, and gone":    {nil, []gpu.Process{listed}, attrib.Process{PID: 70, Gone: true}, false},
-		"listed there, and not now": {nil, nil, attrib.Process{PID: 70, Gone: true}, true},
-	} {
-		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, tt.first...), looks(20, 7, 2*gib, tt.later...)}}
-		e.neighbours = &gpu.Snapshot{At: 16 * time.Second, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed}}}}
-		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: 7}}}
-		e.later = map[int]attrib.Process{70: tt.now}
-		side, _ := Look(e, order())
-		if got := side.Processes[70]; (got.Why == "") != tt.known || got.Cgroup.Found() != tt.known {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-// A process that is listed on two GPUs, and whose PID is another's now, has ended on both.
-func TestPIDReusedOnTwoGPUs(t *testing.T) {
-	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)}
-	o, both := order(), [][]gpu.Snapshot{looks(10, 7, 2*gib, listed), looks(20, 7, 2*gib, listed)}
-	o.Cards = append(o.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
-	for _, series := range both {
-		for i := range series {
-			r := series[i].Readings[0]
-			r.Device.ID = "GPU-1"
-			series[i].Readings = append(series[i].Readings, r)
-		}
-	}
-	e := &eyes{watches: both, who: map[int]attrib.Process{70: {PID: 70, Start: time.Second}}}
-	e.later = map[int]attrib.Process{70: {PID: 70, Start: 18 * time.Second}}
-	side, _ := Look(e, o)
-	for _, c := range o.Cards {
-		if got := side.Curves[c.Device.ID].State; got != settle.Moving {
-			t.Errorf("%s: %s", c.Device.ID, got)
-		}
-	}
-}
-
 // With whoever had the driver open, memory that nobody is listed for may go.
 func TestHolderEndsMeanwhile(t *testing.T) {
+	minor := 3
 	for name, tt := range map[string]struct {
 		minors []int
+		ends   bool
 		used   uint64
 		want   settle.State
 	}{
-		"on the driver alone":                {nil, 2 * gib, settle.Flat},
-		"on this GPU":                        {[]int{3}, 2 * gib, settle.Flat},
-		"on another GPU":                     {[]int{1}, 2 * gib, settle.Flat},
-		"it has ended, on the driver alone":  {nil, 2 * gib, settle.Moving},
-		"it has ended, on this GPU":          {[]int{3}, 2 * gib, settle.Moving},
-		"it has ended, on another GPU":       {[]int{1}, 2 * gib, settle.Moving},
-		"it has ended, and nothing is there": {[]int{1}, 0, settle.Clean},
+		"on the driver alone":                {nil, false, 2 * gib, settle.Flat},
+		"on this GPU":                        {[]int{3}, false, 2 * gib, settle.Flat},
+		"it has ended, on the driver alone":  {nil, true, 2 * gib, settle.Moving},
+		"it has ended, on this GPU":          {[]int{3}, true, 2 * gib, settle.Moving},
+		"it has ended, on another GPU":       {[]int{1}, true, 2 * gib, settle.Moving},
+		"it has ended, and nothing is there": {[]int{1}, true, 0, settle.Clean},
 	} {
-		minor, holder := 3, attrib.Process{PID: 70, Start: 5}
 		last := looks(20, 7, tt.used)
-		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib), last}, who: map[int]attrib.Process{70: holder}}
-		e.scan.Holdings = []attrib.Holding{{Process: holder, Control: true, Minors: tt.minors}}
-		if tt.want != settle.Flat {
-			e.who = map[int]attrib.Process{70: {PID: 70, Gone: true}}
-		}
-		o := order()
-		o.Cards[0].Device.Minor = &minor
 		for _, s := range last {
 			s.Readings[0].Device.Minor = &minor
 		}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(attrib.Process{Start: 5, Gone: tt.ends})}
+		held := attrib.Holding{Process: attrib.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
+		e.scan.Holdings = []attrib.Holding{held}
+		o := order()
+		o.Cards[0].Device.Minor = &minor
 		side, _ := Look(e, o)
 		if got := side.Curves[card].State; got != tt.want {
-			t.Errorf("%s: %s, want %s", name, got, tt.want)
+			t.Errorf("%s: got %s, want %s", name, got, tt.want)
 		}
 	}
 }
 
-// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time says
-// that each look showed the same one, and that are there still.
-func TestStayed(t *testing.T) {
-	held := gpu.Process{PID: 70, Memory: gpu.Bytes(20 * gib)}
-	beside := func(from, n int, also ...gpu.Process) (series []gpu.Snapshot) {
-		for i := range n {
-			used := uint64(i%3) * 64 * mib
-			series = append(series, looks(from+i, 1, 20*gib+gib/2+18*mib+used, append(also, gpu.Process{PID: 71, Memory: gpu.Bytes(gib/2 + used)})...)...)
+// Of two GPUs: a process whose PID is another's now has ended on both that list it; a dead one on the one is watched
+// again for the whole flat time, and what the other showed before still counts, also where that time is not to be had.
+func TestTwoGPUs(t *testing.T) {
+	held, dead := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, gpu.Process{PID: 80, Memory: gpu.Bytes(gib)}
+	both := func(from, n int, second gpu.Process) []gpu.Snapshot {
+		all := looks(from, n, gib+9*mib, held)
+		for i := range all {
+			r := all[i].Readings[0]
+			r.Device.ID, r.Processes = "GPU-1", []gpu.Process{second}
+			all[i].Readings = append(all[i].Readings, r)
 		}
-		return series
+		return all
 	}
-	old := map[int]attrib.Process{70: {PID: 70, Start: 5}, 71: {PID: 71, Why: "not read"}}
-	is := func(p attrib.Process) map[int]attrib.Process { return map[int]attrib.Process{70: p, 71: old[71]} }
-	asked := []string{"watch", "processes", "quiet", "watch", "processes", "release"}
-	searched := []string{"watch", "processes", "quiet", "scan", "watch", "processes", "release"}
-	first := beside(10, 7, held)
-	for _, tt := range []struct {
-		name   string
-		eyes   eyes
-		stayed bool
-		did    []string
+	who := map[int]attrib.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	for name, tt := range map[string]struct {
+		eyes eyes
+		want []settle.State
 	}{
-		{"all the time", eyes{who: old, watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, true, asked},
-		{"its PID was used again", eyes{who: is(attrib.Process{PID: 70, Start: 11 * time.Second}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, []string{"watch", "processes"}},
-		{"/proc does not tell", eyes{who: is(attrib.Process{PID: 70, Why: "denied"}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, []string{"watch", "processes"}},
-		{"it ends meanwhile", eyes{who: old, later: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, asked},
-		{"not in the last look", eyes{who: old, watches: [][]gpu.Snapshot{first, beside(17, 1)}}, false, asked},
-		{"no last look", eyes{who: old, watches: [][]gpu.Snapshot{first}}, false, []string{"watch", "processes", "quiet", "watch", "processes", "release"}},
-		{"not in the first look", eyes{who: old, watches: [][]gpu.Snapshot{append(beside(10, 1), beside(11, 7, held)...)}}, false, []string{"watch", "processes"}},
-		{"gone, and listed for another watch", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 7, held)}}, true, searched},
-		{"gone, and listed once more", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, searched},
+		"reused": {eyes{who: who, later: is(attrib.Process{Start: 18 * time.Second}),
+			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
+		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
+			[]settle.State{settle.Flat, settle.Moving}},
+		"dead, six more": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 6, dead))},
+			[]settle.State{settle.Flat, settle.Flat}},
 	} {
-		side, _ := Look(&tt.eyes, order())
-		stayed := slices.ContainsFunc(side.Stayed[card], func(p settle.Stay) bool { return p.PID == 70 && p.Memory == held.Memory })
-		if stayed != tt.stayed || stayed != (len(side.Stayed[card]) > 0) || side.Curves[card].State != settle.Moving {
-			t.Errorf("%s: stayed %v, %s", tt.name, side.Stayed, side.Curves[card].State)
-		}
-		if !slices.Equal(tt.eyes.did, tt.did) {
-			t.Errorf("%s: did %v, want %v", tt.name, tt.eyes.did, tt.did)
+		o := order()
+		o.Cards = append(o.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
+		side, _ := Look(&tt.eyes, o)
+		if got := []settle.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 }

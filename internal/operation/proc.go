@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -74,26 +73,8 @@ type ReaderRequest struct {
 
 // Processes reads other processes' /proc.
 var Processes = Operation[ReaderRequest, []attrib.Process]{"processes", func(r ReaderRequest) ([]attrib.Process, error) {
-	return within(holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), maxReply), nil
+	return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
 }}
-
-// within makes an answer about thousands of processes fit: the last of them lose the path of their program, then all
-// but their PID.
-func within(all []attrib.Process, most int) []attrib.Process {
-	size := 0
-	for i, p := range all {
-		if size > most/2 {
-			p.Exe = ""
-		}
-		text, err := json.Marshal(p)
-		if err != nil || size+len(text) > most/4*3 {
-			p, text = attrib.Process{PID: p.PID, Why: "too many processes to answer for"}, nil
-		}
-		size += len(text) + len(",")
-		all[i] = p
-	}
-	return all
-}
 
 // Hanging are those of the processes that did not answer.
 func Hanging(all []attrib.Process) (at []attrib.Instance) {
@@ -173,29 +154,42 @@ func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
 	return all
 }
 
+// Read asks a child that reads other processes' /proc, but for what earlier ones hang at. What it answered stands, also
+// where it cannot end: it goes on record with what it is at, or unkept says why not. The error says that there is no
+// answer.
+func Read[Rep any](
+	r Readers, op Operation[ReaderRequest, Rep], request ReaderRequest, timeout time.Duration,
+	at func(Rep) []attrib.Instance,
+) (reply Rep, unkept, err error) {
+	var blocked bool
+	if request.Skip, blocked = Hung(op.Name, r.Stuck()); blocked {
+		return reply, nil, &Error{Op: op.Name, Err: ErrStuck}
+	}
+	reply, err = op.Ask(request, timeout)
+	unkept = r.Keep(op.Name, err, at(reply))
+	var failed *Error
+	if errors.As(err, &failed) && failed.Answered {
+		err = nil
+	}
+	return reply, unkept, err
+}
+
 // onCardsTime is for one search of the node's processes: 20 000 with 50 descriptors each took 0.9 s.
 const onCardsTime = 1500 * time.Millisecond
 
-// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s,
-// leaves alone what hooks got stuck at, and puts a child that gets stuck itself on record for them.
+// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s.
 func Holdings(r Readers) attrib.Scan {
-	skip, blocked := Hung(Holders.Name, r.Stuck())
-	if blocked {
-		return attrib.Scan{Partial: ErrStuck.Error()}
-	}
 	paths := r.Config.Paths
-	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve, Skip: skip}
-	scan, err := Holders.Ask(request, onCardsTime)
-	unkept := r.Keep(Holders.Name, err, scan.Hung)
-	var failed *Error
-	if errors.As(err, &failed) && failed.Answered {
-		err = nil // what it found stands
-	}
+	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve}
+	scan, unkept, err := Read(r, Holders, request, onCardsTime, HungAt)
 	if err = errors.Join(err, unkept); err != nil {
 		scan.Partial = err.Error()
 	}
 	return scan
 }
+
+// HungAt is what a search for holders hangs at.
+func HungAt(s attrib.Scan) []attrib.Instance { return s.Hung }
 
 // JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now; what cannot be told is
 // no trouble of the hooks'.
@@ -219,17 +213,7 @@ const (
 	SlurmdG = "slurmd -G"
 )
 
-// InDriver reports whether a child is stuck where only the driver can have kept it.
-func InDriver(s state.Stuck) bool { return s.Op == Backend || s.Op == Inventory.Name }
-
-// StuckText words a child that cannot be killed, for hooks and the command line.
+// StuckText words a child that is stuck in the driver, for hooks and the command line.
 func StuckText(s state.Stuck, since string) string {
-	what := fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s),", since, s.PID, s.Op)
-	switch {
-	case s.Op == SlurmdG: // of an earlier release
-		what = fmt.Sprintf("stuck since %s: PID %d (%s)", since, s.PID, s.Op)
-	case InDriver(s):
-		what = fmt.Sprintf("driver not answering since %s: PID %d (%s)", since, s.PID, s.Op)
-	}
-	return what + " cannot be killed"
+	return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -99,17 +102,57 @@ func TestHung(t *testing.T) {
 	}
 }
 
-// What /proc knows of as many processes as a driver may list fits the answer: the last lose what matters least.
-func TestAnswerFits(t *testing.T) {
-	for name, tt := range map[string]struct{ all, whole int }{"a few": {480, 480}, "all of 16 GPUs": {16 * 950, 1000}} {
-		var all []attrib.Process
-		for pid := range tt.all {
-			all = append(all, attrib.Process{PID: pid + 1, Name: strings.Repeat("\x01", 15), Exe: strings.Repeat("\x01", 200)})
-		}
-		all = within(all, maxReply)
-		data, err := json.Marshal(all)
-		if err != nil || len(data) >= maxReply || len(all) != tt.all || all[tt.whole-1].Exe == "" || all[tt.all-1].PID != tt.all {
-			t.Errorf("%s: %d bytes, %v, %+v", name, len(data), err, all[tt.all-1])
+// What comes back from a process that the user may have got at is what Tail could have written, or nothing.
+func TestTailReply(t *testing.T) {
+	no := gpu.Unknown("not said")
+	m := oom.Message{
+		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no,
+		Line: "CUDA error: out of memory", Count: 1,
+	}
+	forged := m
+	forged.Line = "\x1b[2J| bookend: all is well"
+	second := m
+	second.File = 1
+	one, two := Searched{Size: 70, Read: 70}, []Searched{{Size: 70, Read: 70}, {}}
+	no2 := func(why string) []Searched { return []Searched{one, {Refused: why}} }
+	for name, tt := range map[string]struct {
+		reply TailReply
+		valid bool
+	}{
+		"nothing found":             {TailReply{Files: two}, true},
+		"found":                     {TailReply{Messages: []oom.Message{m}, Files: two}, true},
+		"refused":                   {TailReply{Files: []Searched{{Refused: "missing"}, {Refused: "not-owner"}}}, true},
+		"found in one":              {TailReply{Messages: []oom.Message{m}, Files: no2("links")}, true},
+		"found in both":             {TailReply{Messages: []oom.Message{m, second}, Files: two}, true},
+		"an invalid message":        {TailReply{Messages: []oom.Message{m, forged}, Files: two}, false},
+		"many messages":             {TailReply{Messages: slices.Repeat([]oom.Message{m}, oom.MaxMessages+1), Files: two}, false},
+		"no answer":                 {TailReply{Messages: []oom.Message{m}}, false},
+		"an answer too many":        {TailReply{Files: []Searched{one, one, one}}, false},
+		"another reason":            {TailReply{Files: no2("because\n")}, false},
+		"found in one refused":      {TailReply{Messages: []oom.Message{second}, Files: no2("links")}, false},
+		"found in the same":         {TailReply{Messages: []oom.Message{second}, Files: []Searched{one, {Same: true}}}, false},
+		"more read than there is":   {TailReply{Files: []Searched{one, {Size: 5, Read: 6}}}, false},
+		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
+		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
+	} {
+		if err := tt.reply.Check(2); (err == nil) != tt.valid {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What became of an append is one of the known words, or the reply is none.
+func FuzzAppendReply(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"refused":"missing"}`, `{"refused":"full\nexport X"}`, `{"refused":"\u001b"}`, `null`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var reply AppendReply
+		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
+			return
+		}
+		if strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12 {
+			t.Fatalf("%q", reply.Refused)
+		}
+	})
 }

@@ -192,7 +192,7 @@ func failing(f finding.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
 	case code.Xid, code.XidFatal:
-		meaning, _ := health.XidMeaning(f.Xid)
+		meaning := health.XidMeaning(f.Xid)
 		text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, cmp.Or(meaning, "of an unknown kind"))
 		if f.Xid == 0 {
 			text = "the driver reported an error (Xid)"

@@ -171,7 +171,7 @@ func TestCondition(t *testing.T) {
 		seen   string
 		advice string
 	}{
-		{fails(code.Gap, "139 GiB free, the largest block was 59 GiB, after 34 attempts", 0), "had a fault", "139 GiB free, the largest block was 59 GiB", enough},
+		{fails(code.Gap, "139 GiB free, the largest block was 59 GiB, after 34 attempts", 0), "had fragmented memory", "139 GiB free, the largest block was 59 GiB", enough},
 		{fails(code.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
 		{fails(code.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
 		{fails(code.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},

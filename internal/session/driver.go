@@ -18,9 +18,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// Looks is how often the driver has told what is on GPUs.
-func (d *Driver) Looks() int { return d.looks }
-
 // Meet reports whether the driver may be asked: where no abandoned child lives in it, and no other hook waits for its
 // answer in vain. Leave ends what Meet began.
 func (d *Driver) Meet() bool { return d.answers() && d.meet() }
@@ -35,7 +32,7 @@ func (d *Driver) answers() bool {
 	if stuck == nil {
 		return true
 	}
-	if operation.InDriver(*stuck) && d.Alive(*stuck) { // earlier releases put children here that read /proc
+	if d.Alive(*stuck) {
 		text := operation.StuckText(*stuck, d.At(stuck.Since))
 		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
 		return false
@@ -53,8 +50,8 @@ func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 
 // abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about
 // the driver: the next hooks only leave alone what it reads. If it cannot be recorded, this hook starts no other.
-func (d *Driver) abandonedReader(op string, failure error, at []attrib.Instance) {
-	err := d.readers().Keep(op, failure, at)
+func (d *Driver) abandonedReader(op string, failure error) {
+	err := d.readers().Keep(op, failure, nil)
 	d.Try(err)
 	d.unkept = d.unkept || err != nil
 }
@@ -103,22 +100,19 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc, but for what earlier ones hang at. What it answered stands,
-// also where it cannot end; then at says what it is stuck at. The error says that there is no answer.
+// askReader asks a child that reads other processes' /proc. One that gets stuck and cannot be put on record is the last
+// that this hook starts.
 func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
 	request operation.ReaderRequest, at func(Rep) []attrib.Instance,
 ) (reply Rep, err error) {
-	var blocked bool
-	if request.Skip, blocked = operation.Hung(op.Name, d.readers().Stuck()); blocked || d.unkept {
+	if d.unkept {
 		err = &operation.Error{Op: op.Name, Err: operation.ErrStuck}
 	} else {
-		reply, err = op.Ask(request, timeout)
-	}
-	var failed *operation.Error
-	if errors.As(err, &failed) && failed.Answered {
-		d.abandonedReader(op.Name, err, at(reply))
-		return reply, nil
+		var unkept error
+		reply, unkept, err = operation.Read(d.readers(), op, request, timeout, at)
+		d.Try(unkept)
+		d.unkept = unkept != nil
 	}
 	if err != nil {
 		d.childFault(op.Name, err)
@@ -132,10 +126,6 @@ func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
 	}
-	unanswered := code.Untraced
-	if op == operation.Inventory.Name {
-		unanswered = code.Hang
-	}
 	f := finding.Finding{
 		Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error(),
 	}
@@ -146,16 +136,12 @@ func (d *Driver) childFault(op string, err error) {
 	case errors.Is(err, operation.ErrStuck):
 		f.Code = code.Untraced
 	case failed == nil:
-	case failed.Result.Outcome == child.Abandoned && unanswered == code.Hang:
-		d.abandoned(op, failed.Result.PID, failed.Result.StartTicks)
-		f.Code = unanswered
-	case failed.Result.Outcome == child.Abandoned:
-		d.abandonedReader(op, err, nil)
-		f.Code = unanswered
-	case failed.Result.Outcome == child.Hung:
-		f.Code = unanswered
-	default:
+	case failed.Result.Outcome != child.Abandoned && failed.Result.Outcome != child.Hung:
 		f.Code = code.BackendCrash
+	case op != operation.Inventory.Name:
+		f.Code = code.Untraced
+	case failed.Result.Outcome == child.Abandoned:
+		d.abandoned(op, failed.Result.PID, failed.Result.StartTicks)
 	}
 	d.Add(f)
 }
@@ -185,6 +171,7 @@ func (d *Driver) CleanUp(processes []attrib.Process, grace, limit time.Duration)
 	}
 	results, err := operation.Cleanup.Ask(request, d.Left(limit, d.Reserve()))
 	if err != nil {
+		d.abandonedReader(operation.Cleanup.Name, err)
 		d.childFault(operation.Cleanup.Name, err)
 	}
 	return results, err

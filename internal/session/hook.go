@@ -18,6 +18,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
@@ -26,35 +27,32 @@ import (
 )
 
 // Driver is one run of a root hook: what it was told, what it works with, and its dealings with the driver and with
-// /proc; it is the Eyes that a hook looks with. Its Faults are what went wrong since they were taken last.
+// /proc; it is the Eyes that a hook looks with. Its Troubles are what went wrong since they were taken last, its Case
+// is what it knows so far.
 type Driver struct {
 	operation.Env
 	*Frame
-	Faults
-	Phase  slurm.Context
-	Job    slurm.Job
-	Config config.Config
+	Troubles
+	judge.Case
 	Times  config.HookDeadline
 	Settle config.SettleTimes
 	Store  *state.Store // nil where state cannot be used; the hook goes on without
-	InJob  bool         // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 
 	contact contact
 	unkept  bool // a reader of /proc is stuck, and could not be put on record
 	looks   int  // that came back so far
-	// What only a hook's first watch brings, and for a health check the GPUs that it does not look at more closely.
-	health     []gpu.Health
+	// neighbours are, of a health check, the GPUs that it does not look at more closely.
 	neighbours *gpu.Snapshot
 }
 
 // New frames a hook, of which nothing is known yet.
 func New(env operation.Env, phase slurm.Context) *Driver {
-	return &Driver{Env: env, Frame: NewFrame(env.Clock), Phase: phase, contact: contact{met: func(bool) {}}}
+	return &Driver{Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}}}
 }
 
-// Configure loads the configuration; a bad one becomes a finding and the shipped, observing default. Problem is what is
+// Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is
 // wrong with it, in one line.
-func (d *Driver) Configure() (problem string, found []finding.Finding) {
+func (d *Driver) Configure() (problem string) {
 	d.Config, problem = LoadConfig(d.Env)
 	d.Times, d.Settle = d.Config.Deadlines.Epilog, d.Config.Settle.Epilog
 	switch d.Phase {
@@ -65,25 +63,28 @@ func (d *Driver) Configure() (problem string, found []finding.Finding) {
 	}
 	d.Limit(time.Duration(d.Times.Total))
 	if problem != "" {
-		found = append(found, finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
+		d.fault(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
 	}
-	return problem, found
+	return problem
 }
 
+// fault adds what went wrong before the GPUs are looked at.
+func (d *Driver) fault(f finding.Finding) { d.Faults = append(d.Faults, f) }
+
 // IdentifyJob reads the job from the environment; without a job nothing can be said about anybody's GPUs.
-func (d *Driver) IdentifyJob() (found []finding.Finding, ok bool) {
+func (d *Driver) IdentifyJob() (ok bool) {
 	job, err := slurm.FromEnv(d.Getenv)
 	if err != nil {
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
-		return append(found, finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks")), false
+		d.fault(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
+		return false
 	}
-	d.Job = job
-	if job.GPUProblem != "" {
-		found = append(found, finding.Unsure(code.Ambiguous, job.GPUProblem))
+	if d.Job = job; job.GPUProblem != "" {
+		d.fault(finding.Unsure(code.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(d.Config.Paths.Proc)
 	if err != nil {
-		found = append(found, finding.Unsure(code.BadEnv, err.Error()))
+		d.fault(finding.Unsure(code.BadEnv, err.Error()))
 	}
 	if d.InJob = slurm.InJob(own); d.InJob {
 		d.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
@@ -91,9 +92,9 @@ func (d *Driver) IdentifyJob() (found []finding.Finding, ok bool) {
 		if d.blinded() {
 			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
 		}
-		found = append(found, finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
+		d.fault(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
 	}
-	return found, true
+	return true
 }
 
 // blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how
@@ -104,14 +105,13 @@ func (d *Driver) blinded() bool { return d.InJob && !d.Config.Slurm.RunInJobBack
 func (d *Driver) MayAsk() bool { return d.Job.GPUProblem == "" && !d.blinded() }
 
 // OpenState opens the node's state, in the name of the job's node.
-func (d *Driver) OpenState() []finding.Finding {
+func (d *Driver) OpenState() {
 	store, err := state.Open(d.Config.Paths.Run, d.Job.Node)
 	if err == nil {
 		d.Store = store
 	}
-	var f Faults
-	f.Try(err)
-	return f.list
+	d.Try(err)
+	d.Faults = append(d.Faults, d.Take()...)
 }
 
 // Reserve is what the steps after looking need.
@@ -135,6 +135,14 @@ func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
 		Store: d.Store, UID: d.Job.UID, Now: d.Clock.Boot, Alive: d.Alive,
 		Left: func() time.Duration { return d.Left(time.Duration(d.Times.Append), reserve) },
 	}
+}
+
+// Visited tells what went wrong with the record of a visit that is over.
+func (d *Driver) Visited(v *operation.Visit) {
+	for _, err := range v.Troubles {
+		d.Try(err)
+	}
+	v.Troubles = nil
 }
 
 // Panicked makes a panic a finding. The stack goes to slurmd's log.
@@ -183,30 +191,29 @@ func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []c
 // LoadConfig is ReadConfig with everything that is wrong in one line, empty when all is well.
 func LoadConfig(env operation.Env) (config.Config, string) {
 	cfg, path, problems, err := ReadConfig(env)
-	if errors.Is(err, fs.ErrNotExist) && env.Getenv("BOOKEND_CONFIG") == "" {
-		return cfg, fmt.Sprintf("config %q: missing: shipped defaults in force", path)
-	}
-	if err != nil {
-		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
-	}
-	if len(problems) == 0 {
-		return cfg, ""
-	}
 	lines := make([]string, len(problems))
 	for i, p := range problems {
 		lines[i] = p.String()
 	}
-	return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(lines, "; "))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && env.Getenv("BOOKEND_CONFIG") == "":
+		return cfg, fmt.Sprintf("config %q: missing: shipped defaults in force", path)
+	case err != nil:
+		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
+	case len(problems) > 0:
+		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(lines, "; "))
+	}
+	return cfg, ""
 }
 
-// Faults are what went wrong in one step, on its way to the step's value.
-type Faults struct{ list []finding.Finding }
+// Troubles are what went wrong in one step, on its way to the step's value.
+type Troubles struct{ list []finding.Finding }
 
 // Add adds a finding.
-func (f *Faults) Add(found ...finding.Finding) { f.list = append(f.list, found...) }
+func (f *Troubles) Add(found ...finding.Finding) { f.list = append(f.list, found...) }
 
 // Take hands over what there is, and begins anew.
-func (f *Faults) Take() []finding.Finding {
+func (f *Troubles) Take() []finding.Finding {
 	all := f.list
 	f.list = nil
 	return all
@@ -226,7 +233,7 @@ func Once(found, said []finding.Finding) (news []finding.Finding) {
 }
 
 // Try adds a failure of Bookend's own state, which never stops a hook.
-func (f *Faults) Try(err error) {
+func (f *Troubles) Try(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, state.ErrExists): // a prolog run twice: the first look counts

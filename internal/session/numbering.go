@@ -134,7 +134,7 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {
-		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res}, nil)
+		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
 	}
 	if err == nil && reply.Unsure != "" {
 		return slurmconf.Unclear("%s", reply.Unsure), false

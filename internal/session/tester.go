@@ -25,23 +25,22 @@ const (
 	testGrace = time.Second
 )
 
-// tester makes test allocations for a hook.
+// tester makes test allocations for a hook. Of MIG instances nobody asks for one.
 type tester struct {
 	*Driver
 	rule  gpu.ProbeRule
-	stuck bool // a backend could not be killed: no other is started
+	until time.Duration // for all processes together
+	stuck bool          // a backend could not be killed: no other is started
 }
 
 // Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
 // work on the same end, or start, of the job; known are the processes that belong to the node.
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
 	t := tester{Driver: d}
-	why := t.prepare(known, sole)
-	n := t.room(cards)
+	why, n := t.prepare(known, sole), 0
 	if why == "" {
-		tested, why = t.run(cards[:n]), "no time left"
-	} else {
-		n = 0
+		n, why = t.room(len(cards)), "no time left"
+		tested = t.run(cards[:n])
 	}
 	for _, c := range cards[n:] {
 		skipped = append(skipped, health.SkippedTest(c.Device.ID, why))
@@ -75,42 +74,21 @@ func (t *tester) budget() time.Duration {
 	return left
 }
 
-// room is how many of the GPUs there is time for: whole ones share a process, each MIG instance has its own.
-func (t *tester) room(cards []finding.Card) int {
-	left, began := t.budget(), false
-	for i, c := range cards {
-		left -= testCard
-		if instance := c.Device.Parent != ""; instance || !began {
-			left -= testBase
-			began = began || !instance
-		}
-		if left < 0 {
-			return i
-		}
-	}
-	return len(cards)
-}
+// room is how many of the GPUs there is time for.
+func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
-// run tests whole GPUs in one process and each MIG instance in one of its own, then lets a second process look, one
-// GPU at a time, at what the first could not do: only what two saw may be called broken for certain.
+// run tests the GPUs in one process, then lets a second process look, one GPU at a time, at what the first could not
+// do: only what two saw may be called broken for certain.
 func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
-	var whole []gpu.Device
-	first := map[gpu.ID]gpu.Probe{}
-	until := t.Clock.Boot() + t.budget() // for all processes together
-	for _, c := range cards {
-		if c.Device.Parent == "" {
-			whole = append(whole, c.Device)
-		} else {
-			t.allocate([]gpu.Device{c.Device}, until, first)
-		}
+	t.until = t.Clock.Boot() + t.budget()
+	all := make([]gpu.Device, len(cards))
+	for i, c := range cards {
+		all[i] = c.Device
 	}
-	t.allocate(whole, until, first)
-	for _, c := range cards {
-		o := health.Outcome{Probe: first[c.Device.ID], Seen: 1}
-		if o.Retry(len(whole) > 1) && until-t.Clock.Boot() >= testBase+testCard {
-			second := map[gpu.ID]gpu.Probe{}
-			t.allocate([]gpu.Device{c.Device}, until, second)
-			o = o.Again(second[c.Device.ID])
+	for i, p := range t.allocate(all) {
+		o := health.Outcome{Probe: p, Seen: 1}
+		if o.Retry(len(cards) > 1) && t.until-t.Clock.Boot() >= testBase+testCard {
+			o = o.Again(t.allocate(all[i : i+1])[0])
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -118,40 +96,36 @@ func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 }
 
 // allocate has devices tested by one process, and answers for each.
-func (t *tester) allocate(devices []gpu.Device, until time.Duration, out map[gpu.ID]gpu.Probe) {
-	left := until - t.Clock.Boot()
+func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
+	left := t.until - t.Clock.Boot()
 	var answer backend.Answer
-	if enough := left >= testBase; enough && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
+	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
 		// A killed test may take a while to die: a start of CUDA that is slow in the driver cannot be interrupted, and
 		// one that is given up makes every hook of the node blind until it has ended.
 		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
-		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace},
-			t.testRequest(devices, left))
+		request := wire.Request{
+			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
+			Options: t.Config.NVIDIA.ForTests(),
+		}
+		request.Probe.Locks = map[gpu.ID]string{}
+		for _, d := range devices {
+			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
+		}
+		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace}, request)
 		t.failures(answer)
 	}
 	for _, d := range devices {
 		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
 		switch {
 		case i >= 0:
-			out[d.ID] = answer.Probes[i]
+			all = append(all, answer.Probes[i])
 		case left < testBase:
-			out[d.ID] = health.SkippedTest(d.ID, "no time left")
+			all = append(all, health.SkippedTest(d.ID, "no time left"))
 		default:
-			out[d.ID] = t.unanswered(d.ID, answer)
+			all = append(all, t.unanswered(d.ID, answer))
 		}
 	}
-}
-
-func (t *tester) testRequest(devices []gpu.Device, timeout time.Duration) wire.Request {
-	r := wire.Request{
-		Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(),
-		Probe: t.rule, Options: t.Config.NVIDIA.ForTests(),
-	}
-	r.Probe.Locks = map[gpu.ID]string{}
-	for _, d := range devices {
-		r.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
-	}
-	return r
+	return all
 }
 
 // failures makes findings of what went wrong with the backend, and says in what.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -18,41 +19,37 @@ import (
 	"bookend/internal/wire"
 )
 
-// Look takes stock of GPUs, in the light of a case.
-func (d *Driver) Look(c judge.Case, cards []finding.Card) (finding.Side, []finding.Card) {
-	return judge.Look(d, c.Order(cards, d.Settle))
-}
-
-// Seen is what this hook saw by a look at its job's GPUs.
-func (d *Driver) Seen(i Inventory, side finding.Side, cards []finding.Card) judge.Seen {
-	return judge.Seen{Epoch: i.Epoch, Cards: cards, Origin: i.Origin, Side: side, Looks: d.looks, Health: d.health}
+// Look takes stock of GPUs, in the light of what is known so far.
+func (d *Driver) Look(cards []finding.Card) (side finding.Side, found []finding.Card) {
+	side, found = judge.Look(d, d.Order(cards, d.Settle))
+	d.Seen.Looks = d.looks
+	return side, found
 }
 
 // LookCloser watches some of the GPUs of a glance until they settle: a health check's second target. The others were
 // seen at the glance.
-func (d *Driver) LookCloser(c judge.Check, cards []finding.Card) judge.Residue {
-	others := c.Seen.Side.Snapshot
+func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
+	others := d.Seen.Side.Snapshot
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {
 		return slices.ContainsFunc(cards, func(card finding.Card) bool { return card.Device.ID == r.Device.ID })
 	})
 	d.neighbours = &others
-	side, cards := d.Look(c.Case, cards)
+	side, cards := d.Look(cards)
 	return judge.Residue{Cards: cards, Side: side}
 }
 
 // Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a
 // reading there is no more than the list of GPUs.
-func (d *Driver) Glance(i Inventory) judge.Seen {
+func (d *Driver) Glance(i Inventory) {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver), d.Reserve()), true))
-	seen := judge.Seen{Epoch: i.Epoch, Given: i.Given, Looks: d.looks, Health: answer.Health}
+	d.Seen.Given, d.Seen.Looks, d.Seen.Health = i.Given, d.looks, answer.Health
 	if n := len(answer.Snapshots); n > 0 {
-		seen.Side.Snapshot = answer.Snapshots[n-1]
+		d.Seen.Side.Snapshot = answer.Snapshots[n-1]
 	}
-	seen.Cards = withReadings(i.Cards, seen.Side.Snapshot)
-	if len(seen.Side.Snapshot.Readings) > 0 {
-		seen.Side = judge.Glance(d, seen.Side.Snapshot)
+	d.Seen.Cards = withReadings(i.Cards, d.Seen.Side.Snapshot)
+	if len(d.Seen.Side.Snapshot.Readings) > 0 {
+		d.Seen.Side = judge.Glance(d, d.Seen.Side.Snapshot)
 	}
-	return seen
 }
 
 // snapshot asks for one look at every device of the node.
@@ -88,7 +85,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	}
 	answer := d.askBackend(fitting(r))
 	if answer.Health != nil && len(answer.Snapshots) > 0 {
-		d.health = answer.Health
+		d.Seen.Health = answer.Health
 	}
 	return answer.Snapshots
 }
@@ -140,8 +137,7 @@ func (d *Driver) Holders() *attrib.Scan {
 	timeout := d.Left(time.Duration(d.Times.Scan), later)
 	paths := d.Config.Paths
 	request := operation.ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: timeout - operation.ScanReserve}
-	hung := func(s attrib.Scan) []attrib.Instance { return s.Hung }
-	scan, err := askReader(d, operation.Holders, timeout, request, hung)
+	scan, err := askReader(d, operation.Holders, timeout, request, operation.HungAt)
 	if err != nil {
 		return &attrib.Scan{Partial: err.Error()}
 	}
@@ -206,12 +202,9 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	g.Who = judge.Glance(d, g.Snapshot).Processes
 	switch {
 	case len(answer.Troubles) > 0:
-		g.Code, g.Why = answer.Troubles[0].Code, answer.Troubles[0].Detail
+		g.Code, g.Why = answer.Troubles[0].Code, cmp.Or(answer.Troubles[0].Detail, "no more is known")
 	case len(answer.Faults) > 0:
-		g.Fault, g.Why = answer.Faults[0].Code, answer.Faults[0].Detail
-	}
-	if g.Why == "" && (g.Code != "" || g.Fault != "") {
-		g.Why = "no more is known"
+		g.Fault, g.Why = answer.Faults[0].Code, cmp.Or(answer.Faults[0].Detail, "no more is known")
 	}
 	return g
 }

@@ -29,32 +29,24 @@ type look struct {
 	faults  []gpu.FaultCode
 }
 
-func lookAt(s gpu.Snapshot, d gpu.Device) look {
-	var l look
+func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	for _, f := range s.Faults {
-		if !concerns(f, d) {
-			continue
+		if concerns(f, d) {
+			l.faults = append(l.faults, f.Code)
+			l.missing = cmp.Or(l.missing, f.Detail, string(f.Code))
 		}
-		l.faults = append(l.faults, f.Code)
-		l.missing = cmp.Or(l.missing, f.Detail, string(f.Code), "not read")
 	}
+	slices.Sort(l.faults)
 	l.missing = cmp.Or(l.missing, "device missing from the look")
+	// The reading of a device that is known by its bus id alone; the MIG instances there have ids.
+	byBus := func(r gpu.Reading) bool { return r.Device.BusID == d.BusID && d.BusID != "" && r.Device.Parent == "" }
 	for _, r := range s.Readings {
-		if isOf(r, d) {
+		if d.ID != "" && r.Device.ID == d.ID || d.ID == "" && byBus(r) {
 			l.reading, l.missing = r, ""
 			break
 		}
 	}
-	slices.Sort(l.faults)
 	return l
-}
-
-// isOf finds the reading of a device that is known by its bus id alone; the MIG instances there have ids.
-func isOf(r gpu.Reading, d gpu.Device) bool {
-	if d.ID != "" {
-		return r.Device.ID == d.ID
-	}
-	return d.BusID != "" && r.Device.BusID == d.BusID && r.Device.Parent == ""
 }
 
 // concerns reports whether a fault is the device's. One that names another id at the same bus id is not: a card's

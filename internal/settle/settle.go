@@ -156,53 +156,38 @@ type Stay struct {
 // Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call
 // something flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID
 // names one process only with its start time, which the caller has to compare.
-func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []Stay {
-	var stayed []Stay
-	for i, r := range Readings(rule, d, looks) {
-		if r.ProcessesUnknown != "" {
+func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []Stay) {
+	if !observed(rule.Flat, looks) {
+		return nil
+	}
+	for i, s := range looks {
+		l := lookAt(s, d)
+		if l.missing != "" || l.reading.ProcessesUnknown != "" {
 			return nil
 		}
-		if i == 0 {
-			for _, p := range r.Processes {
-				stayed = append(stayed, Stay{Process: p, most: p.Memory.Bytes})
+		both := []Stay{}
+		for _, p := range l.reading.Processes {
+			before := Stay{Process: p}
+			if i > 0 {
+				at := slices.IndexFunc(stayed, func(s Stay) bool { return s.PID == p.PID })
+				if at < 0 {
+					continue
+				}
+				before = stayed[at]
 			}
-			continue
+			both = append(both, before.with(p.Memory))
 		}
-		stayed = still(stayed, r.Processes)
+		stayed = both
 	}
 	return stayed
 }
 
-// Readings are what each of these looks read of a device; none where one of them did not, or where they are too few or
-// too far apart for what they have in common to be called lasting.
-func Readings(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
-	if !observed(rule.Flat, looks) {
-		return nil
+// with is a process that the next look shows too. A figure that any look could not read is unknown.
+func (s Stay) with(now gpu.Figure) Stay {
+	if s.Memory.Known() && (!now.Known() || now.Bytes < s.Memory.Bytes) {
+		s.Memory = now
 	}
-	for _, s := range looks {
-		l := lookAt(s, d)
-		if l.missing != "" {
-			return nil
-		}
-		all = append(all, l.reading)
-	}
-	return all
-}
-
-// still keeps the processes that the next look shows too. A figure that any look could not read is unknown.
-func still(stayed []Stay, next []gpu.Process) (both []Stay) {
-	for _, p := range stayed {
-		i := slices.IndexFunc(next, func(q gpu.Process) bool { return q.PID == p.PID })
-		if i < 0 {
-			continue
-		}
-		now := next[i].Memory
-		if p.Memory.Known() && (!now.Known() || now.Bytes < p.Memory.Bytes) {
-			p.Memory = now
-		}
-		p.Falling = now.Known() && now.Bytes+tolerance < p.most
-		p.most = max(p.most, now.Bytes)
-		both = append(both, p)
-	}
-	return both
+	s.Falling = now.Known() && now.Bytes+tolerance < s.most
+	s.most = max(s.most, now.Bytes)
+	return s
 }

@@ -120,15 +120,15 @@ func (p *planner) hook(key, name string) bool {
 	case pattern:
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
 		p.step("Copy %s to %s on every node: Slurm before %s uses one %s line, and yours is a pattern.",
-			p.script(name, name, ""), into, slurm.SeveralHooks.Since(), key)
+			p.script(name, name, ""), into, slurm.SeveralHooks.Series(), key)
 	case p.configless:
 		p.step("Call %s at the end of %s: Slurm before %s uses one %s line.", p.script(name, name, ""), own.Text,
-			slurm.SeveralHooks.Since(), key)
+			slurm.SeveralHooks.Series(), key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", own.Text)
 		p.line(fmt.Sprintf("replaces %s=%s: Slurm before %s uses one line; 50-site.sh runs your script", key, own.Text,
-			slurm.SeveralHooks.Since()), "%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
+			slurm.SeveralHooks.Series()), "%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 	}
 	return has
 }
@@ -142,7 +142,7 @@ func (p *planner) taskHooks() {
 		return
 	case p.configless && !p.Version.Has(slurm.ConfiglessTaskHooks):
 		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report.",
-			slurm.ConfiglessTaskHooks.Since())
+			slurm.ConfiglessTaskHooks.Series())
 		return
 	}
 	for key, name := range map[string]string{"TaskProlog": "task-prolog", "TaskEpilog": "task-epilog"} {

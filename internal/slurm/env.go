@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,22 +20,7 @@ const (
 // root.
 const maxAccount = math.MaxUint32 - 1
 
-// EnvError says which variable keeps a hook from knowing its job.
-type EnvError struct {
-	Variable string
-	Value    string // bounded; empty when the variable is not set
-	Problem  string
-}
-
-func (e *EnvError) Error() string {
-	if e.Value == "" {
-		return fmt.Sprintf("read job from environment: %s %s", e.Variable, e.Problem)
-	}
-	return fmt.Sprintf("read job from environment: %s=%+q %s", e.Variable, e.Value, e.Problem)
-}
-
-// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog (Versions). Its
-// error is an *EnvError.
+// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog.
 //
 // The threat is a value that root uses as a path, a user id or a guard and that is not what it seems: those have
 // one strict form, and any other is an error. What users choose (paths, names) is raw and only bounded. A GPU
@@ -81,7 +67,7 @@ const restartCount = "SLURM_JOB_RESTART_COUNT"
 // reader reads variables and keeps the first that is not as it must be.
 type reader struct {
 	getenv func(string) string
-	first  *EnvError
+	first  error
 }
 
 // required reads a variable that must be set, in the form that valid knows.
@@ -90,11 +76,11 @@ func (e *reader) required(variable, form string, valid func(string) bool) string
 	if valid(value) {
 		return value
 	}
-	problem := "is not " + form
+	problem := fmt.Errorf("read job from environment: %s=%+q is not %s", variable, value[:min(len(value), 64)], form)
 	if value == "" {
-		problem = "is not set"
+		problem = fmt.Errorf("read job from environment: %s is not set", variable)
 	}
-	e.first = cmp.Or(e.first, &EnvError{variable, value[:min(len(value), 64)], problem})
+	e.first = cmp.Or(e.first, problem)
 	return ""
 }
 
@@ -154,30 +140,181 @@ func (e *reader) start() time.Time {
 // noValue is Slurm's NO_VAL, "not set"; INFINITE is one more.
 const noValue = 1<<32 - 2
 
+// exit reads both statuses, as wait(2) gives them: 16 bits.
 func (e *reader) exit(context Context) ExitStatus {
 	if context != Epilog {
 		return ExitStatus{Why: "the job has not ended"}
 	}
-	raw, why := e.waitStatus("SLURM_JOB_EXIT_CODE")
-	if why != "" {
-		return ExitStatus{Why: why}
+	var status [2]int
+	for i, name := range []string{"SLURM_JOB_EXIT_CODE", "SLURM_JOB_DERIVED_EC"} {
+		value := e.getenv(name)
+		n, ok := decimal(value)
+		switch {
+		case value == "":
+			return ExitStatus{Why: name + " is not set"}
+		case !ok || n > 0xffff:
+			return ExitStatus{Why: name + " is not a wait status"}
+		}
+		status[i] = int(n)
 	}
-	derived, why := e.waitStatus("SLURM_JOB_DERIVED_EC")
-	if why != "" {
-		return ExitStatus{Why: why}
-	}
-	return ExitStatus{Known: true, Raw: raw, Derived: derived}
+	return ExitStatus{Known: true, Raw: status[0], Derived: status[1]}
 }
 
-// waitStatus reads a status as wait(2) gives it: 16 bits.
-func (e *reader) waitStatus(name string) (status int, why string) {
-	value := e.getenv(name)
-	if value == "" {
-		return 0, name + " is not set"
+// Bounds on a node's GPU list: 16 cards of 7 instances are 112 devices, and the longest id is an old driver's
+// "MIG-GPU-<uuid>/gi/ci".
+const (
+	maxDevices = 1024
+	maxID      = 128
+	maxIndex   = 1<<16 - 1
+)
+
+// visibleNames are the variables Slurm fills alike for the vendors' runtimes, the first that is set counts;
+// gres.conf may leave some out.
+var visibleNames = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+
+// HasGPUs reports whether a hook's job has GPUs on this node, from the environment alone and at no cost: most
+// jobs have none. A list that cannot be read counts as GPUs, so that it is looked at and reported.
+//
+// Task hooks have the user's own environment: srun-only jobs have no SLURM_JOB_GPUS there.
+func HasGPUs(getenv func(string) string) bool {
+	if gpuValue(getenv, "SLURM_JOB_GPUS") != "" {
+		return true
 	}
-	n, ok := decimal(value)
-	if !ok || n > 0xffff {
-		return 0, name + " is not a wait status"
+	context := Context(getenv("SLURM_SCRIPT_CONTEXT"))
+	return (context == TaskProlog || context == TaskEpilog) && gpuValue(getenv, "SLURM_STEP_GPUS") != ""
+}
+
+// gpuValue reads the first list that is set; the words Slurm has used for an empty one are none.
+func gpuValue(getenv func(string) string, names ...string) string {
+	for _, name := range names {
+		if value := getenv(name); value != "" && value != "NoDevFiles" && value != "(null)" {
+			return value
+		}
 	}
-	return int(n), ""
+	return ""
+}
+
+// gpusFromEnv reads both lists of a root hook. With a problem neither list is returned: half a list would
+// hide a GPU.
+func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, problem string) {
+	numbers, err := devices(gpuValue(getenv, "SLURM_JOB_GPUS"), "a device index", func(s string) bool {
+		n, ok := decimal(s)
+		return ok && n <= maxIndex
+	})
+	if err != nil {
+		return nil, nil, fmt.Sprintf("SLURM_JOB_GPUS cannot be read: %v", err)
+	}
+	if len(numbers) == 0 {
+		return nil, nil, ""
+	}
+	ids, err = devices(gpuValue(getenv, visibleNames[:]...), "a device", validDeviceID)
+	if err != nil {
+		return nil, nil, fmt.Sprintf("the list of visible devices cannot be read: %v", err)
+	}
+	for _, number := range numbers {
+		n, _ := decimal(number)
+		indexes = append(indexes, int(n))
+	}
+	return indexes, ids, ""
+}
+
+// devices reads a list of indexes or device ids ("GPU-…", "MIG-…", "MIG-GPU-…/1/0"): comma-separated, no ranges.
+// It refuses one with too many elements or the same one twice.
+func devices(list, form string, valid func(string) bool) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	if n := strings.Count(list, ",") + 1; n > maxDevices {
+		return nil, fmt.Errorf("%d devices are more than a node has", n)
+	}
+	all := strings.Split(list, ",")
+	for i, element := range all {
+		switch shown := element[:min(len(element), maxID)]; {
+		case !valid(element):
+			return nil, fmt.Errorf("%+q is not %s", shown, form)
+		case slices.Contains(all[:i], element):
+			return nil, fmt.Errorf("%+q is listed twice", shown)
+		}
+	}
+	return all, nil
+}
+
+func validDeviceID(s string) bool {
+	return s != "" && len(s) <= maxID && only(s, "-/_:.")
+}
+
+// TaskFromEnv reads what a task hook knows of itself, from its environment and the text of its own
+// /proc/self/cgroup. The environment is the user's, so nothing here is proven but Owner; what has not the form it
+// should have is left unset. There is no error: a task hook never fails a job.
+func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
+	e := reader{getenv: getenv}
+	task := Task{
+		Context: e.context(TaskProlog, TaskEpilog),
+		Owner:   OwnerOfCgroup(ownCgroup),
+		EnvID:   e.jobID("SLURM_JOB_ID"),
+		HasGPUs: HasGPUs(getenv),
+		HetID:   e.jobID("SLURM_HET_JOB_ID"),
+		Array:   e.arrayTask(),
+	}
+	if node := getenv("SLURMD_NODENAME"); ValidNode(node) {
+		task.Node = node
+	}
+	task.Step = task.Owner.Step
+	if task.Step == "" {
+		task.Step = e.step()
+	}
+	task.LocalID = e.localID(task.Step)
+	return task
+}
+
+// Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
+// leader's id there. A cgroup that names the run alone (CgroupByRun) is joined by the environment's id: a process
+// that has left the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when
+// its files are opened.
+func (t Task) Job() Owner {
+	job := t.Owner
+	if !job.Found() {
+		return Owner{ID: t.EnvID}
+	}
+	if job.ID == 0 {
+		job.ID = t.EnvID
+	}
+	return job
+}
+
+// step reads SLURM_STEP_ID. The batch script of older versions has none; newer ones have a negative number there, as
+// slurm.h counts the special steps down from 2^32.
+func (e *reader) step() string {
+	switch value := e.getenv("SLURM_STEP_ID"); value {
+	case "", "-5", "4294967291":
+		return StepBatch
+	case "-6", "4294967290":
+		return StepInteractive
+	default:
+		if n, ok := decimal(value); ok && n < 4294967290 {
+			return value
+		}
+		return ""
+	}
+}
+
+// localID is 0 for a script or shell, which is one task, whatever the environment says, and -1 if it is not known.
+func (e *reader) localID(step string) int {
+	if step == StepBatch || step == StepInteractive {
+		return 0
+	}
+	n, ok := decimal(e.getenv("SLURM_LOCALID"))
+	if !ok || n > math.MaxInt32 {
+		return -1
+	}
+	return int(n)
+}
+
+func (e *reader) arrayTask() ArrayTask {
+	master, ok := ParseJobID(e.getenv("SLURM_ARRAY_JOB_ID"))
+	task, is := decimal(e.getenv("SLURM_ARRAY_TASK_ID"))
+	if !ok || !is {
+		return ArrayTask{}
+	}
+	return ArrayTask{Master: master, Task: task}
 }

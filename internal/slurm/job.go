@@ -2,7 +2,12 @@
 // a cgroup path. Everything here parses strings that users can influence; nothing here touches the system.
 package slurm
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // JobID is Slurm's raw numeric job id (array tasks and het components have ids of their own).
 type JobID uint32
@@ -97,3 +102,112 @@ type ArrayTask struct {
 	Master JobID  `json:"master,omitempty"`
 	Task   uint32 `json:"task"`
 }
+
+// Ref is a job as people name it on a command line.
+type Ref struct {
+	Kind  RefKind
+	ID    JobID  // the job; of RefArray and RefHet, the id before the sign
+	SLUID SLUID  // RefRun
+	Part  uint32 // RefArray: the task; RefHet: the component
+}
+
+// RefKind is the form of a Ref.
+type RefKind string
+
+// The forms.
+const (
+	RefJob   RefKind = "job"   // 1234
+	RefArray RefKind = "array" // 1234_7
+	RefHet   RefKind = "het"   // 1234+1
+	RefRun   RefKind = "run"   // a SLUID
+)
+
+// ParseRef reads a job id, an array task, a component of a heterogeneous job or a SLUID.
+func ParseRef(s string) (Ref, error) {
+	if ValidSLUID(s) {
+		return Ref{Kind: RefRun, SLUID: SLUID(s)}, nil
+	}
+	kind, number, part := RefJob, s, "0"
+	if i := strings.IndexAny(s, "_+"); i >= 0 {
+		kind, number, part = RefArray, s[:i], s[i+1:]
+		if s[i] == '+' {
+			kind = RefHet
+		}
+	}
+	id, ok := ParseJobID(number)
+	n, partOK := decimal(part)
+	if !ok || !partOK {
+		return Ref{}, fmt.Errorf("parse job %+q: want a job id (1234), an array task (1234_7), "+
+			"a component (1234+1) or a SLUID", s[:min(len(s), 64)])
+	}
+	return Ref{Kind: kind, ID: id, Part: n}, nil
+}
+
+// String writes the reference as ParseRef reads it.
+func (r Ref) String() string {
+	switch r.Kind {
+	case RefRun:
+		return string(r.SLUID)
+	case RefArray:
+		return fmt.Sprintf("%d_%d", r.ID, r.Part)
+	case RefHet:
+		return fmt.Sprintf("%d+%d", r.ID, r.Part)
+	default:
+		return fmt.Sprint(r.ID)
+	}
+}
+
+const sluidLen = 14 // "s" and 13 characters
+
+// ParseJobID reads a raw job id: decimal, no sign, no leading zero, 1 to 2^32-1.
+func ParseJobID(s string) (JobID, bool) {
+	n, ok := decimal(s)
+	return JobID(n), ok && n != 0
+}
+
+// ValidSLUID reports whether s has the form of a SLUID: "s" and 13 of 0-9 and A-Z without I, L, O and U.
+func ValidSLUID(s string) bool {
+	if len(s) != sluidLen || s[0] != 's' {
+		return false
+	}
+	for _, c := range []byte(s[1:]) {
+		if !isDigit(c) && (c < 'A' || c > 'Z' || strings.IndexByte("ILOU", c) >= 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidNode reports whether s may be used as a node name in a path: letters, digits, ".", "_" and "-", at most
+// 255 bytes (a file name), not beginning with "." or "-" and without "..".
+func ValidNode(s string) bool {
+	if s == "" || len(s) > 255 || s[0] == '.' || s[0] == '-' || strings.Contains(s, "..") {
+		return false
+	}
+	return only(s, "._-")
+}
+
+// only reports whether s has nothing but letters, digits and the given signs.
+func only(s, signs string) bool {
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && !isDigit(c) && strings.IndexByte(signs, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// decimal reads an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
+func decimal(s string) (uint32, bool) {
+	if s == "" || !isDigit(s[0]) || s[0] == '0' && len(s) > 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, false // not the highest number, which strconv gives for one too large
+	}
+	return uint32(n), true
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -16,55 +16,31 @@ var (
 	Newest = Version{26, 5}
 )
 
-// Feature is something that Slurm does from a version on.
-type Feature string
-
-// All that differs between versions and that Bookend depends on. Hooks are not told the version: they go by what is
-// there (Job.Version), and doctor by what slurmd says.
-const (
+// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there (Job.Version),
+// and doctor by what slurmd says.
+var (
 	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
-	TellsStart Feature = "SLURM_JOB_START_TIME"
+	TellsStart = Version{23, 2}
 	// ConfiglessHooks: hooks named without a path are handed out by slurmctld, and `scontrol reconfigure` makes slurmd
 	// read all of its configuration again.
-	ConfiglessHooks Feature = "hooks of configless nodes"
-	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them.
-	SeveralHooks Feature = "several lines of Prolog= and Epilog="
-	// RunInJob: PrologFlags=RunInJob puts hooks into the job's own cgroup.
-	RunInJob Feature = "PrologFlags=RunInJob"
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks.
-	TaskHookFails Feature = "a missing task hook fails the task"
-	// LiftsLimits: `slurmd -G` starts the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows
-	// CgroupPlugin=disabled. Earlier versions end without a message on that value.
-	LiftsLimits Feature = "slurmd -G and its cgroup"
-	// OutputArrayTask: %b in an output's name is the last digit of the array task.
-	OutputArrayTask Feature = "%b in output names"
+	ConfiglessHooks = Version{23, 11}
+	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them. From here on PrologFlags=RunInJob puts hooks
+	// into the job's own cgroup.
+	SeveralHooks = Version{24, 5}
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G` starts
+	// the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled. Earlier
+	// versions end without a message on that value.
+	TaskHookFails = Version{24, 11}
 	// HookTimeouts: PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=.
-	HookTimeouts Feature = "PrologTimeout= and EpilogTimeout="
+	HookTimeouts = Version{25, 5}
 	// TellsRun: hooks are told the SLUID of a job's run, and the name of sbatch's default output; %r and %S in it are
-	// known, and %N is the node's name, not the host's.
-	TellsRun Feature = "SLURM_JOB_SLUID"
-	// ConfiglessTaskHooks: slurmctld also sends task hooks.
-	ConfiglessTaskHooks Feature = "task hooks of configless nodes"
-	// CgroupByRun: on cgroup v2 a job's directory is named by its SLUID, not job_ID. The batch step has a number.
-	CgroupByRun Feature = "cgroups named by SLUID"
-	// CheckTimeout: HealthCheckTimeout= is the health check's limit, 60 s before.
-	CheckTimeout Feature = "HealthCheckTimeout="
-	// EndsOnce: a lost completion message makes no second epilog.
-	EndsOnce Feature = "one epilog a run"
+	// known, and %N is the node's name, not the host's. slurmctld also sends task hooks.
+	TellsRun            = Version{25, 11}
+	ConfiglessTaskHooks = Version{25, 11}
 )
 
-var since = map[Feature]Version{
-	TellsStart:      {23, 2},
-	ConfiglessHooks: {23, 11},
-	SeveralHooks:    {24, 5}, RunInJob: {24, 5},
-	TaskHookFails: {24, 11}, LiftsLimits: {24, 11}, OutputArrayTask: {24, 11},
-	HookTimeouts: {25, 5},
-	TellsRun:     {25, 11}, ConfiglessTaskHooks: {25, 11},
-	CgroupByRun: {26, 5}, CheckTimeout: {26, 5}, EndsOnce: {26, 5},
-}
-
-// Has reports whether a version has a feature.
-func (v Version) Has(f Feature) bool { return !v.Before(since[f]) }
+// Has reports whether a version has what began with another.
+func (v Version) Has(since Version) bool { return !v.Before(since) }
 
 // Before reports whether a release of v's series is older than one of o's; the last number is not looked at.
 func (v Version) Before(o Version) bool { return slices.Compare(v[:2], o[:2]) < 0 }
@@ -74,9 +50,6 @@ func (v Version) String() string { return fmt.Sprintf("%s.%d", v.Series(), v[2])
 
 // Series is a version without its last number.
 func (v Version) Series() string { return fmt.Sprintf("%d.%02d", v[0], v[1]) }
-
-// Since is the series that has a feature first.
-func (f Feature) Since() string { return since[f].Series() }
 
 // ParseVersion reads "slurm 22.05.8" or "slurm-wlm 24.11.5".
 func ParseVersion(text string) (v Version, ok bool) {
@@ -93,9 +66,9 @@ func ParseVersion(text string) (v Version, ok bool) {
 func (j Job) Version() Version {
 	switch {
 	case j.SLUID != "":
-		return since[TellsRun]
+		return TellsRun
 	case !j.Start.IsZero():
-		return since[TellsStart]
+		return TellsStart
 	}
 	return Oldest
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/drain"
+	"bookend/test/must"
 )
 
 // script stands for scontrol: it answers "show" with a text and writes down an "update".
@@ -21,9 +23,7 @@ func script(t *testing.T, show, extra string) (Scontrol, string) {
 		"case $* in *show*) cat <<'END'\n%sEND\n;; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" \"$TZ\" >%s;; esac\n",
 		extra, show, log)
 	path := filepath.Join(dir, "scontrol")
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o755))
 	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
 }
 
@@ -69,9 +69,7 @@ func TestNoAnswer(t *testing.T) {
 	garbage, _ := script(t, "slurm_load_node error\n", "")
 	untrusted, log := script(t, node("IDLE", ""), "")
 	untrusted.Root = true
-	if err := os.Chmod(untrusted.Path, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(untrusted.Path, 0o777))
 	late, _ := script(t, node("IDLE", ""), "")
 	late.Time = func() time.Duration { return 0 }
 	relative, _ := script(t, node("IDLE", ""), "")
@@ -96,4 +94,92 @@ func TestNoAnswer(t *testing.T) {
 	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an untrusted scontrol was run")
 	}
+}
+
+// node is what Slurm 22.05 says of one, shortened; further lines stand behind the reason.
+func node(state, reason string, further ...string) string {
+	lines := []string{
+		"NodeName=n1 Arch=x86_64 CoresPerSocket=8 ", "   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.85",
+		"   Gres=gpu:4", "   OS=Linux 6.1 State=of the art",
+		"   State=" + state + " ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A", "   Partitions=main ",
+		"   BootTime=2026-11-21T06:29:01 SlurmdStartTime=2026-11-21T06:29:01",
+	}
+	if reason != "" {
+		lines = append(lines, "   Reason="+reason)
+	}
+	return strings.Join(append(lines, further...), "\n") + "\n\n"
+}
+
+var seven = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+func TestParseNode(t *testing.T) {
+	const at = " [root@2026-11-21T07:00:00]"
+	idle := []string{"IDLE", "DRAIN"}
+	tests := map[string]struct {
+		text string
+		want drain.Node
+	}{
+		"drained": {node("IDLE+DRAIN", "Epilog error"+at),
+			drain.Node{Flags: idle, Reason: "Epilog error", By: "root", At: seven}},
+		"brackets": {node("IDLE+DRAIN", "disk [sda] slow"+at),
+			drain.Node{Flags: idle, Reason: "disk [sda] slow", By: "root", At: seven}},
+		"a forged time": {node("IDLE+DRAIN", "Epilog error [root@2026-11-21T06:00:00]"+at),
+			drain.Node{Flags: idle, Reason: "Epilog error [root@2026-11-21T06:00:00]", By: "root", At: seven}},
+		"two lines": {node("IDLE+DRAIN", "Epilog error"+at, "          disk"),
+			drain.Node{Flags: idle, Reason: "Epilog error\ndisk", By: "root", At: seven}},
+		"a comment before": {strings.Replace(node("IDLE+DRAIN", "disk"+at), "   State=",
+			"   Comment=a Reason=Epilog error [root@2026-11-21T06:00:00]\n   State=", 1), drain.Node{Flags: idle,
+			Reason: "disk", By: "root", At: seven}},
+		"down and silent": {node("DOWN*+DRAIN", "Not responding"+at),
+			drain.Node{Flags: []string{"DOWN", "DRAIN"}, Silent: true, Reason: "Not responding", By: "root",
+				At: seven}},
+	}
+	for name, tt := range tests {
+		got, err := parseNode(tt.text, "n1")
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v (%v), want %+v", name, got, err, tt.want)
+		}
+	}
+}
+
+// What could mean two things is no answer.
+func TestParseNodeRefuses(t *testing.T) {
+	drained := node("IDLE+DRAIN", "disk [root@2026-11-21T07:00:00]")
+	for name, tt := range map[string]struct {
+		text string
+		want error
+	}{
+		"nothing":                     {"", errNode},
+		"no state":                    {strings.Replace(drained, "   State=", "   Status=", 1), errState},
+		"a comment of lines, a state": {node("IDLE", "", "   Comment=x", "   State=IDLE+DRAIN"), errState},
+		"a comment of lines, a reason": {node("IDLE+DRAIN", "disk", "   Comment=x",
+			"   Reason=Epilog error [root@2026-11-21T07:00:00]"), errReason},
+		"one line": {strings.ReplaceAll(drained, "\n   ", " "), errState},
+	} {
+		if got, err := parseNode(tt.text, "n1"); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
+		}
+	}
+}
+
+// A reason is read byte for byte as somebody wrote it, whatever it says and whatever else is said of the node.
+func FuzzParseNode(f *testing.F) {
+	f.Add("disk [sda] slow", "IDLE+DRAIN", "rack 7", node("IDLE", ""))
+	f.Add("Epilog error [root@2026-11-21T07:00:00]", "DOWN*+DRAIN", "x Reason=Epilog error",
+		"NodeName=n1 \n   State=\n   Reason=")
+	f.Add("State=IDLE", "MIXED", "\n   Reason=Epilog error", "")
+	f.Fuzz(func(t *testing.T, reason, state, comment, raw string) {
+		if n, err := parseNode(raw, "n1"); err == nil &&
+			(len(n.Flags) == 0 && !n.Silent || !strings.HasPrefix(raw, "NodeName=n1 ")) {
+			t.Errorf("%q: %+v", raw, n)
+		}
+		if reason == "" || strings.ContainsAny(reason+comment, "\n\x00") || state == "" ||
+			strings.Trim(state, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != "" {
+			return
+		}
+		n, err := parseNode(node(state, reason+" [root@2026-11-21T07:00:00]", "   Comment="+comment), "n1")
+		if err != nil || n.Reason != reason || !n.At.Equal(seven) || n.By != "root" {
+			t.Errorf("%q, %q, %q is read as %+v, %v", reason, state, comment, n, err)
+		}
+	})
 }

@@ -107,13 +107,15 @@ func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
 }
 
 func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
+	last := bytes.TrimSpace(res.Stderr)
 	switch {
 	case res.Outcome == child.NotStarted:
 		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
 	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
 		return nil, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode, lastLine(res.Stderr))
+		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode,
+			last[bytes.LastIndexByte(last, '\n')+1:])
 	case len(res.Stdout)+len(res.Stderr) >= maxListing:
 		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxListing)
 	}
@@ -122,11 +124,6 @@ func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
 		err = fmt.Errorf("slurmd -G: %w", err)
 	}
 	return gpus, err
-}
-
-func lastLine(text []byte) []byte {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
-	return lines[len(lines)-1]
 }
 
 // Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
@@ -175,17 +172,12 @@ func ByFile(proc, path string) slurmconf.Daemon {
 		return slurmconf.Daemon{}
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || !isRoot(filepath.Join(proc, strconv.Itoa(pid))) {
+	var process unix.Stat_t
+	if err != nil || unix.Stat(filepath.Join(proc, strconv.Itoa(pid)), &process) != nil || process.Uid != 0 {
 		return slurmconf.Daemon{}
 	}
 	d, _, _ := daemon(proc, pid)
 	return d
-}
-
-// isRoot reports whether a process, a directory of /proc, is root's.
-func isRoot(process string) bool {
-	var st unix.Stat_t
-	return unix.Stat(process, &st) == nil && st.Uid == 0
 }
 
 // maxEntries is more than a directory of configuration has.

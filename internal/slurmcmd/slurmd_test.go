@@ -1,16 +1,20 @@
 package slurmcmd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/child"
 	"bookend/internal/slurmconf"
+	"bookend/test/must"
 )
 
 // TestMain serves as slurmd: SLURM_CONF names what it does.
@@ -53,19 +57,12 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, what string) Slurmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Have(os.Executable())(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n",
 		"parts/gpus.conf": "part"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return Slurmd{
 		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts",
@@ -118,9 +115,7 @@ func TestListKeepsOffCgroups(t *testing.T) {
 	} {
 		c := command(t, what)
 		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))
-		if err := os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700))
 		got, _, err := c.List()
 		if said := fmt.Sprint(got, " ", err); said != want {
 			t.Errorf("%s: %s, want %s", what, said, want)
@@ -145,12 +140,8 @@ func TestListHangs(t *testing.T) {
 func TestListTrusts(t *testing.T) {
 	dir := t.TempDir()
 	forged := filepath.Join(dir, "slurmd")
-	if err := os.WriteFile(forged, []byte("#!/bin/sh\ntouch "+dir+"/ran\n"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(forged, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(forged, []byte("#!/bin/sh\ntouch "+dir+"/ran\n"), 0o777))
+	must.Do(t, os.Chmod(forged, 0o777))
 	for _, path := range []string{forged, filepath.Join(dir, "none"), "slurmd"} {
 		if _, _, err := (Slurmd{Path: path, Conf: "/x", Node: "n1", Root: true,
 			Timeout: time.Minute}).List(); err == nil {
@@ -167,15 +158,9 @@ func process(t *testing.T, proc string, pid, parent int, exe string, ticks int) 
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))
 	stat := fmt.Sprintf("%d (a ) b) S %d%s %d 0\n", pid, parent, strings.Repeat(" 0", 17), ticks)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(exe, filepath.Join(dir, "exe")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
+	must.Do(t, os.Symlink(exe, filepath.Join(dir, "exe")))
 }
 
 func TestRunning(t *testing.T) {
@@ -220,52 +205,76 @@ func TestByFile(t *testing.T) {
 	process(t, proc, 7, 1, "/usr/sbin/slurmd-wlm", 70)
 	process(t, proc, 8, 1, "/usr/bin/python3", 80)
 	process(t, proc, 9, 1, "/home/u/slurmd", 90)
-	if err := os.Chown(filepath.Join(proc, "9"), 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.MkdirTemp(dir, "slurmd-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chown(filepath.Join(proc, "9"), 65534, 65534))
+	file := must.Have(os.MkdirTemp(dir, "slurmd-test-"))(t)
 	defer os.RemoveAll(file)
 	file = filepath.Join(file, "slurmd.pid")
 	for text, want := range map[string]int{"7\n": 7, "7": 7, "8\n": 0, "9\n": 0, "10\n": 0, "x": 0, "": 0, "../7": 0} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 		if got := ByFile(proc, file); got.PID != want || want != 0 && got.Ticks != 70 {
 			t.Errorf("%q: %+v, want %d", text, got, want)
 		}
 	}
-	if err := os.WriteFile(file, []byte("7\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(file, 65534, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("7\n"), 0o644))
+	must.Do(t, os.Chown(file, 65534, 0))
 	if got := ByFile(proc, file); got.PID != 0 || ByFile(proc, "/root/none").PID != 0 {
 		t.Errorf("a user's file: %+v", got)
 	}
 }
 
-func TestEntries(t *testing.T) {
-	c := command(t, "")
-	if got, err := Entries(c.Conf); err != nil || len(got) != 3 || !slices.Contains(got, "parts") {
-		t.Errorf("%q, %v", got, err)
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "slurm.conf"),
+		"ClusterName=Lab\nInclude nodes.d/*\nInclude %c.conf\nInclude gone.conf\nInclude pipe\n")
+	put(t, filepath.Join(dir, "nodes.d/b"), "B=2\n")
+	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\nInclude ../deep.conf\n")
+	put(t, filepath.Join(dir, "deep.conf"), "Deep=yes\n")
+	put(t, filepath.Join(dir, "lab.conf"), "Lab=yes\n")
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	c := must.Have(ReadPlugins(filepath.Join(dir, "slurm.conf")))(t)
+	var got, unread []string
+	for _, l := range c.Lines {
+		for _, p := range l.Pairs {
+			got = append(got, p[0])
+		}
+		if why := l.Unreadable(); why != "" {
+			unread = append(unread, why)
+		}
+	}
+	if s := strings.Join(got, " "); s != "ClusterName A Deep B Lab" {
+		t.Errorf("read %s", s)
+	}
+	if len(unread) != 2 || !strings.Contains(unread[0], "no such file") || !strings.Contains(unread[1], "not a file") {
+		t.Errorf("%q", unread)
 	}
 }
 
-func TestIdentify(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "gres.conf")
-	none, err := Identify(path)
-	if err != nil || none != (slurmconf.FileID{Path: path}) {
-		t.Errorf("%+v, %v", none, err)
+// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
+func TestReadTakesNoPattern(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\n")
+	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude nodes.d/*\n")
+	c, err := Read(filepath.Join(dir, "slurm.conf"))
+	if _, have := c.Get("A"); err != nil || have || !strings.Contains(c.Doubt(), "Slurm takes no pattern here") {
+		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
 	}
-	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Read(filepath.Join(dir, "slurm.conf")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
 	}
-	made, err := Identify(path)
-	if err != nil || made.Inode == 0 || made.Size != 1 || made.Changed == 0 {
-		t.Errorf("%+v, %v", made, err)
+	put(t, filepath.Join(dir, "large.conf"), strings.Repeat("#", slurmconf.MaxBytes+1))
+	if _, err := Read(filepath.Join(dir, "large.conf")); err == nil {
+		t.Error("a file that is too large was read")
+	}
+	if _, err := Read(dir); err == nil {
+		t.Error("a directory was read")
 	}
 }

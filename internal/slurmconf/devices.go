@@ -47,7 +47,7 @@ func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Resu
 	result := Result{Source: sourceOf(wanted, own, list)}
 	for _, r := range wanted {
 		device, err := node.find(r)
-		result.add(r.index, device, err)
+		result.add(r.Index, device, err)
 	}
 	if twin := result.twin(); twin != "" {
 		result = Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
@@ -98,14 +98,14 @@ func NeedsList(job slurm.Job, own config.NVIDIA) bool {
 // GivesNumbers reports whether Slurm gives the job a number whose device it does not name.
 func GivesNumbers(job slurm.Job) bool {
 	wanted, err := requests(job)
-	return err == nil && slices.ContainsFunc(wanted, request.unnamed)
+	return err == nil && slices.ContainsFunc(wanted, unnamed)
 }
 
-func sourceOf(wanted []request, own config.NVIDIA, list List) Source {
+func sourceOf(wanted []Assigned, own config.NVIDIA, list List) Source {
 	switch {
 	case len(wanted) == 0:
 		return ""
-	case !slices.ContainsFunc(wanted, request.unnamed):
+	case !slices.ContainsFunc(wanted, unnamed):
 		return ByUUID
 	case len(own.GPUMap) > 0:
 		return ByMap
@@ -138,17 +138,12 @@ func (r *Result) twin() string {
 	return ""
 }
 
-// request is one element of Slurm's lists.
-type request struct {
-	index int
-	name  string // the device's id; empty if only the index is told
-}
-
-func (r request) unnamed() bool { return r.name == "" }
+// unnamed reports an element of Slurm's lists of which only the index is told.
+func unnamed(a Assigned) bool { return a.Device.ID == "" }
 
 // requests joins Slurm's two lists, which name the same devices in the same order: each visible id gets its index, and
 // a visible index must be the one in its place.
-func requests(job slurm.Job) ([]request, error) {
+func requests(job slurm.Job) ([]Assigned, error) {
 	if job.GPUProblem != "" {
 		return nil, errors.New(job.GPUProblem)
 	}
@@ -156,16 +151,16 @@ func requests(job slurm.Job) ([]request, error) {
 	if v := len(job.Visible); v != 0 && v != n {
 		return nil, fmt.Errorf("the job has %d GPU indexes but %d visible devices", n, v)
 	}
-	wanted := make([]request, n)
+	wanted := make([]Assigned, n)
 	for i, index := range job.GPUIndexes {
-		wanted[i].index = index
+		wanted[i].Index = index
 	}
 	for i, element := range job.Visible {
 		switch visible, err := strconv.ParseUint(element, 10, 16); {
 		case err != nil:
-			wanted[i].name = element
-		case int(visible) != wanted[i].index:
-			return nil, fmt.Errorf("the job has GPU index %d but visible device %d", wanted[i].index, visible)
+			wanted[i].Device.ID = gpu.ID(element)
+		case int(visible) != wanted[i].Index:
+			return nil, fmt.Errorf("the job has GPU index %d but visible device %d", wanted[i].Index, visible)
 		}
 	}
 	return wanted, nil
@@ -179,16 +174,15 @@ type node struct {
 }
 
 // find returns errMissing for a device this node does not have, another error where it cannot be told.
-func (n *node) find(r request) (gpu.Device, error) {
-	if r.name != "" {
-		return n.named(r.name)
-	}
-	if len(n.own.GPUMap) == 0 {
-		return n.listed(r.index)
-	}
-	name, ok := n.own.GPUMap[r.index]
-	if !ok {
-		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", r.index)
+func (n *node) find(a Assigned) (gpu.Device, error) {
+	name, ok := n.own.GPUMap[a.Index]
+	switch {
+	case !unnamed(a):
+		return n.named(string(a.Device.ID))
+	case len(n.own.GPUMap) == 0:
+		return n.listed(a.Index)
+	case !ok:
+		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", a.Index)
 	}
 	return n.named(name)
 }

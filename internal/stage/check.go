@@ -21,80 +21,75 @@ import (
 	"bookend/internal/state"
 )
 
-// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0
-// unless it could not check the node at all.
-func HealthCheck(env Env) (exit int) {
-	if code, done := preamble(env, "bookend-healthcheck"); done {
-		return code
-	}
-	return rootHook(env, slurm.HealthCheck, check)
-}
-
-// check does the work. It returns false where there is nothing to say: no GPU on this node, or another check at work.
-func check(d *session.Driver, r *record) (worth bool) {
-	problem, found := d.Configure()
-	r.Config, r.Faults = d.Config, found
-	if !hasGPUs(d) {
+// check does the work of a health check. It returns false where there is nothing to say: no GPU on this node, or
+// another check at work.
+func (r *record) check() (worth bool) {
+	problem := r.Configure()
+	if !r.hasGPUs() {
 		return false
 	}
-	if problem != "" {
-		fmt.Fprintf(d.Stderr, "bookend: %s\n", problem)
+	why := r.nameNode()
+	for _, text := range []string{problem, why} {
+		if text != "" {
+			fmt.Fprintf(r.Stderr, "bookend: %s\n", text)
+		}
 	}
-	if why := nameNode(d); why != "" {
-		fmt.Fprintf(d.Stderr, "bookend: %s\n", why)
+	if why != "" {
 		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
-		r.judge(d)
+		r.judge()
 		return true
 	}
-	r.Job, r.Faults = d.Job, append(r.Faults, d.OpenState()...)
-	if !alone(d) {
+	r.OpenState()
+	if !r.alone() {
 		return false
 	}
-	c, keepers := r.examine(d)
-	r.settleDrain(d, c)
-	r.add(d, d.Take()...)
-	r.keep(d, c.Last, keepers)
-	r.gauges = r.gauge(d, keepers)
+	c, keepers := r.examine()
+	r.settleDrain(c)
+	r.add(r.Take()...)
+	r.keep(c.Last, keepers)
+	r.gauges = r.gauge(keepers)
 	return true
 }
 
 // examine looks, judges what it saw, and keeps what later hooks want to know.
-func (r *record) examine(d *session.Driver) (c judge.Check, keepers *ledger.Keepers) {
-	c.Last = lastCheck(d)
-	heard := d.Listen(lastMark(c.Last))
-	r.lookAround(d)
+func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
+	c.Last = r.lastCheck()
+	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended
+	if c.Last != nil {
+		since = c.Last.Kernel
+	}
+	heard := r.Listen(since)
+	r.lookAround()
 	r.Seen.Kernel = heard()
-	r.Node = readNode(d)
+	r.Node = r.readNode()
 	c.Case = r.Case
 	if unclean := c.Unclean(); len(unclean) > 0 {
-		residue := d.LookCloser(c, unclean)
-		residue.Node = *again(d, *r.Node)
-		c.Residue, c.Seen.Looks = &residue, d.Looks()
+		residue := r.LookCloser(unclean)
+		residue.Node = *r.again(*r.Node)
+		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
-	c.Faults = session.Once(append(c.Faults, d.Take()...), nil)
-	r.Case = c.Case
+	r.Faults = session.Once(append(r.Faults, r.Take()...), nil)
+	c.Faults = r.Faults
 	r.Judgement = judge.JudgeCheck(c)
-	d.Reach(r.Exit)
-	r.sight(d)
-	r.settleRuns(d, c)
-	keepers = countKeepers(d, c)
-	r.add(d, session.Once(d.Take(), r.Found)...)
+	r.Reach(r.Verdict.Exit)
+	r.sight()
+	r.settleRuns(c)
+	keepers = r.countKeepers(c)
+	r.add(session.Once(r.Take(), r.Found)...)
 	return c, keepers
 }
 
 // lookAround asks the driver once for every GPU of the node, and reads who is on them.
-func (r *record) lookAround(d *session.Driver) {
-	defer d.Leave()
-	if !d.Meet() {
+func (r *record) lookAround() {
+	defer r.Leave()
+	if !r.Meet() {
 		return
 	}
-	i := d.Inventory(ledger.Run{})
-	r.Seen.Epoch = i.Epoch
-	if len(i.Cards) == 0 {
-		return
+	i := r.Inventory(ledger.Run{})
+	if r.Seen.Epoch = i.Epoch; len(i.Cards) > 0 {
+		r.Past.Baselines = r.baselines(i.Epoch)
+		r.Glance(i)
 	}
-	r.Past.Baselines = baselines(d, i)
-	r.Seen = d.Glance(i)
 }
 
 // presentTime is for two listings, of which none asks a device.
@@ -102,72 +97,67 @@ const presentTime = time.Second
 
 // hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
 // Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
-func hasGPUs(d *session.Driver) bool {
-	if d.Config.NVIDIA.DriverProc == "" {
+func (r *record) hasGPUs() bool {
+	if r.Config.NVIDIA.DriverProc == "" {
 		return true // the backend alone can tell
 	}
-	request := operation.MachineRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
-	present, err := operation.Present.Ask(request, d.Left(presentTime, d.Reserve()))
+	request := operation.MachineRequest{Sys: r.Config.Paths.Sys, DriverProc: r.Config.NVIDIA.DriverProc}
+	present, err := operation.Present.Ask(request, r.Left(presentTime, r.Reserve()))
 	if present || err != nil {
 		return true
 	}
-	nodes, err := state.Nodes(d.Config.Paths.Run, "")
+	nodes, err := state.Nodes(r.Config.Paths.Run, "")
 	return len(nodes) > 0 || err != nil
 }
 
-// nameNode finds out which node this is, or says why not. slurmd tells its health check; a timer or NHC may not.
-func nameNode(h *session.Driver) (why string) {
-	name := h.Getenv("SLURMD_NODENAME")
+// nameNode finds out which node this is, or says why not. slurmd tells its health check; a timer or NHC may not: then
+// it is the host's name, unless the hooks of this host know it by another.
+func (r *record) nameNode() (why string) {
+	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
-		name, why = guessNode(h)
+		nodes, err := state.Nodes(r.Config.Paths.Run, "")
+		host, hostErr := session.ReadOwn(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
+		host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
+		switch {
+		case err != nil:
+			return fmt.Sprintf("SLURMD_NODENAME is not set, and the records do not tell: %v", err)
+		case slices.Contains(nodes, host), len(nodes) == 0 && hostErr == nil:
+			name = host
+		case len(nodes) == 1:
+			name = nodes[0]
+		default:
+			return fmt.Sprintf("SLURMD_NODENAME is not set, and this host may be any of %d nodes", len(nodes))
+		}
 	}
-	if why == "" && !slurm.ValidNode(name) {
-		why = fmt.Sprintf("%.64q is not a node's name", name)
+	if !slurm.ValidNode(name) {
+		return fmt.Sprintf("%.64q is not a node's name", name)
 	}
-	if why == "" {
-		h.Job.Node, h.Job.Context = name, h.Phase
-	}
-	return why
-}
-
-// guessNode takes the host's name, unless the hooks of this host know it by another.
-func guessNode(h *session.Driver) (name, why string) {
-	nodes, err := state.Nodes(h.Config.Paths.Run, "")
-	host, hostErr := session.ReadOwn(filepath.Join(h.Config.Paths.Proc, "sys/kernel/hostname"))
-	host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
-	switch {
-	case err != nil:
-		return "", fmt.Sprintf("SLURMD_NODENAME is not set, and the records do not tell: %v", err)
-	case slices.Contains(nodes, host), len(nodes) == 0 && hostErr == nil:
-		return host, ""
-	case len(nodes) == 1:
-		return nodes[0], ""
-	}
-	return "", fmt.Sprintf("SLURMD_NODENAME is not set, and this host may be any of %d nodes", len(nodes))
+	r.Job.Node, r.Job.Context = name, r.Phase
+	return ""
 }
 
 // alone makes this the node's one health check at work. A second one, from a timer beside Slurm's, ends at once.
-func alone(d *session.Driver) bool {
-	if d.Store == nil {
+func (r *record) alone() bool {
+	if r.Store == nil {
 		return true
 	}
-	_, err := d.Store.BeOnlyCheck()
+	_, err := r.Store.BeOnlyCheck()
 	if errors.Is(err, state.ErrLocked) {
 		return false
 	}
-	d.Try(err)
+	r.Try(err)
 	return true
 }
 
 // lastCheck is what the check before this one kept. It sees to it that this one leaves a word whatever happens.
-func lastCheck(d *session.Driver) *ledger.Check {
-	if d.Store == nil {
+func (r *record) lastCheck() *ledger.Check {
+	if r.Store == nil {
 		return nil
 	}
-	last, err := d.Store.LastCheck()
-	d.Try(err)
-	store := d.Store
-	d.Unfinished(func(e ledger.End) {
+	last, err := r.Store.LastCheck()
+	r.Try(err)
+	store := r.Store
+	r.Unfinished(func(e ledger.End) {
 		stopped := onwards(last)
 		stopped.At, stopped.Wall, stopped.Findings, stopped.Verdict = e.At, e.Wall, e.Findings, e.Verdict
 		stopped.Stopped = true
@@ -185,22 +175,14 @@ func onwards(last *ledger.Check) (now ledger.Check) {
 	return now
 }
 
-// lastMark is where in the kernel's log the last check ended, nil where nobody knows.
-func lastMark(last *ledger.Check) *gpu.KernelMark {
-	if last == nil {
-		return nil
-	}
-	return last.Kernel
-}
-
 // keep puts on record what this check saw and made of it.
-func (r *record) keep(d *session.Driver, last *ledger.Check, keepers *ledger.Keepers) {
-	if d.Store == nil {
+func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
+	if r.Store == nil {
 		return
 	}
 	now := onwards(last)
-	now.At, now.Wall, now.Findings, now.Verdict = d.Start, d.Clock.Wall(), r.Found, r.Verdict
-	now.Took, now.Epoch = d.Clock.Boot()-d.Start, r.Seen.Epoch
+	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
+	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
 	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
@@ -209,39 +191,38 @@ func (r *record) keep(d *session.Driver, last *ledger.Check, keepers *ledger.Kee
 	if log := r.Seen.Kernel; log != nil && log.Unknown == "" {
 		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot
 	}
-	d.Finish()
-	d.Try(d.Store.PutLastCheck(now))
-	r.add(d, d.Take()...)
+	r.Finish()
+	r.Try(r.Store.PutLastCheck(now))
+	r.add(r.Take()...)
 }
 
 // sight keeps who was on the GPUs, for hooks to come.
-func (r *record) sight(d *session.Driver) {
+func (r *record) sight() {
 	side, epoch := r.Seen.Side, r.Seen.Epoch
-	if d.Store == nil || side.Snapshot.At == 0 || !epoch.Same(epoch) {
-		return
+	if r.Store != nil && side.Snapshot.At > 0 && epoch.Same(epoch) {
+		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes)))
 	}
-	d.Try(d.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes)))
 }
 
 // settleRuns closes runs whose epilog never came. That judges nothing.
-func (r *record) settleRuns(d *session.Driver, c judge.Check) {
-	if d.Store == nil || r.Seen.Epoch.Boot == "" {
+func (r *record) settleRuns(c judge.Check) {
+	if r.Store == nil || r.Seen.Epoch.Boot == "" {
 		return
 	}
 	exclusive := false
 	unended := ledger.Unended(c.Latest().Runs, ledger.Node{
-		Epoch: r.Seen.Epoch, Shared: d.Config.Slurm.SharedPartitions, Exclusive: func() bool {
+		Epoch: r.Seen.Epoch, Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
 			// Slurm's files say for certain that no GPU of this node is given out in parts.
-			exclusive = exclusive || nodeSharing(d).Shared == slurmconf.No
+			exclusive = exclusive || r.nodeSharing().Shared == slurmconf.No
 			return exclusive
 		},
 	})
 	for _, u := range unended {
-		end := ledger.End{At: d.Clock.Boot(), Wall: d.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
+		end := ledger.End{At: r.Clock.Boot(), Wall: r.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
 		if u.Over > 0 {
 			end.At = u.Over
 		}
-		d.Try(d.Store.Close(u.Run, end))
+		r.Try(r.Store.Close(u.Run, end))
 	}
 }
 
@@ -249,26 +230,23 @@ func (r *record) settleRuns(d *session.Driver, c judge.Check) {
 const keepersAge = time.Hour
 
 // countKeepers counts the processes outside of jobs that keep the driver open, once an hour.
-func countKeepers(d *session.Driver, c judge.Check) *ledger.Keepers {
+func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
 	var known *ledger.Keepers
 	if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) {
 		known = c.Last.Keepers
 	}
-	if len(c.Seen.Cards) == 0 || known != nil && d.Start-known.At < keepersAge {
+	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < keepersAge {
 		return known
 	}
 	if c.Residue != nil && c.Residue.Side.Scan != nil { // of memory that was found just now
-		return c.Keepers(*c.Residue.Side.Scan, d.Start)
+		return c.Keepers(*c.Residue.Side.Scan, r.Start)
 	}
-	if scan := d.Holders(); scan != nil {
-		return c.Keepers(*scan, d.Start)
-	}
-	return nil
+	return c.Keepers(*r.Holders(), r.Start)
 }
 
 // gauge is what metrics show of the GPUs until the next check.
-func (r *record) gauge(d *session.Driver, keepers *ledger.Keepers) *metrics.Check {
-	m := &metrics.Check{Took: d.Clock.Boot() - d.Start}
+func (r *record) gauge(keepers *ledger.Keepers) *metrics.Check {
+	m := &metrics.Check{Took: r.Clock.Boot() - r.Start}
 	if keepers != nil && keepers.Unknown == "" {
 		m.Keepers = &keepers.Count
 	}

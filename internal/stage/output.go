@@ -1,10 +1,12 @@
 package stage
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -15,7 +17,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
 
@@ -27,24 +28,26 @@ type output struct {
 	hangs *bool // it lies on a file system that did not answer
 }
 
-func outputOf(d *session.Driver) output {
-	return output{job: d.Job, drop: readDrop(d), hangs: new(bool)}
+func (r *record) output() output {
+	o := output{job: r.Job, hangs: new(bool)}
+	if r.Store == nil {
+		return o
+	}
+	raw, err := r.Store.ReadDrop(r.Job)
+	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
+		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
+	}
+	if err != nil {
+		return o
+	}
+	if drop, err := joblog.ParseDrop(raw); err == nil {
+		o.drop = &drop
+	}
+	return o
 }
 
-func readDrop(d *session.Driver) *joblog.Drop {
-	if d.Store == nil {
-		return nil
-	}
-	raw, err := d.Store.ReadDrop(d.Job)
-	if err != nil {
-		return nil
-	}
-	drop, err := joblog.ParseDrop(raw)
-	if err != nil {
-		return nil
-	}
-	return &drop
-}
+// hindered are errors of the system in reading a drop. What a user made of theirs is not worth a word.
+var hindered = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 
 // addressSpace is the limit that a task hook of the job left word of: the user's claim.
 func (o output) addressSpace() gpu.Figure {
@@ -57,14 +60,24 @@ func (o output) addressSpace() gpu.Figure {
 // listen begins to look through the job's outputs for messages about memory, as the user, beside what the hook does
 // meanwhile. The function that it returns waits for what was found, at most as long as an append and its turn may take,
 // or says why nobody looked; it is called once.
-func (o output) listen(d *session.Driver, again bool) (listened func() judge.Heard) {
+func (r *record) listen(o output) (listened func() judge.Heard) {
 	nothing := judge.Heard{AddressSpace: o.addressSpace()}
-	if nothing.Unknown = notToBeRead(d, again); nothing.Unknown != "" {
+	switch {
+	case !r.Config.JobLog.Read:
+		nothing.Unknown = "job_log.read is off"
+	case r.Past.Again:
+		nothing.Unknown = "its epilog has run before"
+	case r.EUID != 0:
+		nothing.Unknown = "the hook is not root's, and so cannot become the job's user"
+	case r.Job.UID == 0:
+		nothing.Unknown = "the job is root's"
+	}
+	if nothing.Unknown != "" {
 		return func() judge.Heard { return nothing }
 	}
 	exit := o.job.Exit
-	all, request := writtenBy(o.job, o.drop), operation.TailRequest{
-		UID: o.job.UID, GID: o.job.GID, User: o.job.User, Within: time.Duration(d.Times.Append),
+	all, request := o.writtenBy(), operation.TailRequest{
+		UID: o.job.UID, GID: o.job.GID, User: o.job.User, Within: time.Duration(r.Times.Append),
 		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
 	}
 	for _, w := range all {
@@ -75,16 +88,16 @@ func (o output) listen(d *session.Driver, again bool) (listened func() judge.Hea
 	if len(request.Targets) == 0 {
 		return func() judge.Heard { return heard(nothing, all, operation.TailReply{}) }
 	}
-	visit := d.Visit(d.Reserve())
+	visit := r.Visit(r.Reserve())
 	wait := operation.Aside(func() (operation.TailReply, error) { return operation.Tail.Visited(visit, request) })
 	return func() judge.Heard {
 		reply, err := wait()
-		collect(d, visit)
+		r.Visited(visit)
 		if err == nil {
 			err = reply.Check(len(request.Targets))
 		}
 		if err != nil {
-			nothing.Unknown = o.fault(d, err)
+			nothing.Unknown = r.unheard(o, err)
 			return nothing
 		}
 		if o.job.Restarts > 0 {
@@ -92,14 +105,6 @@ func (o output) listen(d *session.Driver, again bool) (listened func() judge.Hea
 		}
 		return heard(nothing, all, reply)
 	}
-}
-
-// collect tells what went wrong with the record of a visit that is over.
-func collect(d *session.Driver, v *operation.Visit) {
-	for _, err := range v.Troubles {
-		d.Try(err)
-	}
-	v.Troubles = nil
 }
 
 // requeued leaves out of account what stands before an end report: it is an earlier run's, and no part of this one's
@@ -110,21 +115,6 @@ func requeued(r operation.TailReply) {
 			f.Size, f.Earlier = f.Read, false
 		}
 	}
-}
-
-// notToBeRead is why the job's outputs are not looked through.
-func notToBeRead(d *session.Driver, again bool) string {
-	switch {
-	case !d.Config.JobLog.Read:
-		return "job_log.read is off"
-	case again:
-		return "its epilog has run before"
-	case d.EUID != 0:
-		return "the hook is not root's, and so cannot become the job's user"
-	case d.Job.UID == 0:
-		return "the job is root's"
-	}
-	return ""
 }
 
 // heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file
@@ -158,18 +148,16 @@ func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
 	return h
 }
 
-// fault words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
+// unheard words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
 // the append, which would meet the same, is spared.
-func (o output) fault(d *session.Driver, err error) string {
-	if d.Defect(err) {
-		return err.Error()
-	}
-	if errors.Is(err, operation.ErrStuckVisit) {
+func (r *record) unheard(o output, err error) string {
+	var failed *operation.Error
+	switch {
+	case r.Defect(err):
+	case errors.Is(err, operation.ErrStuckVisit):
 		*o.hangs = true
 		return operation.ErrStuckVisit.Error()
-	}
-	var failed *operation.Error
-	if errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung) {
+	case errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung):
 		*o.hangs = true
 		return "the file system that it lies on does not answer"
 	}
@@ -177,16 +165,13 @@ func (o output) fault(d *session.Driver, err error) string {
 }
 
 // append adds the end report to the job's own output, as the user. A job without such a file is normal.
-func (r *record) append(d *session.Driver, o output) {
+func (r *record) append(o output) {
 	start := r.Past.Run.Start
-	untold := start != nil && start.Report != ""
-	if len(r.text) == 0 && !untold || d.EUID != 0 || d.Job.UID == 0 {
+	untold := start != nil && start.Report != "" && o.drop == nil // no task hook was there to print it
+	if len(r.text) == 0 && !untold || r.EUID != 0 || r.Job.UID == 0 {
 		return
 	}
-	target, noTaskHook := o.target()
-	if len(r.text) == 0 && !noTaskHook { // its task hook has told the start
-		return
-	}
+	target := o.target()
 	if target.Path == "" {
 		r.jobLog = "no file"
 		return
@@ -196,25 +181,22 @@ func (r *record) append(d *session.Driver, o output) {
 		return
 	}
 	text := quote(joined(r.text))
-	if noTaskHook && untold { // none was there to print it
+	if untold {
 		text = quote(start.Report) + text
 	}
-	req := operation.AppendRequest{UID: d.Job.UID, GID: d.Job.GID, User: d.Job.User, Target: target, Text: "\n" + text}
-	visit := d.Visit(time.Duration(d.Times.Outputs))
+	req := operation.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, User: r.Job.User, Target: target, Text: "\n" + text}
+	visit := r.Visit(time.Duration(r.Times.Outputs))
 	reply, err := operation.Append.Visited(visit, req)
-	collect(d, visit)
-	r.late(d.Take()...)
+	r.Visited(visit)
+	r.late(r.Take()...)
 	if err == nil {
 		err = reply.Check()
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		r.notAppended(err.Error())
-	case reply.Refused != "":
-		r.jobLog = reply.Refused
-	default:
-		r.jobLog = "appended"
+		return
 	}
+	r.jobLog = cmp.Or(reply.Refused, "appended")
 }
 
 func (r *record) notAppended(why string) {
@@ -225,18 +207,23 @@ func (r *record) notAppended(why string) {
 // target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is
 // the job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
 // expands to.
-func (o output) target() (t joblog.Target, noTaskHook bool) {
-	facts, drop := factsOf(o.job, o.drop), o.drop
-	if drop == nil {
-		drop, noTaskHook = new(joblog.Drop), true
+func (o output) target() joblog.Target {
+	recorded := o.dropped().Target
+	if recorded.Path != "" && o.job.Stderr == "" {
+		return recorded
 	}
-	if drop.Target.Path != "" && o.job.Stderr == "" {
-		return drop.Target, false
+	if out := o.expanded(ledger.ScriptOutput, o.pattern()); out.Path != "" {
+		return out.target
 	}
-	if out := expanded(ledger.ScriptOutput, outputPattern(o.job, drop.Array), facts); out.Path != "" {
-		return out.target, noTaskHook
+	return recorded
+}
+
+// dropped is what the job's task hooks left, nothing where there were none.
+func (o output) dropped() joblog.Drop {
+	if o.drop == nil {
+		return joblog.Drop{}
 	}
-	return drop.Target, noTaskHook
+	return *o.drop
 }
 
 // written is one of the outputs of a job, and where it lies: the user's claim. One whose place is not known has a Why.
@@ -250,50 +237,43 @@ const (
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is written on the job's first node"
 	unnamed     = "its name cannot be told from here: "
+	tooMany     = "more files than a record holds"
 )
 
 // writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them
-// apart, and what its steps write to. Drop is nil where no task hook left a record.
-func writtenBy(job slurm.Job, drop *joblog.Drop) []written {
-	facts := factsOf(job, drop)
-	if drop == nil {
-		drop = new(joblog.Drop)
-	}
-	var all []written
-	if job.Batch || job.Stdout != "" || drop.Target.Path != "" {
-		all = ofScript(*drop, facts)
+// apart, and what its steps write to. A task hook's own errors went to the file that it recorded.
+func (o output) writtenBy() (all []written) {
+	drop := o.dropped()
+	recorded := drop.Target.Path != ""
+	switch {
+	case recorded && o.job.Stderr == "":
+		all = append(all, at(ledger.ScriptOutput, drop.Target))
+	case o.job.Batch || o.job.Stdout != "" || recorded:
+		all = append(all, o.expanded(ledger.ScriptOutput, o.pattern()))
+		if recorded {
+			all = add(all, at(ledger.ScriptErrors, drop.Target))
+		} else if o.job.Stderr != "" {
+			all = add(all, o.expanded(ledger.ScriptErrors, o.job.Stderr))
+		}
 	}
 	for _, t := range drop.Steps {
 		all = add(all, at(ledger.StepOutput, t))
 	}
 	if drop.Elsewhere || len(all) == 0 {
-		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}})
+		all = append(all, unplaced(ledger.StepOutput, ofSrun))
 	}
 	if drop.More > 0 {
-		more := ledger.Output{Kind: ledger.StepOutput, Why: "more files than a record holds"}
-		all = append(all, written{Output: more})
+		all = append(all, unplaced(ledger.StepOutput, tooMany))
 	}
 	return all
 }
 
-// ofScript are the output and the errors of a batch script. A task hook's own errors went to the file that it recorded.
-func ofScript(drop joblog.Drop, facts joblog.Facts) []written {
-	recorded := drop.Target.Path != ""
-	if facts.Job.Stderr == "" && recorded {
-		return []written{at(ledger.ScriptOutput, drop.Target)}
-	}
-	all := []written{expanded(ledger.ScriptOutput, outputPattern(facts.Job, drop.Array), facts)}
-	switch {
-	case facts.Job.Stderr == "":
-		return all
-	case recorded:
-		return add(all, at(ledger.ScriptErrors, drop.Target))
-	}
-	return add(all, expanded(ledger.ScriptErrors, facts.Job.Stderr, facts))
-}
-
 func at(kind ledger.OutputKind, t joblog.Target) written {
 	return written{ledger.NewOutput(kind, t.Path), t}
+}
+
+func unplaced(kind ledger.OutputKind, why string) written {
+	return written{Output: ledger.Output{Kind: kind, Why: why}}
 }
 
 // add adds an output unless its file is known already.
@@ -305,39 +285,29 @@ func add(all []written, w written) []written {
 }
 
 // expanded is the output that a pattern of the batch script's names.
-func expanded(kind ledger.OutputKind, pattern string, facts joblog.Facts) written {
-	if slurm.FirstHost(facts.Job.NodeList) != facts.Job.Node {
-		return written{Output: ledger.Output{Kind: kind, Why: onFirstNode}}
+func (o output) expanded(kind ledger.OutputKind, pattern string) written {
+	if slurm.FirstHost(o.job.NodeList) != o.job.Node {
+		return unplaced(kind, onFirstNode)
+	}
+	drop := o.dropped()
+	facts := joblog.Facts{Job: o.job, Told: o.drop != nil, Array: drop.Array, Name: drop.Name}
+	if name, err := os.Hostname(); err == nil {
+		facts.Host, _, _ = strings.Cut(name, ".")
 	}
 	path, err := joblog.Expand(pattern, facts)
 	if err != nil {
-		return written{Output: ledger.Output{Kind: kind, Why: unnamed + pattern[:min(len(pattern), maxPattern)]}}
+		const most = 60 // bytes of a pattern are shown
+		return unplaced(kind, unnamed+pattern[:min(len(pattern), most)])
 	}
 	return at(kind, joblog.Target{Path: path})
 }
 
-// maxPattern is how much of a pattern is shown that cannot be expanded, in bytes.
-const maxPattern = 60
-
-// factsOf are what a job's patterns are expanded with; drop is nil where no task hook left a record.
-func factsOf(job slurm.Job, drop *joblog.Drop) joblog.Facts {
-	f := joblog.Facts{Job: job}
-	if name, err := os.Hostname(); err == nil {
-		f.Host, _, _ = strings.Cut(name, ".")
-	}
-	if drop != nil {
-		f.Told, f.Array, f.Name = true, drop.Array, drop.Name
-	}
-	return f
-}
-
-// outputPattern is what the job's output is named by. Slurm may not say it for sbatch's default
-// (slurm.TellsRun).
-func outputPattern(job slurm.Job, array slurm.ArrayTask) string {
+// pattern is what the job's output is named by. Slurm may not say it for sbatch's default (slurm.TellsRun).
+func (o output) pattern() string {
 	switch {
-	case job.Stdout != "" || !job.Batch:
-		return job.Stdout
-	case array.Master != 0:
+	case o.job.Stdout != "" || !o.job.Batch:
+		return o.job.Stdout
+	case o.dropped().Array.Master != 0:
 		return "slurm-%A_%a.out"
 	}
 	return "slurm-%j.out"

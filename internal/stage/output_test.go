@@ -87,7 +87,7 @@ func TestWritten(t *testing.T) {
 		"more than a record can say": {batch, &joblog.Drop{Target: target("/r/o"), Steps: []joblog.Target{target("/s")}, More: 2}, []string{"output /r/o", "step /s", "step " + unknown}},
 	} {
 		var got []string
-		for _, w := range writtenBy(tt.job, tt.drop) {
+		for _, w := range (output{job: tt.job, drop: tt.drop}).writtenBy() {
 			where := w.Path
 			if (w.Why == "") != (w.Path != "") || w.Path != w.target.Path {
 				t.Errorf("%s: %+v", name, w)

@@ -16,7 +16,6 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
 
@@ -32,64 +31,64 @@ var (
 
 // publish writes the log and the metrics, and moves records to the disk. That is best effort, and changes no verdict:
 // it is final by now.
-func (r *record) publish(d *session.Driver) {
+func (r *record) publish() {
 	var lines []byte
-	for _, e := range r.entries(d) {
-		lines = append(lines, e.Line(d.Config.Log)...)
-		syslog(d, e)
+	for _, e := range r.entries() {
+		lines = append(lines, e.Line(r.Config.Log)...)
+		r.syslog(e)
 	}
 	req := operation.DiskRequest{
-		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(),
-		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d),
+		Run: r.Config.Paths.Run, Var: r.Config.Paths.Var, Node: r.Job.Node, Now: r.Clock.Wall(),
+		Textfile: r.Config.Metrics.Textfile, Counted: r.counted(),
 	}
-	if d.Config.Log.File {
-		req.Log, req.LogDir = lines, d.Config.Paths.Log
+	if r.Config.Log.File {
+		req.Log, req.LogDir = lines, r.Config.Paths.Log
 	}
-	if d.Phase != slurm.Prolog && d.Store != nil {
-		req.Archive, req.Drop = true, slurm.Owner{ID: d.Job.ID, SLUID: d.Job.SLUID}
+	if r.Phase != slurm.Prolog && r.Store != nil {
+		req.Archive, req.Drop = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}
 	}
-	troubles, err := operation.Disk.Ask(req, d.Left(time.Duration(d.Times.Outputs), 0))
+	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
 	}
 	for _, t := range troubles {
-		fmt.Fprintf(d.Stderr, "bookend: %s\n", t.Detail) // slurmd's log is all that is left
+		fmt.Fprintf(r.Stderr, "bookend: %s\n", t.Detail) // slurmd's log is all that is left
 		known, _ := code.Lookup(t.Code)
-		syslog(d, entry(d, config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)))
+		r.syslog(r.entry(config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)))
 	}
 }
 
-func entry(d *session.Driver, level config.LogLevel, message string) operation.Entry {
+func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	e := operation.Entry{
-		At: d.Clock.Wall(), Level: level, Program: programs[d.Phase], PID: d.PID, Message: message,
-		Fields: operation.Fields{"node": d.Job.Node},
+		At: r.Clock.Wall(), Level: level, Program: programs[r.Phase], PID: r.PID, Message: message,
+		Fields: operation.Fields{"node": r.Job.Node},
 	}
-	if d.Phase != slurm.HealthCheck {
-		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(d.Job.ID), d.Job.UID, d.Job.Partition
+	if r.Phase != slurm.HealthCheck {
+		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(r.Job.ID), r.Job.UID, r.Job.Partition
 	}
 	return e
 }
 
 // syslog sends an entry to the log socket, where the admin wants that.
-func syslog(d *session.Driver, e operation.Entry) {
-	line := e.Line(d.Config.Log)
-	if !d.Config.Log.Syslog || len(line) == 0 {
+func (r *record) syslog(e operation.Entry) {
+	line := e.Line(r.Config.Log)
+	if !r.Config.Log.Syslog || len(line) == 0 {
 		return
 	}
-	if err := e.Syslog(filepath.Join(d.Config.Paths.Dev, "log"), line); err != nil {
-		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
+	if err := e.Syslog(filepath.Join(r.Config.Paths.Dev, "log"), line); err != nil {
+		fmt.Fprintf(r.Stderr, "bookend: %v\n", err)
 	}
 }
 
 // entries word the run: one line for the run, one for each fault that was not said within the hour, and one for what
 // was decided about the node's drain. Health checks come every few minutes: one that has nothing new is for who debugs.
-func (r *record) entries(d *session.Driver) []operation.Entry {
-	all := append([]operation.Entry{r.summary(d)}, r.faultLines(d)...)
-	if d.Phase == slurm.HealthCheck && len(all) == 1 {
+func (r *record) entries() []operation.Entry {
+	all := append([]operation.Entry{r.summary()}, r.faultLines()...)
+	if r.Phase == slurm.HealthCheck && len(all) == 1 {
 		all[0].Level = config.Debug
 	}
 	if r.drain != nil {
-		e := entry(d, config.Info, "drain: "+string(r.drain.Act)+": "+r.drain.Why)
+		e := r.entry(config.Info, "drain: "+string(r.drain.Act)+": "+r.drain.Why)
 		if r.drain.Act == drain.Resume {
 			e.Level = config.Warning
 		}
@@ -98,8 +97,8 @@ func (r *record) entries(d *session.Driver) []operation.Entry {
 	return all
 }
 
-func (r *record) summary(d *session.Driver) operation.Entry {
-	e := entry(d, config.Info, "clean")
+func (r *record) summary() operation.Entry {
+	e := r.entry(config.Info, "clean")
 	if len(r.Found) > 0 {
 		e.Message = "findings:"
 	}
@@ -113,7 +112,7 @@ func (r *record) summary(d *session.Driver) operation.Entry {
 	for i, c := range r.Seen.Cards {
 		indexes[i] = fmt.Sprint(c.Index)
 	}
-	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(r.Action), r.Exit, d.Clock.Boot()-d.Start
+	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(r.Action), r.Verdict.Exit, r.Clock.Boot()-r.Start
 	e.Fields["looks"], e.Fields["gpus"] = r.Seen.Looks, strings.Join(indexes, ",")
 	for name, text := range map[string]string{
 		"out_of_memory": whyShort(r.why), "job_log": r.jobLog, "held": r.Held, "doubt": r.Doubt(),
@@ -147,22 +146,22 @@ const maxOnCards = 64
 
 // faultLines details what is not about a GPU, of a health check also what is: the same fault is said once an hour a
 // node and counted meanwhile.
-func (r *record) faultLines(d *session.Driver) (out []operation.Entry) {
+func (r *record) faultLines() (out []operation.Entry) {
 	cards := 0
 	for _, f := range r.Found {
 		known, _ := code.Lookup(f.Code)
-		isCheck := d.Phase == slurm.HealthCheck
+		isCheck := r.Phase == slurm.HealthCheck
 		if onCard := known.Scope == code.Card || known.Scope == code.Elsewhere && isCheck; onCard {
 			if cards++; !isCheck || cards > maxOnCards {
 				continue
 			}
 		}
-		say, suppressed := d.Store == nil && f.Code != code.NoRecord, 0
-		if d.Store != nil {
-			say, suppressed = d.Store.Repeat(subject(f), d.Clock.Boot())
+		say, suppressed := r.Store == nil && f.Code != code.NoRecord, 0
+		if r.Store != nil {
+			say, suppressed = r.Store.Repeat(subject(f), r.Clock.Boot())
 		}
 		if say {
-			e := entry(d, config.Warning, fmt.Sprintf("%s: %s: %s", f.Code, known.Title, words(f)))
+			e := r.entry(config.Warning, fmt.Sprintf("%s: %s: %s", f.Code, known.Title, words(f)))
 			e.Fields["suppressed"] = suppressed
 			out = append(out, e)
 		}
@@ -212,10 +211,10 @@ func detail(f finding.Finding) string {
 }
 
 // counted is this run as the metrics count it.
-func (r *record) counted(d *session.Driver) metrics.Run {
+func (r *record) counted() metrics.Run {
 	run := metrics.Run{
-		Check: r.gauges, Version: d.Version, Hook: hooks[d.Phase], Job: d.Job.ID, At: d.Clock.Wall(),
-		Action: r.Action, Held: r.Held != "", Mode: d.Config.Mode, Took: d.Clock.Boot() - d.Start,
+		Check: r.gauges, Version: r.Version, Hook: hooks[r.Phase], Job: r.Job.ID, At: r.Clock.Wall(),
+		Action: r.Action, Held: r.Held != "", Mode: r.Config.Mode, Took: r.Clock.Boot() - r.Start,
 	}
 	for i, f := range r.Found {
 		entry, _ := code.Lookup(f.Code)
@@ -234,9 +233,9 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 	}
 	for _, p := range r.Tests.Probes() {
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
-		own := p.At >= d.Start
+		own := p.At >= r.Start
 		if p.Result == gpu.ProbeSkipped {
-			own = health.WhenTested(d.Config.Probe.At, d.Phase)
+			own = health.WhenTested(r.Config.Probe.At, r.Phase)
 		}
 		if own {
 			run.Tests = append(run.Tests, p.Result)

@@ -3,10 +3,9 @@
 //	Recall ─► Past ─┐
 //	Observe ─► Seen ┴─► Judge ─► Judgement ─► Probe ─► Judge again ─► record ─► Publish
 //
-// A step takes values and returns values. Together they make one record, and every output is made of that record: the
-// node's state, the job's log, the drain reason, the log line, the metrics and the exit code. What a step says stays
-// said; the one thing that steps share and change is the checkpoint of package session, which SIGTERM and the watchdog
-// publish.
+// Each step adds what it found to one record, and every output is made of that record: the node's state, the job's log,
+// the drain reason, the log line, the metrics and the exit code. What a step says stays said; the one thing that SIGTERM
+// and the watchdog share with the steps is the checkpoint of package session.
 package stage
 
 import (
@@ -29,120 +28,49 @@ import (
 	"bookend/internal/slurm"
 )
 
-// rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
-func rootHook(env Env, phase slurm.Context, attempt func(*session.Driver, *record) (worth bool)) (exit int) {
-	d, r := session.New(env, phase), &record{Case: judge.Case{Phase: phase}}
-	operation.Confine(env)
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		exit = d.Reached()
-	})
-	defer d.Guard(env.Exit, func(p *routine.Panic) { d.Panicked(p) }, func(why string) { leave(d, why) })()
-	if r.attempt(d, attempt) {
-		r.giveReason(d)
-		r.publish(d)
-	}
-	return d.Reached()
-}
-
-// attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
-func (r *record) attempt(d *session.Driver, attempt func(*session.Driver, *record) bool) (worth bool) {
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		d.GiveUp(r.end(d))
-		worth = true
-	})
-	return attempt(d, r)
-}
-
-// jobHook is a root hook of a job: nothing to do without GPUs.
-func jobHook(env Env, phase slurm.Context, steps func(*session.Driver, *record)) int {
-	if !slurm.HasGPUs(env.Getenv) {
-		return 0
-	}
-	return rootHook(env, phase, func(d *session.Driver, r *record) bool {
-		problem, found := d.Configure()
-		if problem != "" {
-			fmt.Fprintf(d.Stderr, "bookend: %s\n", problem)
-		}
-		r.Config, r.Faults = d.Config, found
-		found, ok := d.IdentifyJob()
-		r.Job, r.InJob, r.Faults = d.Job, d.InJob, append(r.Faults, found...)
-		if !ok {
-			r.judge(d)
-			return true
-		}
-		r.Faults = append(r.Faults, d.OpenState()...)
-		steps(d, r)
-		return true
-	})
-}
-
-// judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
-func (r *record) judge(d *session.Driver) {
-	r.Judgement = judge.Judge(r.Case)
-	if r.Node == nil && r.AsksRepeat(r.Judgement) {
-		r.Node = readNode(d)
-		r.Judgement = judge.Judge(r.Case)
-	}
-	d.Reach(r.Exit)
-}
-
-// add adds what went wrong since the last judgement, which may still change the verdict.
-func (r *record) add(d *session.Driver, more ...finding.Finding) {
-	r.Judgement = r.Judgement.With(r.Case, more...)
-	d.Reach(r.Exit)
-}
-
-// late adds what went wrong after the last word.
-func (r *record) late(more ...finding.Finding) { r.Judgement = r.Judgement.Late(more...) }
-
-// failed adds a panic to what was found by then, judged or not.
-func (r *record) failed(d *session.Driver, p *routine.Panic) {
-	if len(r.Found) == 0 {
-		r.add(d, r.Faults...)
-	}
-	r.add(d, append(d.Take(), d.Panicked(p))...)
-}
-
-// leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
-// the steps, so it touches nothing that they change.
-func leave(h *session.Driver, why string) {
-	if h.Phase == slurm.HealthCheck {
-		h.Reach(code.Exit(code.Deadline))
-	}
-	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
-	now := h.Clock.Boot()
-	h.GiveUp(ledger.End{
-		At: now, Wall: h.Clock.Wall(), Findings: []finding.Finding{f},
-		Verdict:   finding.Verdict{Action: config.Warn, Exit: h.Reached(), Code: f.Code},
-		SlurmConf: slurmConf(h),
-	})
-	fmt.Fprintf(h.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - h.Start).Round(time.Millisecond))
-}
-
 // Env is the outside world as a main hands it over.
 type Env = operation.Env
 
-// preamble is what every hook program does first: it serves as its own child, or says its version.
-func preamble(env Env, name string) (exit int, done bool) {
-	if len(env.Args) < 2 {
-		return 0, false
-	}
-	if exit, done := operation.ServeChild(env, nil); done {
-		return exit, done
-	}
-	if env.Args[1] == "--version" {
-		fmt.Fprintf(env.Stdout, "%s %s\n", name, env.Version)
-		return 0, true
-	}
-	fmt.Fprintf(env.Stderr, "%s: Slurm runs this program, without arguments; see bookend help\n", name)
-	return 0, true
+// Prolog is bookend-prolog: Slurm's Prolog and TaskProlog, told apart by SLURM_SCRIPT_CONTEXT.
+func Prolog(env Env) int {
+	return run(env, slurm.Prolog, slurm.TaskProlog, taskProlog, ofJob((*record).prolog))
 }
 
-// record is the one product of a hook. Each step adds its part; a judgement is made again when there is more to judge.
+// Epilog is bookend-epilog: Slurm's Epilog and TaskEpilog, told apart by SLURM_SCRIPT_CONTEXT.
+func Epilog(env Env) int {
+	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob((*record).epilog))
+}
+
+// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0
+// unless it could not check the node at all.
+func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*record).check) }
+
+// run is what a hook's program does: it serves as its own child, says its version, or is one of its hooks.
+func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*record) (worth bool)) int {
+	if len(env.Args) > 1 {
+		if exit, done := operation.ServeChild(env, nil); done {
+			return exit
+		}
+		if env.Args[1] == "--version" {
+			fmt.Fprintf(env.Stdout, "%s %s\n", programs[phase], env.Version)
+		} else {
+			fmt.Fprintf(env.Stderr, "%s: Slurm runs this program, without arguments; see bookend help\n", programs[phase])
+		}
+		return 0
+	}
+	switch {
+	case ofTask != nil && slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == task:
+		return taskHook(env, ofTask)
+	case phase != slurm.HealthCheck && !slurm.HasGPUs(env.Getenv): // nothing to do
+		return 0
+	}
+	return rootHook(env, phase, steps)
+}
+
+// record is the one product of a hook, and what the hook works with. Each step adds its part; a judgement is made again
+// when there is more to judge.
 type record struct {
-	judge.Case
+	*session.Driver
 	judge.Judgement
 	heard  judge.Heard
 	why    *diagnosis.Diagnosis // nil where nobody wants to know
@@ -152,32 +80,112 @@ type record struct {
 	gauges *metrics.Check       // of a health check; nil for a job's hooks
 }
 
-// end is the record as one end of the job's run.
-func (r *record) end(d *session.Driver) ledger.End {
-	e := r.Case.End(r.Judgement)
-	e.Wall, e.Report, e.Diagnosis = d.Clock.Wall(), joined(r.text), r.why
-	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
-	e.Health = ledger.Accounts(r.Seen.Health, r.began())
-	if e.At == 0 {
-		e.At = d.Clock.Boot()
+// rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
+func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (exit int) {
+	r := &record{Driver: session.New(env, phase)}
+	operation.Confine(env)
+	defer routine.Recover(func(p *routine.Panic) {
+		r.failed(p)
+		exit = r.Reached()
+	})
+	d := r.Driver
+	defer d.Guard(env.Exit, func(p *routine.Panic) { d.Panicked(p) }, func(why string) { leave(d, phase, why) })()
+	if r.attempt(steps) {
+		r.giveReason()
+		r.publish()
 	}
-	e.SlurmConf = slurmConf(d)
+	return r.Reached()
+}
+
+// attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
+func (r *record) attempt(steps func(*record) bool) (worth bool) {
+	defer routine.Recover(func(p *routine.Panic) {
+		r.failed(p)
+		r.GiveUp(r.end())
+		worth = true
+	})
+	return steps(r)
+}
+
+// ofJob are the steps of a job's hook, once it is known which job it is for.
+func ofJob(steps func(*record)) func(*record) bool {
+	return func(r *record) bool {
+		if problem := r.Configure(); problem != "" {
+			fmt.Fprintf(r.Stderr, "bookend: %s\n", problem)
+		}
+		if !r.IdentifyJob() {
+			r.judge()
+			return true
+		}
+		r.OpenState()
+		steps(r)
+		return true
+	}
+}
+
+// judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
+func (r *record) judge() {
+	r.Judgement = judge.Judge(r.Case)
+	if r.Node == nil && r.AsksRepeat(r.Judgement) {
+		r.Node = r.readNode()
+		r.Judgement = judge.Judge(r.Case)
+	}
+	r.Reach(r.Verdict.Exit)
+}
+
+// add adds what went wrong since the last judgement, which may still change the verdict.
+func (r *record) add(more ...finding.Finding) {
+	r.Judgement = r.With(r.Case, more...)
+	r.Reach(r.Verdict.Exit)
+}
+
+// late adds what went wrong after the last word.
+func (r *record) late(more ...finding.Finding) { r.Judgement = r.Late(more...) }
+
+// failed adds a panic to what was found by then, judged or not.
+func (r *record) failed(p *routine.Panic) {
+	if len(r.Found) == 0 {
+		r.add(r.Faults...)
+	}
+	r.add(append(r.Take(), r.Panicked(p))...)
+}
+
+// leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
+// the steps, so it touches nothing that they change.
+func leave(d *session.Driver, phase slurm.Context, why string) {
+	if phase == slurm.HealthCheck {
+		d.Reach(code.Exit(code.Deadline))
+	}
+	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
+	now := d.Clock.Boot()
+	d.GiveUp(ledger.End{
+		At: now, Wall: d.Clock.Wall(), Findings: []finding.Finding{f},
+		Verdict:   finding.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code},
+		SlurmConf: slurmConf(d),
+	})
+	fmt.Fprintf(d.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - d.Start).Round(time.Millisecond))
+}
+
+// end is the record as one end of the job's run.
+func (r *record) end() ledger.End {
+	e := r.End(r.Judgement)
+	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
+	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
+	var began time.Time
+	if start := r.Past.Run.Start; start != nil {
+		began = start.Wall
+	}
+	if e.Health = ledger.Accounts(r.Seen.Health, began); e.At == 0 {
+		e.At = r.Clock.Boot()
+	}
 	return e
 }
 
-// began is the start's wall time, zero where there is no record of it.
-func (r *record) began() time.Time {
-	if r.Past.Run.Start == nil {
-		return time.Time{}
-	}
-	return r.Past.Run.Start.Wall
-}
-
 // slurmConf is what a hook that asks for a drain leaves for the health check, which looks after it.
-func slurmConf(h *session.Driver) string {
+func slurmConf(d *session.Driver) string {
 	const most = 4 << 10 // PATH_MAX
-	conf := h.Getenv("SLURM_CONF")
-	if h.Reached() == 0 || len(conf) >= most {
+	conf := d.Getenv("SLURM_CONF")
+	if d.Reached() == 0 || len(conf) >= most {
 		return ""
 	}
 	return conf

@@ -49,35 +49,43 @@ func taskHook(env Env, body func(*task)) int {
 	return 0
 }
 
-// taskProlog prints the start report once a node, and records what the epilog is to know of the job's outputs.
+func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }
+
+// taskStep leaves a task hook time to print.
+const taskStep = 400 * time.Millisecond
+
+// ofJob asks about the job's processes, as far as its user may.
+func (t *task) ofJob() operation.JobRequest {
+	paths := t.cfg.Paths
+	return operation.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
+}
+
+// taskProlog prints the start report once a node, at the start of the script, and of what is wrong a line at a step's;
+// and leaves where the job's output goes: of a script what only its TaskEpilog can know, of a step what srun writes to,
+// its own output or a file that it opened (srun -o).
 func taskProlog(t *task) {
 	if t.LocalID > 0 {
 		return
 	}
-	t.greet()
+	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
+	switch {
+	case err != nil: // no prolog, or not this user's report
+	case t.inScript():
+		printLines(t.env.Stdout, r.Text)
+	case !r.Clean:
+		first, _, _ := strings.Cut(r.Text, "\n")
+		printLines(t.env.Stdout, first)
+	}
 	if t.inScript() {
 		t.record(func(*joblog.Drop) {})
-	} else {
-		t.recordLauncher()
+		return
 	}
+	found, err := operation.Launchers.Ask(t.ofJob(), t.Left(taskStep, 0))
+	t.record(func(d *joblog.Drop) {
+		d.Note(found.Files)
+		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
+	})
 }
-
-// greet prints the start report, if there is one: at the start of the script, and of what is wrong a line at a step's.
-func (t *task) greet() {
-	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
-	if err != nil {
-		return // no prolog, or not this user's report
-	}
-	text := r.Text
-	if !t.inScript() {
-		if text, _, _ = strings.Cut(r.Text, "\n"); r.Clean {
-			return
-		}
-	}
-	printLines(t.env.Stdout, text)
-}
-
-func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }
 
 // printLines is the one function that writes to a TaskProlog's stdout. Slurm obeys "export" and "unset" lines
 // there, strips leading blanks, and ends a line without newline with a NUL byte.
@@ -98,9 +106,6 @@ func quote(text string) string {
 	return b.String()
 }
 
-// taskStep leaves a task hook time to print.
-const taskStep = 400 * time.Millisecond
-
 // taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
 // still have a GPU open. Its stderr is the job's log.
 func taskEpilog(t *task) {
@@ -108,27 +113,19 @@ func taskEpilog(t *task) {
 	if !t.inScript() {
 		return
 	}
-	paths := t.cfg.Paths
-	request := operation.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
-	open, err := operation.OpenDevices.Ask(request, t.Left(taskStep, 0))
-	if err != nil || len(open) == 0 {
-		return
-	}
+	const most = 8                                                       // a job may have hundreds of workers
+	open, _ := operation.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none where that is not known
 	var b strings.Builder
-	for i, o := range open {
-		if i == maxOpen {
-			fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-i)
-			break
-		}
+	for _, o := range open[:min(len(open), most)] {
 		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
 		line := fmt.Sprintf(words, o.PID, report.Clean(o.Name, 24))
 		fmt.Fprintf(&b, "| %s\n", report.Keep(line, report.Width))
 	}
+	if len(open) > most {
+		fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-most)
+	}
 	io.WriteString(t.env.Stderr, b.String())
 }
-
-// maxOpen keeps a job with hundreds of workers from filling its own log.
-const maxOpen = 8
 
 // recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the
 // first task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd,
@@ -136,107 +133,68 @@ const maxOpen = 8
 func (t *task) recordOutput() {
 	const stderr = 2
 	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
-	if !t.inScript() {
-		request.Task, request.Others = t.numbers()
+	own, err := strconv.Atoi(t.env.Getenv("SLURM_PROCID"))
+	if !t.inScript() && err == nil && own >= 0 && t.LocalID >= 0 {
+		// The first task of its step on this node: tasks are dealt out in blocks, or one node after the other.
+		request.Task, request.Others = own, []int{max(0, own-t.LocalID)}
+		node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID"))
+		if err == nil && node >= 0 && t.LocalID > 0 {
+			request.Others = append(request.Others, node)
+		}
 	}
 	found, err := operation.Locate.Ask(request, t.Left(taskStep, 0))
-	switch {
-	case t.inScript():
-		t.record(func(d *joblog.Drop) {
-			if err == nil {
-				d.Target = found.Target
-			}
-		})
-	case err == nil:
-		t.record(func(d *joblog.Drop) { note(d, found) })
-	}
-}
-
-// note adds a task's file to the record; without one, that of the first task, and that one is missing.
-func note(d *joblog.Drop, found operation.Located) {
-	if found.Own.Path != "" {
-		d.Note([]joblog.Target{found.Own})
+	if err != nil && !t.inScript() {
 		return
 	}
-	d.Note([]joblog.Target{found.Target})
-	if found.Lost {
-		d.More++
-	}
-}
-
-// numbers are the task's own, and those that the first task of its step on this node may have: tasks are dealt out in
-// blocks, or one node after the other.
-func (t *task) numbers() (own int, first []int) {
-	own, err := strconv.Atoi(t.env.Getenv("SLURM_PROCID"))
-	if err != nil || own < 0 || t.LocalID < 0 {
-		return 0, nil
-	}
-	first = []int{max(0, own-t.LocalID)}
-	node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID"))
-	if err == nil && node >= 0 && node != first[0] && t.LocalID > 0 {
-		first = append(first, node)
-	}
-	return own, first
-}
-
-// recordLauncher leaves where a step's output goes that srun writes: to its own output, or to a file that it opened
-// (srun -o).
-func (t *task) recordLauncher() {
-	request := operation.JobRequest{Proc: t.cfg.Paths.Proc, UID: uint32(t.env.EUID), Owner: t.Job()}
-	found, err := operation.Launchers.Ask(request, t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
-		d.Note(found.Files)
-		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
+		switch {
+		case err != nil:
+		case t.inScript():
+			d.Target = found.Target
+		case found.Own.Path != "":
+			d.Note([]joblog.Target{found.Own})
+		default: // that of the first task, and where this one has a file of its own it is missing
+			d.Note([]joblog.Target{found.Target})
+			if found.Lost {
+				d.More++
+			}
+		}
 	})
 }
 
 // record changes what the task hooks of this job on this node leave for the epilog, in the file that the prolog made.
-// Steps may begin at the same time: one after the other writes.
+// Steps may begin at the same time: one after the other writes, which takes no longer than it takes to write. A step's
+// hook knows nothing of the job that the script's would not know better.
 func (t *task) record(change func(*joblog.Drop)) {
-	drop := t.drop()
+	const longest = 100 * time.Millisecond
+	drop := joblog.Drop{Array: t.Array, HetID: t.HetID, AddressSpace: t.addressSpace()}
+	if name := t.env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
+		drop.Name = name
+	}
 	dir, name := state.DropFile(t.cfg.Paths.Run, t.Node, t.Job())
 	if dir == "" {
 		return
 	}
 	// Threat: none but the user's own: this is his file, and his process. Without one there is no record: that is normal.
-	release, err := safefile.Lock(filepath.Join(dir, name), t.Left(dropWait, 0), true)
+	release, err := safefile.Lock(filepath.Join(dir, name), t.Left(longest, 0), true)
 	if err != nil {
 		return
 	}
 	defer release()
-	t.recall(dir, name, &drop)
+	if raw, err := safefile.Read(dir, name, joblog.MaxDrop); err == nil {
+		old, err := joblog.ParseDrop(raw)
+		switch {
+		case err != nil:
+		case t.inScript():
+			drop.Target, drop.Steps, drop.More, drop.Elsewhere = old.Target, old.Steps, old.More, old.Elsewhere
+		default:
+			drop = old
+		}
+	}
 	change(&drop)
 	if data, err := drop.Encode(); err == nil {
 		_ = safefile.Rewrite(dir, name, data)
 	}
-}
-
-// dropWait is the longest wait for other writers, which take no longer than it takes to write.
-const dropWait = 100 * time.Millisecond
-
-// recall adds what was left so far. A step's hook knows nothing of the job that the script's would not know better.
-func (t *task) recall(dir, name string, d *joblog.Drop) {
-	raw, err := safefile.Read(dir, name, joblog.MaxDrop)
-	if err != nil {
-		return
-	}
-	old, err := joblog.ParseDrop(raw)
-	switch {
-	case err != nil:
-	case t.inScript():
-		d.Target, d.Steps, d.More, d.Elsewhere = old.Target, old.Steps, old.More, old.Elsewhere
-	default:
-		*d = old
-	}
-}
-
-// drop is what a task hook knows of the job.
-func (t *task) drop() joblog.Drop {
-	d := joblog.Drop{Array: t.Array, HetID: t.HetID, AddressSpace: t.addressSpace()}
-	if name := t.env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
-		d.Name = name
-	}
-	return d
 }
 
 // addressSpace is the soft limit of address space of the job's tasks, bytes, joblog.Unlimited for none and 0 where

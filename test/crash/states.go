@@ -222,6 +222,7 @@ func (e end) found() string {
 // work.
 var ownFaults = []code.Code{
 	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash,
+	code.Output, // of the drop, which is the user's
 }
 
 // admits reports whether the end says that something of its own went wrong.

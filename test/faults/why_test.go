@@ -62,7 +62,8 @@ func TestWhyOutOfMemory(t *testing.T) {
 	own, asked := runsOut("--mib", "130000", "--ask", "20000"), runsOut("--mib", "20000", "--ask", "40000")
 	well := func(*node) string { return "done\n" }
 	stories := map[string]story{
-		"somebody else's process": {before: func(n *node) { n.holder(bystander, nil, "--mib", "100000") }, runs: asked, status: failed,
+		"somebody else's process": {runs: asked, status: failed,
+			before: func(n *node) { n.holder(bystander, nil, "--mib", "100000") },
 			check: because(diagnosis.Others),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: another process held memory of your GPU",
 				"98.2 GiB when your job began, since ", "Try: another node: sbatch --exclude=n1"}},
@@ -88,7 +89,7 @@ func TestWhyOutOfMemory(t *testing.T) {
 			reads: []string{"n1 GPU 0 clean: 139.8 of 139.8 GiB free"}},
 		"ended well all the same": {config: asks("summary"), runs: own, check: because(diagnosis.Own), reads: []string{
 			"OUT OF MEMORY on n1 GPU 0, but your job ended without an error: your job itself used up the GPU",
-			"Ruled out: other users, ", "127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"}},
+			"Ruled out: other users, ", "Used 127.5 of 139.8 GiB, then requested 19.5 GiB more"}},
 	}
 	for name, s := range stories {
 		s.mode = "observe"

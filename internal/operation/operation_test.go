@@ -10,22 +10,6 @@ import (
 	"testing"
 )
 
-// What became of an append is one of the known words, or the reply is none.
-func FuzzAppendReply(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"refused":"missing"}`, `{"refused":"full\nexport X"}`, `{"refused":"\u001b"}`, `null`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var reply AppendReply
-		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
-			return
-		}
-		if strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12 {
-			t.Fatalf("%q", reply.Refused)
-		}
-	})
-}
-
 // closing is a stdin that ends in an error, so that what waits for its end does not outlive the test.
 type closing struct{ io.Reader }
 
