@@ -113,7 +113,7 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 		*c = conf{
 			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
-			settle: "{max: 400ms, flat: 200ms}",
+			settle: "{max: 2s, flat: 200ms}",
 		}
 	})
 	return n
@@ -156,7 +156,7 @@ backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: {max: 400ms, flat: 200ms}
+  prolog: {max: 2s, flat: 200ms}
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}

@@ -64,7 +64,7 @@ func TestWhyOutOfMemory(t *testing.T) {
 	stories := map[string]story{
 		"somebody else's process": {runs: asked, status: failed,
 			before: func(n *node) { n.holder(bystander, nil, "--mib", "100000") },
-			check: because(diagnosis.Others),
+			check:  because(diagnosis.Others),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: another process held memory of your GPU",
 				"98.2 GiB when your job began, since ", "Try: another node: sbatch --exclude=n1"}},
 		"memory of an earlier job, without a process": {
