@@ -169,23 +169,3 @@ func TestVerdictBeforeTheProbe(t *testing.T) {
 	}
 	await(t, "the backend's end", func() bool { return len(n.mapping(n.world.NVML())) == 0 })
 }
-
-// What a test holds must never look like a leak: a hook that starts meanwhile says that the GPU is clean.
-func TestHooksDuringAProbe(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	n.set("on.cuMemRelease", "sleep 900")
-	first := n.start(epilog, newJob())
-	await(t, "the test's memory", func() bool {
-		used, err := n.world.Used(0)
-		must(n, err)
-		return used > 0
-	})
-	n.clean(prolog, numbered(101))
-	if e := n.startOf(101); len(e.Findings) != 0 || e.Curves[gpu.ID(n.world.UUID(0))].State != "clean" {
-		t.Errorf("%+v %+v", e.Findings, e.Curves)
-	}
-	if o := first.wait(); o.exit != 0 {
-		t.Errorf("%v", o)
-	}
-}
