@@ -73,7 +73,7 @@ func (l *line) bracket(words []string, rest string) bool {
 		l.pid = int32(number(pid[1]))
 		l.speaks(inside, "")
 		l.ranked(inside)
-	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || isAll(inside, isDigit) {
+	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || inside != "" && strings.Trim(inside, "0123456789") == "" {
 		l.speaks(inside, "")
 	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
 		l.level = level[0]
