@@ -17,7 +17,8 @@ import (
 // answer.
 const mostAccounted = 256
 
-// account reads what accounting kept of a card's processes, after switching it on where that was asked for.
+// account reads what accounting kept of a card's processes, after switching it on where that was asked for. Nothing in
+// Bookend switches it off: that drops what was kept, and others rely on it. In MIG mode the driver keeps none.
 func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	if !s.req.Accounting && !s.req.StartAccounting {
 		return gpu.Accounting{}
@@ -32,30 +33,19 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 		return gpu.Accounting{Unknown: "not supported on this GPU"}
 	case failed != nil:
 		return gpu.Accounting{Unknown: p.refused(*failed)}
-	case mode != nvml.FEATURE_ENABLED && s.req.StartAccounting:
-		return p.startAccounting()
 	case mode == nvml.FEATURE_ENABLED && s.req.Accounting:
 		a.Processes, a.Unknown = s.accounted(p, end)
+	case mode == nvml.FEATURE_ENABLED || !s.req.StartAccounting:
+	case p.mig == nil || *p.mig:
+		a.Unknown = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
+	default:
+		_, failed = ask(func() (bool, nvml.Return) { return true, p.card.SetAccountingMode(nvml.FEATURE_ENABLED) }, p.lib,
+			"nvmlDeviceSetAccountingMode")
+		if a.Mode = onOff(nvml.FEATURE_ENABLED); failed != nil { // where that is not so, the next look tells
+			a = gpu.Accounting{Mode: onOff(mode), Unknown: bounded("cannot be switched on: " + p.refused(*failed))}
+		}
 	}
 	return a
-}
-
-// startAccounting switches a card's accounting on, for whoever comes from now on. Nothing in Bookend switches it off:
-// that drops what was kept, and others rely on it.
-func (p *patient) startAccounting() gpu.Accounting {
-	off := gpu.Accounting{Mode: onOff(nvml.FEATURE_DISABLED)}
-	if p.mig == nil || *p.mig {
-		off.Unknown = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
-		return off
-	}
-	_, failed := ask(func() (struct{}, nvml.Return) {
-		return struct{}{}, p.card.SetAccountingMode(nvml.FEATURE_ENABLED)
-	}, p.lib, "nvmlDeviceSetAccountingMode")
-	if failed != nil {
-		off.Unknown = bounded("cannot be switched on: " + p.refused(*failed))
-		return off
-	}
-	return gpu.Accounting{Mode: onOff(nvml.FEATURE_ENABLED)} // where that is not so, the next look tells
 }
 
 // accounted lists the processes, the newest first, and says why these are not all.

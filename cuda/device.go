@@ -28,8 +28,10 @@ const nowhere = ^uint32(0)
 // mostInstances bounds what is asked of one card, and the numbers of its GPU instances: it has 7 at present.
 const mostInstances = 64
 
-// opened is a device, with its MIG instances where all were asked for, or why it could not be opened.
+// opened is what became of a device that was asked for, or of one index of the node where all were: the device, with its
+// MIG instances where all were asked for, or why it could not be opened.
 type opened struct {
+	asked   gpu.Device // empty for an index
 	devices []device
 	fault   *gpu.Fault
 }
@@ -45,8 +47,7 @@ func (l *library) openIndex(i int) opened {
 	handle, failed := ask(func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) }, l,
 		"nvmlDeviceGetHandleByIndex_v2")
 	if failed != nil {
-		fault := l.fault(*failed)
-		return opened{fault: &fault}
+		return opened{fault: l.about(gpu.Device{}, *failed)}
 	}
 	card, fault := l.identify(handle, gpu.Device{})
 	if fault != nil {
@@ -60,7 +61,8 @@ func (l *library) openIndex(i int) opened {
 }
 
 // openAsked opens one device by its bus id, which attaches no other GPU, or by its id where that is all there is.
-func (l *library) openAsked(asked gpu.Device) opened {
+func (l *library) openAsked(asked gpu.Device) (o opened) {
+	o.asked = asked
 	call, name := func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(asked.ID)) },
 		"nvmlDeviceGetHandleByUUID"
 	if asked.BusID != "" {
@@ -74,11 +76,12 @@ func (l *library) openAsked(asked gpu.Device) opened {
 			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	}
 	if failed != nil {
-		return opened{fault: l.about(asked, *failed)}
+		o.fault = l.about(asked, *failed)
+		return o
 	}
 	card, fault := l.identify(handle, asked)
-	if fault != nil {
-		return opened{fault: fault}
+	if o.fault = fault; fault != nil {
+		return o
 	}
 	devices := []device{card}
 	if isInstance(asked.ID) {
@@ -87,13 +90,14 @@ func (l *library) openAsked(asked gpu.Device) opened {
 	i := slices.IndexFunc(devices, func(d device) bool { return asked.ID == "" || d.ID == asked.ID })
 	switch {
 	case i >= 0:
-		return opened{devices: devices[i : i+1]}
+		o.devices = devices[i : i+1]
 	case failed != nil:
-		return opened{fault: l.about(asked, *failed)} // it may be the one that could not be opened
+		o.fault = l.about(asked, *failed) // it may be the one that could not be opened
+	default: // another device is at its bus id: a card was exchanged, an instance destroyed or made again
+		o.fault = &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
+			Detail: "not found at its bus id"}
 	}
-	// Another device is at its bus id: a card was exchanged, an instance destroyed or made again.
-	return opened{fault: &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
-		Detail: "not found at its bus id"}}
+	return o
 }
 
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
@@ -133,11 +137,9 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	return d, nil
 }
 
-// about is the fault of a device that was asked for.
+// about is the fault of a device that was asked for; of an empty one, the driver's.
 func (l *library) about(asked gpu.Device, f failure) *gpu.Fault {
-	fault := l.fault(f)
-	fault.Device, fault.BusID = asked.ID, asked.BusID
-	return &fault
+	return &gpu.Fault{Code: faultCode(f.ret), Device: asked.ID, BusID: asked.BusID, Detail: l.describe(f)}
 }
 
 func busID(pci nvml.PciInfo) gpu.BusID {

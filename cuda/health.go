@@ -53,26 +53,27 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 	}
 	h := gpu.Health{Device: d.ID, Facts: []gpu.Fact{}}
 	if s.req.Health {
-		h.Facts = p.examine(d.card, ofCard)
+		h.Facts = p.examine(examinations)
 	}
 	h.Accounting = s.account(p, end)
-	if s.req.Health {
-		h.Facts = append(h.Facts, p.examine(d.handle, ofDevice)...)
-	}
 	return h
 }
 
 // examine holds examinations one after another.
-func (p *patient) examine(handle nvml.Device, all []examination) (facts []gpu.Fact) {
+func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
+		of := p.card
+		if e.own {
+			of = p.handle
+		}
 		var values []string
 		why := bounded("not asked: " + p.lost)
 		if p.lost == "" {
 			var failed *failure
-			values, failed = ask(func() ([]string, nvml.Return) { return e.read(handle) }, p.lib, e.source)
+			values, failed = ask(func() ([]string, nvml.Return) { return e.read(of) }, p.lib, e.source)
 			switch {
 			case failed != nil && optional(failed.ret):
-				facts = append(facts, p.examine(handle, e.instead)...)
+				facts = append(facts, p.examine(e.instead)...)
 				continue
 			case failed != nil:
 				why = p.refused(*failed)
@@ -107,20 +108,21 @@ type examination struct {
 	// read returns a value for each code, none where what the driver said cannot be.
 	read    func(nvml.Device) ([]string, nvml.Return)
 	instead []examination // where the driver does not offer this one
+	own     bool          // it is asked of the instance where that is what was asked for: in MIG mode the card has none
 }
 
 // one is the examination of a call that gives one value.
 func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
 	word func(T) string) examination {
-	return examination{source: source, codes: []gpu.FactCode{code},
+	return examination{source: source, codes: []gpu.FactCode{code}, own: code == gpu.ComputeMode,
 		read: func(d nvml.Device) ([]string, nvml.Return) {
 			value, ret := call(d)
 			return []string{word(value)}, ret
 		}}
 }
 
-// ofCard is what is asked of a whole card, in this order. Cards before Ampere do not remap rows but retire pages.
-var ofCard = []examination{
+// examinations are what is asked, in this order. Cards before Ampere do not remap rows but retire pages.
+var examinations = []examination{
 	one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
 		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 	}, decimal),
@@ -137,11 +139,6 @@ var ofCard = []examination{
 	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
 	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
 	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, slowdown),
-}
-
-// ofDevice is what is asked of a card, or of an instance where that is what was asked for: in MIG mode the card has
-// none.
-var ofDevice = []examination{
 	one(gpu.ComputeMode, "nvmlDeviceGetComputeMode", nvml.Device.GetComputeMode,
 		func(m nvml.ComputeMode) string { return wordOr(computeModes, uint64(uint32(m))) }),
 }

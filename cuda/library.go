@@ -47,8 +47,8 @@ func openLibrary(path string) (*library, *gpu.Fault, error) {
 	if fault := l.load(path); fault != nil {
 		return nil, fault, nil
 	}
-	if fault := l.init(); fault != nil {
-		return nil, fault, nil
+	if _, failed := ask(func() (bool, nvml.Return) { return true, l.api.Init() }, l, "nvmlInit_v2"); failed != nil {
+		return nil, l.about(gpu.Device{}, *failed), nil
 	}
 	l.driver.Version, _ = ask(l.api.SystemGetDriverVersion, l, "nvmlSystemGetDriverVersion")
 	l.driver.Library, _ = ask(l.api.SystemGetNVMLVersion, l, "nvmlSystemGetNVMLVersion")
@@ -82,15 +82,6 @@ func (l *library) load(path string) *gpu.Fault {
 	if why == path+": cannot open shared object file: No such file or directory" {
 		fault.Code = gpu.FaultNoLibrary // a library that it needs in turn would be named instead of path
 	}
-	return &fault
-}
-
-func (l *library) init() *gpu.Fault {
-	_, failed := ask(func() (struct{}, nvml.Return) { return struct{}{}, l.api.Init() }, l, "nvmlInit_v2")
-	if failed == nil {
-		return nil
-	}
-	fault := l.fault(*failed)
 	return &fault
 }
 
@@ -131,10 +122,6 @@ func (l *library) describe(f failure) string {
 		text = "the driver lacks this function"
 	}
 	return bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
-}
-
-func (l *library) fault(f failure) gpu.Fault {
-	return gpu.Fault{Code: faultCode(f.ret), Detail: l.describe(f)}
 }
 
 // faultCode says what a return code means for whoever has to act on it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +26,7 @@ type prober struct {
 	init  time.Duration        // what CUDA took to start
 	lib   *library
 	known map[int]bool // processes that may be on a card
+	lost  error        // of the answer
 }
 
 // serveProbe tests every device that was asked for, one after another: the driver would serialise them anyway. Each
@@ -46,7 +46,7 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 		return err
 	}
 	if len(asked) == 0 {
-		return finish(out)
+		return p.skipAll(nil, "")
 	}
 	begin := boot()
 	starting, err := p.start(path, asked)
@@ -60,8 +60,7 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 		return p.testAll(asked, s)
 	case <-over.C:
 		// The thread that waits in the driver ends with this process. A start that takes long is no fault: cuInit
-		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first,
-		// which
+		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first, which
 		// was reported to take 1-3 s each.
 		return p.skipAll(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
 			"at once?)", (boot()-begin).Round(100*time.Millisecond)))
@@ -69,29 +68,24 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 }
 
 // admit refuses what can be refused without asking any driver.
-func (p *prober) admit() ([]gpu.Device, error) {
-	var asked []gpu.Device
+func (p *prober) admit() (asked []gpu.Device, err error) {
 	seen := map[gpu.ID]bool{}
 	folder := empty(p.req.Probe.Empty)
 	for _, d := range p.req.Devices {
-		if d.ID == "" {
+		switch {
+		case d.ID == "":
 			return nil, fmt.Errorf("probe the GPU at %q: it has no id", d.BusID)
-		}
-		if seen[d.ID] {
-			continue
+		case seen[d.ID]:
+		case isInstance(d.ID):
+			p.tell(skipped(d.ID, "MIG instances are not tested"))
+		case folder != "":
+			p.tell(skipped(d.ID, folder))
+		case p.req.Probe.Locks[d.ID] == "":
+			p.tell(skipped(d.ID, "no lock was named for it"))
+		default:
+			asked = append(asked, d)
 		}
 		seen[d.ID] = true
-		why := folder
-		if isInstance(d.ID) {
-			why = "MIG instances are not tested"
-		} else if _, ok := p.req.Probe.Locks[d.ID]; !ok {
-			why = cmp.Or(why, "no lock was named for it")
-		}
-		if why == "" {
-			asked = append(asked, d)
-		} else if err := p.tell(skipped(d.ID, why)); err != nil {
-			return nil, err
-		}
 	}
 	slices.SortFunc(asked, func(a, b gpu.Device) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return asked, nil
@@ -172,7 +166,9 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 	return s
 }
 
-// testAll tests the cards, in the order of their ids, which all who lock several share.
+// testAll tests the cards, in the order of their ids, which all who lock several share. NVML tells what CUDA does not:
+// free memory without a context, and who is there. Cards that cannot be judged by it, or that their state forbids to
+// test, are told first.
 func (p *prober) testAll(asked []gpu.Device, s started) error {
 	switch {
 	case s.err != nil:
@@ -181,9 +177,15 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 		return p.skipAll(asked, s.fault.Detail, *s.fault)
 	}
 	p.lib, p.init = s.lib, s.took
-	cards, err := p.testable(asked, s.opened)
-	if err != nil {
-		return err
+	var cards []device
+	for i, o := range s.opened {
+		if o.fault != nil {
+			p.tell(skipped(asked[i].ID, o.fault.Detail))
+		} else if why := p.untestable(o.devices[0]); why != "" {
+			p.tell(skipped(asked[i].ID, why))
+		} else {
+			cards = append(cards, o.devices[0])
+		}
 	}
 	for _, d := range cards {
 		result := skipped(d.ID, "")
@@ -193,30 +195,9 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 			p.test(d, &result)
 		}
 		result.Times.Init = p.init
-		if err := p.tell(result); err != nil {
-			return err
-		}
+		p.tell(result)
 	}
-	return finish(p.out)
-}
-
-// testable are the devices as NVML has them, which tells what CUDA does not: free memory without a context, and who is
-// there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
-func (p *prober) testable(asked []gpu.Device, all []opened) ([]device, error) {
-	var cards []device
-	for i, o := range all {
-		why := ""
-		if o.fault != nil {
-			why = o.fault.Detail
-		} else if why = p.untestable(o.devices[0]); why == "" {
-			cards = append(cards, o.devices[0])
-			continue
-		}
-		if err := p.tell(skipped(asked[i].ID, why)); err != nil {
-			return nil, err
-		}
-	}
-	return cards, nil
+	return p.skipAll(nil, "")
 }
 
 // unseen is a device that CUDA did not show. CUDA's list ends with the first that it does not know, so that whose fault
@@ -254,17 +235,21 @@ func skipped(id gpu.ID, why string) gpu.Probe {
 	return p
 }
 
-func (p *prober) tell(result gpu.Probe) error {
+// tell sends a result; an answer that nobody takes any more ends the tests.
+func (p *prober) tell(result gpu.Probe) {
 	result.At = p.boot()
-	return p.out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
+	if p.lost == nil {
+		p.lost = p.out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
+	}
 }
 
-// skipAll ends the answer without a test.
+// skipAll ends the answer, without a test of these.
 func (p *prober) skipAll(asked []gpu.Device, why string, faults ...gpu.Fault) error {
 	for _, d := range asked {
-		if err := p.tell(skipped(d.ID, why)); err != nil {
-			return err
-		}
+		p.tell(skipped(d.ID, why))
+	}
+	if p.lost != nil {
+		return p.lost
 	}
 	return finish(p.out, faults...)
 }

@@ -83,7 +83,7 @@ func strange(d device, number cudaDevice) string {
 	return ""
 }
 
-func (p *prober) more() bool { return p.boot() < p.end }
+func (p *prober) more() bool { return p.lost == nil && p.boot() < p.end }
 
 // vacancy is a device's free memory, as long as nobody else is there.
 type vacancy struct {

@@ -127,19 +127,6 @@ func TestProbeKilledHalfWay(t *testing.T) {
 	}
 }
 
-// Whoever asked and went away leaves nothing behind either.
-func TestProbeEndsWithItsHook(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
-	req := probeOf(t, w, 0)
-	p := stuckWithMemory(t, w, req)
-	must(t, p.stdin.Close())
-	if state := p.wait(t); state.ExitCode() != exitStopped {
-		t.Errorf("ended with %v", state)
-	}
-	unused(t, w, 0)
-	held(t, req, 0, true)()
-}
-
 // A neighbour's memory and process stay as they are, and forbid the test.
 func TestProbeLeavesNeighboursAlone(t *testing.T) {
 	w := world(t, fakegpu.GPUs(2))

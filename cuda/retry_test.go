@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 )
@@ -52,37 +51,6 @@ func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
 					t.Errorf("got fault %+v of %+v", f, devices)
 				}
 				reading(t, all[1], w.UUID(0))
-			})
-		}
-	}
-}
-
-// A card that stays lost is watched as long as a leak would be, and the others meanwhile.
-func TestCardThatStaysLostIsWatchedUntilThatIsSteady(t *testing.T) {
-	for _, function := range []string{"any", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"} {
-		w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", "rc 15"))
-		for how, devices := range asked(w) {
-			t.Run(function+" "+how, func(t *testing.T) {
-				if devices != nil {
-					devices = append(devices, gpu.Device{ID: gpu.ID(w.UUID(1)), BusID: gpu.BusID(w.BusID(1))})
-				}
-				req := watchOf(w, devices)
-				all := looks(t, req)
-				if len(all) < 3 {
-					t.Fatalf("got %d looks", len(all))
-				}
-				for i, s := range all {
-					if reading(t, s, w.UUID(1)); len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultLost {
-						t.Errorf("look %d has faults %v", i, s.Faults)
-					}
-				}
-				if devices == nil {
-					return // a card without a name has no curve
-				}
-				got := settle.JudgeDevice(req.Watch, devices[0], all)
-				if got.State != settle.Unknown || !got.Steady || got.Span >= req.Watch.Max {
-					t.Errorf("got %+v", got)
-				}
 			})
 		}
 	}

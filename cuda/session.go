@@ -20,15 +20,9 @@ type session struct {
 	out     *wire.Writer
 	boot    func() time.Duration // CLOCK_BOOTTIME
 	lib     *library
-	slots   []slot        // nil until the driver said how many
+	slots   []opened      // nil until the driver said how many
 	opening time.Duration // how long the last attempt took, while something could not be opened
 	last    gpu.Snapshot  // the newest look
-}
-
-// slot is one device that was asked for, or one index of the node where all were, and what became of it.
-type slot struct {
-	asked gpu.Device // empty for an index
-	opened
 }
 
 func hello() wire.Reply {
@@ -132,15 +126,16 @@ func (s *session) look() (gpu.Snapshot, error) {
 // proves nothing. Each has a thread of its own: attaching costs 6.5 ms and more a GPU, and the driver overlaps
 // it. What is open stays so: reading it again is the retry.
 func (s *session) open() ([]device, []gpu.Fault, error) {
-	if s.slots == nil && s.req.All {
+	switch {
+	case s.slots != nil:
+	case s.req.All:
 		count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2")
 		if failed != nil {
-			return nil, []gpu.Fault{s.lib.fault(*failed)}, nil
+			return nil, []gpu.Fault{*s.lib.about(gpu.Device{}, *failed)}, nil
 		}
-		s.slots = make([]slot, count)
-	}
-	if !s.req.All && s.slots == nil {
-		s.slots = make([]slot, len(s.req.Devices))
+		s.slots = make([]opened, count)
+	default:
+		s.slots = make([]opened, len(s.req.Devices))
 		for i, d := range s.req.Devices {
 			s.slots[i].asked = d
 		}
@@ -149,21 +144,22 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 	results, err := inParallel(len(s.slots), func(i int) opened {
 		switch slot := s.slots[i]; {
 		case len(slot.devices) > 0:
-			return slot.opened
+			return slot
 		case s.req.All:
 			return s.lib.openIndex(i)
 		default:
 			return s.lib.openAsked(slot.asked)
 		}
 	})
-	for i, r := range results {
-		s.slots[i].opened = r
+	if err != nil {
+		return nil, nil, err
 	}
+	s.slots = results
 	devices, faults := s.gather()
 	if s.opening = s.boot() - begin; len(faults) == 0 {
 		s.opening = 0
 	}
-	return devices, faults, err
+	return devices, faults, nil
 }
 
 // gather keeps each device once: a request may name one twice, by its bus id and by its id.

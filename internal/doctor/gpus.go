@@ -34,7 +34,7 @@ func (s Site) given() (count int, unsure string) {
 	if !node.Found || node.Unsure != "" {
 		return -1, node.Unsure
 	}
-	count, _, _ = slurmconf.Count(node.Gres)
+	count, _ = slurmconf.Count(node.Gres)
 	return count, ""
 }
 

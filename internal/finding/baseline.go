@@ -52,7 +52,9 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	old := s.Baselines[c.Device.ID]
 	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	state := s.Now.Curves[c.Device.ID].State
-	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || s.sharedByRecord(c) {
+	// What is on a card that another live job was given, or may have been, may be that one's.
+	shared := slices.ContainsFunc(s.Others, func(o attrib.Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
+	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
 		return old, false
 	}
 	b := Baseline{GPU: c.Device.ID, Epoch: epoch, At: s.Now.Snapshot.At}
@@ -117,11 +119,6 @@ func (s Scene) opener(c Card) string {
 func resident(p gpu.Process, facts attrib.Process) bool {
 	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0
 	return service && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
-}
-
-// sharedByRecord reports that another live job was given the card, or may have been: what is on it may be that one's.
-func (s Scene) sharedByRecord(c Card) bool {
-	return slices.ContainsFunc(s.Others, func(o attrib.Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
 }
 
 // longestStart is longer than a start takes, 5 s as shipped, between reading what was learned and its last look.

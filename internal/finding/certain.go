@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -56,16 +57,24 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	return found
 }
 
-// tooLittle says why what is certain of these findings is not enough to drain for, empty if it is.
+// tooLittle says why what is certain of these findings is not enough to drain for, empty if it is: the memory of those
+// that nothing speaks against, or that nobody can tell how much it is.
 func (l Limits) tooLittle(found []Finding) string {
-	held, unknown := certainly(found)
+	held, unknown := uint64(0), ""
+	for _, f := range found {
+		switch {
+		case f.Unknown != "" || len(f.Doubts) > 0:
+		case !f.Bytes.Known():
+			unknown = "how much memory is held is unknown: " + f.Bytes.Unknown
+		default:
+			held += f.Bytes.Bytes
+		}
+	}
 	if held >= l.Drain {
 		return ""
 	}
-	if unknown != "" {
-		return unknown
-	}
-	return fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, l.Drain>>20)
+	return cmp.Or(unknown,
+		fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, l.Drain>>20))
 }
 
 // excuse clears memory without a process of blame and certainty where a process is on the card that may well
@@ -82,21 +91,6 @@ func (s Scene) excuse(found []Finding) {
 			}
 		}
 	}
-}
-
-// certainly adds up the memory of the findings that nothing speaks against; unknown says that there is more of
-// it, of which nobody can tell how much.
-func certainly(found []Finding) (bytes uint64, unknown string) {
-	for _, f := range found {
-		switch {
-		case f.Unknown != "" || len(f.Doubts) > 0:
-		case !f.Bytes.Known():
-			unknown = "how much memory is held is unknown: " + f.Bytes.Unknown
-		default:
-			bytes += f.Bytes.Bytes
-		}
-	}
-	return bytes, unknown
 }
 
 func (s Scene) startDoubts(id gpu.ID) []string {
@@ -235,7 +229,8 @@ func (s Scene) exclusive(c Card) *Owner {
 // FromFault words a driver's own failure as a finding.
 func FromFault(f gpu.Fault) Finding {
 	codes := map[gpu.FaultCode]code.Code{
-		gpu.FaultNoDriver: code.NoDriver, gpu.FaultNoLibrary: code.NoDriver, gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
+		gpu.FaultNoDriver: code.NoDriver, gpu.FaultNoLibrary: code.NoDriver,
+		gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
 		gpu.FaultLost: code.Lost, gpu.FaultReset: code.Lost, gpu.FaultNoSymbol: code.Old,
 	}
 	c, ok := codes[f.Code]

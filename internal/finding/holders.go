@@ -197,17 +197,14 @@ func (s Scene) listedOn(c Card, pid int) bool {
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
 func (s Scene) listedAnywhere() map[int]bool {
-	listed := map[int]bool{}
-	add := func(snap gpu.Snapshot) {
-		for _, r := range snap.Readings {
-			for _, p := range r.Processes {
-				listed[p.PID] = true
-			}
-		}
-	}
-	add(s.Now.Snapshot)
+	listed, looks := map[int]bool{}, s.Now.Snapshot.Readings
 	if s.Now.Neighbours != nil {
-		add(*s.Now.Neighbours)
+		looks = slices.Concat(looks, s.Now.Neighbours.Readings)
+	}
+	for _, r := range looks {
+		for _, p := range r.Processes {
+			listed[p.PID] = true
+		}
 	}
 	return listed
 }
@@ -273,7 +270,8 @@ func Trespasses(s Scene) (all []Finding) {
 			o := attrib.Decide(facts, s.attribution(r.Device.ID))
 			proven := read && !facts.Gone && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
 			f := Finding{
-				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory, Holder: listedHolder(p, facts), Owner: asOwner(o),
+				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory,
+				Holder: listedHolder(p, facts), Owner: asOwner(o),
 				Expected: "processes on none but their job's own GPUs",
 			}
 			switch {
@@ -294,10 +292,12 @@ func Trespasses(s Scene) (all []Finding) {
 }
 
 // Keepers selects the processes outside of jobs and services that have the driver open: memory without a process may be
-// theirs, and does not drain while they do. A process in the cgroup of a known job is none: it ends with that job, or is
-// a leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
-// not be looked into.
-func Keepers(holdings []attrib.Holding, backend string, known func(slurm.Owner) bool) (keep []attrib.Holding, unread int) {
+// theirs, and does not drain while they do. A process in the cgroup of a known job is none: it ends with that job, or
+// is a leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many
+// could not be looked into.
+func Keepers(
+	holdings []attrib.Holding, backend string, known func(slurm.Owner) bool,
+) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {
 		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):

@@ -1,6 +1,6 @@
-// Package health judges a card's condition: what the driver and the kernel's log say of it, by the one table of what each
-// means and what NVIDIA's own guidance makes of it, and what a test allocation says. It decides which cards may be tested
-// so, and whether an earlier test still holds.
+// Package health judges a card's condition: what the driver and the kernel's log say of it, by the one table of what
+// each means and what NVIDIA's own guidance makes of it, and what a test allocation says. It decides which cards may be
+// tested so, and whether an earlier test still holds.
 package health
 
 import (

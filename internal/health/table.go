@@ -50,7 +50,8 @@ func Fatal(number int) bool {
 // expected is what a finding of each code is held against.
 var expected = map[code.Code]string{
 	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",
-	code.RemapPending: "no pending remapping", code.Pages: "no pages waiting", code.ECC: "no uncorrectable memory errors",
+	code.RemapPending: "no pending remapping", code.Pages: "no pages waiting",
+	code.ECC:    "no uncorrectable memory errors",
 	code.Fabric: "a GPU in its NVLink fabric", code.Persistence: "persistence mode on", code.Throttle: "full clocks",
 	code.Xid: "no Xid on the GPU during the job", code.XidFatal: "no Xid on the GPU during the job",
 }
@@ -177,7 +178,8 @@ var xidRows = []Row{
 	xid(code.Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, "", 13),
 	xid(code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "", 31),
 	xid(code.Xid, "a program's work was stopped after an error of its own; the GPU goes on", ignore, "", 43),
-	xid(code.Xid, "clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", "",
+	xid(code.Xid, "clean-up of a program after an earlier error, or because it was ended",
+		"follow the Xid before it", "",
 		45),
 	xid(code.Xid, "bad memory was remapped or retired: no program's fault", ignore, "", 63),
 	xid(code.Xid, "wrong use of the graphics or compute engine by a program", restartApp, "", 69),

@@ -67,7 +67,8 @@ func (j Job) OpenDevices(proc, dev string) (found []Open, err error) {
 			return
 		}
 		var open nodes
-		failed := f.descriptors(r, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, in) })
+		more := func() bool { links--; return links >= 0 }
+		failed := f.descriptors(r, more, func(target []byte) { open.add(target, in) })
 		if failed != nil && !gone(failed) {
 			partial = fmt.Errorf("process %d: %w: %v", pid, ErrPartial, failed)
 		}
@@ -76,8 +77,8 @@ func (j Job) OpenDevices(proc, dev string) (found []Open, err error) {
 		case len(found) == maxOpen:
 			partial = fmt.Errorf("more than %d: %w", maxOpen, ErrPartial)
 		default:
-			cards := attrib.Holding{Minors: open.minors}
-			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: slices.Sorted(slices.Values(cards.Open()))})
+			names := slices.Sorted(slices.Values(attrib.Holding{Minors: open.minors}.Open()))
+			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: names})
 		}
 	})
 	return found, cmp.Or(err, partial)

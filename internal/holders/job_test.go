@@ -3,54 +3,15 @@ package holders
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
-
-// As in a job without cgroups: by user and environment.
-func TestRealOpenDevices(t *testing.T) {
-	dev := devices(t, "nvidia0", "nvidia3", "nvidiactl")
-	at := func(names ...string) (files []string) {
-		for _, name := range names {
-			files = append(files, filepath.Join(dev, name))
-		}
-		return files
-	}
-	user := func(uid uint32, job string) func(*exec.Cmd) {
-		return func(c *exec.Cmd) {
-			c.Env = append(c.Env, "SLURM_JOB_ID="+job)
-			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		}
-	}
-	ours := start(t, "idle", user(65534, "4711"), at("nvidia3", "nvidiactl", "nvidia0", "nvidia3")...)
-	headless := awaitZombie(t, start(t, "first thread ends", user(65534, "4711"), at("nvidia0")...))
-	start(t, "idle", user(65534, "4711"), at("nvidiactl")...)
-	start(t, "idle", user(65534, "4712"), at("nvidia0")...)
-	start(t, "idle", user(65533, "4711"), at("nvidia0")...)
-
-	got := must.Have(JobOf(65534, slurm.Owner{ID: 4711}).OpenDevices("/proc", dev))(t)
-	want := map[int][]string{ours: {"nvidia0", "nvidia3"}, headless: {"nvidia0"}}
-	if len(got) != len(want) {
-		t.Fatalf("%d processes, want %d: %+v", len(got), len(want), got)
-	}
-	for _, o := range got {
-		if !reflect.DeepEqual(o.Devices, want[o.PID]) || o.Name != "exe" || o.Start == 0 {
-			t.Errorf("%+v, want devices %v", o, want[o.PID])
-		}
-	}
-	if got, err := JobOf(65534, slurm.Owner{}).OpenDevices("/proc", dev); len(got) != 0 || err != nil {
-		t.Errorf("without a job: %+v, %v", got, err)
-	}
-}
 
 func link(t *testing.T, path, target string) {
 	t.Helper()

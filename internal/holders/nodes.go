@@ -329,7 +329,8 @@ func containerOfPart(parent, part string) string {
 		return "container:" + id[:shortID]
 	}
 	for _, tool := range tools {
-		if called, ok := strings.CutPrefix(name, tool.prefix); ok && called != "" && (tool.parent == "" || tool.parent == parent) {
+		called, ok := strings.CutPrefix(name, tool.prefix)
+		if ok && called != "" && (tool.parent == "" || tool.parent == parent) {
 			return tool.name + called
 		}
 	}

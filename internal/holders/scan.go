@@ -244,12 +244,15 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return held{}, err
 		}
 	}
-	for i, err := range failed {
-		if gone(err) { // of a process that lives: a thread has ended, or nothing was there
-			failed[i] = nil
-		}
+	return h, errors.Join(ofLiving(failed[0]), ofLiving(failed[1]))
+}
+
+// ofLiving drops an error that says "ended" of a process that has not: a thread has, or nothing was there.
+func ofLiving(err error) error {
+	if gone(err) {
+		return nil
 	}
-	return h, errors.Join(failed[:]...)
+	return err
 }
 
 // more counts the links read of one process.

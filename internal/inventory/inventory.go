@@ -51,18 +51,15 @@ func Read(driverProc string) ([]gpu.Card, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
-		cards = append(cards, readCard(filepath.Join(root, folder.Name(), "information"), bus))
+		text, err := readBounded(filepath.Join(root, folder.Name(), "information"), maxInformation)
+		card := parseInformation(text, bus)
+		if err != nil {
+			card.Unknown = err.Error()
+		}
+		cards = append(cards, card)
 	}
 	sort.Slice(cards, func(i, j int) bool { return cards[i].Device.BusID < cards[j].Device.BusID })
 	return cards, nil
-}
-
-func readCard(file string, bus gpu.BusID) gpu.Card {
-	text, err := readBounded(file, maxInformation)
-	if err != nil {
-		return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}, Unknown: err.Error()}
-	}
-	return parseInformation(text, bus)
 }
 
 // readBounded reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer

@@ -133,7 +133,7 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) error {
 		return err
 	}
 	own := conf.Node(r.Key.Node)
-	r.Count, _, _ = slurmconf.Count(own.Gres)
+	r.Count, _ = slurmconf.Count(own.Gres)
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}

@@ -207,7 +207,9 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	if len(numbers) == 0 {
 		return nil, nil, ""
 	}
-	ids, err = devices(gpuValue(getenv, visibleNames[:]...), "a device", validDeviceID)
+	ids, err = devices(gpuValue(getenv, visibleNames[:]...), "a device", func(s string) bool {
+		return s != "" && len(s) <= maxID && only(s, "-/_:.")
+	})
 	if err != nil {
 		return nil, nil, fmt.Sprintf("the list of visible devices cannot be read: %v", err)
 	}
@@ -239,10 +241,6 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 	return all, nil
 }
 
-func validDeviceID(s string) bool {
-	return s != "" && len(s) <= maxID && only(s, "-/_:.")
-}
-
 // TaskFromEnv reads what a task hook knows of itself, from its environment and the text of its own
 // /proc/self/cgroup. The environment is the user's, so nothing here is proven but Owner; what has not the form it
 // should have is left unset. There is no error: a task hook never fails a job.
@@ -254,13 +252,15 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 		EnvID:   e.jobID("SLURM_JOB_ID"),
 		HasGPUs: HasGPUs(getenv),
 		HetID:   e.jobID("SLURM_HET_JOB_ID"),
-		Array:   e.arrayTask(),
 	}
 	if node := getenv("SLURMD_NODENAME"); ValidNode(node) {
 		task.Node = node
 	}
-	task.Step = task.Owner.Step
-	if task.Step == "" {
+	master, ok := ParseJobID(getenv("SLURM_ARRAY_JOB_ID"))
+	if member, is := decimal(getenv("SLURM_ARRAY_TASK_ID")); ok && is {
+		task.Array = ArrayTask{Master: master, Task: member}
+	}
+	if task.Step = task.Owner.Step; task.Step == "" {
 		task.Step = e.step()
 	}
 	task.LocalID = e.localID(task.Step)
@@ -308,13 +308,4 @@ func (e *reader) localID(step string) int {
 		return -1
 	}
 	return int(n)
-}
-
-func (e *reader) arrayTask() ArrayTask {
-	master, ok := ParseJobID(e.getenv("SLURM_ARRAY_JOB_ID"))
-	task, is := decimal(e.getenv("SLURM_ARRAY_TASK_ID"))
-	if !ok || !is {
-		return ArrayTask{}
-	}
-	return ArrayTask{Master: master, Task: task}
 }

@@ -16,20 +16,20 @@ var (
 	Newest = Version{26, 5}
 )
 
-// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there (Job.Version),
-// and doctor by what slurmd says.
+// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there
+// (Job.Version), and doctor by what slurmd says.
 var (
 	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
 	TellsStart = Version{23, 2}
 	// ConfiglessHooks: hooks named without a path are handed out by slurmctld, and `scontrol reconfigure` makes slurmd
 	// read all of its configuration again.
 	ConfiglessHooks = Version{23, 11}
-	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them. From here on PrologFlags=RunInJob puts hooks
-	// into the job's own cgroup.
+	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them. From here on PrologFlags=RunInJob puts
+	// hooks into the job's own cgroup.
 	SeveralHooks = Version{24, 5}
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G` starts
-	// the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled. Earlier
-	// versions end without a message on that value.
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G`
+	// starts the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled.
+	// Earlier versions end without a message on that value.
 	TaskHookFails = Version{24, 11}
 	// HookTimeouts: PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=.
 	HookTimeouts = Version{25, 5}

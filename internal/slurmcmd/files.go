@@ -16,35 +16,29 @@ import (
 
 // Read reads a configuration. An error is about its first file; what is wrong with included ones is in the lines. Slurm
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
-func Read(path string) (slurmconf.Conf, error) {
-	return read(path, func(name string) []slurmconf.File {
-		if strings.ContainsAny(name, "*?[") {
-			return []slurmconf.File{{Path: name, Unread: "Slurm takes no pattern here, and does not start with one"}}
-		}
-		return []slurmconf.File{readFile(name)}
-	})
-}
+func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
 // ReadPlugins reads plugstack.conf and the like, in which an include may be a pattern.
-func ReadPlugins(path string) (slurmconf.Conf, error) {
-	return read(path, func(name string) (files []slurmconf.File) {
+func ReadPlugins(path string) (slurmconf.Conf, error) { return read(path, true) }
+
+func read(path string, patterns bool) (slurmconf.Conf, error) {
+	text, err := readText(path)
+	if err != nil {
+		return slurmconf.Conf{}, err
+	}
+	return slurmconf.Parse(path, text, func(name string) (files []slurmconf.File) {
 		names := []string{name}
-		if strings.ContainsAny(name, "*?[") {
+		switch pattern := strings.ContainsAny(name, "*?["); {
+		case pattern && !patterns:
+			return []slurmconf.File{{Path: name, Unread: "Slurm takes no pattern here, and does not start with one"}}
+		case pattern:
 			names, _ = filepath.Glob(name) // in alphabetical order
 		}
 		for _, n := range names[:min(len(names), slurmconf.MaxIncluded)] {
 			files = append(files, readFile(n))
 		}
 		return files
-	})
-}
-
-func read(path string, open func(name string) []slurmconf.File) (slurmconf.Conf, error) {
-	text, err := readText(path)
-	if err != nil {
-		return slurmconf.Conf{}, err
-	}
-	return slurmconf.Parse(path, text, open), nil
+	}), nil
 }
 
 // readFile reads an included file. Why it could not be read is told without the path, which is told next to it.

@@ -1,5 +1,5 @@
-// Package slurmcmd asks Slurm's own programs: slurmd what GPU numbers mean, scontrol about this node. It finds the daemon
-// that runs, and reads its files. Package slurmconf decides what follows from the answers.
+// Package slurmcmd asks Slurm's own programs: slurmd what GPU numbers mean, scontrol about this node. It finds the
+// daemon that runs, and reads its files. Package slurmconf decides what follows from the answers.
 package slurmcmd
 
 import (

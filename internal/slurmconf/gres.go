@@ -60,24 +60,24 @@ func DeviceFiles(list string) (all []string) {
 	return all
 }
 
-// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8". kinds is how many
-// elements name GPUs; typed whether one of them names a type.
-func Count(list string) (n, kinds int, typed bool) {
+// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8". plain says that one
+// element names them, and no type.
+func Count(list string) (n int, plain bool) {
+	kinds, typed := 0, false
 	for _, e := range slurm.Elements(list) {
 		e, _, _ = strings.Cut(strings.TrimSpace(e), "(")
 		parts := strings.Split(e, ":")
 		if !strings.EqualFold(parts[0], "gpu") {
 			continue
 		}
-		kinds++
 		count, err := strconv.Atoi(parts[len(parts)-1])
-		if err != nil || len(parts) == 1 {
+		if err != nil {
 			count = 1
 		}
 		typed = typed || len(parts) > 2 || len(parts) == 2 && err != nil
-		n += count
+		n, kinds = n+count, kinds+1
 	}
-	return n, kinds, typed
+	return n, kinds == 1 && !typed
 }
 
 // Counted is what the files say by themselves of a node's GPUs: only where they are one untyped line of device files.
@@ -87,15 +87,8 @@ func Counted(slurmConf, gresConf *Conf, node string) List {
 		return Unclear("slurm.conf or gres.conf could not be read")
 	}
 	own, gres := slurmConf.Node(node), gresConf.Gres(node)
-	count, kinds, typed := Count(own.Gres)
-	switch {
-	case own.Unsure != "" || gres.Unsure != "":
-		return Unclear("%s", cmp.Or(own.Unsure, gres.Unsure))
-	case !own.Found:
-		return Unclear("slurm.conf does not name node %q", node)
-	case kinds != 1 || typed:
-		return Unclear("slurm.conf has Gres=%.80s, which is not one untyped run of GPUs", own.Gres)
-	case len(gres.GPUs) == 1 && gres.Detect == "":
+	unsure := cmp.Or(own.Unsure, gres.Unsure)
+	if count, plain := Count(own.Gres); plain && unsure == "" && len(gres.GPUs) == 1 && gres.Detect == "" {
 		_, typed := gres.GPUs[0].Get("Type")
 		files, _ := gres.GPUs[0].Get("File")
 		list := List{Source: ByCount}
@@ -106,7 +99,8 @@ func Counted(slurmConf, gresConf *Conf, node string) List {
 			return list
 		}
 	}
-	return Unclear("gres.conf does not describe %d GPUs in one untyped line of device files, without AutoDetect", count)
+	return Unclear("%s", cmp.Or(unsure, "slurm.conf and gres.conf do not have all GPUs of this node in one "+
+		"untyped line of device files, without AutoDetect"))
 }
 
 // Shared is an answer to whether GPUs may be given out in parts.

@@ -238,12 +238,11 @@ func TestCounted(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for list, want := range map[string]string{
-		"gpu:4": "4 1 false", "gpu:h100:4(S:0-1),shard:8": "4 1 true", "gpu:a:2,gpu:b:1(S:0,1)": "3 2 true",
-		"gpu": "1 1 false", "gpu:a": "1 1 true",
-		"": "0 0 false", "shard:4": "0 0 false",
+		"gpu:4": "4 true", "gpu:h100:4(S:0-1),shard:8": "4 false", "gpu:a:2,gpu:b:1(S:0,1)": "3 false",
+		"gpu:1,gpu:1": "2 false", "gpu": "1 true", "gpu:a": "1 false", "": "0 false", "shard:4": "0 false",
 	} {
-		if n, kinds, typed := Count(list); fmt.Sprint(n, kinds, typed) != want {
-			t.Errorf("%q: %d, %d, %v; want %s", list, n, kinds, typed, want)
+		if n, plain := Count(list); fmt.Sprint(n, plain) != want {
+			t.Errorf("%q: %d, %v; want %s", list, n, plain, want)
 		}
 	}
 }

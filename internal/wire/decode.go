@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -114,11 +115,12 @@ func decodeReply(line []byte) (Reply, *Error) {
 	if problem := checkVersion(line); problem != nil {
 		return Reply{}, problem
 	}
-	var raw rawReply
-	if err := json.Unmarshal(line, &raw); err != nil {
+	var reply Reply
+	var told shape
+	if err := errors.Join(json.Unmarshal(line, &reply), json.Unmarshal(line, &told)); err != nil {
 		return Reply{}, garbage("%v", err)
 	}
-	reply := raw.reply()
+	told.mark(reply.Snapshot)
 	problem := validateReply(&reply)
 	return reply, problem
 }

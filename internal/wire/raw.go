@@ -1,79 +1,62 @@
 package wire
 
-import "bookend/internal/gpu"
+import (
+	"cmp"
 
-// The raw types tell a reading's figure that was left out from a 0, and a process list that was left out (or is null)
-// from an empty one. They shadow fields of the values they embed.
+	"bookend/internal/gpu"
+)
 
 const leftOut = "not reported by the backend"
 
-type rawReply struct {
-	Reply
+// shape tells a reading's figure that was left out from a 0, and a process list that was left out (or is null) from an
+// empty one.
+type shape struct {
 	Snapshot *struct {
-		gpu.Snapshot
-		Readings []rawReading `json:"readings"`
+		Readings []struct {
+			Memory struct {
+				Total    figure `json:"total"`
+				Reserved figure `json:"reserved"`
+				Used     figure `json:"used"`
+				Free     figure `json:"free"`
+			} `json:"memory"`
+			Processes *[]struct {
+				Memory figure `json:"memory"`
+			} `json:"processes"`
+		} `json:"readings"`
 	} `json:"snapshot"`
 }
 
-type rawReading struct {
-	gpu.Reading
-	Memory struct {
-		gpu.Memory
-		Total    rawFigure `json:"total"`
-		Reserved rawFigure `json:"reserved"`
-		Used     rawFigure `json:"used"`
-		Free     rawFigure `json:"free"`
-	} `json:"memory"`
-	Processes *[]struct {
-		gpu.Process
-		Memory rawFigure `json:"memory"`
-	} `json:"processes"`
-}
-
-type rawFigure struct {
+type figure struct {
 	Bytes   *uint64 `json:"bytes"`
 	Unknown string  `json:"unknown"`
 }
 
-func (r rawReply) reply() Reply {
-	reply := r.Reply
-	if r.Snapshot != nil {
-		s := r.Snapshot.Snapshot
-		for _, reading := range r.Snapshot.Readings {
-			s.Readings = append(s.Readings, reading.reading())
-		}
-		reply.Snapshot = &s
+// mark makes a figure with a reason unknown, whatever number stands beside it, and one that was left out.
+func (f figure) mark(of *gpu.Figure) {
+	if f.Unknown != "" {
+		*of = gpu.Unknown(f.Unknown)
+	} else if f.Bytes == nil {
+		*of = gpu.Unknown(leftOut)
 	}
-	return reply
 }
 
-func (r rawReading) reading() gpu.Reading {
-	reading, m := r.Reading, r.Memory
-	reading.Memory = m.Memory
-	reading.Memory.Total, reading.Memory.Reserved = m.Total.figure(), m.Reserved.figure()
-	reading.Memory.Used, reading.Memory.Free = m.Used.figure(), m.Free.figure()
-	if r.Processes == nil {
-		if reading.ProcessesUnknown == "" {
-			reading.ProcessesUnknown = leftOut
+// mark says of each reading what was left out.
+func (s shape) mark(snapshot *gpu.Snapshot) {
+	if s.Snapshot == nil || snapshot == nil {
+		return
+	}
+	for i, told := range s.Snapshot.Readings {
+		r := &snapshot.Readings[i]
+		told.Memory.Total.mark(&r.Memory.Total)
+		told.Memory.Reserved.mark(&r.Memory.Reserved)
+		told.Memory.Used.mark(&r.Memory.Used)
+		told.Memory.Free.mark(&r.Memory.Free)
+		if told.Processes == nil {
+			r.ProcessesUnknown = cmp.Or(r.ProcessesUnknown, leftOut)
+			continue
 		}
-		return reading
+		for j, p := range *told.Processes {
+			p.Memory.mark(&r.Processes[j].Memory)
+		}
 	}
-	reading.Processes = make([]gpu.Process, 0, len(*r.Processes)) // an empty list stays one, also when sent on
-	for _, p := range *r.Processes {
-		process := p.Process
-		process.Memory = p.Memory.figure()
-		reading.Processes = append(reading.Processes, process)
-	}
-	return reading
-}
-
-// figure makes a figure with a reason unknown, whatever number stands beside it.
-func (r rawFigure) figure() gpu.Figure {
-	switch {
-	case r.Unknown != "":
-		return gpu.Unknown(r.Unknown)
-	case r.Bytes == nil:
-		return gpu.Unknown(leftOut)
-	}
-	return gpu.Bytes(*r.Bytes)
 }

@@ -33,7 +33,7 @@ func replies() []Reply {
 		Readings: []gpu.Reading{{
 			Device: gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "H200", Vendor: "nvidia"},
 			Memory: gpu.Memory{Total: gpu.Bytes(1 << 37), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0),
-				Free: gpu.Unknown("why")},
+				Free: gpu.Unknown("why"), Unjudged: "a vGPU"},
 			Processes: []gpu.Process{
 				{PID: 4194303, Memory: gpu.Unknown("not available"), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}},
 				{PID: 1, Memory: gpu.Bytes(5)},

@@ -144,11 +144,6 @@ func (w *World) NVMLWithout(symbols ...string) (string, error) {
 	return w.lacking("libnvidia-ml", nvmlName, symbols)
 }
 
-// CUDAWithout makes a libcuda that lacks these functions and returns its path.
-func (w *World) CUDAWithout(symbols ...string) (string, error) {
-	return w.lacking("libcuda", cudaName, symbols)
-}
-
 func (w *World) lacking(name, of string, symbols []string) (string, error) {
 	files, err := build(symbols...)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,6 +48,18 @@ func keep(t *testing.T, w *World) {
 }
 
 func pid(p *Program) uint32 { return uint32(p.PID) }
+
+func TestSetRefusesWhatNobodyUnderstands(t *testing.T) {
+	w := newWorld(t)
+	for key, value := range map[string]string{
+		"extra_mib": "1", "gpu0.extra": "1", "on.nvmlInit_v9": "hang", "on.nvmlInit_v2": "explode",
+		"gpu64.list": "1:1", "gpu0.list": "a=b", "gpus": "65",
+	} {
+		if err := w.Set(key, value); err == nil {
+			t.Errorf("%s = %s was taken", key, value)
+		}
+	}
+}
 
 // A fake node has a kernel log as a real one has, and it is the tests' own: what they remove stays away.
 func TestKernelLog(t *testing.T) {
@@ -152,24 +163,4 @@ func awaitState(t *testing.T, pid int, want string) {
 		got = strings.TrimSpace(after)
 		return strings.HasPrefix(got, want)
 	}, func() string { return got })
-}
-
-func TestExecDropsMemory(t *testing.T) {
-	w := newWorld(t)
-	p := start(t, w, "alloc", "--mib", "10")
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", p.PID))
-	for _, link := range links {
-		to, _ := os.Readlink(strings.Replace(link, "fdinfo", "fd", 1))
-		if !strings.HasPrefix(to, w.Dir()) {
-			continue
-		}
-		info := must.Have(os.ReadFile(link))(t)
-		var flags int64
-		for line := range strings.Lines(string(info)) {
-			_, _ = fmt.Sscanf(line, "flags: %o", &flags)
-		}
-		if flags&syscall.O_CLOEXEC == 0 {
-			t.Errorf("%s would survive an exec: flags %#o", to, flags)
-		}
-	}
 }

@@ -4,7 +4,6 @@ package fakegpu
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -145,19 +144,4 @@ func TestSharedMemory(t *testing.T) {
 	})
 	kill(t, importer)
 	c.eventually("free memory", free)
-}
-
-// A node that its user may not open is no device of CUDA's.
-func TestDeniedNodeIsNoDevice(t *testing.T) {
-	w := newWorld(t)
-	must.Do(t, os.Chmod(w.Node(0), 0o600))
-	p, err := w.StartAs(&syscall.Credential{Uid: 65534, Gid: 65534}, []string{"CUDA_VISIBLE_DEVICES=1"}, "alloc",
-		"--mib", "2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.End)
-	if l := attach(t, w).look(); len(l.Cards[2].Compute) != 1 {
-		t.Errorf("the second reachable GPU is not in use: %+v", l.Cards)
-	}
 }

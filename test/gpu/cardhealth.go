@@ -78,9 +78,9 @@ func (r *run) condition(uuid string) map[string]string {
 		})
 	}
 	r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
-	said := r.ask(uuid, "--query-gpu=", "ecc.errors.uncorrected.volatile.total", "persistence_mode", "compute_mode",
+	said := r.query(uuid, "--query-gpu=", "ecc.errors.uncorrected.volatile.total", "persistence_mode", "compute_mode",
 		"accounting.mode")
-	rows := r.ask(uuid, "--query-remapped-rows=", "remapped_rows.pending", "remapped_rows.failure")
+	rows := r.query(uuid, "--query-remapped-rows=", "remapped_rows.pending", "remapped_rows.failure")
 	facts := map[string]string{}
 	for i, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.PersistenceMode, gpu.ComputeMode, "accounting"} {
 		put(facts, code, said, i)
@@ -100,8 +100,8 @@ func (r *run) worldly(get func(string) string) map[string]string {
 	}
 }
 
-// ask is one line of nvidia-smi's, field by field; none where it does not know the question.
-func (r *run) ask(uuid, query string, fields ...string) []string {
+// query is one line of nvidia-smi's, field by field; none where it does not know the question.
+func (r *run) query(uuid, query string, fields ...string) []string {
 	args := []string{"-i", uuid, query + strings.Join(fields, ","), "--format=csv,noheader,nounits"}
 	r.record("condition", args...)
 	out, err := exec.Command(r.smi, args...).Output()

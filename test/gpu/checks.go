@@ -70,8 +70,8 @@ var checkOrphan = step{
 // takesLate runs a job that leaves a process which takes memory only when the epilog is over.
 func (r *run) takesLate() *record.Job {
 	late := r.gate() + "-late"
-	s := r.stand(r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late))
-	h := s.only()
+	s := r.stand()
+	h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late)
 	h.Role, h.Allocated = "takes memory after its job's end", r.size()*mib
 	job := r.release(s)
 	r.evidence("after the job, the process without memory")
@@ -110,7 +110,7 @@ var checkSeen = step{
 func (r *run) visitedMeanwhile() (*record.Job, *holder) {
 	s := r.stand("trap 'exit 3' EXIT")
 	h := r.comesAndGoes(s)
-	try(open(s.gate))
+	s.let()
 	return r.endsAs("FAILED", s.id), h
 }
 

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,7 +26,7 @@ type work struct {
 func (l *lane) plan(number int) []work {
 	var all []work
 	for _, c := range chains() {
-		if l.wanted(c) && (number == 1 || !c.once) {
+		if l.wanted(c) {
 			all = append(all, work{chain: c, number: number})
 		}
 	}
@@ -263,48 +260,14 @@ func (l *lane) publish(name string) {
 	}
 }
 
-// The logs of a failed run: at most 2 MiB of each file's end.
-const maxLog = 2 << 20
-
-// keepLogs packs what the daemons, hooks and jobs wrote.
+// keepLogs packs what the daemons, hooks and jobs of a failed run wrote.
 func (l *lane) keepLogs() {
 	if l.site == nil {
 		return
 	}
-	f, err := os.Create(filepath.Join(l.out, "logs.tar.gz"))
-	if err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: keep logs:", err)
-		return
+	args := append([]string{"--ignore-failed-read", "-czf", filepath.Join(l.out, "logs.tar.gz"), "-C", l.site.Dir},
+		"slurm/log", "slurm/etc", "slurm/home", "etc", "log-bookend", "run")
+	if out, err := exec.Command("tar", args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(l.say, "gpu-lane: keep logs: %v: %s\n", err, out)
 	}
-	defer f.Close()
-	zipped := gzip.NewWriter(f)
-	packed := tar.NewWriter(zipped)
-	for _, folder := range []string{"slurm/log", "slurm/etc", "slurm/home", "etc", "log-bookend", "run"} {
-		err = errors.Join(err, packFolder(packed, l.site.Dir, folder))
-	}
-	if err = errors.Join(err, packed.Close(), zipped.Close()); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: keep logs:", err)
-	}
-}
-
-func packFolder(packed *tar.Writer, root, folder string) error {
-	return filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return nil // what is gone or no file is left out
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil
-		}
-		data = data[max(0, len(data)-maxLog):]
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if err := packed.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
-			return err
-		}
-		_, err = packed.Write(data)
-		return err
-	})
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"bookend/test/gpu/record"
 )
@@ -173,11 +172,10 @@ func driverUsers() []string {
 }
 
 // awaitGone waits until a PID is nobody's.
-func awaitGone(pid int) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
-			return nil
+func awaitGone(pid int) {
+	settled(func() {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			panic(brokenf("process %d does not go away: %w", pid, err))
 		}
-	}
-	return fmt.Errorf("process %d does not go away", pid)
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -27,28 +26,22 @@ const jobPatience = 5 * time.Minute
 // patience bounds every other wait: it guards against a hang, on a busy machine too.
 const patience = time.Minute
 
-// script makes a batch script in which $CUDAJOB, $ASK and $PYTHON are programs.
+// script makes a batch script in which $CUDAJOB is the user's CUDA program.
 func (l *lane) script(lines ...string) string {
 	head := []string{
 		"#!/bin/sh", "set -e", "echo slurm gpus=$SLURM_JOB_GPUS",
 		"CUDAJOB=" + l.cudaJob(),
-		fmt.Sprintf("ask() { %s ask %s \"$@\"; }", l.site.Program("gpu-lane"), l.socket()),
 	}
 	for _, setting := range l.env {
 		head = append(head, "export "+setting)
 	}
-	return strings.Join(slices.Concat(head, l.head, lines), "\n") + "\n"
+	return strings.Join(slices.Concat(head, lines), "\n") + "\n"
 }
 
 // whichCard leaves in $CARD the UUID of the card that CUDA gives the job, and says it in the job's log.
 var whichCard = []string{
 	`WHERE=$($CUDAJOB alloc --mib 2 --sleep 0)`, `echo "$WHERE"`,
 	`CARD=$(echo "$WHERE" | sed 's/.* gpu=\([^ ]*\).*/\1/')`,
-}
-
-// askFor makes a shell line that asks the daemon for a program on the job's card.
-func (l *lane) askFor(program string, args ...string) string {
-	return fmt.Sprintf(`ask %s "$CARD" %s`, program, strings.Join(args, " "))
 }
 
 // submit hands a job to Slurm as one of the unprivileged users.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,13 +90,12 @@ func TestClean(t *testing.T) {
 	})
 }
 
-// What a job's own programs say of its cards; the daemon's are not its own.
+// What a job's own programs say of its cards.
 func TestCUDACards(t *testing.T) {
 	const log = `slurm gpus=1,3
 ready pid=7 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001 bytes=2097152
 ready pid=8 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152 used=9
 ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
-daemon: ready pid=10 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a009 bytes=2097152
 `
 	want := []record.GPU{
 		{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"}, {Index: 3,
@@ -169,32 +167,7 @@ func TestHealthChecksFind(t *testing.T) {
 		})
 }
 
-// A job's beats of 50 ms, as fast as told while a check is at work from 1000 to 1300 ms.
-func TestPaced(t *testing.T) {
-	checks := []span{{1001, 1299}}
-	beats := func(beside float64) []beat {
-		var b strings.Builder
-		b.WriteString("ready pid=7\nbeat from_ms=x to_ms=y uses=0\n")
-		for at := 0.0; at < 3000; at += 50 {
-			uses := 150.0
-			if at+50 > 1000 && at < 1300 {
-				uses *= beside
-			}
-			fmt.Fprintf(&b, "beat from_ms=%.3f to_ms=%.3f uses=%.0f worst_ms=0.4\n", at, at+50, uses)
-		}
-		return beatsIn(b.String())
-	}
-	for beside, want := range map[float64]bool{1: true, 0.92: true, 0.88: false, 0.1: false} {
-		if got := judged(func(r *run) { r.paced(beats(beside), checks) }); got != want {
-			t.Errorf("%v of the pace: right is %v, want %v", beside, got, want)
-		}
-	}
-	for what, few := range map[string][]beat{"none": nil, "none beside": beats(1)[:15],
-		"none without": beats(1)[20:26]} {
-		if err := attempt(func() { judged(func(r *run) { r.paced(few, checks) }) }); err == nil {
-			t.Errorf("%s: a pace was made of it", what)
-		}
-	}
+func TestUntouched(t *testing.T) {
 	for most, want := range map[uint64]bool{20480: true, 20543: true, 20544: false, 143000: false} {
 		if got := judged(func(r *run) { r.untouched(20480*mib, most*mib) }); got != want {
 			t.Errorf("%d MiB in use meanwhile: right is %v, want %v", most, got, want)

@@ -47,10 +47,7 @@ type lane struct {
 	began time.Time
 
 	site    *site.Site
-	cards   []card   // by Slurm's index
-	outside []card   // those that Slurm does not have
-	oneGPU  string   // how a job asks for one GPU
-	head    []string // lines that each job begins with
+	cards   []card // by Slurm's index
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal
@@ -157,7 +154,8 @@ func (l *lane) settleIn() {
 	if w := l.site.World(l.node); w != nil {
 		path += ":" + w.Dir() // where the fake vendor's programs are
 	}
-	l.daemon = must(startDaemon(l.socket(), l.holderPrograms(), append(env, path), l.fake > 0))
+	l.daemon = &daemon{programs: l.holderPrograms(), env: append(env, path), fake: l.fake > 0,
+		mark: "BOOKEND_LANE_DAEMON=" + l.site.Dir + "/" + l.node}
 	if err := attempt(l.awaitIdle); err != nil {
 		panic(brokenf("the lane needs the GPUs for itself: %w", err))
 	}
@@ -180,8 +178,6 @@ func (l *lane) install() {
 		try(os.WriteFile(l.site.Program(name), data, 0o755))
 	}
 }
-
-func (l *lane) socket() string { return filepath.Join(l.site.Dir, l.node+".sock") }
 
 // cudaJob is the user's CUDA program; a rehearsal's stays in its world, beside its libraries.
 func (l *lane) cudaJob() string {
@@ -265,7 +261,7 @@ func (l *lane) close() (err error) {
 	l.book.down.Do(func() {
 		for _, each := range append([]*lane{l}, l.beside...) {
 			if each.daemon != nil {
-				each.daemon.close()
+				each.daemon.killAll()
 			}
 		}
 		if l.site != nil {

@@ -61,11 +61,7 @@ var orphanEnforced = step{
 	name: "orphan-enforce", title: "Process left behind through a daemon (enforce)",
 	truth: "As above: a process of the ended job, in no job's cgroup, keeps memory that the next job would miss. The " +
 		"node must take no further job.",
-	do: func(r *run) {
-		job := r.leaveOrphan()
-		r.orphan(job, "orphan")
-		r.draining(job, exitOrphan)
-	},
+	do: leftIn("orphan", "cudajob", func(*holder) {}),
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
@@ -76,12 +72,12 @@ func (r *run) leaveOrphan() *record.Job {
 // leaveIn waits until the process is as it shall be.
 func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *record.Job {
 	return r.leave(func(s *standing) {
-		h := s.only()
+		h := r.ask(s, program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...)
 		ready(h)
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
 		r.known(s, &h.Holder)
-	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
+	})
 }
 
 // orphan wants the end of the job to name the process it left, and its kind.
@@ -98,13 +94,12 @@ var orphanMoving = step{
 		"to drain the node.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
-			two := s.programs(2)
-			kept, moving := &two[0].Holder, &two[1].Holder
+			kept := &r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size())).Holder
+			moving := &r.ask(s, "cudajob", "alloc", "--mib", "2", "--churn", "700").Holder
 			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
 			r.scenery(kept, *moving)
 			kept.GPU, kept.Held = s.card.UUID, r.listed(s.card.UUID)[kept.PID]
-		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())),
-			r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
+		})
 		r.check("start of the job", "clean", verdict(job.Start))
 		// A busy machine may leave the mover so little time that no look sees it move.
 		end := strings.TrimSuffix(verdict(job.End), " BKD-MOVING")
@@ -188,17 +183,17 @@ var torchPhantom = step{
 
 func (r *run) leavePhantom(program string, args ...string) {
 	job := r.leave(func(s *standing) {
-		h := s.only()
+		h := r.ask(s, program, args...)
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
 		children := r.kin("child with inherited descriptors")
 		if len(children) == 0 {
 			panic(brokenf("process %d has no child with the driver open: %q", h.PID, h.line))
 		}
 		h.kill()
-		try(awaitGone(h.PID))
+		awaitGone(h.PID)
 		r.scenery(&h.Holder, children...)
 		r.known(s, &h.Holder)
-	}, r.askFor(program, args...))
+	})
 	w := r.phantomLeft()
 	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
 	r.left(job, w)
@@ -237,12 +232,13 @@ var residue = step{
 // leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
 func (r *run) leaveExported(size uint64, others ...record.Holder) *record.Job {
 	return r.leave(func(s *standing) {
-		h := s.only()
+		socket := r.inHome(s, "hold")
+		h := r.startAs(0, "", "cudajob", "holdfd", socket)
 		h.Role = "has the exported descriptor"
+		r.act(s, fmt.Sprintf("$CUDAJOB alloc --mib %d --export %s --sleep 0 >/dev/null", size, socket))
 		r.scenery(&h.Holder, others...)
 		r.unlisted(s, &h.Holder, size*mib)
-	}, `ask cudajob "" holdfd "$PWD/hold.$SLURM_JOB_ID"`,
-		fmt.Sprintf(`$CUDAJOB alloc --mib %d --export "$PWD/hold.$SLURM_JOB_ID" --sleep 0 >/dev/null`, size))
+	})
 }
 
 // exportedLeft accuses no process, and names all that may hold the memory.
@@ -282,19 +278,18 @@ var imported = step{
 	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the " +
 		"second outlives the job and holds all of it.",
 	do: func(r *run) {
-		socket := `"$PWD/ipc.$SLURM_JOB_ID"`
 		job := r.leave(func(s *standing) {
-			two := s.programs(2)
-			exporter, importer := two[0], two[1]
+			socket := r.inHome(s, "ipc")
+			exporter := r.ask(s, "cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket)
+			importer := r.ask(s, "cudajob", "ipc-import", "--socket", socket)
 			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
 			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
 			exporter.kill() // it may have ended by itself
-			try(awaitGone(exporter.PID))
+			awaitGone(exporter.PID)
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
 			settled(func() { r.known(s, &importer.Holder) })
-		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
-			r.askFor("cudajob", "ipc-import", "--socket", socket))
+		})
 		r.orphan(job, "orphan")
 		r.draining(job, exitOrphan)
 	},
@@ -304,38 +299,32 @@ var stopped = step{
 	name: "stopped", title: "Stopped process",
 	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead " +
 		"who reads /proc carelessly.",
-	do: func(r *run) {
-		ready := func(h *holder) { try(inState(h.PID, "T")) }
-		job := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
-		r.orphan(job, "orphan stopped")
+	do: leftIn("orphan stopped", "cudajob", inState("T"), "--stop", "--name", "a) R (b"),
+}
+
+// leftIn is a job that leaves a program, once that is as it shall be; the node is drained for it.
+func leftIn(classes, program string, ready func(*holder), flags ...string) func(*run) {
+	return func(r *run) {
+		job := r.leaveIn(program, ready, flags...)
+		r.orphan(job, classes)
 		r.draining(job, exitOrphan)
-	},
+	}
 }
 
 var leaderless = step{
 	name: "leaderless", title: "Process whose first thread has ended",
 	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and " +
 		"shows no descriptor of it; a second thread lives and holds the memory.",
-	do: func(r *run) {
-		ready := func(h *holder) { try(inState(h.PID, "Z")) }
-		job := r.leaveIn("cudajob", ready, "--leader-exits")
-		r.orphan(job, "dying orphan")
-		r.draining(job, exitOrphan)
-	},
+	do: leftIn("dying orphan", "cudajob", inState("Z"), "--leader-exits"),
 }
 
 var otherPIDs = step{
 	name: "pidns", title: "Process in another PID namespace",
 	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds " +
 		"memory.",
-	do: func(r *run) {
-		elsewhere := func(h *holder) {
-			if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
-				panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
-			}
+	do: leftIn("container orphan", contained, func(h *holder) {
+		if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
+			panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
 		}
-		job := r.leaveIn(contained, elsewhere)
-		r.orphan(job, "container orphan")
-		r.draining(job, exitOrphan)
-	},
+	}),
 }

@@ -4,8 +4,7 @@
 //	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--controls=false] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
 //	gpu-lane --story [--fake N]         the demonstration: a few scenarios, with what users and admins see of each
-//	gpu-lane ask SOCKET PROGRAM CARD ARG...     used inside jobs: asks the lane's daemon to start a program
-//	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
+//	gpu-lane inside UID GID PROGRAM...  used by the lane's daemon: the first process of a PID namespace
 //
 // --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
 // allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), programs
@@ -56,9 +55,6 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 5 && os.Args[1] == "ask" {
-		os.Exit(ask(os.Args[2], os.Args[3], os.Args[4], os.Args[5:]))
-	}
 	if len(os.Args) > 4 && os.Args[1] == "inside" {
 		fmt.Fprintln(os.Stderr, "gpu-lane inside:", inside(os.Args[2], os.Args[3], os.Args[4:]))
 		os.Exit(exitWrong)
@@ -112,7 +108,7 @@ func lead(o options) int {
 		return exitUnfit
 	}
 	defer log.Close()
-	l := &lane{options: o, node: firstNode, oneGPU: "gpu:1", say: io.MultiWriter(os.Stdout, log), began: time.Now(),
+	l := &lane{options: o, node: firstNode, say: io.MultiWriter(os.Stdout, log), began: time.Now(),
 		book: &book{}}
 	if err = attempt(l.up); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane:", err)

@@ -47,28 +47,24 @@ var mpsIdle = step{
 
 // leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
 func (r *run) leaveMPS(clients int, alloc ...string) *record.Job {
-	const folder = `"$PWD/mps.$SLURM_JOB_ID"`
-	lines := []string{"mkdir " + folder, r.askFor("mps", "mps-up", folder)}
-	for range max(1, clients) {
-		words := append([]string{"mps-run", folder, "$CUDAJOB", "alloc"}, alloc...)
-		lines = append(lines, r.askFor("mps", words...))
-	}
-	lines = append(lines, r.askFor("mps", "mps-server", folder))
-	return r.leave(func(s *standing) { r.mpsScene(s, clients) }, lines...)
+	return r.leave(func(s *standing) { r.mpsScene(s, clients, alloc) })
 }
 
-// mpsScene takes down who is there: the daemon, the clients and the server, in the order in which they were asked for.
-func (r *run) mpsScene(s *standing, clients int) {
-	if len(s.holders) != 2+max(1, clients) {
-		panic(brokenf("the daemon started %d programs", len(s.holders)))
+// mpsScene brings up the daemon, the clients and with them the server, and takes down who is there.
+func (r *run) mpsScene(s *standing, clients int, alloc []string) {
+	folder := r.inHome(s, "mps")
+	daemon := r.ask(s, "mps", "mps-up", folder)
+	daemon.Role = "MPS daemon"
+	others := []record.Holder{daemon.Holder}
+	for i := range max(1, clients) {
+		h := r.ask(s, "mps", append([]string{"mps-run", folder, r.cudaJob(), "alloc"}, alloc...)...)
+		if i < clients {
+			h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
+			others = append(others, h.Holder)
+		}
 	}
-	server := &s.holders[len(s.holders)-1].Holder
-	server.Role, s.holders[0].Role = "MPS server", "MPS daemon"
-	others := []record.Holder{s.holders[0].Holder}
-	for _, h := range s.holders[1 : 1+clients] {
-		h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
-		others = append(others, h.Holder)
-	}
+	server := &r.ask(s, "mps", "mps-server", folder).Holder
+	server.Role = "MPS server"
 	settled(func() {
 		all := r.listed(s.card.UUID)
 		server.GPU, server.Held = s.card.UUID, all[server.PID]
@@ -111,7 +107,7 @@ func (r *run) mpsLeft(job *record.Job) {
 
 // quitMPS ends a job's daemon in good order, its clients first.
 func (r *run) quitMPS(job int) {
-	for _, h := range r.daemon.since(0) {
+	for _, h := range r.daemon.started {
 		if h.Role == "MPS client" {
 			h.kill()
 		}

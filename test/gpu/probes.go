@@ -18,7 +18,6 @@ func probeChains() []chain {
 		{gpus: 1, mode: "observe", brisk: true, steps: []step{probeNeighbour}},
 		{gpus: 1, mode: "enforce", steps: []step{probeKilled}},
 		{gpus: 1, mode: "enforce", steps: []step{probeHooks}},
-		{gpus: 1, mode: "observe", once: true, steps: []step{holes}},
 		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name,
 			off: map[string]string{"backend": "/nonexistent"}}}},
 	}
@@ -133,46 +132,4 @@ func (r *run) skipped(whose string, probes []record.Probe) {
 	}
 	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 &&
 		probes[0].Result == string(gpu.ProbeSkipped) && probes[0].Why != "")
-}
-
-var holes = step{
-	name: "holes", title: "Holes that another process leaves",
-	truth: "A process fills the GPU with blocks of one size and frees every other one. From 2 MiB on the holes " +
-		"make one block for everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live " +
-		"one.",
-	do: func(r *run) {
-		for _, kib := range r.chunks() {
-			r.holesOf(kib)
-		}
-	},
-}
-
-// chunks are the sizes of blocks, in KiB, the quickest to take first. The fake driver knows no pages, and takes its
-// time for each block.
-func (r *run) chunks() []uint64 {
-	if r.fake > 0 {
-		return []uint64{200 << 10, 400 << 10}
-	}
-	return []uint64{20 << 10, 3 << 10, 2 << 10, 1 << 10, 64}
-}
-
-func (r *run) holesOf(kib uint64) {
-	c := r.cards[0]
-	h := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
-	what := fmt.Sprintf("holes of %d KiB", kib)
-	used := r.used(0)
-	r.evidence(what)
-	if tests := r.test(what, []card{c}, h.PID); len(tests) != 1 {
-		panic(brokenf("%s: %d tests", what, len(tests)))
-	}
-	t := &r.rec.Tests[len(r.rec.Tests)-1]
-	t.Chunk, t.Kept, t.Used = kib<<10, h.Allocated, used
-	if t.Chunk < 2*mib {
-		r.holds(what, "less than 64 MiB free", size(t.Probe.Free)+" free", t.Probe.Free < 64*mib)
-	} else {
-		r.whole(what+":", t.Probe)
-		r.holds(what, "a third of the GPU free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
-	}
-	h.kill()
-	r.awaitIdle()
 }

@@ -34,7 +34,7 @@ func programsChains() []chain {
 	one := func(s step) chain {
 		return chain{gpus: 1, torch: true, real: true, mode: "observe", brisk: true, steps: []step{s}}
 	}
-	return []chain{one(programsDied), one(programsCaught), one(programsRank), one(programsApart), one(programsUnread)}
+	return []chain{one(programsDied), one(programsCaught), one(programsRank), one(programsUnread)}
 }
 
 var programsDied = step{
@@ -78,16 +78,6 @@ var programsRank = step{
 		r.ownFault(program{name: "torch"}, job)
 		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
 			strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
-	},
-}
-
-var programsApart = step{
-	name: "programs-apart", title: "Out of memory, errors in another file",
-	truth: "PyTorch runs out of memory; the job keeps its errors in a file of their own.",
-	do: func(r *run) {
-		job := r.fails(r.script(r.program(programs[0], "")), 0, "--error=apart-%j.err")
-		r.understood(programs[0], job)
-		r.ownFault(programs[0], job)
 	},
 }
 

@@ -17,7 +17,6 @@ type chain struct {
 	mode     string
 	brisk    bool              // is judged after a shorter settle time, which is not what it is about
 	with     map[string]string // further sections of Bookend's configuration
-	once     bool              // is measured rather than judged, and takes long: runs once
 	group    string
 	steps    []step
 	controls []control
@@ -68,7 +67,7 @@ type scene struct {
 
 func chains() []chain {
 	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
-		severalChains(), numberingChains())
+		severalChains())
 	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
 		in(groupCheck, checkChains()),
 		in(groupPrograms, programsChains()))

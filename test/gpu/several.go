@@ -40,8 +40,10 @@ var numbering = step{
 		"GPU's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) {
 		r.record("numbering", "-L")
-		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
-		r.allCards()
+		r.sideBySide()
+		job := r.onEveryCard()
+		r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
+		r.clean(job)
 	},
 }
 
@@ -55,13 +57,17 @@ func (r *run) onDifferentCards(all []cluster.JobID) {
 	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
 }
 
-// allCards runs one job with every card.
-func (r *run) allCards() {
-	var lines []string
-	for i := range r.cards {
-		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
+// sideBySide runs a job a GPU at the same time. Each must be clean, on the GPU that its own CUDA named.
+func (r *run) sideBySide() {
+	gate := r.gate()
+	var all []cluster.JobID
+	for range r.cards {
+		id := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu:1")
+		all = append(all, id)
 	}
-	job := r.run1(r.script(lines...), fmt.Sprintf("--gres=gpu:%d", len(r.cards)))
-	r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
-	r.clean(job)
+	for _, id := range all {
+		r.awaitOutput(id, "ready ")
+	}
+	try(open(gate))
+	r.onDifferentCards(all)
 }

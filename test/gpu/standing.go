@@ -14,27 +14,49 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// standing is a job that waits for the lane's word to end, with what it asked the daemon for.
+// standing is a job on one card that waits for the lane's word, first to do something, then to end.
 type standing struct {
-	id      cluster.JobID
-	card    record.GPU
-	gate    string
-	holders []*holder
+	id         cluster.JobID
+	card       record.GPU
+	work, gate string
 }
 
-// stand starts a job of the first user on one card. Its lines run after it has said which card that is.
+// stand starts a job of the first user on one card. Its lines run after it has said which card that is; what act hands
+// it runs once the job stands.
 func (r *run) stand(lines ...string) *standing {
-	s, before := &standing{gate: r.gate()}, r.daemon.count()
-	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
-	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
+	gate := r.gate()
+	s := &standing{work: gate + "-work", gate: gate}
+	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.work), "set +e", ". " + s.work,
+		"code=$?", "echo done", r.until(s.gate), "exit $code"})
+	s.id = r.submit(0, r.script(script...), "--gres=gpu:1")
 	r.awaitOutput(s.id, "standing")
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
 	if len(cards) == 0 {
 		panic(brokenf("job %s named no GPU: %q", s.id, tail(text)))
 	}
-	s.card, s.holders = cards[0], r.daemon.since(before)
+	s.card = cards[0]
 	return s
+}
+
+// act has the job run a line and waits until that is done.
+func (r *run) act(s *standing, line string) {
+	try(os.WriteFile(s.work+".new", []byte(line+"\n"), 0o644))
+	try(os.Rename(s.work+".new", s.work))
+	r.awaitOutput(s.id, "done")
+}
+
+// let lets the job end.
+func (s *standing) let() { try(errors.Join(open(s.work), open(s.gate))) }
+
+// ask has the daemon start a program for a job: as its user, on its card.
+func (r *run) ask(s *standing, program string, args ...string) *holder {
+	return r.startAs(0, s.card.UUID, program, args...)
+}
+
+// inHome is a path of the first user's, in which a job's number makes it its own.
+func (r *run) inHome(s *standing, name string) string {
+	return filepath.Join(must(r.site.Home(r.site.Users[0])), name+"."+string(s.id))
 }
 
 // gate is a file that the lane makes when a job shall go on.
@@ -56,7 +78,7 @@ func (r *run) release(s *standing) *record.Job {
 
 // atEnd lets the job end and acts once its processes are gone and its epilog begins.
 func (r *run) atEnd(s *standing, act func()) *record.Job {
-	try(open(s.gate))
+	s.let()
 	must(r.site.WaitFor(s.id, jobPatience, func(j cluster.Job) (bool, error) {
 		return j.State != "RUNNING" && j.State != "PENDING", nil
 	}))
@@ -127,21 +149,10 @@ func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	}
 }
 
-// only returns the one holder that the job asked for.
-func (s *standing) only() *holder { return s.programs(1)[0] }
-
-// programs are so many that the job asked for.
-func (s *standing) programs(n int) []*holder {
-	if len(s.holders) != n {
-		panic(brokenf("the daemon started %d programs, want %d", len(s.holders), n))
-	}
-	return s.holders
-}
-
 // kin are the processes that came of what the daemon started and have the driver open, without those it started itself.
 func (r *run) kin(role string) []record.Holder {
 	own := map[int]bool{}
-	for _, h := range r.daemon.since(0) {
+	for _, h := range r.daemon.started {
 		own[h.PID] = true
 	}
 	var all []record.Holder
@@ -167,11 +178,12 @@ func pids(all []record.Holder) []int {
 }
 
 // inState waits until a process is in a state of proc(5).
-func inState(pid int, state string) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if p := readProc(pid); strings.HasPrefix(p.State, state) {
-			return nil
-		}
+func inState(state string) func(*holder) {
+	return func(h *holder) {
+		settled(func() {
+			if p := readProc(h.PID); !strings.HasPrefix(p.State, state) {
+				panic(brokenf("process %d is not in state %s: %+v", h.PID, state, p))
+			}
+		})
 	}
-	return fmt.Errorf("process %d is not in state %s: %+v", pid, state, readProc(pid))
 }

@@ -37,10 +37,10 @@ var stray = step{
 	},
 }
 
-// startAs starts a program as one of the users, at nobody's request.
+// startAs starts a program as one of the users.
 func (r *run) startAs(userIndex int, card, program string, args ...string) *holder {
 	uid, gid := ids(r.site.Users[userIndex])
-	return must(r.daemon.start(uid, gid, askFor{Card: card, Program: program, Args: args}))
+	return r.daemon.start(uid, gid, card, program, args...)
 }
 
 // guest is another user's live job, with a process that root put into its cgroup: device fences keep a job's own

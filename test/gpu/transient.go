@@ -55,8 +55,8 @@ var workers = step{
 		"the job ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves " +
 		"some seconds later. Nothing is left, and no one has to do anything.",
 	do: func(r *run) {
-		s := r.stand(r.askForWorkers())
-		h := s.only()
+		s := r.stand()
+		h := r.workers(s)
 		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
 		r.scenery(&h.Holder, r.kin("worker")...)
 		if r.known(s, &h.Holder); len(r.scene.others) == 0 {
@@ -76,15 +76,15 @@ var workers = step{
 	},
 }
 
-func (r *run) askForWorkers() string {
+func (r *run) workers(s *standing) *holder {
 	if r.fake > 0 {
 		life := "0.4" // less than a rehearsal's settle time, and more than that of the control
 		if r.scene.off != nil {
 			life = "2"
 		}
-		return r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--workers", "4", "--workers-life", life)
+		return r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--workers", "4", "--workers-life", life)
 	}
-	return r.askFor("workers", fmt.Sprint(min(8<<10, r.size())))
+	return r.ask(s, "workers", fmt.Sprint(min(8<<10, r.size())))
 }
 
 // lookedAgain wants the epilog to have met what goes away: else the scene did not come about.
@@ -101,8 +101,8 @@ var pieces = step{
 	truth: "A process outside the job's cgroup holds most of the GPU in blocks of 2 MiB and is killed as the job " +
 		"ends. While the driver takes the memory back its readings jump; then all of it is free.",
 	do: func(r *run) {
-		s := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
-		h := s.only()
+		s := r.stand()
+		h := r.ask(s, "cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1))
 		h.Role = "dead: killed as the job ended"
 		if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
 			try(w.Set("teardown_ms", "1200"))
@@ -160,8 +160,8 @@ var probeStays = step{
 func (r *run) probeAtEnd(lasts time.Duration) *record.Job {
 	s := r.stand()
 	lock := r.probeLock(s.card.UUID)
-	h := must(r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob",
-		Args: []string{"probe", "--all", "--lock", lock, "--sleep", fmt.Sprint(lasts.Seconds())}}))
+	h := r.daemon.start(0, 0, s.card.UUID, "cudajob", "probe", "--all", "--lock", lock, "--sleep",
+		fmt.Sprint(lasts.Seconds()))
 	h.Role = "root's probe"
 	r.scenery(&h.Holder)
 	r.evidence("the probe at work")

@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"bookend/internal/diagnosis"
-	"bookend/test/cluster"
 	"bookend/test/gpu/record"
 )
 
@@ -168,40 +165,16 @@ func (r *run) fails(script string, user int, args ...string) *record.Job {
 	return r.endsAs("FAILED", r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...))
 }
 
-// squeezedMeanwhile runs a job that is squeezed only while it runs. The lane lets it go on once the other process is
-// there, and end once that is gone.
+// squeezedMeanwhile runs a job that is squeezed only while it runs: it tries once the other process is there, and ends
+// once that is gone.
 func (r *run) squeezedMeanwhile() (*record.Job, *holder) {
-	begin, end := r.gate(), r.gate()+"-end"
-	lines := slices.Concat(whichCard, []string{"echo standing", r.until(begin), "set +e", ". " + begin, "code=$?",
-		"echo tried", r.until(end), "exit $code"})
-	id := r.submit(0, r.script(lines...), "--gres=gpu:1")
-	h := r.meanwhile(id, begin)
-	try(open(end))
-	return r.endsAs("FAILED", id), h
-}
-
-// meanwhile brings the other process, lets the job try, and ends the other.
-func (r *run) meanwhile(id cluster.JobID, begin string) *holder {
-	r.awaitOutput(id, "standing")
-	text := must(r.site.Output(id))
-	cards := cudaCards(text)
-	if len(cards) == 0 {
-		panic(brokenf("job %s named no GPU: %q", id, tail(text)))
-	}
-	h := r.squeeze(cards[0].UUID)
+	s := r.stand()
+	h := r.squeeze(s.card.UUID)
 	h.Proc = readProc(h.PID)
-	try(openWith(begin, r.modest(h)))
-	r.awaitOutput(id, "tried")
+	r.act(s, r.modest(h))
 	h.kill()
 	h.Role += "; gone before the job's end"
 	r.awaitIdle()
-	return h
-}
-
-// openWith opens a gate that is a script.
-func openWith(gate, line string) error {
-	if err := os.WriteFile(gate+".new", []byte(line+"\n"), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(gate+".new", gate)
+	s.let()
+	return r.endsAs("FAILED", s.id), h
 }

@@ -67,7 +67,7 @@ var mutants = []mutant.Mutant{
 		Old: "r.Epoch.Same(n.Epoch)", New: "r.Epoch != (gpu.Epoch{})",
 	},
 	{
-		Name: "doubtful memory counted towards a drain", File: certain, Func: "certainly",
+		Name: "doubtful memory counted towards a drain", File: certain, Func: "Limits.tooLittle",
 		Old: " || len(f.Doubts) > 0", New: "",
 	},
 	{

@@ -34,7 +34,5 @@ void announce(int device, unsigned long long bytes, bool context);
 
 // run_out dies in the words of a program that has so many bytes and could not have more.
 void run_out(int device, unsigned long long bytes, unsigned long long held) __attribute__((noreturn));
-// make_holes fills a card with blocks of so many bytes and frees every other one; it returns what it keeps.
-unsigned long long make_holes(unsigned long long block);
 
 #endif

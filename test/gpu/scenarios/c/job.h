@@ -14,7 +14,7 @@ struct flags {
 	char *gpus;
 	const char *list, *name, *socket, *lock, *other, *after;
 	long mib, chunks, workers, near_full; // near_full: MiB to leave free; negative: no
-	long holes, idle, ask, beat, churn;   // holes: KiB of a block; idle, ask: MiB; beat, churn: ms
+	long idle, ask, beat, churn;   // idle, ask: MiB; beat, churn: ms
 	double sleep, workers_life;           // seconds; negative: for ever
 	bool all, context, orphan, fork_hold, export, stop, leader_exits, pidns, pieces, torch;
 };

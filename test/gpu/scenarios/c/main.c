@@ -25,7 +25,6 @@
 //   --beat MS          use the first block again and again, and say every MS ms "beat from_ms=T to_ms=T uses=N worst_ms=T":
 //                      how often that was, and what took longest; until killed. Times are CLOCK_MONOTONIC
 //   --churn MS         take 64 MiB more every MS ms and give it back after as long, until killed
-//   --holes KIB        fill the card, or --mib of it, with blocks of KIB and free every other one
 // usage: cudajob holdfd SOCKET
 //   ready when it listens; keeps what one --export hands it; touches no CUDA
 // usage: cudajob holdctl
@@ -190,7 +189,7 @@ static const struct option options[] = {
 	{"fork-hold", 0, 0, 'f'}, {"workers", 1, 0, 'w'}, {"workers-life", 1, 0, 'W'}, {"export", 1, 0, 'e'},
 	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
-	{"lock", 1, 0, 'K'}, {"holes", 1, 0, 'H'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
+	{"lock", 1, 0, 'K'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
 	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {"churn", 1, 0, 'u'}, {0, 0, 0, 0},
 };
 
@@ -225,7 +224,6 @@ static void set(int option) {
 	case 'k': flags.socket = optarg; break;
 	case 'K': flags.lock = optarg; break;
 	case 'O': flags.other = optarg; break;
-	case 'H': flags.holes = atol(optarg); break;
 	case 'i': flags.idle = atol(optarg); break;
 	case 'A': flags.ask = atol(optarg); break;
 	case 'T': flags.after = optarg; break;
@@ -243,7 +241,7 @@ static const char *wrong(const char *verb) {
 	if (flags.after && (forks || flags.export || flags.pidns || flags.beat)) return "--after goes with plain memory alone";
 	if (flags.churn && (!flags.context || flags.beat)) return "--churn needs a context, and does not go with --beat";
 	if (flags.beat && (flags.mib <= 0 || !flags.context || flags.export)) return "--beat needs memory in a context";
-	if ((flags.near_full >= 0 || flags.holes) && !flags.context) return "--near-full and --holes need a context";
+	if (flags.near_full >= 0 && !flags.context) return "--near-full needs a context";
 	if (!strcmp(verb, "alloc")) return flags.mib < 0 ? "--mib N" : NULL;
 	if (!strncmp(verb, "ipc-", 4) && !flags.socket) return "--socket SOCKET";
 	if (!strcmp(verb, "ipc-export") && flags.mib <= 0) return "--mib N";

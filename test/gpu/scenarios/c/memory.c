@@ -69,7 +69,6 @@ static int take_on(int ordinal, int *exports, int room) {
 	unsigned long long bytes = flags.pieces ? flags.mib * MIB / PAGE * PAGE : flags.mib * MIB;
 	long chunks = flags.pieces ? (long)(bytes / PAGE) : flags.chunks;
 	if (flags.near_full >= 0) bytes = fill(flags.near_full * MIB);
-	else if (flags.holes) bytes = make_holes(flags.holes * 1024ULL);
 	else for (long i = 0; bytes && i < chunks; i++) {
 		int fd = piece(device, bytes / chunks);
 		if (fd >= 0 && n < room) exports[n++] = fd;
