@@ -27,10 +27,10 @@ type Case struct {
 	// Node and Sharing are nil where nothing asks for them: on clean GPUs nothing does.
 	Node    *Node
 	Sharing *Sharing
-	Cleaned *Cleaned // nil where no process was to be ended
-	Tests   Tests
+	Cleaned *Cleaned          // nil where no process was to be ended
+	Tests   []health.Outcome  // test allocations
 	Faults  []finding.Finding // what went wrong until the GPUs had been looked at
-	Later   []finding.Finding // what went wrong since
+	Later   []finding.Finding // what went wrong with the tests
 }
 
 // Past is what records tell of the time before a hook.
@@ -74,15 +74,9 @@ type Cleaned struct {
 	Did          []finding.Finding
 }
 
-// Tests are test allocations, and what went wrong with them.
-type Tests struct {
-	Outcomes []health.Outcome
-	Faults   []finding.Finding
-}
-
-// Probes are the results without what bears on their certainty.
-func (t Tests) Probes() (all []gpu.Probe) {
-	for _, o := range t.Outcomes {
+// Probes are the results of tests without what bears on their certainty.
+func (c Case) Probes() (all []gpu.Probe) {
+	for _, o := range c.Tests {
 		all = append(all, o.Probe)
 	}
 	return all

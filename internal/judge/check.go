@@ -93,7 +93,7 @@ func JudgeCheck(c Check) Judgement {
 	found := c.Faults
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
-		return c.decide(slices.Concat(found, c.Later))
+		return c.decide(found)
 	case c.blind():
 		const why = "the driver tells too little of itself to know which records are of its present life"
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
@@ -101,7 +101,7 @@ func JudgeCheck(c Check) Judgement {
 		trespasses := c.Trespasses()
 		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
 	}
-	found = slices.Concat(found, c.condition(), c.Later)
+	found = slices.Concat(found, c.condition())
 	for i, f := range found {
 		if f.Index != nil && *f.Index < 0 { // a number that is not certain is none
 			found[i].Index = nil
@@ -110,36 +110,31 @@ func JudgeCheck(c Check) Judgement {
 	return c.decide(found)
 }
 
-// Trespasses are processes of live jobs on GPUs that their job was not given.
+// Trespasses are processes of live jobs on GPUs that their job was not given. Jobs of a partition that hands one GPU to
+// several may be on others'.
 func (c Check) Trespasses() (all []finding.Finding) {
-	around := c.Seen.Side.Snapshot
+	now, around := c.Seen.Side, c.Seen.Side.Snapshot
 	around.Readings = nil
-	for _, card := range c.Seen.Cards {
+	index := map[gpu.ID]*int{}
+	for i, card := range c.Seen.Cards {
+		index[card.Device.ID] = &c.Seen.Cards[i].Index
 		if r, ok := c.Seen.Side.Snapshot.Reading(card.Device.ID); ok {
 			around.Readings = append(around.Readings, r)
 		}
 	}
-	now := c.Seen.Side
 	now.Neighbours = &around
 	for _, f := range finding.Trespasses(c.sceneOf(nil, now, *c.Node)) {
-		if c.sharesByRight(f.Owner) {
-			continue
+		o := f.Owner
+		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
+			same := r.Job.ID == o.Job && o.Job != 0 || r.Job.SLUID == o.SLUID && o.SLUID != ""
+			return same && !r.Closed() && slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
+		})
+		if !byRight {
+			f.Index = index[f.GPU]
+			all = append(all, f)
 		}
-		i := slices.IndexFunc(c.Seen.Cards, func(card finding.Card) bool { return card.Device.ID == f.GPU })
-		if i >= 0 {
-			f.Index = &c.Seen.Cards[i].Index
-		}
-		all = append(all, f)
 	}
 	return all
-}
-
-// sharesByRight reports a job that may be on others' GPUs: its partition hands one GPU to several jobs.
-func (c Check) sharesByRight(o *finding.Owner) bool {
-	return o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
-		same := r.Job.ID == o.Job && o.Job != 0 || r.Job.SLUID == o.SLUID && o.SLUID != ""
-		return same && !r.Closed() && slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
-	})
 }
 
 func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) finding.Scene {
@@ -259,7 +254,8 @@ func (c Case) Unexplained() map[gpu.ID]uint64 {
 }
 
 // DrainSeen says what this check saw of each GPU, as far as a drain is concerned. Only a GPU on which one look saw
-// nothing, and that no job has, is clean; one that had to settle first counts for nothing.
+// nothing, and that no job has, is clean; one that had to settle first counts for nothing. Its condition is judged
+// apart.
 func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	cards := map[gpu.ID]drain.Seen{}
 	if c.Seen.Side.Snapshot.At == 0 {
@@ -269,11 +265,15 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	book := c.book(c.Seen.Side.Snapshot.At, node)
 	for _, card := range c.Seen.Cards {
 		seen := drain.Seen{Memory: drain.Clean}
-		switch against := j.against(card); {
+		against := slices.IndexFunc(j.Found, func(f finding.Finding) bool {
+			about := f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving
+			return f.GPU == card.Device.ID && about
+		})
+		switch {
 		case taken(card, book):
 			seen = drain.Seen{Memory: drain.Unknown, Why: "a job still has it"}
-		case against != "":
-			seen = drain.Seen{Memory: drain.Dirty, Why: against}
+		case against >= 0:
+			seen = drain.Seen{Memory: drain.Dirty, Why: string(j.Found[against].Code)}
 		case !c.isClean(card):
 			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
 		}
@@ -281,17 +281,6 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 		cards[card.Device.ID] = seen
 	}
 	return cards
-}
-
-// against is what was found on a GPU, empty for nothing. Its condition is judged apart.
-func (j Judgement) against(card finding.Card) string {
-	for _, f := range j.Found {
-		about := f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving
-		if f.GPU == card.Device.ID && about {
-			return string(f.Code)
-		}
-	}
-	return ""
 }
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.

@@ -40,7 +40,8 @@ func (c Case) AsksCondition() bool {
 // found on.
 func (c Case) Subjects(j Judgement) []finding.Card {
 	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
-		return !slices.ContainsFunc(j.Found, func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID })
+		on := func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
+		return !slices.ContainsFunc(j.Found, on)
 	})
 	return slices.Concat(c.Seen.Cards, gone)
 }
@@ -167,7 +168,7 @@ type Heard struct {
 func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
-		Limits: c.limits(), Probes: c.Tests.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
+		Limits: c.limits(), Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 		Wanted: c.Config.JobLog.Show == config.ShowAll, WallEnd: now,

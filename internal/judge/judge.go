@@ -27,7 +27,7 @@ func Judge(c Case) Judgement {
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Tests.Faults, health.FoundByTests(c.Seen.Cards, c.Tests.Outcomes), c.Later)
+	found = slices.Concat(found, c.Later, health.FoundByTests(c.Seen.Cards, c.Tests))
 	return c.decide(found)
 }
 
@@ -73,23 +73,18 @@ func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld.
+// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. What is known
+// is stronger than what is not, then more memory.
 func (j Judgement) Doubt() (text string) {
-	var strongest *finding.Finding
+	var best finding.Finding
 	for i, f := range j.Found {
-		if why := j.Of(i).Why; why != "" && (strongest == nil || stronger(f, *strongest)) {
-			strongest, text = &f, fmt.Sprintf("%s: %s", f.Code, why)
+		known := (f.Unknown == "") == (best.Unknown == "") && f.Bytes.Bytes > best.Bytes.Bytes
+		stronger := text == "" || f.Unknown == "" && best.Unknown != "" || known
+		if why := j.Of(i).Why; why != "" && stronger {
+			best, text = f, fmt.Sprintf("%s: %s", f.Code, why)
 		}
 	}
 	return text
-}
-
-// stronger ranks what is known before what is not, then by memory.
-func stronger(a, b finding.Finding) bool {
-	if (a.Unknown == "") != (b.Unknown == "") {
-		return a.Unknown == ""
-	}
-	return a.Bytes.Bytes > b.Bytes.Bytes
 }
 
 // onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
@@ -163,7 +158,7 @@ func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
 		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
-		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Tests.Probes(),
+		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(),
 		Findings: j.Found, Verdict: j.Verdict,
 	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job

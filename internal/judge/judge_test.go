@@ -1,10 +1,15 @@
 package judge
 
 import (
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -135,5 +140,71 @@ func TestRepeated(t *testing.T) {
 	}
 	if j := Judge(enforcing(finding.Finding{Code: code.Orphan})); c.AsksRepeat(j) {
 		t.Error("an orphan asks for no repetition")
+	}
+}
+
+// What a GPU carried in another epoch explains nothing now, nor does anything where one half of the epoch is unknown.
+func TestBaselinesOf(t *testing.T) {
+	learned := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	known := map[gpu.ID]finding.Baseline{"GPU-0": {GPU: "GPU-0", Epoch: learned, Bytes: 48 << 20, Holder: "dcgm.service"}}
+	for now, want := range map[gpu.Epoch]int{
+		learned: 1, {Boot: "c", Driver: "580", Module: "m"}: 0, {Boot: "b", Driver: "580", Module: "n"}: 0,
+		{Boot: "b", Driver: "580"}: 0, {}: 0,
+	} {
+		if got := BaselinesOf(known, now); len(got) != want {
+			t.Errorf("epoch %+v: got %+v, want %d of them", now, got, want)
+		}
+	}
+}
+
+// A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One
+// that could not be read says nothing either.
+func TestSeenByCard(t *testing.T) {
+	var cards []finding.Card
+	for i, bus := range []gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0"} {
+		device := gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", i)), BusID: bus, Minor: &i, Vendor: "nvidia"}
+		cards = append(cards, finding.Card{Index: i, Device: device})
+	}
+	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	read := func(card finding.Card) gpu.Reading {
+		return gpu.Reading{Device: card.Device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0), Free: gpu.Bytes(80 << 30)}}
+	}
+	live := ledger.Run{
+		Job: slurm.Job{ID: 7, UID: 1001}, Key: "w1", Epoch: epoch, Devices: []ledger.Assigned{{Index: 1, Device: cards[1].Device}},
+		Start: &ledger.End{At: time.Second, Wall: time.Unix(1000, 0)},
+	}
+	c := Check{Case: Case{Config: config.Default(), Node: &Node{Runs: []ledger.Run{live}}}}
+	c.Seen.Epoch, c.Seen.Cards = epoch, cards
+	c.Seen.Side.Snapshot = gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{read(cards[0]), read(cards[1])}}
+	seen := c.DrainSeen(Judgement{})
+	for i, want := range []struct {
+		memory drain.Answer
+		why    string
+	}{{drain.Clean, ""}, {drain.Unknown, "a job still has it"}, {drain.Unknown, "could not be read"}} {
+		if got := seen[cards[i].Device.ID]; got.Memory != want.memory || !strings.Contains(got.Why, want.why) || got.Given != (i == 1) {
+			t.Errorf("GPU %d: %+v, want %v %q", i, got, want.memory, want.why)
+		}
+	}
+}
+
+// A process is a job's where a cgroup says so; a number that two jobs had, or a cgroup of no job, says nothing.
+func TestWhose(t *testing.T) {
+	w := whose{job: slurm.Job{ID: 100, SLUID: "sA"}, own: map[int]bool{}, disputed: map[int]bool{}}
+	for _, seen := range []struct {
+		pid   int
+		owner slurm.Owner
+	}{
+		{1, slurm.Owner{ID: 100}}, {1, slurm.Owner{ID: 100, Step: "0"}},
+		{2, slurm.Owner{ID: 7}},
+		{3, slurm.Owner{}},
+		{4, slurm.Owner{ID: 100}}, {4, slurm.Owner{ID: 7}}, {4, slurm.Owner{ID: 100}},
+		{5, slurm.Owner{ID: 100, Conflict: "two jobs"}},
+		{6, slurm.Owner{SLUID: "sA"}},
+		{7, slurm.Owner{ID: 100, SLUID: "sB"}}, // another run of the same number
+	} {
+		w.saw(seen.pid, seen.owner)
+	}
+	if want := map[int]bool{1: true, 2: false, 6: true, 7: false}; !maps.Equal(w.own, want) {
+		t.Errorf("%v, want %v", w.own, want)
 	}
 }

@@ -43,6 +43,8 @@ type Result struct {
 // left alone. It takes at most Grace and config.KillWait, however many they are, beside the reading. Results are in
 // the order given.
 var Cleanup = Operation[CleanupRequest, []Result]{"cleanup", func(r CleanupRequest) ([]Result, error) {
+	// Reading takes less than a millisecond unless it hangs; a process at which it does is left alone.
+	const pinnedRead = 500 * time.Millisecond
 	read := func(pid int) attrib.Process {
 		return holders.Processes(r.Proc, []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]
 	}
@@ -50,10 +52,6 @@ var Cleanup = Operation[CleanupRequest, []Result]{"cleanup", func(r CleanupReque
 	send := func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) }
 	return (&ending{r, read, open, send, map[int]int{}, make([]Result, len(r.Processes))}).run(), nil
 }}
-
-// pinnedRead is the longest wait for one process to be read again: it takes less than a millisecond unless it hangs,
-// and one that does is left alone.
-const pinnedRead = 500 * time.Millisecond
 
 // ending is clean-up at work.
 type ending struct {

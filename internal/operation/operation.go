@@ -34,9 +34,6 @@ type Env struct {
 	Version string
 }
 
-// Started is told of a child that has been started; startTicks are as in child.Result.
-type Started func(pid int, startTicks uint64)
-
 // Operation is one thing that a child can be asked for. Its name is on the child's command line, and in records of
 // children that could not be killed.
 type Operation[Req, Rep any] struct {
@@ -85,13 +82,6 @@ func Served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
 // maxReply bounds what a child of our own may be asked and answer: 950 processes a GPU of 16, some 200 bytes each.
 const maxReply = 4 << 20
 
-// orphaned is how long a child outlives its hook at most, so that what it is writing becomes whole. One that sleeps in
-// the kernel cannot be helped.
-const orphaned = time.Second
-
-// orphanedCleanup is as long as clean-up may take: who was asked to end is then ended all the same.
-const orphanedCleanup = config.MaxGrace + 2*config.KillWait
-
 // Serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
 func Serve(env Env, op string, others Others) (exit int) {
 	serve := others[op]
@@ -109,10 +99,10 @@ func Serve(env Env, op string, others Others) (exit int) {
 	}
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		_, _ = io.Copy(io.Discard, env.Stdin)
-		if op == Cleanup.Name {
-			time.Sleep(orphanedCleanup)
+		if op == Cleanup.Name { // what was asked to end is then ended all the same
+			time.Sleep(config.MaxGrace + 2*config.KillWait)
 		}
-		time.Sleep(orphaned)
+		time.Sleep(time.Second) // so that what is being written becomes whole
 		env.Exit(1)
 	})
 	reply, err := serve(request)
@@ -150,22 +140,16 @@ var (
 	ErrStuck  = errors.New("an earlier such child is stuck")
 )
 
-// Ask has the operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
+// Ask is Ask of this operation.
 func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (Rep, error) {
-	return ask[Rep](nil, o.Name, req, timeout)
+	return Ask[Rep](o.Name, req, timeout)
 }
 
-// AskTelling is Ask, and tells of the child that it has started.
-func (o Operation[Req, Rep]) AskTelling(started Started, req Req, timeout time.Duration) (Rep, error) {
-	return ask[Rep](started, o.Name, req, timeout)
-}
-
-// Ask has one of a program's own operations done.
-func Ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
-	return ask[Rep](nil, op, req, timeout)
-}
-
-func ask[Rep any](started Started, op string, req any, timeout time.Duration) (Rep, error) {
+// Ask has an operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
+// Started, where there is one, is told of the child that has been started; startTicks are as in child.Result.
+func Ask[Rep any](
+	op string, req any, timeout time.Duration, started ...func(pid int, startTicks uint64),
+) (Rep, error) {
 	var reply Rep
 	if timeout <= 0 {
 		return reply, &Error{Op: op, Err: ErrNoTime}
@@ -176,7 +160,9 @@ func ask[Rep any](started Started, op string, req any, timeout time.Duration) (R
 		return reply, &Error{Op: op, Err: err}
 	}
 	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout = stdin, true, maxReply, timeout
-	spec.Started, spec.OneLine = started, true
+	if spec.OneLine = true; len(started) > 0 {
+		spec.Started = started[0]
+	}
 	res := child.Run(spec)
 	stays := res.Outcome == child.Hung || res.Outcome == child.Abandoned
 	answered := stays && bytes.HasSuffix(res.Stdout, []byte("\n"))

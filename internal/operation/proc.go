@@ -72,9 +72,10 @@ type ReaderRequest struct {
 }
 
 // Processes reads other processes' /proc.
-var Processes = Operation[ReaderRequest, []attrib.Process]{"processes", func(r ReaderRequest) ([]attrib.Process, error) {
-	return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
-}}
+var Processes = Operation[ReaderRequest, []attrib.Process]{"processes",
+	func(r ReaderRequest) ([]attrib.Process, error) {
+		return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
+	}}
 
 // Hanging are those of the processes that did not answer.
 func Hanging(all []attrib.Process) (at []attrib.Instance) {

@@ -141,13 +141,10 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) error {
 		r.Counted = slurmconf.Counted(&conf, nil, r.Key.Node)
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
-		r.Own = filepath.Base(real) == confCache
+		r.Own = filepath.Base(real) == "conf-cache" // where it has its configuration from slurmctld
 	}
 	return nil
 }
-
-// confCache is the directory of the copies that slurmd makes where it has its configuration from slurmctld.
-const confCache = "conf-cache"
 
 // SharingRequest asks what Slurm's files say of a node's GPUs: they may lie on a file system that does not answer.
 type SharingRequest struct {
@@ -157,7 +154,9 @@ type SharingRequest struct {
 }
 
 // SharingOf answers from Slurm's files whether GPUs are given out in shards or by MPS.
-var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", func(r SharingRequest) (slurmconf.Answer, error) {
+var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", readSharing}
+
+func readSharing(r SharingRequest) (slurmconf.Answer, error) {
 	at, slurm, gres, err := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
@@ -166,7 +165,7 @@ var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", func(r Sh
 		return unknown(err.Error()), nil
 	}
 	return slurmconf.SharedGPUs(&slurm, &gres, r.Node), nil
-}}
+}
 
 func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}

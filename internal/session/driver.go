@@ -81,7 +81,7 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	}
 	for _, t := range a.Troubles {
 		switch {
-		case t.Code == code.Hang && d.cutShort() && d.looks == 0:
+		case t.Code == code.Hang && d.contact.waited > patience/3 && d.looks == 0: // which says nothing for certain
 			const why = "another hook's wait for the driver left too little time: "
 			found = append(found, finding.Unsure(code.Slow, why+t.Detail))
 		case t.Unsure:
@@ -258,7 +258,3 @@ func (d *Driver) Leave() {
 		_ = d.Store.ClearAsking(d.contact.pids...)
 	}
 }
-
-// cutShort reports that waiting for another hook has left the driver less time than it is meant to have: that it did
-// not answer in the rest says nothing for certain.
-func (d *Driver) cutShort() bool { return d.contact.waited > patience/3 }

@@ -47,7 +47,9 @@ type Driver struct {
 
 // New frames a hook, of which nothing is known yet.
 func New(env operation.Env, phase slurm.Context) *Driver {
-	return &Driver{Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}}}
+	return &Driver{
+		Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}},
+	}
 }
 
 // Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is
@@ -154,9 +156,6 @@ func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 // OwnCgroup reads this process's cgroup file.
 func OwnCgroup(proc string) (string, error) { return ReadOwn(filepath.Join(proc, "self/cgroup")) }
 
-// maxOwnFile bounds files of our own process in /proc: a cgroup file has a dozen lines.
-const maxOwnFile = 64 << 10
-
 // ReadOwn reads a file about this very process, or of the kernel's own: it is answered without waiting for anybody.
 func ReadOwn(path string) (string, error) {
 	f, err := os.Open(path)
@@ -164,7 +163,7 @@ func ReadOwn(path string) (string, error) {
 		return "", fmt.Errorf("read %q: %w", path, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxOwnFile))
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10)) // a cgroup file has a dozen lines
 	if err != nil {
 		return "", fmt.Errorf("read %q: %w", path, err)
 	}
@@ -201,7 +200,8 @@ func LoadConfig(env operation.Env) (config.Config, string) {
 	case err != nil:
 		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
 	case len(problems) > 0:
-		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(lines, "; "))
+		all := strings.Join(lines, "; ")
+		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, all)
 	}
 	return cfg, ""
 }

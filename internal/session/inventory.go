@@ -30,7 +30,8 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	numbers, paths := d.startNumbering(remembered), d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	reply, err := operation.Inventory.AskTelling(d.started(operation.Inventory.Name), request, limit)
+	reply, err := operation.Ask[operation.InventoryReply](
+		operation.Inventory.Name, request, limit, d.started(operation.Inventory.Name))
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
 		return Inventory{}

@@ -153,11 +153,9 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 	for _, c := range cards {
 		ids = append(ids, c.Device.ID)
 	}
-	return d.Store.Quiet(ids, d.Left(quietWait, d.Reserve()))
+	const longest = 1500 * time.Millisecond // a probe takes 160-240 ms a GPU, side by side on four 1.2 s (measured)
+	return d.Store.Quiet(ids, d.Left(longest, d.Reserve()))
 }
-
-// quietWait is longer than a probe takes: 160-240 ms a GPU, side by side on four 1.2 s (measured).
-const quietWait = 1500 * time.Millisecond
 
 // Glance is what one look at every card of the node came to.
 type Glance struct {

@@ -13,15 +13,6 @@ import (
 // page of the driver's own keep a leak "moving" for ever.
 const tolerance = 2 << 20
 
-// answer is yes, no or cannot tell.
-type answer int
-
-const (
-	cannotTell answer = iota
-	yes
-	no
-)
-
 // look is what one snapshot says about one device.
 type look struct {
 	reading gpu.Reading
@@ -58,54 +49,40 @@ func concerns(f gpu.Fault, d gpu.Device) bool {
 	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
 }
 
-// clean answers whether the look shows nothing beyond what is expected, and if it cannot tell, why.
-// Both memory and processes must be within: an exported handle has memory and no process, a client that
-// has just started a process and no memory. Either one beyond is enough for "no".
-func (l look) clean(rule gpu.WatchRule) (answer, string) {
+// clean answers whether the look shows nothing beyond what is expected, or why it cannot tell. Both memory and
+// processes must be within: an exported handle has memory and no process, a client that has just started a process and
+// no memory. Either one beyond is enough for "no", and so is a stranger in an incomplete list.
+func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	if l.missing != "" {
-		return cannotTell, l.missing
+		return false, l.missing
 	}
-	processes, whyProcesses := l.processesWithin(rule.Expect[l.reading.Device.ID])
-	memory, whyMemory := l.memoryWithin(rule)
+	r, want := l.reading, rule.Expect[l.reading.Device.ID]
+	stranger := slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { _, ok := want.Expects(p.PID); return !ok })
+	within, why := l.memoryWithin(rule)
 	switch {
-	case processes == no || memory == no:
-		return no, ""
-	case processes == cannotTell:
-		return cannotTell, "processes: " + whyProcesses
-	case memory == cannotTell:
-		return cannotTell, "memory: " + whyMemory
+	case stranger || !within && why == "":
+		return false, ""
+	case r.ProcessesUnknown != "":
+		return false, "processes: " + r.ProcessesUnknown
+	case why != "":
+		return false, "memory: " + why
 	}
-	return yes, ""
-}
-
-// processesWithin answers no for a listed PID that is not expected even when the list is incomplete.
-func (l look) processesWithin(want gpu.Expected) (answer, string) {
-	for _, p := range l.reading.Processes {
-		if _, ok := want.Expects(p.PID); !ok {
-			return no, ""
-		}
-	}
-	if why := l.reading.ProcessesUnknown; why != "" {
-		return cannotTell, why
-	}
-	return yes, ""
+	return true, ""
 }
 
 // memoryWithin compares used memory with the expected. A figure that contains the driver's own share can only
 // be compared with an earlier figure of the same kind: against an idle 0 it says nothing.
-func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
+func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {
 	case m.Unjudged != "":
-		return cannotTell, m.Unjudged
+		return false, m.Unjudged
 	case !m.Used.Known():
-		return cannotTell, m.Used.Unknown
+		return false, m.Used.Unknown
 	case l.incomparable(rule):
-		return cannotTell, "the driver counts its own share as used, and no earlier reading is known"
-	case m.Used.Bytes <= want || m.Used.Bytes-want < rule.SlackBytes:
-		return yes, ""
+		return false, "the driver counts its own share as used, and no earlier reading is known"
 	}
-	return no, ""
+	return m.Used.Bytes <= want || m.Used.Bytes-want < rule.SlackBytes, ""
 }
 
 // incomparable reports a figure that no further look can make comparable.

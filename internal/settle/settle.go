@@ -61,8 +61,8 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	last := lookAt(looks[len(looks)-1], d)
 	clean, why := last.clean(rule)
 	same := func(l look) bool { return equal(l, last) }
-	if clean == yes {
-		same = func(l look) bool { also, _ := l.clean(rule); return also == yes }
+	if clean {
+		same = func(l look) bool { also, _ := l.clean(rule); return also }
 	}
 	first := firstOfRun(looks, d, same)
 	curve := Curve{
@@ -70,9 +70,9 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 		Steady: observed(rule.Flat, looks[first:]),
 	}
 	switch {
-	case clean == yes:
+	case clean:
 		curve.State = Clean
-	case clean == cannotTell:
+	case why != "":
 		curve.State, curve.Why = Unknown, why
 	case curve.Steady:
 		curve.State = Flat

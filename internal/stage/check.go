@@ -39,9 +39,12 @@ func (r *record) check() (worth bool) {
 		r.judge()
 		return true
 	}
-	r.OpenState()
-	if !r.alone() {
-		return false
+	if r.OpenState(); r.Store != nil {
+		_, err := r.Store.BeOnlyCheck() // a second one, from a timer beside Slurm's, ends at once
+		if errors.Is(err, state.ErrLocked) {
+			return false
+		}
+		r.Try(err)
 	}
 	c, keepers := r.examine()
 	r.settleDrain(c)
@@ -72,7 +75,9 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	c.Faults = r.Faults
 	r.Judgement = judge.JudgeCheck(c)
 	r.Reach(r.Verdict.Exit)
-	r.sight()
+	if side, epoch := r.Seen.Side, r.Seen.Epoch; r.Store != nil && side.Snapshot.At > 0 && epoch.Same(epoch) {
+		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes))) // for hooks to come
+	}
 	r.settleRuns(c)
 	keepers = r.countKeepers(c)
 	r.add(session.Once(r.Take(), r.Found)...)
@@ -92,9 +97,6 @@ func (r *record) lookAround() {
 	}
 }
 
-// presentTime is for two listings, of which none asks a device.
-const presentTime = time.Second
-
 // hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
 // Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
 func (r *record) hasGPUs() bool {
@@ -102,7 +104,7 @@ func (r *record) hasGPUs() bool {
 		return true // the backend alone can tell
 	}
 	request := operation.MachineRequest{Sys: r.Config.Paths.Sys, DriverProc: r.Config.NVIDIA.DriverProc}
-	present, err := operation.Present.Ask(request, r.Left(presentTime, r.Reserve()))
+	present, err := operation.Present.Ask(request, r.Left(time.Second, r.Reserve())) // two listings: no device is asked
 	if present || err != nil {
 		return true
 	}
@@ -134,19 +136,6 @@ func (r *record) nameNode() (why string) {
 	}
 	r.Job.Node, r.Job.Context = name, r.Phase
 	return ""
-}
-
-// alone makes this the node's one health check at work. A second one, from a timer beside Slurm's, ends at once.
-func (r *record) alone() bool {
-	if r.Store == nil {
-		return true
-	}
-	_, err := r.Store.BeOnlyCheck()
-	if errors.Is(err, state.ErrLocked) {
-		return false
-	}
-	r.Try(err)
-	return true
 }
 
 // lastCheck is what the check before this one kept. It sees to it that this one leaves a word whatever happens.
@@ -196,14 +185,6 @@ func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
 	r.add(r.Take()...)
 }
 
-// sight keeps who was on the GPUs, for hooks to come.
-func (r *record) sight() {
-	side, epoch := r.Seen.Side, r.Seen.Epoch
-	if r.Store != nil && side.Snapshot.At > 0 && epoch.Same(epoch) {
-		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes)))
-	}
-}
-
 // settleRuns closes runs whose epilog never came. That judges nothing.
 func (r *record) settleRuns(c judge.Check) {
 	if r.Store == nil || r.Seen.Epoch.Boot == "" {
@@ -226,16 +207,14 @@ func (r *record) settleRuns(c judge.Check) {
 	}
 }
 
-// keepersAge is how long the count of such processes stands: they are daemons, and all of /proc is searched for them.
-const keepersAge = time.Hour
-
-// countKeepers counts the processes outside of jobs that keep the driver open, once an hour.
+// countKeepers counts the processes outside of jobs that keep the driver open, once an hour: they are daemons, and all
+// of /proc is searched for them.
 func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
 	var known *ledger.Keepers
 	if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) {
 		known = c.Last.Keepers
 	}
-	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < keepersAge {
+	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < time.Hour {
 		return known
 	}
 	if c.Residue != nil && c.Residue.Side.Scan != nil { // of memory that was found just now
@@ -257,12 +236,13 @@ func (r *record) gauge(keepers *ledger.Keepers) *metrics.Check {
 		if !ok {
 			continue
 		}
-		g := metrics.Card{GPU: card.Index, UUID: id, Used: reading.Memory.Used, Leaked: gpu.Bytes(leaked[id])}
-		g.Unexplained = gpu.Unknown("not told")
+		rest := gpu.Unknown("not told")
 		if bytes, told := unexplained[id]; told {
-			g.Unexplained = gpu.Bytes(bytes)
+			rest = gpu.Bytes(bytes)
 		}
-		m.Cards = append(m.Cards, g)
+		m.Cards = append(m.Cards, metrics.Card{
+			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(leaked[id]),
+		})
 	}
 	return m
 }

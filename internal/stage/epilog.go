@@ -29,8 +29,7 @@ func (r *record) prolog() {
 		store, job := r.Store, r.Job
 		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
 	}
-	tested := r.earlierTests()
-	heard := r.Listen(r.since(tested))
+	heard := r.Listen(nil)
 	r.observe()
 	r.Seen.Kernel = heard()
 	r.consult()
@@ -42,7 +41,7 @@ func (r *record) prolog() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(tested, sole)
+	r.test(sole)
 	r.judge()
 	r.text = report.Start(r.report())
 	if r.Store == nil {
@@ -70,7 +69,7 @@ func (r *record) epilog() {
 	r.cleanUp()
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(nil, sole)
+	r.test(sole)
 	r.judge()
 	r.heard = listened()
 	r.diagnose()
@@ -156,10 +155,6 @@ func (r *record) close(drop *joblog.Drop) {
 	r.add(r.Take()...)
 }
 
-// cleanWatch is the time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where
-// something stays and there is no time to see that, what was found before counts.
-const cleanWatch = 1500 * time.Millisecond
-
 // cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of
 // the GPUs is what is there then.
 func (r *record) cleanUp() {
@@ -189,6 +184,9 @@ func (r *record) mayCleanUp() bool {
 
 // endAll says what was done, and whether a process may have ended.
 func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended bool) {
+	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where something stays
+	// and there is no time to see that, what was found before counts.
+	const cleanWatch = 1500 * time.Millisecond
 	grace := time.Duration(r.Config.CleanUp.Grace)
 	limit := grace + 2*config.KillWait
 	if need := limit + cleanWatch; r.Left(need, r.Reserve()) < need {

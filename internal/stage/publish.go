@@ -9,11 +9,8 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
@@ -114,31 +111,12 @@ func (r *record) summary() operation.Entry {
 	}
 	e.Fields["action"], e.Fields["exit"], e.Fields["took"] = string(r.Action), r.Verdict.Exit, r.Clock.Boot()-r.Start
 	e.Fields["looks"], e.Fields["gpus"] = r.Seen.Looks, strings.Join(indexes, ",")
-	for name, text := range map[string]string{
-		"out_of_memory": whyShort(r.why), "job_log": r.jobLog, "held": r.Held, "doubt": r.Doubt(),
-	} {
+	for name, text := range map[string]string{"job_log": r.jobLog, "held": r.Held, "doubt": r.Doubt()} {
 		if text != "" {
 			e.Fields[name] = text
 		}
 	}
 	return e
-}
-
-// whyShort names the causes that applied to a job that says it ran out of memory.
-func whyShort(d *diagnosis.Diagnosis) string {
-	if d == nil || d.Reason != diagnosis.ByMessage {
-		return ""
-	}
-	var yes []string
-	for _, c := range d.Causes {
-		if c.Answer == diagnosis.Yes {
-			yes = append(yes, string(c.Name))
-		}
-	}
-	if len(yes) == 0 {
-		return "unexplained"
-	}
-	return strings.Join(yes, ",")
 }
 
 // maxOnCards bounds the lines of one health check about GPUs: each of hundreds of leftover processes is a finding.
@@ -231,15 +209,8 @@ func (r *record) counted() metrics.Run {
 			run.Settled = append(run.Settled, curve.Settled)
 		}
 	}
-	for _, p := range r.Tests.Probes() {
-		// A start has also the word of earlier tests, or why there is none: they are not of this run.
-		own := p.At >= r.Start
-		if p.Result == gpu.ProbeSkipped {
-			own = health.WhenTested(r.Config.Probe.At, r.Phase)
-		}
-		if own {
-			run.Tests = append(run.Tests, p.Result)
-		}
+	for _, p := range r.Probes() {
+		run.Tests = append(run.Tests, p.Result)
 	}
 	return run
 }

@@ -3,9 +3,9 @@
 //	Recall ─► Past ─┐
 //	Observe ─► Seen ┴─► Judge ─► Judgement ─► Probe ─► Judge again ─► record ─► Publish
 //
-// Each step adds what it found to one record, and every output is made of that record: the node's state, the job's log,
-// the drain reason, the log line, the metrics and the exit code. What a step says stays said; the one thing that SIGTERM
-// and the watchdog share with the steps is the checkpoint of package session.
+// Each step adds what it found to one record, and every output is made of that record: the node's state, the job's
+// log, the drain reason, the log line, the metrics and the exit code. What a step says stays said; the one thing that
+// SIGTERM and the watchdog share with the steps is the checkpoint of package session.
 package stage
 
 import (
@@ -54,7 +54,8 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 		if env.Args[1] == "--version" {
 			fmt.Fprintf(env.Stdout, "%s %s\n", programs[phase], env.Version)
 		} else {
-			fmt.Fprintf(env.Stderr, "%s: Slurm runs this program, without arguments; see bookend help\n", programs[phase])
+			const help = "%s: Slurm runs this program, without arguments; see bookend help\n"
+			fmt.Fprintf(env.Stderr, help, programs[phase])
 		}
 		return 0
 	}

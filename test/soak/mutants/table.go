@@ -28,7 +28,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "PID reuse ignored", File: looking, Func: "Order.dropStrangers",
-		Old: "now.Start != start || now.Gone && !sameBytes(l, p)", New: "now.Gone != (start == 0)",
+		Old: "now.Start != start || now.Gone && !sameBytes(l, p)", New: "now.Gone != (start == 0 && l.PID >= 0)",
 	},
 	{
 		Name: "sighting of another start time counted", File: decide, Func: "Scene.sighted",
@@ -52,7 +52,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "memory without a process ignored", File: "internal/settle/look.go", Func: "look.clean",
-		Old: "processes == no || memory == no", New: "processes == no",
+		Old: "stranger || !within && why == \"\"", New: "stranger || !within && why == \"-\"",
 	},
 	{
 		Name: "live job's process taken for an ended one's", File: decide, Func: "Scene.owner",
