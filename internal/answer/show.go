@@ -53,7 +53,7 @@ type CardEnd struct {
 	SettleSeconds float64 `json:"settle_seconds"` // until the first of the final equal looks
 	WatchSeconds  float64 `json:"watch_seconds"`  // from the first look to the last
 	Test          *Test   `json:"test"`           // null where none was made or on record
-	// null where none was made
+	// a start may have the test of an earlier hook; null where none was made
 	TestedAt *time.Time `json:"tested_at"`
 	Unknown  Unknown    `json:"unknown,omitempty"`
 }

@@ -130,10 +130,8 @@ func (j judge) unsearched() string {
 }
 
 func (j judge) index(id gpu.ID) *int {
-	for i := range j.Cards {
-		if j.Cards[i].Device.ID == id {
-			return &j.Cards[i].Index
-		}
+	if i := slices.IndexFunc(j.Cards, func(c finding.Card) bool { return c.Device.ID == id }); i >= 0 {
+		return &j.Cards[i].Index
 	}
 	return nil
 }

@@ -53,15 +53,15 @@ var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Piec
 
 // asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
 func (j judge) asked(d Diagnosis) (Reason, string) {
-	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host} {
+	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host, oom.Shared} {
 		for _, m := range j.said(k) {
-			if !ambiguous(m) || j.cramped() {
+			switch {
+			case k == oom.Shared:
+				return ByShared, wants(m)
+			case !ambiguous(m) || j.cramped():
 				return ByMessage, wants(m)
 			}
 		}
-	}
-	if m := j.said(oom.Shared); len(m) > 0 {
-		return ByShared, wants(m[0])
 	}
 	if how := j.failed(); how != "" {
 		return ByFailure, how
@@ -100,23 +100,17 @@ func who(m oom.Message) string {
 // failed says how the job failed, empty where it did not or nobody knows. A job that was cancelled has status 0.
 func (j judge) failed() string {
 	e := j.Job.Exit
-	switch {
-	case !e.Known:
+	what, status := "your job", e.Raw // of wait(2)
+	if status == 0 {
+		what, status = "a step of your job", e.Derived
+	}
+	switch s := signal(status); {
+	case !e.Known || status == 0:
 		return ""
-	case e.Raw != 0:
-		return "your job " + ending(e.Raw)
-	case e.Derived != 0:
-		return "a step of your job " + ending(e.Derived)
+	case s != 0:
+		return fmt.Sprintf("%s was ended by signal %d", what, s)
 	}
-	return ""
-}
-
-// ending words a wait(2) status.
-func ending(status int) string {
-	if s := signal(status); s != 0 {
-		return fmt.Sprintf("was ended by signal %d", s)
-	}
-	return fmt.Sprintf("failed (exit code %d)", status>>8&0xff)
+	return fmt.Sprintf("%s failed (exit code %d)", what, status>>8&0xff)
 }
 
 // headline is the answer in one sentence.

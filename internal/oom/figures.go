@@ -48,12 +48,6 @@ func scale(unit string) uint64 {
 	return 1 << (10 * (1 + strings.IndexByte("KMGT", unit[0]&^0x20)))
 }
 
-// amount is the size that a text begins with.
-func amount(text string) (gpu.Figure, bool) {
-	n, length, _ := sized(text)
-	return n, length > 0
-}
-
 // meaning is what a size is of, by the words before or after it.
 type meaning byte
 

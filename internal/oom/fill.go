@@ -115,9 +115,8 @@ var (
 // sizeIn is the size that a form has found, unknown where there is none.
 func sizeIn(text string, f pattern) gpu.Figure {
 	if words := f().FindStringSubmatch(text); words != nil {
-		if n, ok := amount(strings.Join(words[1:], "")); ok {
-			return n
-		}
+		n, _, _ := sized(strings.Join(words[1:], ""))
+		return n
 	}
 	return notSaid
 }
@@ -142,7 +141,7 @@ func readTorch(m *Message, rest string) bool {
 	}
 	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
-			if n, ok := amount(words[2]); ok && number(words[1]) > 0 && number(words[1]) <= maxPID {
+			if n, length, _ := sized(words[2]); length > 0 && within(number(words[1]), 1, maxPID) {
 				m.Others = append(m.Others, Process{PID: number(words[1]), Memory: n})
 			}
 		}
@@ -160,8 +159,8 @@ func readVLLM(m *Message, text string) bool {
 	if n := number(words[1]); n >= 0 {
 		m.GPU = &n
 	}
-	m.Free, _ = amount(words[2] + " " + words[4])
-	m.Total, _ = amount(words[3] + " " + words[4])
-	m.Asked, _ = amount(words[5])
+	m.Free, _, _ = sized(words[2] + " " + words[4])
+	m.Total, _, _ = sized(words[3] + " " + words[4])
+	m.Asked, _, _ = sized(words[5])
 	return true
 }

@@ -100,12 +100,7 @@ func plain(raw []byte) string {
 }
 
 func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
 // own says that Bookend wrote the line itself.
@@ -139,15 +134,6 @@ func number(text string) int {
 		return n
 	}
 	return -1
-}
-
-func isAll(text string, is func(byte) bool) bool {
-	for i := range len(text) {
-		if !is(text[i]) {
-			return false
-		}
-	}
-	return text != ""
 }
 
 func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }

@@ -61,8 +61,9 @@ func (l *line) prefix() bool {
 }
 
 var (
-	pidIn  = lazily(`pid=(\d{1,7})\b`)
-	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	allDigits = lazily(`^\d+$`)
+	pidIn     = lazily(`pid=(\d{1,7})\b`)
+	rankIn    = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
 )
 
 // bracket reads what launchers put in brackets. torchrun's and mpiexec's local numbers are no ranks.
@@ -73,7 +74,7 @@ func (l *line) bracket(words []string, rest string) bool {
 		l.pid = int32(number(pid[1]))
 		l.speaks(inside, "")
 		l.ranked(inside)
-	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || isAll(inside, isDigit) {
+	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
 		l.speaks(inside, "")
 	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
 		l.level = level[0]

@@ -29,7 +29,8 @@ func (r *record) prolog() {
 		store, job := r.Store, r.Job
 		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
 	}
-	heard := r.Listen(nil)
+	tested := r.earlierTests()
+	heard := r.Listen(r.since(tested))
 	r.observe()
 	r.Seen.Kernel = heard()
 	r.consult()
@@ -41,7 +42,7 @@ func (r *record) prolog() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(sole)
+	r.test(tested, sole)
 	r.judge()
 	r.text = report.Start(r.report())
 	if r.Store == nil {
@@ -69,7 +70,7 @@ func (r *record) epilog() {
 	r.cleanUp()
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
-	r.test(sole)
+	r.test(nil, sole)
 	r.judge()
 	r.heard = listened()
 	r.diagnose()

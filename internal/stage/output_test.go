@@ -103,8 +103,19 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A task's limit of address space is what Slurm carries to it (FuzzAddressSpace), or else its own daemon's.
+// A task's limit of address space is what Slurm carries to it, or else its own daemon's.
 func TestAddressSpace(t *testing.T) {
+	for carried, want := range map[string]uint64{
+		"U68719476736": 68719476736, "4294967296": 4294967296, "18446744073709551615": joblog.Unlimited,
+		"U18446744073709551615": joblog.Unlimited, "18446744073709551616": 0, "-1": 0, "much": 0, "U": 0, "0": 0,
+	} {
+		hook := task{env: Env{Getenv: func(name string) string {
+			return map[string]string{"SLURM_RLIMIT_AS": carried}[name]
+		}}}
+		if got := hook.addressSpace(); got != want {
+			t.Errorf("SLURM_RLIMIT_AS=%s: %d, want %d", carried, got, want)
+		}
+	}
 	own := task{env: Env{Getenv: func(string) string { return "" }}}
 	if got := own.addressSpace(); got == 0 || got > joblog.Unlimited {
 		t.Errorf("this process's own: %d", got)

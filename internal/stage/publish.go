@@ -11,6 +11,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
@@ -210,7 +212,14 @@ func (r *record) counted() metrics.Run {
 		}
 	}
 	for _, p := range r.Probes() {
-		run.Tests = append(run.Tests, p.Result)
+		// A start has also the word of earlier tests, or why there is none: they are not of this run.
+		own := p.At >= r.Start
+		if p.Result == gpu.ProbeSkipped {
+			own = health.WhenTested(r.Config.Probe.At, r.Phase)
+		}
+		if own {
+			run.Tests = append(run.Tests, p.Result)
+		}
 	}
 	return run
 }

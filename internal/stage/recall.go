@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -128,22 +129,77 @@ func (r *record) diagnose() {
 	}
 }
 
-// test tests the job's GPUs by an allocation where that may be. What was found by the records as they were at the look
-// stays found: as they are right before a test they only say whether there may be one.
-func (r *record) test(sole bool) {
-	if !health.WhenTested(r.Config.Probe.At, r.Phase) || len(r.Seen.Cards) == 0 {
+// test tests the job's GPUs by an allocation where that may be, and at a start takes an earlier test's word where that
+// still holds. What was found by the records as they were at the look stays found: as they are right before a test they
+// only say whether there may be one.
+func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
+	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 {
 		return
 	}
-	now, again := r.recheck()
-	plan := health.TestCase{Scene: now.Whole(), Found: r.Found, InJob: r.InJob, Again: again}
-	may, skipped := plan.Plan(r.Seen.Cards)
-	tested, more := r.Test(may, plan.Known(may), sole)
-	r.keepTests(tested)
-	r.Tests = tested
-	for _, p := range append(skipped, more...) {
-		r.Tests = append(r.Tests, health.Outcome{Probe: p})
+	outcomes, open := r.trusted(earlier)
+	if health.WhenTested(r.Config.Probe.At, r.Phase) && len(open) > 0 {
+		now, again := r.recheck()
+		plan := health.TestCase{Scene: now.Whole(), Found: r.Found, InJob: r.InJob, Again: again}
+		may, skipped := plan.Plan(open)
+		tested, more := r.Test(may, plan.Known(may), sole)
+		r.keepTests(tested)
+		outcomes = append(outcomes, tested...)
+		for _, p := range append(skipped, more...) {
+			outcomes = append(outcomes, health.Outcome{Probe: p})
+		}
 	}
-	r.Later = session.Once(r.Take(), r.Found)
+	r.Tests, r.Later = outcomes, session.Once(r.Take(), r.Found)
+}
+
+// earlierTests are what earlier hooks found out by tests, for a start.
+func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
+	if r.Store == nil || r.Config.Probe.At == config.ProbeNever {
+		return nil
+	}
+	records, err := r.Store.Probes()
+	r.Try(err)
+	return records
+}
+
+// since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where
+// there is none.
+func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMark) {
+	oldest := r.Clock.Boot() - health.TestMaxAge
+	for _, t := range tested {
+		if t.Probe.At >= oldest && t.Kernel != (gpu.KernelMark{}) && (mark == nil || t.Kernel.Seq < mark.Seq) {
+			mark = &t.Kernel
+		}
+	}
+	return mark
+}
+
+// trusted returns what earlier tests say of the GPUs, and the GPUs of which none does. A start that tests believes no
+// bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
+// believed: the kernel's log may not have been read from there on.
+func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []health.Outcome, open []finding.Card) {
+	if r.Phase != slurm.Prolog || r.Store == nil {
+		return nil, r.Seen.Cards
+	}
+	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
+	for _, card := range r.Seen.Cards {
+		test, known := earlier[card.Device.ID]
+		ok, why := test.Trusted(health.SinceTest{
+			At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene, Card: card,
+		})
+		if now := latest[card.Device.ID]; now.Probe.At != test.Probe.At {
+			ok, why = false, "it was tested again meanwhile"
+		}
+		switch {
+		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!ok || !test.Good()):
+			open = append(open, card)
+		case ok:
+			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+		default:
+			why := "none at a start (probe.at); the last one is not trusted: " + why
+			outcomes = append(outcomes, health.Outcome{Probe: health.SkippedTest(card.Device.ID, why)})
+		}
+	}
+	return outcomes, open
 }
 
 // recheck reads the records again right before a test: jobs may have begun meanwhile. It reports whether another hook
@@ -163,7 +219,8 @@ func (r *record) recheck() (now judge.Case, isAgain bool) {
 	return now, lost || began || which == ledger.ClosedRun && r.Phase == slurm.Epilog
 }
 
-// keepTests records tests for who asks for the last of each GPU, also one that was tried and came to nothing.
+// keepTests records tests for later starts. One that was tried and came to nothing is recorded too: nobody trusts it,
+// nor what was known before it.
 func (r *record) keepTests(tested []health.Outcome) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {
@@ -175,7 +232,7 @@ func (r *record) keepTests(tested []health.Outcome) {
 			Probe: o.Probe, Epoch: r.Seen.Epoch, Kernel: mark, Wall: r.Clock.Wall(), Seen: o.Seen,
 		})
 	}
-	if len(records) > 0 && r.Seen.Epoch.Same(r.Seen.Epoch) { // one half known tells nobody which driver it was
+	if len(records) > 0 && r.Seen.Epoch.Same(r.Seen.Epoch) { // one half known could be trusted by nobody
 		r.Try(r.Store.PutProbes(records...))
 	}
 }

@@ -12,9 +12,11 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/session"
+	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -55,6 +57,39 @@ func TestCleanUp(t *testing.T) {
 		if did, ended := r.endAll([]finding.Holder{{}}); len(did) != 1 || did[0].Unknown == "" || ended {
 			t.Errorf("got %+v and %v, want one finding that says why, and nothing ended", did, ended)
 		}
+	}
+}
+
+// A start believes an earlier test only as long as it is the last one: another hook may test while this one looks.
+func TestTestedWhileAStartLooks(t *testing.T) {
+	const id = "GPU-0"
+	r, _ := a(t, slurm.Prolog)
+	r.Config.Probe.At = config.ProbeEpilog
+	epoch := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
+	test := func(result gpu.ProbeResult) {
+		r.Try(r.Store.PutProbes(health.TestRecord{
+			Probe: gpu.Probe{Device: id, At: r.Clock.Boot(), Result: result}, Epoch: epoch,
+			Kernel: gpu.KernelMark{Seq: 5}, Seen: 1,
+		}))
+	}
+	r.Seen = judge.Seen{
+		Epoch: epoch, Cards: []finding.Card{{Device: gpu.Device{ID: id}}}, Kernel: &gpu.KernelLog{},
+		Side: finding.Side{
+			Snapshot: gpu.Snapshot{At: r.Clock.Boot(), Readings: []gpu.Reading{{Device: gpu.Device{ID: id}}}},
+			Curves:   map[gpu.ID]settle.Curve{id: {State: settle.Clean}},
+		},
+	}
+	test(gpu.ProbeOK)
+	earlier := r.earlierTests()
+	for _, want := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeSkipped} {
+		said, open := r.trusted(earlier)
+		if len(said) != 1 || len(open) != 0 || said[0].Result != want {
+			t.Errorf("got %+v, open %+v, want %s", said, open, want)
+		}
+		test(gpu.ProbeBroken)
+	}
+	if found := r.Take(); len(found) > 0 {
+		t.Errorf("got %+v, want no trouble", found)
 	}
 }
 

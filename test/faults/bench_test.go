@@ -20,6 +20,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
@@ -77,8 +78,6 @@ type node struct {
 	watch func(*exec.Cmd) (wait func() error, err error)
 	// heard is what Slurm shows of the task hooks to the job's user.
 	heard string
-	// indiscreet: of this node's users one is to read of another, and the scan is to say so.
-	indiscreet bool
 }
 
 // conf is what tests change of a configuration.
@@ -114,7 +113,7 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 		*c = conf{
 			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
-			settle: "{max: 400ms, flat: 200ms}",
+			settle: "{max: 2s, flat: 200ms}",
 		}
 	})
 	return n
@@ -157,7 +156,7 @@ backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: {max: 400ms, flat: 200ms}
+  prolog: {max: 2s, flat: 200ms}
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}
@@ -348,24 +347,15 @@ func (n *node) record() string {
 // unharmed asserts that nothing is half written and that the bystander's record is what it was.
 func (n *node) unharmed(others string) {
 	n.Helper()
-	if left := n.halfWritten(); len(left) > 0 {
-		n.Errorf("half written: %q", left)
-	}
-	if now := n.record(); now != others || now == "" {
-		n.Errorf("the other job's record was %s\nand is %s", others, now)
-	}
-}
-
-// halfWritten lists what interrupted writers left.
-func (n *node) halfWritten() (left []string) {
-	n.Helper()
 	must(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(e.Name(), ".tmp-") {
-			left = append(left, path)
+		if err == nil && strings.HasPrefix(e.Name(), safefile.TempPrefix) {
+			n.Errorf("half written: %q", path)
 		}
 		return nil
 	}))
-	return left
+	if now := n.record(); now != others || now == "" {
+		n.Errorf("the other job's record was %s\nand is %s", others, now)
+	}
 }
 
 func must(t testing.TB, err error) {

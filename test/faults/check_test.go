@@ -37,30 +37,17 @@ func (n *node) checked(want string) ledger.Check {
 	return c
 }
 
-// A clean node's check logs nothing, and leaves its figures.
-func TestCheckOfACleanNode(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	c := n.checked("")
-	if len(c.Cards) != 2 || c.Stopped || c.Took <= 0 || c.Cards[1].Index != 1 || len(c.Snapshot.Readings) != 2 ||
-		n.log() != "" {
-		t.Errorf("%+v, logged: %s", c, n.log())
-	}
-	for _, want := range []string{`bookend_gpu_used_bytes{gpu="1",uuid="`, `bookend_gpu_leaked_bytes{gpu="0",uuid="`,
-		`bookend_hook_runs_total{hook="health_check",action="ignore"} 1`, "bookend_health_check_duration_seconds 0."} {
-		if !strings.Contains(n.metrics(), want) {
-			t.Errorf("metrics lack %q", want)
-		}
-	}
-}
-
-// What a job left on a GPU that nobody has now is found between jobs, and named by what its epilog recorded; a job's
+// A clean node's check logs nothing. What a job left on a GPU that nobody has now is found between jobs, and named by what its epilog recorded; a job's
 // process on a GPU that it was not given while both run, but where a partition shares; the kernel's words once.
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "observe")
 	n.xid(0, 79, offTheBus)
-	n.checked("") // from before the first check
+	c := n.checked("") // from before the first check
+	if len(c.Cards) != 2 || c.Stopped || c.Took <= 0 || c.Cards[1].Index != 1 || len(c.Snapshot.Readings) != 2 ||
+		n.log() != "" || n.metric(`bookend_hook_runs_total{hook="health_check",action="ignore"}`) != 1 {
+		t.Errorf("%+v, logged: %s", c, n.log())
+	}
 	n.clean(prolog, newJob())
 	p := n.leftover()
 	n.inCgroup(p, "100")
@@ -79,7 +66,7 @@ func TestCheckFinds(t *testing.T) {
 	must(t, strays.Kill())
 	n.escape(p)
 	n.hook(epilog, newJob())
-	c := n.checked("BKD-ORPHAN")
+	c = n.checked("BKD-ORPHAN")
 	f = c.Findings[0]
 	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != attrib.BySighting || f.Holder.PID != p.PID ||
 		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20 {
@@ -170,6 +157,7 @@ func TestCheckStopped(t *testing.T) {
 	n.set("on."+memoryCall, "hang-hard")
 	p := n.start(healthcheck, bySlurm)
 	backend := p.child("backend")
+	await(t, "the driver to be asked", func() bool { return len(n.mapping(n.world.NVML())) == 1 })
 	n.clean(healthcheck, bySlurm) // a second one beside it
 	n.oneStuck(backend)
 	if o := p.terminate(backend); o.exit != 42 {
@@ -241,37 +229,9 @@ func (c controller) updates(want ...string) {
 	}
 }
 
-// Slurm is asked only while there is something to settle: not once the reason stands. It is asked by the SLURM_CONF of
-// the hook that failed: the health check has none.
-func TestAsksSlurmNothing(t *testing.T) {
-	t.Parallel()
-	c := newController(t)
-	c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
-	c.check()
-	if asked := c.asked(); len(asked) != 3 || asked[2] != wroteReason {
-		t.Errorf("for the reason it asked %q", asked)
-	}
-	want := newJob()["SLURM_CONF"]
-	if conf := c.get(c.in("slurm/conf")); conf != want+"\n" || c.runs(100)[0].Start.SlurmConf != want {
-		t.Errorf("SLURM_CONF was %q", conf)
-	}
-	c.drained(lostReason)
-	c.check()
-	if asked := c.asked(); len(asked) != 1 {
-		t.Errorf("to see that it was done it asked %q", asked)
-	}
-	for range 3 { // one that could not keep what it saw, since the machine was too busy for a lock, leaves it to the next
-		c.check()
-		if len(c.asked()) == 0 {
-			return
-		}
-	}
-	c.Errorf("with nothing left to do the check asked\n%s", c.log())
-}
-
 // A controller that does not answer, or answers something else, is told, and a health check may be killed between what
-// it remembers and what it does: what is to be done is done by the next check. What answers there are package slurmcmd
-// tries.
+// it remembers and what it does: what is to be done is done by the next check, by the SLURM_CONF of the hook that failed,
+// for the health check has none. Once the reason stands nobody is asked. What answers there are package slurmcmd tries.
 func TestSlurmDoesNotAnswer(t *testing.T) {
 	for name, answer := range map[string]string{
 		"first":  "exec /bin/sleep 1000\n",
@@ -295,8 +255,20 @@ func TestSlurmDoesNotAnswer(t *testing.T) {
 				must(t, os.Remove(c.in("slurm/"+file)))
 			}
 			c.updates()
+			c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
 			c.check()
 			c.updates(wroteReason)
+			if conf, want := c.get(c.in("slurm/conf")), newJob()["SLURM_CONF"]; conf != want+"\n" {
+				t.Errorf("SLURM_CONF was %q", conf)
+			}
+			c.drained(lostReason)
+			for range 4 { // one to see that it was done; one that was too busy for a lock leaves it to the next
+				c.check()
+				if len(c.asked()) == 0 {
+					return
+				}
+			}
+			c.Errorf("with nothing left to do the check asked\n%s", c.log())
 		})
 	}
 }

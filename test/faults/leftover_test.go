@@ -3,11 +3,8 @@ package faults
 import (
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
 )
@@ -50,57 +47,4 @@ func TestWhatDrains(t *testing.T) {
 // onInstance is job 100 with the first MIG instance, as Slurm gives it with AutoDetect=nvml.
 func (n *node) onInstance() job {
 	return newJob().On("0").With("CUDA_VISIBLE_DEVICES", n.world.InstanceUUID(0, 0))
-}
-
-// Clean-up, where it is on, ends what a cgroup proves to be the job's, or what a health check saw in the job's cgroup,
-// looks again, and touches nothing else.
-func TestCleanUp(t *testing.T) {
-	const on = "clean_up: {enabled: true, grace: 300ms}\n"
-	for name, tt := range map[string]struct {
-		extra  string
-		job    string // whose cgroup the process is in; none: exclusive use alone blames the job
-		left   bool   // it has left that since, and a health check has seen it there
-		args   []string
-		ended  finding.Outcome
-		finds  string
-		exit   int
-		proven attrib.Level
-	}{
-		"off by default": {job: "100", finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByCgroup},
-		"seen there": {extra: on, job: "100", left: true, ended: finding.ByTerm, finds: "BKD-ENDED",
-			proven: attrib.BySighting},
-		"stopped": {extra: on, job: "100", args: []string{"--stop"}, ended: finding.ByKill,
-			finds: "BKD-ENDED", proven: attrib.ByCgroup},
-		"not proven":              {extra: on, finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByExclusive},
-		"of a job without record": {extra: on, job: "999", finds: "BKD-FOREIGN?*"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.extra, c.settle = tt.extra, "{max: 2s, flat: 800ms}" })
-			n.clean(prolog, newJob())
-			p := n.leftover(tt.args...)
-			if tt.job != "" {
-				n.inCgroup(p, tt.job)
-			}
-			if tt.left {
-				n.hook(healthcheck, bySlurm)
-				n.escape(p)
-			}
-			n.exits(tt.exit, epilog, newJob())
-			found := n.findings(epilog)
-			if codes(found) != tt.finds {
-				t.Fatalf("%q, want %q: %+v", codes(found), tt.finds, found)
-			}
-			f := found[0]
-			if tt.proven != "" && (f.Owner == nil || f.Owner.Level != tt.proven || f.Holder.PID != p.PID) ||
-				f.Ended != tt.ended {
-				t.Errorf("%+v, want %q by %s", f, tt.ended, tt.proven)
-			}
-			told := strings.Contains(n.endOf(100).Report, "of your job was still on GPU 0 and was ended")
-			if told != (tt.ended != "") || gone(p.PID) != told {
-				t.Errorf("process %d %q, the user reads:\n%s", p.PID, stateOf(p.PID), n.endOf(100).Report)
-			}
-		})
-	}
 }

@@ -8,34 +8,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
-// slurmd replaces the program that lists Slurm's GPUs, in the place of the old one.
-func (n *node) slurmd(script string) {
-	n.Helper()
-	n.put("slurm.d/new", "#!/bin/sh\necho asked >>"+n.in("asked")+"\n"+script, 0o755)
-	must(n, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
-}
-
-// slurmConf replaces the two files of Slurm's.
-func (n *node) slurmConf(gres, gresConf string) {
-	n.Helper()
-	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=%s\n",
-		n.in("slurm.d/slurmd.pid"), nodeName, gres), 0o644)
-	n.put("slurm.d/gres.conf", gresConf+"\n", 0o644)
-}
-
 // typed gives out GPUs of two types, of which slurmd tells which number is which.
 func (n *node) typed() {
 	n.Helper()
-	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0\nName=gpu Type=a File=/dev/nvidia1")
+	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:a:1,gpu:b:1\n",
+		n.in("slurm.d/slurmd.pid"), nodeName), 0o644)
+	n.put("slurm.d/gres.conf", "Name=gpu Type=b File=/dev/nvidia0\nName=gpu Type=a File=/dev/nvidia1\n", 0o644)
 }
 
 // lists is a script of slurmd's that lists these minors.
@@ -46,14 +31,6 @@ func lists(minors ...int) string {
 			"Links=(null) Flags=HAS_FILE' >&2\n", m, m)
 	}
 	return b.String()
-}
-
-// wasAsked requires how often slurmd was asked.
-func (n *node) wasAsked(want int) {
-	n.Helper()
-	if got := strings.Count(n.get(n.in("asked")), "asked\n"); got != want {
-		n.Errorf("slurmd was asked %d times, want %d", got, want)
-	}
 }
 
 // given requires the GPU of job 100 on record, "" for none, and what told it.
@@ -94,7 +71,8 @@ func TestSlurmdTrouble(t *testing.T) {
 			if tt.doubt {
 				n.typed()
 			}
-			n.slurmd(tt.script)
+			n.put("slurm.d/new", "#!/bin/sh\necho asked >>"+n.in("asked")+"\n"+tt.script, 0o755)
+			must(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
 				start, err := strconv.ParseUint(statOf(os.Getpid())[19], 10, 64)
@@ -111,31 +89,11 @@ func TestSlurmdTrouble(t *testing.T) {
 			if has(found, code.Ambiguous) != (tt.source == slurmconf.Ambiguous) || has(found, code.Stuck) {
 				t.Errorf("%+v", found)
 			}
-			n.wasAsked(asked)
+			if got := strings.Count(n.get(n.in("asked")), "asked\n"); got != asked { // by the start alone
+				n.Errorf("slurmd was asked %d times, want %d", got, asked)
+			}
 		})
 	}
-}
-
-// slurmd is asked again only where something that its answer depends on has changed, and not for a job whose GPU Slurm
-// names. Many hooks may begin at once: who finds another at keeping the answer has nothing to tell.
-func TestSlurmdIsAskedOnce(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.slurmd(lists(0, 1))
-	must(t, os.MkdirAll(n.inState(""), 0o700))
-	release, err := safefile.Lock(n.inState("lock-shared"), time.Second, true)
-	must(t, err)
-	n.clean(prolog, numbered(99))
-	release()
-	for range 2 {
-		n.job(100)
-	}
-	n.wasAsked(2)
-	n.hook(prolog, numbered(101).With("CUDA_VISIBLE_DEVICES", n.world.UUID(0)))
-	n.wasAsked(2)
-	n.slurmConf("gpu:2", "Name=gpu File=/dev/nvidia[0-1] # the same")
-	n.clean(prolog, numbered(102))
-	n.wasAsked(3)
 }
 
 // daemon runs a slurmd that hooks find by its PID file alone.

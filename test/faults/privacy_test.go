@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,30 +18,19 @@ import (
 // nobodyReadsOfOthers checks, when a test is over, every text that its users can read: their files, the reports that
 // Bookend made for them, and what the task hooks said.
 func (n *node) nobodyReadsOfOthers() {
-	if n.indiscreet {
-		return
-	}
-	for _, leak := range n.leaks() {
-		n.Error(leak)
-	}
-}
-
-func (n *node) leaks() (leaks []string) {
 	known := n.known()
-	add := func(from string, more []string) {
-		for _, leak := range more {
-			leaks = append(leaks, from+": "+leak)
-		}
-	}
-	add("task hook", privacy.Leaks(n.heard, underTest, known))
+	leaks := privacy.Leaks(n.heard, underTest, known)
 	for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
 		// who else may read it is for its owner to say
 		own := func(st *syscall.Stat_t) bool { return int(st.Uid) == uid }
-		add("home", privacy.Leaks(shown(uid, n.in("home"), own), reader, known))
+		leaks = append(leaks, privacy.Leaks(shown(uid, n.in("home"), own), reader, known)...)
 		anybodys := func(*syscall.Stat_t) bool { return true }
-		add("report", privacy.Shown(shown(uid, filepath.Join(n.conf.run, "report"), anybodys), nil, reader, known))
+		reports := shown(uid, filepath.Join(n.conf.run, "report"), anybodys)
+		leaks = append(leaks, privacy.Shown(reports, nil, reader, known)...)
 	}
-	return leaks
+	for _, leak := range leaks {
+		n.Error(leak)
+	}
 }
 
 // underTest is the user of the job under test.
@@ -80,45 +68,6 @@ func shown(uid int, folder string, which func(*syscall.Stat_t) bool) string {
 	return string(text)
 }
 
-// crossed is a node on which the bystander's process is on the card of the user's job, and each has a job on record.
-func crossed(t *testing.T, config string) *node {
-	t.Helper()
-	n := newNode(t, "observe")
-	n.configure(func(c *conf) { c.extra = config })
-	theirs := bystanding().With("SLURM_JOB_GPUS", "0", "CUDA_VISIBLE_DEVICES", "0", "GPU_DEVICE_ORDINAL", "0")
-	n.clean(prolog, theirs)
-	n.inCgroup(n.holder(bystander, nil, "--mib", "2048", "--name", "guest"), strconv.Itoa(bystanderID))
-	n.hook(epilog, theirs)
-	j := n.begin(newJob())
-	n.leftover("--name", "mine")
-	n.end(j, failed, ranOut)
-	return n
-}
-
-// The scan that each test of this suite ends with would notice: where the site lets job ids be named, it does.
-func TestPrivacy(t *testing.T) {
-	for setting, told := range map[string]bool{"own": false, "jobs": true} {
-		n := crossed(t, "job_log: {privacy: "+setting+"}\n")
-		if n.indiscreet = told; told { // an end report speaks of other things
-			n.put("home/slurm-100.out", n.get(n.in("home/slurm-100.out"))+
-				"| bookend:   Held by a process, of job 7 of another user\n", 0o644)
-		}
-		if f := n.known()[1]; !slices.Contains(f.Jobs, strconv.Itoa(bystanderID)) ||
-			!slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
-			t.Errorf("known of the bystander: %+v", f)
-		}
-		leaks := strings.Join(n.leaks(), "\n")
-		if (leaks != "") != told {
-			t.Errorf("%s: %s", setting, leaks)
-		}
-		for _, from := range []string{"task hook: ", "home: ", "report: "} {
-			if told && !strings.Contains(leaks, from+underTest+" reads job 7 of "+bystanderName) {
-				t.Errorf("nothing from %s in\n%s", from, leaks)
-			}
-		}
-	}
-}
-
 // asked are the questions that anybody can ask of the command line.
 const asked = `show 100 --node n1;show 7 --node n1;show 100 --json --node n1;show 7 --json --node n1;show 8 --node n1;` +
 	`show 100_1 --node n1;status;status --json;status --node n1 --records;history;history --json;` +
@@ -126,9 +75,17 @@ const asked = `show 100 --node n1;show 7 --node n1;show 100 --json --node n1;sho
 	`doctor;config check;explain orphan;__complete show `
 
 // Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
-// of them: the scan would notice.
+// of them: the scan, which each test of this suite ends with, would notice.
 func TestCommandsTellNothingOfOthers(t *testing.T) {
-	n := crossed(t, "")
+	t.Parallel()
+	n := newNode(t, "observe") // the bystander's process is on the card of the user's job
+	theirs := bystanding().With("SLURM_JOB_GPUS", "0", "CUDA_VISIBLE_DEVICES", "0", "GPU_DEVICE_ORDINAL", "0")
+	n.clean(prolog, theirs)
+	n.inCgroup(n.holder(bystander, nil, "--mib", "2048", "--name", "guest"), strconv.Itoa(bystanderID))
+	n.hook(epilog, theirs)
+	j := n.begin(newJob())
+	n.leftover("--name", "mine")
+	n.end(j, failed, ranOut)
 	known := n.known()
 	noticed := map[string]bool{}
 	for line := range strings.SplitSeq(asked, ";") {

@@ -241,23 +241,10 @@ func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
 	return p
 }
 
-// leftover is a process of the job's user that stays on the first GPU, guest one of another user's.
+// leftover is a process of the job's user that stays on the first GPU.
 func (n *node) leftover(args ...string) *fakegpu.Program {
 	n.Helper()
 	return n.holder(user, nil, append([]string{"--mib", "2048"}, args...)...)
-}
-
-func (n *node) guest() { n.Helper(); n.holder(bystander, nil, "--mib", "100000") }
-
-// exported is memory of the first GPU that no process is listed for: its descriptor lives on in another process.
-func (n *node) exported(mib int) {
-	n.Helper()
-	must(n, os.Mkdir(n.in("sockets"), 0o755))
-	socket := filepath.Join(n.give(n.in("sockets"), user), "export")
-	holder, err := n.world.StartAs(rig.As(user).Credential, nil, "holdfd", socket)
-	must(n, err)
-	n.Cleanup(holder.End)
-	must(n, n.leftover("--mib", fmt.Sprint(mib), "--export", socket).Kill())
 }
 
 // program runs a program of the user's to its end, and returns what it said and its PID.

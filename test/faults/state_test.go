@@ -136,36 +136,6 @@ func TestEpilogTwice(t *testing.T) {
 	n.unharmed(others)
 }
 
-// Hooks of different jobs overlap on a node, and nothing of any is lost; several of one job make one record, whole,
-// whoever came first.
-func TestCrowd(t *testing.T) {
-	const count = 24
-	n := newNode(t, "enforce")
-	jobs := jobsFrom(1000, count)
-	for i := range jobs {
-		jobs[i] = jobs[i].On([]string{"0", "1"}[i%2])
-	}
-	same := []job{newJob().With(versions["25.11"][0]...).On("1")}
-	for range 5 {
-		same = append(same, same[0])
-	}
-	for _, h := range hooks {
-		n.together(h, jobs, nil)
-		n.together(h, same, nil)
-	}
-	for i := range jobs {
-		if r := n.run(1000 + i); r.Start == nil || len(r.Ends) != 1 || len(r.Ends[0].Findings) != 0 {
-			t.Errorf("job %d: %+v", 1000+i, r)
-		}
-	}
-	if r := n.run(100); r.Start == nil || len(r.Start.Findings) != 0 || len(r.Ends) < 2 || len(r.Ends) > 4 {
-		t.Errorf("%+v", r)
-	}
-	if left := n.halfWritten(); len(left) > 0 {
-		t.Errorf("half written: %q", left)
-	}
-}
-
 // A job that was requeued: what the first run's user was told is not true of the second, where its prolog is ended while
 // it looks.
 func TestRequeue(t *testing.T) {

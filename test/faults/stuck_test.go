@@ -113,36 +113,28 @@ func TestWatchdog(t *testing.T) {
 			} else {
 				n.unlogged()
 			}
-			if exit := n.unheard(h, newJob()); exit != 0 {
+			r, w, err := os.Pipe()
+			must(t, err)
+			defer r.Close()
+			fd := int(w.Fd())
+			must(t, unix.SetNonblock(fd, true))
+			for err == nil { // until there is no room left
+				_, err = unix.Write(fd, make([]byte, 4096))
+			}
+			must(t, unix.SetNonblock(fd, false))
+			p := n.startWith(h, newJob(), w)
+			w.Close()
+			select {
+			case <-p.ended:
+			case <-time.After(p.limit + margin):
+				t.Fatal("still there after its deadline")
+			}
+			if exit := p.cmd.ProcessState.ExitCode(); exit != 0 {
 				t.Errorf("exit %d", exit)
 			}
 			n.unharmed(others)
 		})
 	}
-}
-
-// unheard runs a hook whose output has no room and no reader, which must end by its deadline all the same.
-func (n *node) unheard(h hook, j job) (exit int) {
-	n.Helper()
-	r, w, err := os.Pipe()
-	must(n, err)
-	defer r.Close()
-	raw, err := w.SyscallConn()
-	must(n, err)
-	must(n, raw.Write(func(fd uintptr) bool { // until there is no room left
-		for err = nil; err == nil; {
-			_, err = syscall.Write(int(fd), make([]byte, 4096))
-		}
-		return true
-	}))
-	p := n.startWith(h, j, w)
-	w.Close()
-	select {
-	case <-p.ended:
-	case <-time.After(p.limit + margin):
-		n.Fatal("still there after its deadline")
-	}
-	return p.cmd.ProcessState.ExitCode()
 }
 
 // A driver that even SIGKILL cannot free: given up at the deadline, and while the backend is stuck nobody starts

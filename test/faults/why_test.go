@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
+	"bookend/test/rig"
 )
 
 // runsOut is a job's program that runs out of memory as its arguments say.
@@ -60,39 +62,34 @@ func TestWhyOutOfMemory(t *testing.T) {
 	own, asked := runsOut("--mib", "130000", "--ask", "20000"), runsOut("--mib", "20000", "--ask", "40000")
 	well := func(*node) string { return "done\n" }
 	stories := map[string]story{
-		"its own use": {runs: own, status: failed, check: because(diagnosis.Own),
-			reads: []string{"OUT OF MEMORY on n1 GPU 0: your job itself used up the GPU",
-				"Ruled out: other users, ", "Used 127.5 of 139.8 GiB, then requested 19.5 GiB more"}},
-		"somebody else's process": {before: func(n *node) { n.guest() }, runs: asked, status: failed,
-			check: because(diagnosis.Others),
+		"somebody else's process": {runs: asked, status: failed,
+			before: func(n *node) { n.holder(bystander, nil, "--mib", "100000") },
+			check:  because(diagnosis.Others),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: another process held memory of your GPU",
 				"98.2 GiB when your job began, since ", "Try: another node: sbatch --exclude=n1"}},
 		"memory of an earlier job, without a process": {
 			before: func(n *node) {
 				n.clean(prolog, numbered(99))
-				n.exported(100000)
+				must(n, os.Mkdir(n.in("sockets"), 0o755)) // a memory's descriptor lives on in another process
+				socket := n.give(n.in("sockets"), user) + "/export"
+				keeper, err := n.world.StartAs(rig.As(user).Credential, nil, "holdfd", socket)
+				must(n, err)
+				n.Cleanup(keeper.End)
+				must(n, n.leftover("--mib", "100000", "--export", socket).Kill())
 				n.exits(0, epilog, numbered(99))
 				n.found(n.endOf(99).Findings, code.Residue)
 			},
 			runs: asked, status: failed, check: because(diagnosis.Leftover, diagnosis.Unlisted),
 			reads: []string{"OUT OF MEMORY on n1 GPU 0: an earlier job left GPU memory in use",
 				"97.7 GiB when your job began, probably by your job 99"}},
-		"ulimit -v": {
-			runs: func(n *node) string {
-				n.task(taskProlog, newJob().With("SLURM_RLIMIT_AS", "U8589934592"))
-				said, _ := n.program(exec.Command("/bin/sh", "-c",
-					"ulimit -v 8388608; exec "+n.world.FakeCUDA()+" alloc --mib 100 --torch"))
-				return said
-			},
-			status: failed, check: because(diagnosis.Limits),
-			reads: []string{"limit -v is 8.0 GiB; CUDA needs far more than the GPU's memory",
-				"Try: ulimit -v unlimited"}},
+
 		"none":     {config: asks("none"), runs: own, status: failed, silent: true, check: because(diagnosis.Own)},
 		"problems": {config: asks("problems"), runs: well, silent: true, check: unasked},
 		"ended well": {config: asks("summary"), runs: well, check: unasked,
 			reads: []string{"n1 GPU 0 clean: 139.8 of 139.8 GiB free"}},
 		"ended well all the same": {config: asks("summary"), runs: own, check: because(diagnosis.Own), reads: []string{
-			"OUT OF MEMORY on n1 GPU 0, but your job ended without an error: your job itself"}},
+			"OUT OF MEMORY on n1 GPU 0, but your job ended without an error: your job itself used up the GPU",
+			"Ruled out: other users, ", "Used 127.5 of 139.8 GiB, then requested 19.5 GiB more"}},
 	}
 	for name, s := range stories {
 		s.mode = "observe"

@@ -35,7 +35,7 @@ func (l *lane) script(lines ...string) string {
 	for _, setting := range l.env {
 		head = append(head, "export "+setting)
 	}
-	return strings.Join(slices.Concat(head, lines), "\n") + "\n"
+	return strings.Join(slices.Concat(head, l.head, lines), "\n") + "\n"
 }
 
 // whichCard leaves in $CARD the UUID of the card that CUDA gives the job, and says it in the job's log.

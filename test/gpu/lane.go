@@ -47,7 +47,10 @@ type lane struct {
 	began time.Time
 
 	site    *site.Site
-	cards   []card // by Slurm's index
+	cards   []card   // by Slurm's index
+	outside []card   // those that Slurm does not have
+	head    []string // lines that each job begins with
+	oneGPU  string   // how a job asks for one GPU
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal

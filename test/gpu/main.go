@@ -108,7 +108,7 @@ func lead(o options) int {
 		return exitUnfit
 	}
 	defer log.Close()
-	l := &lane{options: o, node: firstNode, say: io.MultiWriter(os.Stdout, log), began: time.Now(),
+	l := &lane{options: o, node: firstNode, oneGPU: "gpu:1", say: io.MultiWriter(os.Stdout, log), began: time.Now(),
 		book: &book{}}
 	if err = attempt(l.up); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane:", err)

@@ -67,7 +67,7 @@ type scene struct {
 
 func chains() []chain {
 	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
-		severalChains())
+		severalChains(), numberingChains())
 	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
 		in(groupCheck, checkChains()),
 		in(groupPrograms, programsChains()))

@@ -40,7 +40,7 @@ var numbering = step{
 		"GPU's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) {
 		r.record("numbering", "-L")
-		r.sideBySide()
+		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
 		job := r.onEveryCard()
 		r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
 		r.clean(job)
@@ -55,19 +55,4 @@ func (r *run) onDifferentCards(all []cluster.JobID) {
 		used[uuids(job.GPUs)] = true
 	}
 	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
-}
-
-// sideBySide runs a job a GPU at the same time. Each must be clean, on the GPU that its own CUDA named.
-func (r *run) sideBySide() {
-	gate := r.gate()
-	var all []cluster.JobID
-	for range r.cards {
-		id := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu:1")
-		all = append(all, id)
-	}
-	for _, id := range all {
-		r.awaitOutput(id, "ready ")
-	}
-	try(open(gate))
-	r.onDifferentCards(all)
 }

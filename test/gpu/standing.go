@@ -28,7 +28,7 @@ func (r *run) stand(lines ...string) *standing {
 	s := &standing{work: gate + "-work", gate: gate}
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.work), "set +e", ". " + s.work,
 		"code=$?", "echo done", r.until(s.gate), "exit $code"})
-	s.id = r.submit(0, r.script(script...), "--gres=gpu:1")
+	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
 	r.awaitOutput(s.id, "standing")
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
