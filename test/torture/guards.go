@@ -10,7 +10,7 @@ type guard struct {
 
 // The files that guards are in.
 const (
-	become  = "internal/asuser/become.go"
+	become  = "internal/child/become.go"
 	output  = "internal/joblog/append.go"
 	opening = "internal/safefile/safefile.go"
 	reading = "internal/safefile/read.go"
