@@ -168,7 +168,7 @@ func (a *app) checkConfig(args []string) error {
 		for _, p := range problems {
 			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
 		}
-		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the shipped policy", c.isNot, c.do)
+		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)
 	default:
 		c.Valid = true
 		for _, p := range cfg.Unused {

@@ -133,7 +133,7 @@ var ofNodes = []Entry{
 	},
 	{
 		BadConfig, Warning, Own, Site, "configuration is not valid",
-		"The configuration file has mistakes or is not trusted. Bookend observes with the shipped policy; " +
+		"The configuration file has mistakes or is not trusted. Bookend observes with the default policy; " +
 			"paths, backend, nvidia, log and metrics are kept where they are valid.",
 		"Correct the lines named with the finding; docs/config.md lists every key.",
 		Traits{Start: ToWarn, End: ToWarn},
