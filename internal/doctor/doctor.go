@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/clock"
 	"bookend/internal/config"
+	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
 )
 
@@ -55,7 +55,7 @@ type Site struct {
 	// Root is the directory in which the system's own files are: "/".
 	Root string
 	// Clock is the machine's.
-	Clock clock.Clock
+	Clock routine.Clock
 	// SlurmConf is SLURM_CONF of the environment; may be empty.
 	SlurmConf string
 	// NodeName is what Slurm most likely calls this node.

@@ -21,9 +21,9 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
+	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
@@ -248,7 +248,7 @@ func askNumbers(s Site) slurmconf.List {
 		return slurmconf.Unclear("slurm.conf could not be read")
 	}
 	env := operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
-	return session.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
+	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // askDriver asks the driver once, as a prolog does, with its deadline. While a child of Bookend's is stuck in it, or
