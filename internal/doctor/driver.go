@@ -6,11 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
-	"bookend/internal/slurm"
 )
 
 func driverChecks() []Check {
@@ -113,7 +111,7 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 // judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs.
 func judgeOpen(v *view) string {
 	const list = "fuser -v /dev/nvidia*"
-	keep, unread := v.keepers()
+	keep, unread := finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend)
 	for _, h := range keep {
 		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
 			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),
@@ -128,9 +126,4 @@ func judgeOpen(v *view) string {
 		v.unknown("not every process was looked into: "+string(report.Clean(why, 200)), list)
 	}
 	return "only jobs and systemd services keep it open"
-}
-
-// keepers takes every job that a cgroup names for one on record: it reads no records.
-func (v *view) keepers() (keep []attrib.Holding, unread int) {
-	return finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend, func(slurm.Owner) bool { return true })
 }

@@ -547,22 +547,6 @@ func TestCardsOfTheHealthCheck(t *testing.T) {
 	}
 }
 
-// How many processes keep drains off stands until a check that cannot tell.
-func TestKeepersOfTheHealthCheck(t *testing.T) {
-	f := host(t)
-	two := checked(1)
-	two.Check.Keepers = new(int)
-	*two.Check.Keepers = 2
-	record(t, f, two, at(2, Epilog))
-	if got := gauges(t, f); len(got) != 2 || got[0] != "bookend_driver_kept_open_processes 2" {
-		t.Errorf("%q", got)
-	}
-	record(t, f, checked(3))
-	if got := gauges(t, f); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
-}
-
 // The table in docs/metrics.md is that of the families.
 func TestMetricsDoc(t *testing.T) {
 	const (
