@@ -37,7 +37,7 @@ func Named(proc, name string, uid uint32, in slurm.Owner) (found []int, err erro
 
 // of reports a process of the job that is not Slurm's own.
 func (f folder) of(uid uint32, in slurm.Owner) bool {
-	text, err := f.cgroup()
+	text, err := f.text("cgroup", maxCgroup)
 	owner := slurm.OwnerOfCgroup(text)
 	switch {
 	case err != nil || owner.Conflict != "" || owner.Daemon:
@@ -47,9 +47,8 @@ func (f folder) of(uid uint32, in slurm.Owner) bool {
 	case in.ID == 0:
 		return false
 	}
-	status, err := f.text("status", maxStatus)
-	own, bad := parseUID(status)
-	return err == nil && bad == nil && own == uid && f.environment() == in.ID
+	own, _, err := f.status()
+	return err == nil && own == uid && f.environment() == in.ID
 }
 
 // listPIDs lists the processes but the caller, sorted; with an error only the first maxProcesses of them.
