@@ -32,28 +32,24 @@ var ofCards = []Entry{
 	{
 		Residue, Serious, Card, Node, "memory in use, no process",
 		"Memory is in use that no listed process explains: usually a process that the driver does not list holds a " +
-			"handle " +
-			"to it. Candidates have the driver open; which of several holds the memory no one can tell.",
-		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset " +
-			"the GPU " +
-			"(nvidia-smi --gpu-reset -i GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept GPU.",
+			"handle to it. Candidates have the driver open; which of several holds the memory no one can tell.",
+		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
+			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept " +
+			"GPU.",
 		Traits{Exit: 11, Start: ToWarn, End: ToDrain, Memory: Unlisted},
 	},
 	{
 		Phantom, Serious, Card, Job, "driver lists a dead process",
 		"The driver lists memory under a process that is gone: something that it started, or passed a handle to, " +
-			"keeps it. " +
-			"Live processes that have this very GPU open are named.",
-		"End the holders that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset " +
-			"the GPU " +
-			"(nvidia-smi --gpu-reset -i GPU) or reboot.",
+			"keeps it. Live processes that have this very GPU open are named.",
+		"End the holders that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
+			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot.",
 		Traits{Exit: 12, Start: ToWarn, End: ToDrain, Memory: Unlisted},
 	},
 	{
 		Dirty, Warning, Card, Node, "GPU was not clean at the start",
 		"Memory was in use before the job began: the job had less than the GPU's size, and is not to blame. At a " +
-			"job's end " +
-			"it is next to the finding on what is new.",
+			"job's end it is next to the finding on what is new.",
 		"See the finding that names the holder and the job that left it. The user may ask for another node.",
 		Traits{Exit: 14, Start: ToWarn, End: ToNote, Memory: Inherited},
 	},
@@ -61,23 +57,20 @@ var ofCards = []Entry{
 		Foreign, Warning, Card, Node, "another job is on the GPU",
 		"A process of another live job uses a GPU that Slurm gave to this job, and no sharing is configured.",
 		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the " +
-			"sharing is " +
-			"intended, name the partition in slurm.shared_partitions.",
+			"sharing is intended, name the partition in slurm.shared_partitions.",
 		Traits{Exit: 15, Start: ToWarn, End: ToWarn, Memory: Others},
 	},
 	{
 		Stray, Serious, Card, Node, "process of no job that had this GPU",
-		"A process came onto the GPU during the job that is neither this job's nor a live one's: a login, a " +
-			"service, a " +
-			"container of an outside daemon, or another job's that has ended.",
+		"A process came onto the GPU during the job that is neither this job's nor a live one's: a login, a service, " +
+			"a container of an outside daemon, or another job's that has ended.",
 		"End it or move it off the node; adopt logins with pam_slurm_adopt, fence devices with ConstrainDevices=yes.",
 		Traits{Exit: 13, Start: ToWarn, End: ToDrain, Memory: Strangers},
 	},
 	{
 		Moving, Warning, Card, Node, "memory still changing",
 		"The GPU's readings still changed, or were not watched long enough: no proof of a leftover. A process that " +
-			"every " +
-			"sample shows is reported separately.",
+			"every sample shows is reported separately.",
 		"None, if it is rare. If it is common, raise settle.epilog.max together with deadlines.epilog.driver.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
@@ -91,9 +84,8 @@ var ofCards = []Entry{
 	{
 		Missing, Serious, Card, Node, "assigned GPU does not exist",
 		"Slurm gave the job a GPU that the driver does not have.",
-		"Compare nvidia-smi -L with slurmd -v -G, gres.conf and nvidia.gpu_map. Take a GPU that is gone for good " +
-			"out of " +
-			"gres.conf and slurm.conf, and restart slurmd.",
+		"Compare nvidia-smi -L with slurmd -v -G, gres.conf and nvidia.gpu_map. Take a GPU that is gone for good out " +
+			"of gres.conf and slurm.conf, and restart slurmd.",
 		Traits{Exit: 21, Start: ToWarn, End: ToWarn, Fault: "a GPU that Slurm gave is not there", Doubtful: true},
 	},
 	{
@@ -107,8 +99,7 @@ var ofCards = []Entry{
 		"A process of a live job, or of one without a record, is on a GPU of the node that its job was not given. A " +
 			"health check found it: it decides no exit code and never drains.",
 		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the " +
-			"sharing is " +
-			"intended, name the partition in slurm.shared_partitions.",
+			"sharing is intended, name the partition in slurm.shared_partitions.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
 	{
@@ -121,16 +112,15 @@ var ofCards = []Entry{
 	{
 		Ended, Note, Card, Job, "leftover process ended by Bookend",
 		"A process that the ended job left was ended (clean_up.enabled): a cgroup proved whose it was. The GPU was " +
-			"watched " +
-			"again; what stayed is a finding of its own.",
+			"watched again; what stayed is a finding of its own.",
 		"None for the node. Tell the job's owner: workers must be ended with their parent.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 
 	{
 		Gap, Warning, Card, Node, "free memory is fragmented",
-		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large " +
-			"block may fail.",
+		"The test allocation got a much smaller block than is free, in two searches: jobs that need one large block " +
+			"may fail.",
 		"Look at bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true, Milder: "had fragmented memory"},
 	},
@@ -138,38 +128,28 @@ var ofCards = []Entry{
 		Blocked, Serious, Card, Node, "no memory to be had",
 		"The GPU has free memory and the test allocation got none: it is busy, or in a mode that forbids it.",
 		"Look at the CUDA error and its remedy given with it; nvidia-smi -q -d COMPUTE shows the mode.",
-		Traits{
-			Exit: 17, Start: ToWarn, End: ToWarn,
-			Condition: true, Silence: "a test allocation failed; that may be the test's own",
-		},
+		Traits{Exit: 17, Start: ToWarn, End: ToWarn, Condition: true,
+			Silence: "a test allocation failed; that may be the test's own"},
 	},
 	{
 		Broken, Serious, Card, Node, "CUDA does not work on the GPU",
 		"The test failed with a CUDA error, in two tries: jobs would fail the same way.",
 		"The error and its remedy stand with the finding; docs/cuda-errors.md has the table.",
-		Traits{
-			Exit: 18, Start: ToWarn, End: ToRepeat,
-			Condition: true, Fault: "CUDA did not work in a test after your job", Doubtful: true,
-			Silence: "a test allocation failed; that may be the test's own",
-		},
+		Traits{Exit: 18, Start: ToWarn, End: ToRepeat, Condition: true,
+			Fault: "CUDA did not work in a test after your job", Doubtful: true,
+			Silence: "a test allocation failed; that may be the test's own"},
 	},
 	{
 		Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver says that this GPU needs a reset, a reboot or a drain before it can be relied on.",
 		"Do what it says: nvidia-smi --gpu-reset -i GPU once no process uses it, or reboot the node.",
-		Traits{
-			Exit: 27, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "the driver asks to recover the GPU",
-		},
+		Traits{Exit: 27, Start: ToWarn, End: ToDrain, Condition: true, Fault: "the driver asks to recover the GPU"},
 	},
 	{
 		RemapFailed, Serious, Card, Node, "row remapping failed",
 		"A memory row with uncorrectable errors could not be replaced: NVIDIA calls for a new GPU.",
 		"Run NVIDIA's field diagnostics and return the GPU.",
-		Traits{
-			Exit: 28, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "a bad memory row could not be replaced",
-		},
+		Traits{Exit: 28, Start: ToWarn, End: ToDrain, Condition: true, Fault: "a bad memory row could not be replaced"},
 	},
 	{
 		RemapPending, Warning, Card, Node, "row remapping waits for a reset",
@@ -193,26 +173,20 @@ var ofCards = []Entry{
 		Fabric, Warning, Card, Node, "NVLink fabric is not ready",
 		"The GPU has not joined the NVLink fabric, or joining failed: CUDA may refuse to start (error 802).",
 		"See that nvidia-fabricmanager runs and is of the driver's version.",
-		Traits{
-			Start: ToWarn, End: ToWarn,
-			Condition: true, Fault: "the NVLink fabric is not ready",
-		},
+		Traits{Start: ToWarn, End: ToWarn, Condition: true, Fault: "the NVLink fabric is not ready"},
 	},
 	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",
 		"The kernel log has an Xid on this GPU since the job began, of a kind that most often comes from the program.",
-		"Look at the program first. docs/health.md says what the number means; if other programs meet it, test " +
-			"the GPU.",
+		"Look at the program first. docs/health.md says what the number means; if other programs meet it, test the " +
+			"GPU.",
 		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error of a program"},
 	},
 	{
 		XidFatal, Serious, Card, Node, "driver reported a GPU fault (Xid)",
 		"The kernel log has an Xid on this GPU since the job began that calls for a reset, a reboot or a repair.",
 		"Do what docs/health.md says of the number.",
-		Traits{
-			Exit: 29, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "the driver reported a fault of the GPU",
-		},
+		Traits{Exit: 29, Start: ToWarn, End: ToDrain, Condition: true, Fault: "the driver reported a fault of the GPU"},
 	},
 	{
 		Throttle, Note, Card, Node, "GPU is slowed down",

@@ -36,10 +36,8 @@ var ofNodes = []Entry{
 		Stuck, Serious, Driver, Node, "driver still does not answer",
 		"A backend that an earlier hook had to leave behind is still stuck in the driver: no new one is started.",
 		"Reboot the node; the stuck process cannot be killed. Its pid and since when stand with the finding.",
-		Traits{
-			Exit: 25, Start: ToWarn, End: ToWarn,
-			Fault: "the driver hangs: a process stays stuck in it", Doubtful: true,
-		},
+		Traits{Exit: 25, Start: ToWarn, End: ToWarn, Fault: "the driver hangs: a process stays stuck in it",
+			Doubtful: true},
 	},
 	{
 		Slow, Warning, Driver, Node, "driver too slow for the window",
@@ -57,9 +55,8 @@ var ofNodes = []Entry{
 	{
 		BackendRefused, Warning, Own, Site, "backend is not trusted",
 		"The backend, or a library named for it, or a directory above it, is not root's, or others may write to it.",
-		"bookend doctor has the command. What others could have written: install it again, or compare it with a " +
-			"copy that " +
-			"you trust; a new owner or mode alone is not enough.",
+		"bookend doctor has the command. What others could have written: install it again, or compare it with a copy " +
+			"that you trust; a new owner or mode alone is not enough.",
 		Traits{Exit: 33, Start: ToWarn, End: ToWarn},
 	},
 	{
@@ -90,20 +87,17 @@ var ofNodes = []Entry{
 	{
 		Untraced, Note, Own, Node, "not everything was looked at",
 		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; " +
-			"or not " +
-			"all of the kernel's log could be read.",
+			"or not all of the kernel's log could be read.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
 			"cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		Ambiguous, Warning, Own, Site, "cannot tell which GPUs",
-		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its " +
-			"files have " +
-			"changed since slurmd started.",
-		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running " +
-			"jobs go " +
-			"on. Or set nvidia.gpu_map.",
+		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its files " +
+			"have changed since slurmd started.",
+		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running jobs " +
+			"go on. Or set nvidia.gpu_map.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
 	{
@@ -120,8 +114,8 @@ var ofNodes = []Entry{
 	},
 	{
 		RunInJob, Note, Own, None, "hook runs inside the job",
-		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and gets no exit status. By default it asks " +
-			"no driver from there; where it may, it sees the job's own GPUs only, and nothing it finds drains.",
+		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and gets no exit status. By default it asks no " +
+			"driver from there; where it may, it sees the job's own GPUs only, and nothing it finds drains.",
 		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
 		Traits{Start: ToNote, End: ToNote},
 	},
@@ -133,8 +127,8 @@ var ofNodes = []Entry{
 	},
 	{
 		BadConfig, Warning, Own, Site, "configuration is not valid",
-		"The configuration file has mistakes or is not trusted. Bookend observes with the default policy; " +
-			"paths, backend, nvidia, log and metrics are kept where they are valid.",
+		"The configuration file has mistakes or is not trusted. Bookend observes with the default policy; paths, " +
+			"backend, nvidia, log and metrics are kept where they are valid.",
 		"Correct the lines named with the finding; docs/config.md lists every key.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
@@ -165,18 +159,15 @@ var ofNodes = []Entry{
 	{
 		Output, Note, Own, None, "job's output could not be reached",
 		"The end report could not be added to the job's output: its file system does not answer, or the child that " +
-			"writes " +
-			"as the user was stopped. While one hangs there, that user's reports are not delivered.",
-		"bookend show JOBID has the report. See why a file system of the site's does not answer. If no job gets " +
-			"its report, " +
-			"slurmd lacks a capability: deploy/systemd.md has the list.",
+			"writes as the user was stopped. While one hangs there, that user's reports are not delivered.",
+		"bookend show JOBID has the report. See why a file system of the site's does not answer. If no job gets its " +
+			"report, slurmd lacks a capability: deploy/systemd.md has the list.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		ReasonFailed, Warning, Own, Site, "drain reason not written",
 		"A hook or the health check could not give the node's drain its reason, or resume it; or somebody else's " +
-			"reason " +
-			"stands there. The drain itself goes by the exit code. The next health check tries again.",
+			"reason stands there. The drain itself goes by the exit code. The next health check tries again.",
 		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},

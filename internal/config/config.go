@@ -238,9 +238,9 @@ type Policy struct {
 
 // PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
-	Mode   Mode                 `yaml:"mode" words:"observe enforce"`
-	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
-	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
+	Mode   Mode                 `yaml:"mode,omitempty" words:"observe enforce"`
+	Prolog map[code.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
+	Epilog map[code.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
 }
 
 // Group is a kind of findings that drain as shipped.
@@ -276,9 +276,6 @@ type JobLog struct {
 	Privacy Privacy `yaml:"privacy" words:"own jobs"`
 	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
 	Read bool `yaml:"read"`
-	// Start and End are what earlier releases had in place of Show.
-	Start Verbosity `yaml:"start" words:"always unclean never" old:"yes"`
-	End   Verbosity `yaml:"end" words:"always unclean never" old:"yes"`
 }
 
 // Show is how much a job's log gets.
@@ -292,19 +289,6 @@ const (
 	ShowNone     Show = "none"
 )
 
-// settle reads what an earlier release's keys meant, where one of them is set, and forgets them.
-func (j *JobLog) settle() {
-	switch {
-	case j.End == Never:
-		j.Show = ShowNone
-	case j.End == Unclean:
-		j.Show = ShowProblems
-	case j.Start == Always:
-		j.Show = ShowAll
-	}
-	j.Start, j.End = "", ""
-}
-
 // Privacy says how much of other users' jobs a report names.
 type Privacy string
 
@@ -312,16 +296,6 @@ type Privacy string
 const (
 	PrivacyOwn Privacy = "own"  // other users' jobs are "another job"
 	PrivacyAll Privacy = "jobs" // their job ids are named
-)
-
-// Verbosity is when an earlier release printed a report.
-type Verbosity string
-
-// The verbosities.
-const (
-	Always  Verbosity = "always"
-	Unclean Verbosity = "unclean"
-	Never   Verbosity = "never"
 )
 
 // Log is Bookend's own log.
