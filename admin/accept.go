@@ -23,9 +23,9 @@ const quietTime = 2 * time.Second
 
 func acceptCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
-		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
-			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
+		Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
+		Long: fmt.Sprintf("Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its\n"+
+			"baseline, until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 	}

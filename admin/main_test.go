@@ -139,7 +139,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "\n  reset        forget") {
+	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "\n  reset        remove") {
 		t.Errorf("%+v", got)
 	}
 	if got := bookend(0, "", "baseline", "accept", "-h"); !strings.Contains(got.out, "up to 64 MiB") {
