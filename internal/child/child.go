@@ -3,7 +3,8 @@
 //
 // A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three
 // pipes) and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and
-// abandoned when it cannot be killed: Run always comes back, at most Spec.Grace after Spec.Timeout.
+// abandoned when it cannot be killed: Run always comes back, at most Spec.Grace after Spec.Timeout. A process of root's
+// gives up rights for good by Confine (those that no hook needs) and Become (all that are root's).
 package child
 
 import (

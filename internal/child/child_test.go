@@ -1,7 +1,9 @@
 package child
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/frozen"
+	"bookend/test/refuse"
 )
 
 const (
@@ -53,29 +56,18 @@ func pids(t *testing.T, out []byte) (list []int) {
 	return list
 }
 
-func TestExited(t *testing.T) {
-	s := self("echo")
-	s.Stdin = bytes.Repeat([]byte("request\n"), 60000) // more than a pipe holds, both ways
-	res := Run(s)
-	expect(t, res, Exited)
-	if !bytes.Equal(res.Stdout, s.Stdin) {
-		t.Errorf("answer has %d bytes, want %d", len(res.Stdout), len(s.Stdin))
-	}
-	if res.Err != nil || res.ExitCode != 0 || res.PID <= 1 || res.StartTicks == 0 || res.Took <= 0 {
-		t.Errorf("result %+v", res)
-	}
-	if Alive("/proc", res.PID, res.StartTicks) {
-		t.Error("a reaped child is alive")
-	}
-}
-
 func TestEnds(t *testing.T) {
+	s := self("echo") // one byte more than is kept is a flood; whether the child ends or is killed first is not
+	s.Stdin, s.MaxOutput = []byte("12345"), 4
+	expect(t, Run(s), Flooded)
 	for name, tt := range map[string]struct {
 		op   string
 		edit func(*Spec)
 		want Result // of what it says where it says something
 		kept int    // bytes of its answer
 	}{
+		"more than a pipe holds, both ways": {"echo", func(s *Spec) { s.Stdin = bytes.Repeat([]byte("request\n"), 60000) },
+			Result{Outcome: Exited}, 480000},
 		"exit code": {"exit", func(s *Spec) { s.Args = append(s.Args, "41") }, Result{Outcome: Exited, ExitCode: 41},
 			0},
 		"crash": {"killed", func(*Spec) {}, Result{Outcome: Crashed, Signal: syscall.SIGKILL}, 0},
@@ -111,38 +103,34 @@ func TestEnds(t *testing.T) {
 				t.Errorf("got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept,
 					len(tt.want.Stderr))
 			}
+			if tt.op == "echo" && !bytes.HasPrefix(s.Stdin, res.Stdout) {
+				t.Error("the answer is another")
+			}
+			if res.PID <= 1 || res.StartTicks == 0 || res.Took <= 0 || Alive("/proc", res.PID, res.StartTicks) {
+				t.Errorf("PID %d, started at %d, took %v; or alive", res.PID, res.StartTicks, res.Took)
+			}
 		})
 	}
 }
 
-// One byte more than is kept is a flood; whether the child ends or is killed first is not.
-func TestFloodedByOneByte(t *testing.T) {
-	s := self("echo")
-	s.Stdin, s.MaxOutput = []byte("12345"), 4
-	expect(t, Run(s), Flooded)
-}
-
 func TestNotStarted(t *testing.T) {
-	none := self("echo")
-	none.Path = "/nonexistent/backend"
-	relative := self("echo")
-	relative.Path = "echo"
-	late := self("echo")
-	late.Timeout = 0
-	negative := self("echo")
-	negative.MaxOutput = -1
-	folder := self("echo")
-	folder.Path = t.TempDir()
-	for name, s := range map[string]Spec{
-		"missing": none, "relative": relative, "no time": late, "negative": negative, "folder": folder,
+	for name, edit := range map[string]func(*Spec){
+		"missing":   func(s *Spec) { s.Path = "/nonexistent/backend" },
+		"relative":  func(s *Spec) { s.Path = "echo" },
+		"no time":   func(s *Spec) { s.Timeout = 0 },
+		"negative":  func(s *Spec) { s.MaxOutput = -1 },
+		"directory": func(s *Spec) { s.Path = t.TempDir() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			res := Run(s)
-			expect(t, res, NotStarted)
-			if res.Err == nil || res.PID != 0 {
-				t.Errorf("error %v, pid %d; want an error and no pid", res.Err, res.PID)
-			}
-		})
+		s := self("echo")
+		edit(&s)
+		if res := Run(s); res.Outcome != NotStarted || res.Err == nil || res.PID != 0 {
+			t.Errorf("%s: got %+v, want %s", name, res, NotStarted)
+		}
+	}
+	var res Result
+	refused(t, func() { res = Run(self("echo")) }, refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE})
+	if expect(t, res, NotStarted); !errors.Is(res.Err, unix.EMFILE) {
+		t.Errorf("%v, want EMFILE", res.Err)
 	}
 }
 
@@ -175,10 +163,12 @@ func TestChildIsOnItsOwn(t *testing.T) {
 	}
 }
 
-// What a child can reach, seen through /proc: three pipes, although the parent holds a lock and an inherited
-// descriptor that are not close-on-exec. The child is no Go program, for those open descriptors of their own.
+// What a child can reach, seen through /proc: three pipes, although the parent holds a descriptor
+// that is not close-on-exec. The child is no Go program, for those open descriptors of their own.
 func TestChildHoldsOnlyThreePipes(t *testing.T) {
-	leakFile(t)
+	leaked, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+	ok(t, err)
+	defer unix.Close(leaked)
 	p, err := openPipes()
 	ok(t, err)
 	c := launch(Spec{Path: "/bin/cat"}, p)
@@ -203,6 +193,9 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	if want := "0 pipe,1 pipe,2 pipe"; strings.Join(got, ",") != want {
 		t.Errorf("child holds %v, want %s", got, want)
 	}
+	if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags != 0 {
+		t.Errorf("flags of the parent's stdout %d, %v; want none", flags, err)
+	}
 	p.closeOurs()
 	ok(t, <-c.ended)
 	if _, err := reap(b.pid); err != nil {
@@ -210,45 +203,16 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	}
 }
 
-func leakFile(t *testing.T) {
-	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "lock")
-	ok(t, err)
-	t.Cleanup(func() { f.Close() })
-	ok(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestSealDescriptors(t *testing.T) {
-	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-	ok(t, err)
-	defer unix.Close(fd)
-	ok(t, SealDescriptors())
-	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != unix.FD_CLOEXEC {
-		t.Errorf("flags %d, %v; want close-on-exec", flags, err)
-	}
-	if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags != 0 {
-		t.Errorf("flags of stdout %d, %v; want none", flags, err)
-	}
-}
-
 // A process left behind with the answer's pipe delays nobody, and does not survive in the child's group.
 func TestHeirOfThePipe(t *testing.T) {
-	t.Run("in the group", func(t *testing.T) {
-		res := Run(self("heir", "inside"))
-		expect(t, res, Exited)
-		gone(t, pids(t, res.Stdout)[0])
-	})
-	t.Run("outside", func(t *testing.T) {
-		res := Run(self("heir", "outside"))
-		expect(t, res, Exited)
-		pid := pids(t, res.Stdout)[0]
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			t.Errorf("the heir should still have been there: %v", err)
-		}
-	})
+	res := Run(self("heir", "inside"))
+	expect(t, res, Exited)
+	gone(t, pids(t, res.Stdout)[0])
+	res = Run(self("heir", "outside"))
+	expect(t, res, Exited)
+	if err := unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL); err != nil {
+		t.Errorf("the heir should still have been there: %v", err)
+	}
 }
 
 func TestGroupIsKilled(t *testing.T) {
@@ -273,21 +237,27 @@ func TestHoldStdin(t *testing.T) {
 	expect(t, Run(s), Exited)
 }
 
-// What dies late, but within its grace, is not abandoned.
-func TestGrace(t *testing.T) {
+// stubborn runs a child that survives SIGKILL until its tracer goes, and floods; end is at its end once it is gone.
+func stubborn(t *testing.T, edit func(*Spec)) (results chan Result, tracer int, end *bufio.Reader) {
+	t.Helper()
 	path := fifo(t)
 	s := self("unkillable", path)
-	s.MaxOutput, s.Grace = 64, longTimeout
-	results := make(chan Result, 1)
+	s.MaxOutput = 64
+	edit(&s)
+	results = make(chan Result, 1)
 	go func() { results <- Run(s) }()
-	end, err := os.Open(path)
+	file, err := os.Open(path)
 	ok(t, err)
-	defer end.Close()
-	var tracer int
-	if _, err := fmt.Fscan(end, &tracer); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
+	end = bufio.NewReader(file)
+	_, err = fmt.Fscan(end, &tracer)
+	ok(t, err)
+	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL); file.Close() })
+	return results, tracer, end
+}
+
+// What dies late, but within its grace, is not abandoned.
+func TestGrace(t *testing.T) {
+	results, tracer, _ := stubborn(t, func(s *Spec) { s.Grace = longTimeout })
 	select {
 	case res := <-results:
 		t.Fatalf("given up: %+v", res.Outcome)
@@ -298,32 +268,27 @@ func TestGrace(t *testing.T) {
 }
 
 func TestAbandoned(t *testing.T) {
-	path := fifo(t)
-	s := self("unkillable", path)
-	s.MaxOutput = 64
-	results := make(chan Result, 1)
-	go func() { results <- Run(s) }()
-	end, err := os.Open(path)
-	ok(t, err)
-	defer end.Close()
-
+	results, tracer, end := stubborn(t, func(*Spec) {})
 	res := <-results
-	tracer := pids(t, res.Stdout)[0]
-	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
 	expect(t, res, Abandoned)
-	if !Alive("/proc", res.PID, res.StartTicks) {
-		t.Error("an abandoned child that still is there is not alive")
-	}
-	if Alive("/proc", res.PID, res.StartTicks+1) {
-		t.Error("another process of the same number is taken for the child")
+	if !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1) {
+		t.Error("an abandoned child that still is there is not alive, or another process is taken for it")
 	}
 	ok(t, unix.Kill(tracer, unix.SIGKILL))
-	if _, err := io.Copy(io.Discard, end); err != nil { // ends with the child
-		t.Fatal(err)
-	}
-	gone(t, res.PID)
-	for Alive("/proc", res.PID, res.StartTicks) {
+	_, err := io.Copy(io.Discard, end) // ends with the child
+	ok(t, err)
+	for gone(t, res.PID); Alive("/proc", res.PID, res.StartTicks); {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A child that has answered and is slow to die, as on a busy machine, is waited for as long as it has time: only one
+// that sleeps so that no signal wakes it is given up at once.
+func TestAnsweredAndDiesSlowly(t *testing.T) {
+	const timeout = 2 * time.Second
+	results, _, _ := stubborn(t, func(s *Spec) { s.OneLine, s.Timeout = true, timeout })
+	if res := <-results; res.Outcome != Abandoned || res.Took < timeout {
+		t.Errorf("%s after %v of %v", res.Outcome, res.Took, timeout)
 	}
 }
 
@@ -341,56 +306,30 @@ func TestSelfSurvivesUpgrade(t *testing.T) {
 
 // Whoever waits for a child's first words hears of them while it goes on.
 func TestOnLines(t *testing.T) {
-	heard, calls := make(chan struct{}), 0
-	done := make(chan Result)
+	heard, done := make(chan struct{}), make(chan Result)
 	go func() {
-		done <- Run(Spec{
-			Path: "/bin/sh", Args: []string{"-c", "echo one; printf two; echo; sleep 0.2"}, MaxOutput: 4 << 10,
-			Timeout: time.Minute,
-			Lines:   2, OnLines: func() { calls++; close(heard) },
-		})
+		s := self("")
+		s.Path, s.Args = "/bin/sh", []string{"-c", "echo one; printf two; echo; sleep 0.2"}
+		s.Lines, s.OnLines = 2, func() { close(heard) } // once: else it panics
+		done <- Run(s)
 	}()
 	select {
 	case <-heard:
 	case res := <-done:
 		t.Fatalf("ended unheard: %+v", res)
 	}
-	if res := <-done; string(res.Stdout) != "one\ntwo\n" || calls != 1 {
-		t.Errorf("%q, called %d times, %v", res.Stdout, calls, res.Err)
+	if res := <-done; string(res.Stdout) != "one\ntwo\n" || res.Err != nil {
+		t.Errorf("%q, %v", res.Stdout, res.Err)
 	}
 }
 
 // A child that has answered is not waited for to its deadline when it does not end, and what it said stands.
 func TestAnsweredAndStays(t *testing.T) {
-	res := Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer; exec /bin/sleep 1000"}, MaxOutput: 100,
-		OneLine: true, Timeout: time.Hour})
-	expect(t, res, Hung)
-	if string(res.Stdout) != "answer\n" || res.Signal != syscall.SIGKILL {
-		t.Errorf("%q, %v", res.Stdout, res.Signal)
-	}
-	res = Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer"}, MaxOutput: 100, OneLine: true,
-		Timeout: time.Hour})
-	if expect(t, res, Exited); string(res.Stdout) != "answer\n" {
-		t.Errorf("%q", res.Stdout)
-	}
-}
-
-// A child that has answered and is slow to die, as on a busy machine, is waited for as long as it has time: only one
-// that sleeps so that no signal wakes it is given up at once.
-func TestAnsweredAndDiesSlowly(t *testing.T) {
-	path := fifo(t)
-	s := self("unkillable", path)
-	s.MaxOutput, s.OneLine, s.Timeout = 64, true, 2*time.Second
-	results := make(chan Result, 1)
-	go func() { results <- Run(s) }()
-	end, err := os.Open(path)
-	ok(t, err)
-	defer end.Close()
-	res := <-results
-	tracer := pids(t, res.Stdout)[0]
-	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
-	if expect(t, res, Abandoned); res.Took < s.Timeout {
-		t.Errorf("given up after %v of %v", res.Took, s.Timeout)
+	for script, want := range map[string]Outcome{"echo answer; exec /bin/sleep 1000": Hung, "echo answer": Exited} {
+		res := Run(Spec{Path: "/bin/sh", Args: []string{"-c", script}, MaxOutput: 100, OneLine: true, Timeout: time.Hour})
+		if expect(t, res, want); string(res.Stdout) != "answer\n" {
+			t.Errorf("%q", res.Stdout)
+		}
 	}
 }
 

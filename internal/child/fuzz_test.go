@@ -1,7 +1,9 @@
 package child
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +32,62 @@ func FuzzParseStat(f *testing.F) {
 		}
 		if got.dead() && (state != "Z" && state != "X" || threads > 1) {
 			t.Errorf("%+v counts as dead", got)
+		}
+	})
+}
+
+// The groups are those of one line of numbers, and never root's.
+func FuzzParseGroups(f *testing.F) {
+	f.Add("1000 27 4\n", uint32(1000))
+	f.Add("alice 1000 27\n", uint32(1000))
+	f.Add("0 4294967295\n", uint32(5))
+	f.Add("1\n0\n", uint32(5))
+	f.Add("", uint32(0))
+	f.Fuzz(func(t *testing.T, out string, gid uint32) {
+		groups, err := parseGroups(out)
+		if err != nil {
+			if groups != nil {
+				t.Fatalf("%v and %v", groups, err)
+			}
+			return
+		}
+		var plain []uint32
+		for _, word := range strings.Fields(out) {
+			n, err := strconv.ParseUint(word, 10, 32)
+			if err != nil || n == 1<<32-1 {
+				t.Fatalf("%q was accepted", word)
+			}
+			plain = append(plain, uint32(n))
+		}
+		if !slices.Equal(groups, plain) || len(groups) > maxGroups {
+			t.Fatalf("%v of %q", groups, out)
+		}
+		all := withPrimary(gid, groups)
+		rest := slices.Clone(all[1:])
+		slices.Sort(rest)
+		if all[0] != gid || slices.Contains(rest, 0) || slices.Contains(rest, gid) ||
+			len(slices.Compact(rest)) != len(all)-1 {
+			t.Fatalf("%v with group %d are %v", groups, gid, all)
+		}
+	})
+}
+
+// A name that is handed to id is one word and no option, and no other user's number.
+func FuzzUserName(f *testing.F) {
+	for _, seed := range []string{"alice", "-G", "--help", "a b", "a:b", "../x", "1000", "0", "+0", "0x0", "\x00",
+		"a\n", "18446744073709551616", "\u0661", "a\u00a0b"} {
+		f.Add(seed, uint32(1000))
+	}
+	f.Fuzz(func(t *testing.T, user string, uid uint32) {
+		if !plainName(user) || otherID(user, uid) {
+			return
+		}
+		if user == "" || len(user) > 256 || strings.ContainsAny(user[:1], "-+") ||
+			strings.ContainsAny(user, " \t\n\v\f\r\x00:/\x1b\x7f") {
+			t.Errorf("name %q", user)
+		}
+		if strings.Trim(user, "0123456789") == "" && fmt.Sprint(uid) != strings.TrimLeft(user, "0") && uid != 0 {
+			t.Errorf("%q is not user %d", user, uid)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ops := map[string]func(arg string){
-		"echo": echo, "report": reportSelf, "wait": func(string) { select {} }, "flood": flood, "diag": diag,
+		"echo": echo, "report": reportSelf, "flood": flood, "diag": diag,
 		"exit": func(a string) { n, _ := strconv.Atoi(a); os.Exit(n) }, "killed": killed, "stop": stop, "deaf": deaf,
 		"heir": heir, "sleep": sleepForever, "swarm": swarm, "unkillable": unkillable, "trace": trace,
 		"untilhangup": untilHangup, "headless": headless, "early": early, "upgrade": upgrade,
@@ -31,9 +31,16 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 3 {
 		arg = os.Args[3]
 	}
-	ops[os.Args[2]](arg)
+	if op, ok := ops[os.Args[2]]; ok {
+		op(arg)
+	} else {
+		must(becoming[os.Args[2]](arg))
+	}
 	os.Exit(0)
 }
+
+// becoming are the children that give rights up: an error is their failure.
+var becoming = map[string]func(arg string) error{}
 
 func must(err error) {
 	if err != nil {

@@ -10,24 +10,12 @@ import (
 	"bookend/test/refuse"
 )
 
-// Calls that a sandbox, an old kernel or a full table refuses.
-var (
-	noPipe = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
-	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE,
-		When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}} // by package os, and no folder
-)
+// noFile refuses an open by package os, of no directory.
+var noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}}
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {
 	t.Helper()
 	ok(t, refuse.Run(calls, f))
-}
-
-func TestNoDescriptorsLeft(t *testing.T) {
-	var res Result
-	refused(t, func() { res = Run(self("echo")) }, noPipe)
-	if expect(t, res, NotStarted); !errors.Is(res.Err, unix.EMFILE) {
-		t.Errorf("%v, want EMFILE", res.Err)
-	}
 }
 
 // A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.

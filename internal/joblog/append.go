@@ -80,7 +80,7 @@ func IsReason(text string) bool {
 }
 
 // Append adds text to the target, which must be an existing regular file of uid's with one name. The process
-// must have become that user (asuser.Become). An error is a *Refused; after "full" a part may be written.
+// must have become that user (child.Become). An error is a *Refused; after "full" a part may be written.
 func Append(t Target, uid uint32, text []byte) error {
 	if len(text) > MaxText {
 		return &Refused{other, fmt.Errorf("%d bytes of text", len(text))}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/asuser"
 	"bookend/internal/child"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if err := asuser.Become(uid, uid, []uint32{uid}); err != nil {
+	if err := child.Become(uid, uid, []uint32{uid}); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

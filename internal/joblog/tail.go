@@ -16,7 +16,7 @@ type File struct {
 }
 
 // Open opens the target, which must be an existing regular file of uid's with one name. The process must have become
-// that user (asuser.Become). An error is a *Refused.
+// that user (child.Become). An error is a *Refused.
 func Open(t Target, uid uint32) (*File, error) {
 	f, st, err := t.open(uid, unix.O_RDONLY)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/asuser"
 	"bookend/internal/child"
 	"bookend/internal/clock"
 	"bookend/internal/config"
@@ -216,7 +215,7 @@ func Confine(env Env) {
 	if env.EUID != 0 {
 		return
 	}
-	if err := asuser.Confine(); err != nil {
+	if err := child.Confine(); err != nil {
 		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/asuser"
 	"bookend/internal/child"
 	"bookend/internal/holders"
 	"bookend/internal/joblog"
@@ -41,7 +40,7 @@ func (r AppendReply) Check() error {
 
 // Append starts as root and gives that up, for good, before it opens anything of the user's.
 var Append = Operation[AppendRequest, AppendReply]{"append", func(r AppendRequest) (AppendReply, error) {
-	if err := asuser.Become(r.UID, r.GID, asuser.Groups(r.UID, r.GID, r.User)); err != nil {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
 		return AppendReply{}, err
 	}
 	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
@@ -85,7 +84,7 @@ const lookBack = 16 << 20
 var Tail = Operation[TailRequest, TailReply]{"tail", readTails}
 
 func readTails(r TailRequest) (reply TailReply, err error) {
-	if err := asuser.Become(r.UID, r.GID, asuser.Groups(r.UID, r.GID, r.User)); err != nil {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
 		return reply, err
 	}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer

@@ -11,7 +11,7 @@
 cd "$(dirname "$0")/../.." || exit 64
 
 # What runs as root for every job, or keeps what hooks must remember.
-measured=(internal/{asuser,child,cleanup,joblog,safefile,scontrol,state})
+measured=(internal/{child,joblog,safefile,state})
 # Instrumented too, though not measured: a program whose main package is not writes nothing at all.
 programs=(prolog epilog healthcheck admin)
 

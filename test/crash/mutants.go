@@ -99,7 +99,7 @@ var plantings = []planting{
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
 	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
-		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
+		"r.Try(r.Store.Close(run, r.end()))", "_ = r.Store.Close(run, r.end())"),
 	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
 		"s.sweep(now), ", ""),
 	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/history.go",

@@ -44,7 +44,7 @@ func (b bands) of(dir string) string {
 }
 
 // siblings are the effects that other effects may use.
-var siblings = []string{"internal/child", "internal/safefile", "internal/asuser"}
+var siblings = []string{"internal/child", "internal/safefile"}
 
 // breach says why a file may not be where it is, or not import what it does.
 func (b bands) breach(f file, m mark) (why string) {
@@ -64,7 +64,7 @@ func (b bands) breach(f file, m mark) (why string) {
 	case slices.Index(rows, to) > slices.Index(rows, from):
 		return "imports point from upper rows to lower ones only, so that each row can be understood without those above"
 	case from == "effects" && to == "effects" && !slices.Contains(siblings, dir) && !f.test:
-		return "an effect knows no other effect but child, safefile and asuser: stage joins them"
+		return "an effect knows no other effect but child and safefile: stage joins them"
 	}
 	return ""
 }

@@ -10,7 +10,7 @@ type guard struct {
 
 // The files that guards are in.
 const (
-	become  = "internal/asuser/become.go"
+	become  = "internal/child/become.go"
 	output  = "internal/joblog/append.go"
 	opening = "internal/safefile/safefile.go"
 	reading = "internal/safefile/read.go"
@@ -56,7 +56,7 @@ var guards = []guard{
 		"unix.Open(path, access|flags, 0)",
 		"unix.Open(path, access|flags|unix.O_CREAT, 0o600)"),
 	inChild("output: O_APPEND", output, "unix.O_WRONLY|unix.O_APPEND", "unix.O_WRONLY"),
-	inChild("output: checked by descriptor", output, "unix.Fstat(int(f.Fd()), &st)", "unix.Stat(f.Name(), &st)"),
+	inChild("output: checked by descriptor", output, "unix.Fstat(fd, &st)", "unix.Stat(t.Path, &st)"),
 	inWhole("drop: O_NOFOLLOW", opening, "flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC", "flags |= unix.O_CLOEXEC"),
 	inWhole("drop: owner", reading, "st.Nlink != 1 || st.Uid != uid {", "st.Nlink != 1 {"),
 	inWhole("drop: link count", reading,

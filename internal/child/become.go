@@ -1,14 +1,12 @@
-// Package asuser makes a process of root's give up rights for good: Confine those that no hook needs, Become all that
-// are root's. The latter is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary
-// started again.
-//
-// Nothing is executed afterwards. Starting a program as the user (SysProcAttr.Credential) would make it
-// dumpable again, and so traceable by the user, who could then answer root in its name.
-package asuser
+package child
 
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,19 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRefused: the ids are not a user's.
+// ErrRefused: the ids are not a user's, or a descriptor is open.
 var ErrRefused = errors.New("refusing to become")
 
-// Become makes every thread of the process run as uid and gid with exactly these groups and no capability, and
-// proves that the way back is closed. It refuses to with any descriptor open but 0 to 2. After an error the process
-// must do nothing for the user and end.
+// Become makes every thread of the process run as uid and gid with exactly these groups and no capability, for good, and
+// proves it. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the user
+// and end. It is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary started
+// again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it dumpable
+// again, and so traceable by the user, who could then answer root in its name.
 //
 // The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
 // CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
 // which a securebit could have kept, last. Linux keeps all of these per thread; package unix would change the
 // calling thread only.
 func Become(uid, gid uint32, groups []uint32) error {
-	if err := errors.Join(check(uid, gid, groups), holdsNothing()); err != nil {
+	if err := errors.Join(plainIDs(uid, gid, groups), holdsNothing(descriptors)); err != nil {
 		return err
 	}
 	steps := []struct {
@@ -56,7 +56,7 @@ func Become(uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-func check(uid, gid uint32, groups []uint32) error {
+func plainIDs(uid, gid uint32, groups []uint32) error {
 	for _, id := range append([]uint32{uid, gid}, groups...) {
 		if id == 0 || id == noID {
 			return fmt.Errorf("%w user %d, group %d, groups %v", ErrRefused, uid, gid, groups)
@@ -73,20 +73,15 @@ func check(uid, gid uint32, groups []uint32) error {
 const pending = 300 * time.Millisecond
 
 // holdsNothing refuses to take a descriptor of root's over to the user's side.
-func holdsNothing() error { return awaitNone(descriptors) }
-
-func awaitNone(open func() ([]int, error)) error {
+func holdsNothing(open func() ([]int, error)) error {
 	const pause = 10 * time.Millisecond
 	fds, err := open()
 	for waited := time.Duration(0); err == nil && len(fds) > 0 && waited < pending; waited += pause {
 		time.Sleep(pause)
 		fds, err = open()
 	}
-	if err == nil && len(fds) > 0 {
-		err = fmt.Errorf("descriptors %v are open", fds)
-	}
-	if err != nil {
-		return fmt.Errorf("%w anybody: %w", ErrRefused, err)
+	if err != nil || len(fds) > 0 {
+		return errors.Join(fmt.Errorf("%w anybody: descriptors %v are open", ErrRefused, fds), err)
 	}
 	return nil
 }
@@ -154,6 +149,57 @@ func dropCapabilities() error {
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	if errno != 0 {
 		return errno
+	}
+	return nil
+}
+
+// prove fails unless every thread is the user, no thread can be anybody else again and nobody traces one.
+func prove(uid, gid uint32, groups []uint32) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("prove: %w", err)
+	}
+	for _, t := range tasks {
+		status, err := os.ReadFile("/proc/self/task/" + t.Name() + "/status")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread has ended
+		}
+		if err == nil {
+			err = proveThread(string(status), uid, gid, groups)
+		}
+		if err != nil {
+			return fmt.Errorf("prove: thread %s: %w", t.Name(), err)
+		}
+	}
+	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil || dumpable != 0 {
+		return fmt.Errorf("prove: dumpable is %d, %v", dumpable, err)
+	}
+	return nil
+}
+
+// proveThread looks for what must be in /proc/PID/task/TID/status.
+func proveThread(status string, uid, gid uint32, groups []uint32) error {
+	all := "Groups:\t"
+	for _, g := range slices.Sorted(slices.Values(groups)) { // as the kernel lists them
+		all += fmt.Sprint(g, " ")
+	}
+	// TracerPid: where fs.suid_dumpable is 1 the user could have attached before the process became undumpable.
+	want := []string{
+		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", uid), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", gid),
+		strings.TrimSpace(all), "NoNewPrivs:\t1", "TracerPid:\t0",
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		want = append(want, set+":\t0000000000000000")
+	}
+	has := map[string]bool{}
+	for line := range strings.Lines(status) {
+		has[strings.TrimSpace(line)] = true
+	}
+	for _, line := range want {
+		if !has[line] {
+			return fmt.Errorf("its status has no line %q", line)
+		}
 	}
 	return nil
 }

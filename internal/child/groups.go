@@ -1,4 +1,4 @@
-package asuser
+package child
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/child"
 	"bookend/internal/safefile"
 )
 
@@ -48,10 +47,10 @@ func ask(programs []string, user string) ([]uint32, error) {
 	if at < 0 {
 		return nil, errors.New("list groups: no trusted program")
 	}
-	res := child.Run(child.Spec{
+	res := Run(Spec{
 		Path: programs[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
-	if res.Outcome != child.Exited || res.ExitCode != 0 {
+	if res.Outcome != Exited || res.ExitCode != 0 {
 		return nil, fmt.Errorf("list groups with %q: %s, exit code %d", programs[at], res.Outcome, res.ExitCode)
 	}
 	return parseGroups(string(res.Stdout))

@@ -1,4 +1,4 @@
-package asuser
+package child
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 // script is a lookup program in a folder that is root's up to the top.
 func script(t *testing.T, text string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "asuser-test-")
+	dir, err := os.MkdirTemp("/run", "child-test-")
 	ok(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "lookup")
@@ -24,7 +24,7 @@ func TestGroupsFrom(t *testing.T) {
 	ok(t, os.Chmod(mistrusted, 0o777))
 	good := script(t, `[ "$*" = "-G -- alice" ] && echo 20 30`)
 	any := script(t, "echo 20")
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		from []string
 		user string
 		want []uint32
@@ -45,19 +45,9 @@ func TestGroupsFrom(t *testing.T) {
 		"no user":                 {[]string{any}, "", []uint32{10}},
 		"user with a blank":       {[]string{any}, "a b", []uint32{10}},
 		"user of a domain passes": {[]string{any}, `DOM\alice@example.org`, []uint32{10, 20}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := groupsFrom(test.from, 1000, 10, test.user); !slices.Equal(got, test.want) {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	} {
+		if got := groupsFrom(test.from, 1000, 10, test.user); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
 	}
 }
