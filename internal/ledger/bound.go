@@ -162,8 +162,8 @@ const (
 	second = uint64(1) << 61
 )
 
-// few keeps so many entries of a list, the heaviest, in their order, and counts the others. Without a weight none matters
-// more than another.
+// few keeps so many entries of a list, the heaviest, in their order, and counts the others. Without a weight none
+// matters more than another.
 func few[T any](c *cutter, name string, list []T, most int, weight func(T) uint64) []T {
 	if len(list) <= most {
 		return list
