@@ -77,7 +77,7 @@ endif
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/gpu/demo.sh $(DEMO)
 
-page-look: ## make report pages of generated records, and pictures of them in build/page (installs chromium, as root); PAGE=--docs renews docs/images
+page-look: ## make a report page of generated records, and pictures of it in build/page (installs chromium, as root); PAGE=--docs renews docs/images
 	test/page/look.sh $(PAGE)
 
 check-deploy: build ## check deploy/ with systemd's programs, ShellCheck, a real Prometheus and node_exporter (installs them, as root)

@@ -26,16 +26,16 @@ var ofCards = []Entry{
 		Orphan, Serious, Card, Job, "process outlived its job",
 		"A process of the ended job still holds memory on the GPU. The evidence level shows how certain the " +
 			"attribution is.",
-		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner that workers must end with " +
-			"their parent.",
+		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner that workers must end with their " +
+			"parent.",
 		Traits{Exit: 10, Start: ToWarn, End: ToDrain, Memory: OwnProcess},
 	},
 	{
 		Residue, Serious, Card, Node, "memory in use, no process",
-		"Memory is in use that no listed process accounts for. Usually a process that the driver does not list " +
-			"holds a handle to it. Candidates have the driver open; which of several holds the memory is unknown.",
-		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset " +
-			"the GPU (nvidia-smi --gpu-reset -i GPU) or reboot. For up to 64 MiB without any job: bookend baseline " +
+		"Memory is in use that no listed process accounts for. Usually a process that the driver does not list holds " +
+			"a handle to it. Candidates have the driver open; which of several holds the memory is unknown.",
+		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
+			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot. For up to 64 MiB without any job: bookend baseline " +
 			"accept GPU.",
 		Traits{Exit: 11, Start: ToWarn, End: ToDrain, Memory: Unlisted},
 	},
@@ -63,8 +63,8 @@ var ofCards = []Entry{
 	},
 	{
 		Stray, Serious, Card, Node, "process of no job that had this GPU",
-		"During the job a process appeared on the GPU that belongs neither to this job nor to a live one: a login, " +
-			"a service, a container of an outside daemon, or a process of another job that has ended.",
+		"During the job a process appeared on the GPU that belongs neither to this job nor to a live one: a login, a " +
+			"service, a container of an outside daemon, or a process of another job that has ended.",
 		"End it or move it off the node. Adopt logins with pam_slurm_adopt, and set ConstrainDevices=yes.",
 		Traits{Exit: 13, Start: ToWarn, End: ToDrain, Memory: Strangers},
 	},
@@ -128,38 +128,28 @@ var ofCards = []Entry{
 		Blocked, Serious, Card, Node, "no memory could be allocated",
 		"The GPU has free memory, but the test allocation got none: the GPU is busy, or in a mode that forbids it.",
 		"See the CUDA error and its remedy in the finding; nvidia-smi -q -d COMPUTE shows the mode.",
-		Traits{
-			Exit: 17, Start: ToWarn, End: ToWarn,
-			Condition: true, Silence: "a test allocation failed; that may be the test's own",
-		},
+		Traits{Exit: 17, Start: ToWarn, End: ToWarn, Condition: true,
+			Silence: "a test allocation failed; that may be the test's own"},
 	},
 	{
 		Broken, Serious, Card, Node, "CUDA does not work on the GPU",
 		"The test allocation failed with a CUDA error, in two tries. Jobs would fail the same way.",
 		"The error and its remedy are in the finding; docs/cuda-errors.md lists all.",
-		Traits{
-			Exit: 18, Start: ToWarn, End: ToRepeat,
-			Condition: true, Fault: "CUDA did not work in a test after your job", Doubtful: true,
-			Silence: "a test allocation failed; that may be the test's own",
-		},
+		Traits{Exit: 18, Start: ToWarn, End: ToRepeat, Condition: true,
+			Fault: "CUDA did not work in a test after your job", Doubtful: true,
+			Silence: "a test allocation failed; that may be the test's own"},
 	},
 	{
 		Recovery, Serious, Card, Node, "driver asks for recovery",
 		"The driver reports that this GPU needs a reset, a reboot or a drain before it is reliable again.",
 		"Do what it says: nvidia-smi --gpu-reset -i GPU when no process uses the GPU, or reboot the node.",
-		Traits{
-			Exit: 27, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "the driver asks to recover the GPU",
-		},
+		Traits{Exit: 27, Start: ToWarn, End: ToDrain, Condition: true, Fault: "the driver asks to recover the GPU"},
 	},
 	{
 		RemapFailed, Serious, Card, Node, "row remapping failed",
 		"A memory row with uncorrectable errors could not be replaced. NVIDIA recommends replacing the GPU.",
 		"Run NVIDIA's field diagnostics and return the GPU.",
-		Traits{
-			Exit: 28, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "a bad memory row could not be replaced",
-		},
+		Traits{Exit: 28, Start: ToWarn, End: ToDrain, Condition: true, Fault: "a bad memory row could not be replaced"},
 	},
 	{
 		RemapPending, Warning, Card, Node, "row remapping waits for a reset",
@@ -183,10 +173,7 @@ var ofCards = []Entry{
 		Fabric, Warning, Card, Node, "NVLink fabric is not ready",
 		"The GPU has not joined the NVLink fabric, or joining failed: CUDA may refuse to start (error 802).",
 		"Check that nvidia-fabricmanager runs and has the driver's version.",
-		Traits{
-			Start: ToWarn, End: ToWarn,
-			Condition: true, Fault: "the NVLink fabric is not ready",
-		},
+		Traits{Start: ToWarn, End: ToWarn, Condition: true, Fault: "the NVLink fabric is not ready"},
 	},
 	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",
@@ -199,10 +186,7 @@ var ofCards = []Entry{
 		XidFatal, Serious, Card, Node, "driver reported a GPU fault (Xid)",
 		"The kernel log has an Xid on this GPU since the job started that requires a reset, a reboot or a repair.",
 		"Follow docs/health.md for the number.",
-		Traits{
-			Exit: 29, Start: ToWarn, End: ToDrain,
-			Condition: true, Fault: "the driver reported a fault of the GPU",
-		},
+		Traits{Exit: 29, Start: ToWarn, End: ToDrain, Condition: true, Fault: "the driver reported a fault of the GPU"},
 	},
 	{
 		Throttle, Note, Card, Node, "GPU is slowed down",

@@ -37,10 +37,8 @@ var ofNodes = []Entry{
 		Stuck, Serious, Driver, Node, "driver still does not answer",
 		"A backend that an earlier hook left behind is still stuck in the driver, so no new one is started.",
 		"Reboot the node; the stuck process cannot be killed. Its PID and start time are in the finding.",
-		Traits{
-			Exit: 25, Start: ToWarn, End: ToWarn,
-			Fault: "the driver hangs: a process stays stuck in it", Doubtful: true,
-		},
+		Traits{Exit: 25, Start: ToWarn, End: ToWarn, Fault: "the driver hangs: a process stays stuck in it",
+			Doubtful: true},
 	},
 	{
 		Slow, Warning, Driver, Node, "driver too slow for the window",
@@ -64,8 +62,7 @@ var ofNodes = []Entry{
 	},
 	{
 		BackendCrash, Warning, Own, Node, "backend crashed",
-		"The backend ended by a signal or with an error. The cause may be the vendor's library, which runs inside " +
-			"it.",
+		"The backend ended by a signal or with an error. The cause may be the vendor's library, which runs inside it.",
 		"Run bookend snapshot on the node as root. If it crashes again, report it with the driver's version.",
 		Traits{Exit: 34, Start: ToWarn, End: ToWarn, Silence: "asking the driver failed"},
 	},
@@ -145,8 +142,7 @@ var ofNodes = []Entry{
 	},
 	{
 		StateWrite, Warning, Own, Site, "record could not be written",
-		"Bookend could not write its records or metrics: the file system is full or read-only, or its owner is " +
-			"wrong.",
+		"Bookend could not write its records or metrics: the file system is full or read-only, or its owner is wrong.",
 		"Check space, mount and ownership of paths.run and paths.var, and of the directory of metrics.textfile.",
 		Traits{Exit: 39, Start: ToWarn, End: ToWarn},
 	},
