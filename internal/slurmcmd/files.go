@@ -1,10 +1,8 @@
 package slurmcmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,23 +33,14 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 			names, _ = filepath.Glob(name) // in alphabetical order
 		}
 		for _, n := range names[:min(len(names), slurmconf.MaxIncluded)] {
-			files = append(files, readFile(n))
+			f := slurmconf.File{Path: n}
+			if f.Text, err = readText(n); err != nil {
+				f.Unread = err.Error()
+			}
+			files = append(files, f)
 		}
 		return files
 	}), nil
-}
-
-// readFile reads an included file. Why it could not be read is told without the path, which is told next to it.
-func readFile(path string) slurmconf.File {
-	text, err := readText(path)
-	if err == nil {
-		return slurmconf.File{Path: path, Text: text}
-	}
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err
-	}
-	return slurmconf.File{Path: path, Unread: err.Error()}
 }
 
 // readText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes
