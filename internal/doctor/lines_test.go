@@ -90,7 +90,7 @@ func ruleLines() map[string]line {
 		"scontrol for a group": {mode("bin/scontrol", 0o775), "programs", Wrong, write, "run"},
 		"nvml a user's":        {given("lib/libnvidia-ml.so.580.1"), "programs", Wrong, "belongs to user", "run"},
 		"cuda leads nowhere":   {gone("lib/libcuda.so.580.1"), "programs", Unknown, "which does not exist", "stat"},
-		"no library":           {gone("lib"), "programs", Warning, "missing", "let nvidia.nvml_library say"},
+		"no library":           {gone("lib"), "programs", Warning, "missing", "let nvidia.nvml_library or"},
 
 		"config for a group": {mode("etc", 0o775), "config", Wrong, write, "run"},
 		"config closed":      {mode("etc/bookend.yaml", 0o600), "config", Wrong, "too little", "run"},

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,17 @@ import (
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadPlugins reads plugstack.conf and the like, in which an include may be a pattern.
-func ReadPlugins(path string) (slurmconf.Conf, error) { return read(path, true) }
+// Pyxis reports whether plugstack.conf, in which an include may be a pattern, loads pyxis.
+func Pyxis(conf slurmconf.Conf) bool {
+	file := filepath.Join(filepath.Dir(conf.Path), "plugstack.conf")
+	if v, ok := conf.Get("PlugStackConfig"); ok {
+		file = v.Text
+	}
+	stack, _ := read(file, true)
+	return slices.ContainsFunc(stack.Lines, func(l slurmconf.Line) bool { // "required|optional PLUGIN [ARGUMENTS]"
+		return strings.Contains(fmt.Sprint(l.Rest, l.Pairs, l.Include), "pyxis")
+	})
+}
 
 func read(path string, patterns bool) (slurmconf.Conf, error) {
 	text, err := readText(path)
