@@ -20,7 +20,7 @@ folder_bookend := admin
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
 RACE := ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
-	./internal/operation ./internal/routine/... ./internal/safefile ./internal/session ./internal/stage/... ./internal/state ./cuda/...
+	./internal/operation ./internal/routine/... ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
 # The packages that need no file, clock or process: the bands "values" and "pure" of the architecture.
 PURE = $(addprefix ./internal/,$(shell sed -nE 's/^\| (values|pure) \|([^|]*)\|.*/\2/p' docs/architecture.md | tr -d '`'))
@@ -77,7 +77,7 @@ endif
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/gpu/demo.sh $(DEMO)
 
-page-look: ## make report pages of generated records, and pictures of them in build/page (installs chromium, as root); PAGE=--docs renews docs/images
+page-look: ## make a report page of generated records, and pictures of it in build/page (installs chromium, as root); PAGE=--docs renews docs/images
 	test/page/look.sh $(PAGE)
 
 check-deploy: build ## check deploy/ with systemd's programs, ShellCheck, a real Prometheus and node_exporter (installs them, as root)

@@ -15,7 +15,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
@@ -59,7 +59,7 @@ func accepted(env operation.Env, cfg config.Config, all records, name string) (b
 		return b, errors.New(why)
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	s, _, err := session.Snapshot(env, cfg)
+	s, _, err := stage.Snapshot(env, cfg)
 	if err != nil {
 		return b, err
 	}
@@ -86,7 +86,7 @@ func again(env operation.Env, cfg config.Config, all records, first gpu.Reading)
 	if why := busy[id]; why != "" {
 		return finding.Baseline{}, errors.New(why)
 	}
-	s, who, err := session.Snapshot(env, cfg)
+	s, who, err := stage.Snapshot(env, cfg)
 	if err != nil {
 		return finding.Baseline{}, err
 	}

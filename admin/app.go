@@ -11,7 +11,7 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
@@ -116,7 +116,7 @@ func (a *app) write(document func() any, words func(io.Writer)) error {
 
 // config is the configuration, and says on the way what is wrong with it.
 func (a *app) config() config.Config {
-	cfg, problem := session.LoadConfig(a.env)
+	cfg, problem := stage.LoadConfig(a.env)
 	if problem != "" {
 		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
 	}

@@ -18,7 +18,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -155,7 +155,7 @@ func (a *app) checkConfig(args []string) error {
 		env.Getenv = naming(file, env.Getenv)
 		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
-	cfg, path, problems, err := session.ReadConfig(env)
+	cfg, path, problems, err := stage.ReadConfig(env)
 	c.Config = answer.NewConfig(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:

@@ -15,7 +15,7 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func doctorCommand(a *app) *cobra.Command {
@@ -54,7 +54,7 @@ func (a *app) examine(all bool) error {
 // site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
 // looked for beside the backend, then where they are installed.
 func site(env operation.Env) doctor.Site {
-	cfg, path, problems, err := session.ReadConfig(env)
+	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path,

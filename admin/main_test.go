@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/clock"
 	"bookend/internal/doctor"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
@@ -41,7 +41,7 @@ func bookend(euid int, config string, args ...string) typed {
 func typing(euid int, environment map[string]string, args ...string) typed {
 	var out, err bytes.Buffer
 	env := operation.Env{
-		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(),
+		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: routine.SystemClock(),
 		Version: "1.2",
 		Getenv:  func(name string) string { return environment[name] },
 	}

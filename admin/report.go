@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,8 +22,8 @@ import (
 
 // reportAsk is what "bookend report" was asked for.
 type reportAsk struct {
-	html, since, until, gpu, records string
-	force, users                     bool
+	html, since, until, records string
+	force, users                bool
 }
 
 func reportCommand(a *app) *cobra.Command {
@@ -50,7 +49,6 @@ node. That needs no root.
 	f.StringVar(&q.html, "html", "", "`FILE`: the file to write; - for standard output")
 	f.StringVar(&q.since, "since", "", "`WHEN`: leave out what was before")
 	f.StringVar(&q.until, "until", "", "`WHEN`: leave out what was after")
-	f.StringVar(&q.gpu, "gpu", "", "`GPU`: only this one: Slurm's number, a UUID, a PCI bus id, or nvidiaN")
 	f.StringVar(&q.records, "records", "", "`DIR`: a copy of records, instead of this node's own")
 	f.BoolVar(&q.users, "users", false, "show the jobs' users")
 	f.BoolVar(&q.force, "force", false, "replace the file if it exists")
@@ -72,13 +70,9 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if err != nil {
 		return err
 	}
-	ask.Since, ask.Until, ask.GPU, ask.Zone = since, until, q.gpu, time.Local
-	chart := page.Lay(r.runs, ask)
-	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
-		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
-	}
+	ask.Since, ask.Until, ask.Zone = since, until, time.Local
 	return a.deliver(q, page.Report{
-		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart,
+		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: page.Lay(r.runs, ask),
 		Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
 		Users: q.users, People: people(r.runs),
 	})
@@ -122,9 +116,7 @@ func copied(dir, node string) (records, error) {
 	case node == "" && len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a "+
-			"directory in "+
-			"it", dir))
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory in it", dir))
 	case node == "":
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
 	case all[node] == nil:
@@ -141,14 +133,13 @@ func lemonsOf(r records, f answer.Filter) (ids []gpu.ID) {
 	return ids
 }
 
-// people are the users of all runs, the longest names first: "ann-lee" is not to become "(user)-lee".
+// people are the users of all runs, each once.
 func people(runs []ledger.Run) []string {
-	var names []string
+	names := map[string]bool{}
 	for _, r := range runs {
-		names = append(names, strings.TrimSpace(r.Job.User))
+		names[strings.TrimSpace(r.Job.User)] = true
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return slices.Compact(names)
+	return slices.Sorted(maps.Keys(names))
 }
 
 // deliver writes the page to where it is wanted.

@@ -13,7 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/inventory"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
@@ -31,7 +31,7 @@ processes, and only the number of others.`,
 // snapshot asks the driver once, for every GPU of the node.
 func (a *app) snapshot() error {
 	cfg := a.config()
-	s, who, problem := session.Snapshot(a.env, cfg)
+	s, who, problem := stage.Snapshot(a.env, cfg)
 	if a.env.EUID != 0 {
 		s, who = ownOnly(s, who, uint32(a.env.EUID))
 	}

@@ -14,7 +14,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
@@ -37,7 +37,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 // status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what
 // driver and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
 func (a *app) status(recordsAlone, check bool) error {
-	cfg, problem := session.LoadConfig(a.env)
+	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
 	if a.env.EUID != 0 || errors.As(unread, new(notFound)) && a.node != "" {
 		return unread

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"bookend/internal/answer"
-	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
 )
 
@@ -44,7 +44,7 @@ type Site struct {
 	NVML, CUDA []string
 	// Root is the directory in which the system's own files are: "/".
 	Root  string
-	Clock clock.Clock `json:"-"`
+	Clock routine.Clock `json:"-"`
 	// SlurmConf is SLURM_CONF of the environment; may be empty.
 	SlurmConf string
 	// NodeName is what Slurm most likely calls this node.

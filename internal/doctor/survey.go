@@ -19,9 +19,9 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
+	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
@@ -31,8 +31,8 @@ type Survey struct {
 	Slurm  Slurm
 	Driver Driver `json:"-"`
 	// Glance is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
-	Glance  session.Glance `json:"-"`
-	Skipped string         `json:"-"`
+	Glance  stage.Glance `json:"-"`
+	Skipped string       `json:"-"`
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan `json:"-"`
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
@@ -237,19 +237,19 @@ func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil {
 		return slurmconf.Unclear("slurm.conf could not be read")
 	}
-	return session.ReadNumbering(s.env(), s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
+	return stage.ReadNumbering(s.env(), s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
 // own files did not answer, it is not asked.
-func askDriver(s Site) (skipped string, g session.Glance) {
+func askDriver(s Site) (skipped string, g stage.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
 		return cmp.Or(d.Silent, "no driver is loaded"), g
 	}
 	limit := s.driverLimit()
-	answers := make(chan session.Glance, 1)
-	routine.Go(func(p *routine.Panic) { answers <- session.Glance{Code: code.Panicked, Why: p.Error()} }, func() {
-		answers <- session.Look(s.env(), s.Config, limit)
+	answers := make(chan stage.Glance, 1)
+	routine.Go(func(p *routine.Panic) { answers <- stage.Glance{Code: code.Panicked, Why: p.Error()} }, func() {
+		answers <- stage.Look(s.env(), s.Config, limit)
 	})
 	select {
 	case g := <-answers:

@@ -106,7 +106,7 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
-			func(h attrib.Holding) place { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
+			func(h attrib.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
 			s.Partial = cmp.Or(s.Partial, partly("holders", len(e.Scan.Holdings), len(s.Holdings)))
 		}
 		s.Partial = clip(s.Partial, 2*b.text)
@@ -114,12 +114,12 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	}
 	if e.Kernel != nil {
 		k := *e.Kernel
-		k.Xids, k.Kills = first(c, "xids", k.Xids, b.few), first(c, "kills", k.Kills, b.few)
+		k.Xids, k.Kills = few(c, "xids", k.Xids, b.few, nil), few(c, "kills", k.Kills, b.few, nil)
 		k.Unknown = clip(k.Unknown, b.text)
 		e.Kernel = &k
 	}
 	e.Health = c.health(e.Health)
-	e.Probes, e.Messages = first(c, "probes", e.Probes, b.some), first(c, "messages", e.Messages, b.few)
+	e.Probes, e.Messages = few(c, "probes", e.Probes, b.some, nil), few(c, "messages", e.Messages, b.few, nil)
 	e.Unseen, e.Report = clip(e.Unseen, b.text), clip(e.Report, maxReport)
 	if e.Rest = c.rest; len(e.Rest) == 0 {
 		e.Rest = nil
@@ -156,69 +156,63 @@ type cutter struct {
 	bytes      map[int]uint64 // of GPU memory, by PID
 }
 
-// place is where an entry comes when not all are kept: the lower rank first, then the larger.
-type place struct {
-	rank int
-	size uint64
-}
+// Weights of entries where not all are kept, above any number of bytes.
+const (
+	first  = uint64(1) << 62
+	second = uint64(1) << 61
+)
 
-// few keeps so many entries of a list, in their order, and counts the others.
-func few[T any](c *cutter, name string, list []T, most int, of func(T) place) []T {
+// few keeps so many entries of a list, the heaviest, in their order, and counts the others. Without a weight none
+// matters more than another.
+func few[T any](c *cutter, name string, list []T, most int, weight func(T) uint64) []T {
 	if len(list) <= most {
 		return list
+	}
+	c.rest[name] += len(list) - most
+	if weight == nil {
+		return slices.Clone(list[:most])
 	}
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := of(list[i]), of(list[j])
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.size, a.size))
-	})
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(weight(list[j]), weight(list[i])) })
 	order = order[:most]
 	slices.Sort(order)
 	kept := make([]T, 0, most)
 	for _, i := range order {
 		kept = append(kept, list[i])
 	}
-	c.rest[name] += len(list) - len(kept)
 	return kept
 }
 
-// first keeps the first entries of a list of which none matters more than another.
-func first[T any](c *cutter, name string, list []T, most int) []T {
-	return few(c, name, list, most, func(T) place { return place{} })
-}
-
-func (c *cutter) ofPID(pid int, owner slurm.Owner) place {
-	switch {
-	case c.named[pid]:
-		return place{0, c.bytes[pid]}
+func (c *cutter) ofProcess(p attrib.Process) uint64 {
+	switch owner := p.Cgroup; {
+	case c.named[p.PID]:
+		return first + c.bytes[p.PID]
 	case owner.ID != 0 && owner.ID == c.own.ID, owner.SLUID != "" && owner.SLUID == c.own.SLUID:
-		return place{1, c.bytes[pid]}
+		return second + c.bytes[p.PID]
 	}
-	return place{2, c.bytes[pid]}
+	return c.bytes[p.PID]
 }
-
-func (c *cutter) ofProcess(p attrib.Process) place { return c.ofPID(p.PID, p.Cgroup) }
 
 // findings keeps what decided the verdict, one of each code and each cause of a drain, then those of most memory; and
 // with each what was judged of it.
 func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding.Finding, finding.Verdict) {
-	order, ranks, seen, most := make([]int, len(found)), make([]int, len(found)), map[string]bool{}, c.some
+	order, weights, seen, most := make([]int, len(found)), make([]uint64, len(found)), map[string]bool{}, c.some
 	decided := Decisive(found, v)
 	for i, f := range found {
-		order[i], ranks[i] = i, 1
+		order[i], weights[i] = i, min(f.Bytes.Bytes, second)
 		kind := string(f.Code)
 		if v.Drains(i) && seen[kind] {
 			kind += " of " + string(f.GPU)
 		}
 		if i == decided || !seen[kind] {
-			ranks[i], most = 0, most+1
+			weights[i], most = first, most+1
 		}
 		seen[kind] = true
 	}
-	order = few(c, "findings", order, most, func(i int) place { return place{ranks[i], found[i].Bytes.Bytes} })
+	order = few(c, "findings", order, most, func(i int) uint64 { return weights[i] })
 	kept, judged := []finding.Finding(nil), v.Judged
 	v.Judged, v.Held = nil, clip(v.Held, c.text)
 	for _, i := range order {
@@ -251,16 +245,16 @@ func (c *cutter) finding(f finding.Finding) finding.Finding {
 	if f.Holder != nil {
 		c.named[f.Holder.PID] = true
 	}
-	f.Candidates = few(c, "candidates", f.Candidates, min(c.candidates, c.few), func(h finding.Holder) place {
+	f.Candidates = few(c, "candidates", f.Candidates, min(c.candidates, c.few), func(h finding.Holder) uint64 {
 		if h.Owner != nil {
-			return place{0, 0}
+			return first
 		}
 		return c.ofProcess(h.Process)
 	})
 	c.candidates -= len(f.Candidates)
 	f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
 	f.Bytes.Unknown = clip(f.Bytes.Unknown, c.text)
-	f.Doubts = slices.Clone(first(c, "doubts", f.Doubts, c.few))
+	f.Doubts = slices.Clone(few(c, "doubts", f.Doubts, c.few, nil))
 	for i, d := range f.Doubts {
 		f.Doubts[i] = clip(d, c.text)
 	}
@@ -271,17 +265,17 @@ func (c *cutter) finding(f finding.Finding) finding.Finding {
 // more.
 func (c *cutter) snapshot(s gpu.Snapshot) gpu.Snapshot {
 	s.Readings = slices.Clone(few(c, "cards", s.Readings, c.some,
-		func(r gpu.Reading) place { return place{0, r.Memory.Used.Bytes} }))
+		func(r gpu.Reading) uint64 { return r.Memory.Used.Bytes }))
 	for i := range s.Readings {
 		r := &s.Readings[i]
 		all := len(r.Processes)
 		r.Processes = few(c, "listed", r.Processes, c.many,
-			func(p gpu.Process) place { return c.ofPID(p.PID, slurm.Owner{}) })
+			func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
 		if len(r.Processes) < all {
 			r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 		}
 	}
-	s.Faults = first(c, "faults", s.Faults, c.few)
+	s.Faults = few(c, "faults", s.Faults, c.few, nil)
 	return s
 }
 
@@ -299,16 +293,16 @@ func clip(text string, most int) string {
 }
 
 func (c *cutter) health(all []gpu.Health) []gpu.Health {
-	all = slices.Clone(first(c, "health", all, c.some))
+	all = slices.Clone(few(c, "health", all, c.some, nil))
 	for i := range all {
-		facts := slices.Clone(first(c, "facts", all[i].Facts, c.few))
+		facts := slices.Clone(few(c, "facts", all[i].Facts, c.few, nil))
 		for j, f := range facts {
 			facts[j].Value, facts[j].Unknown, facts[j].Source = clip(f.Value, c.text), clip(f.Unknown, c.text),
 				clip(f.Source, c.text)
 		}
 		all[i].Facts = facts
 		a := &all[i].Accounting
-		a.Processes = first(c, "accounted", a.Processes, c.few) // the largest come first
+		a.Processes = few(c, "accounted", a.Processes, c.few, nil) // the largest come first
 	}
 	return all
 }

@@ -25,107 +25,52 @@ import (
 // readable is the size that a record must stay below to be read: package state's.
 const readable = 1 << 20
 
-// Each list with one entry more than fits: the entry that matters most stays, though it comes last and is the smallest,
-// and the other is counted.
+// Of every list that is longer than fits the entry that matters most stays, though it comes last and is the smallest;
+// where none does the first stay. The others are counted, and the caller's own lists are left as they are.
 func TestBoundedLists(t *testing.T) {
-	b := shrinking[0]
-	own := slurm.Owner{ID: 7}
-	about := finding.Finding{Code: code.Orphan, GPU: "GPU-0",
-		Holder: &finding.Holder{Process: attrib.Process{PID: 999_999}}}
-	for name, tt := range map[string]struct {
-		most int
-		fill func(e *End, n int)
-		kept func(e End) (n int, last bool)
-	}{
-		"findings": {b.some + 2, func(e *End, n int) { // two more: the first of each code stays in any case
-			e.Findings = nil
-			for i := range n {
-				e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(n - i))})
-				e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
-			}
-			e.Findings[n-1].Code, e.Findings[n-2] = code.Orphan, e.Findings[0]
-		}, func(e End) (int, bool) {
-			return len(e.Findings), e.Findings[len(e.Findings)-1].Code == code.Orphan &&
-				len(e.Verdict.Judged) == len(e.Findings)
-		}},
-		"candidates": {b.few, func(e *End, n int) {
-			f := about
-			for i := range n {
-				f.Candidates = append(f.Candidates, finding.Holder{Process: attrib.Process{PID: i + 1}})
-			}
-			f.Candidates[n-1].Owner = &finding.Owner{Job: 7}
-			e.Findings = []finding.Finding{f}
-		}, func(e End) (int, bool) {
-			c := e.Findings[0].Candidates
-			return len(c), c[len(c)-1].Owner != nil
-		}},
-		"processes": {b.many, func(e *End, n int) {
-			for i := range n {
-				e.Processes = append(e.Processes, attrib.Process{PID: i + 1})
-			}
-			e.Processes[n-1].PID = 999_999
-		}, func(e End) (int, bool) { return len(e.Processes), e.Processes[len(e.Processes)-1].PID == 999_999 }},
-		"listed": {b.many, func(e *End, n int) {
-			var list []gpu.Process
-			for i := range n {
-				list = append(list, gpu.Process{PID: i + 1, Memory: gpu.Bytes(uint64(1000 + n - i))})
-			}
-			list[n-1] = gpu.Process{PID: 999_999}
-			e.Snapshot.Readings = []gpu.Reading{{Processes: list}}
-		}, func(e End) (int, bool) {
-			r := e.Snapshot.Readings[0]
-			return len(r.Processes), r.Processes[len(r.Processes)-1].PID == 999_999 &&
-				(r.ProcessesUnknown != "") == (e.Rest != nil)
-		}},
-		"cards": {b.some, func(e *End, n int) {
-			e.Snapshot.Readings = make([]gpu.Reading, n)
-			e.Snapshot.Readings[n-1].Memory.Used = gpu.Bytes(5)
-		}, func(e End) (int, bool) {
-			return len(e.Snapshot.Readings), e.Snapshot.Readings[len(e.Snapshot.Readings)-1].Memory.Used.Bytes == 5
-		}},
-		"holdings": {b.some, func(e *End, n int) {
-			e.Scan = &attrib.Scan{}
-			for i := range n {
-				e.Scan.Holdings = append(e.Scan.Holdings, attrib.Holding{Process: attrib.Process{PID: i + 1}})
-			}
-			e.Scan.Holdings[n-1].Cgroup = own
-		}, func(e End) (int, bool) {
-			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own &&
-				(e.Scan.Partial != "") == (e.Rest != nil)
-		}},
-	} {
-		for n, left := range map[int]int{tt.most: 0, tt.most + 1: 1} {
-			e := End{Findings: []finding.Finding{about}}
-			tt.fill(&e, n)
-			before, _ := json.Marshal(e)
-			got := e.bounded(0, b, own)
-			if kept, last := tt.kept(got); kept != tt.most || !last || got.Rest[name] != left {
-				t.Errorf("%s: of %d %d were kept, the last %v, rest %v", name, n, kept, last, got.Rest)
-			}
-			if after, _ := json.Marshal(e); string(before) != string(after) {
-				t.Errorf("%s: the caller's own was changed", name)
-			}
-			if again := got.bounded(0, b, own); !reflect.DeepEqual(again, got) {
-				t.Errorf("%s: bounded twice it differs:\n%+v\n%+v", name, got, again)
-			}
-		}
+	b, own, named := shrinking[0], slurm.Owner{ID: 7}, attrib.Process{PID: 999_999}
+	over := b.many + 1
+	e := End{Scan: &attrib.Scan{}, Probes: make([]gpu.Probe, over), Messages: make([]oom.Message, over),
+		Health:   make([]gpu.Health, over),
+		Kernel:   &gpu.KernelLog{Xids: make([]gpu.Xid, over), Kills: make([]gpu.HostKill, over)},
+		Snapshot: gpu.Snapshot{Faults: make([]gpu.Fault, over), Readings: make([]gpu.Reading, over)}}
+	e.Health[0] = gpu.Health{Facts: make([]gpu.Fact, over), Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, over)}}
+	var listed []gpu.Process
+	var candidates []finding.Holder
+	for i := range over {
+		p := attrib.Process{PID: i + 1}
+		e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(over - i))})
+		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, attrib.Holding{Process: p})
+		listed = append(listed, gpu.Process{PID: p.PID, Memory: gpu.Bytes(uint64(9000 - i))})
+		candidates = append(candidates, finding.Holder{Process: p})
 	}
-}
-
-// Of lists in which no entry matters more than another the first stay, and the others are counted.
-func TestBoundedFirsts(t *testing.T) {
-	b := shrinking[0]
-	n := b.some + 1
-	e := End{Probes: make([]gpu.Probe, n), Messages: make([]oom.Message, n), Health: make([]gpu.Health, n),
-		Kernel:   &gpu.KernelLog{Xids: make([]gpu.Xid, n), Kills: make([]gpu.HostKill, n)},
-		Snapshot: gpu.Snapshot{Faults: make([]gpu.Fault, n)}, Findings: []finding.Finding{{Doubts: make([]string, n)}}}
-	e.Health[0] = gpu.Health{Facts: make([]gpu.Fact, n), Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, n)}}
-	few := n - b.few
-	want := map[string]int{"probes": 1, "health": 1, "messages": few, "xids": few, "kills": few, "faults": few,
-		"doubts": few, "facts": few, "accounted": few}
-	got := e.bounded(0, b, slurm.Owner{})
-	if !maps.Equal(got.Rest, want) || len(got.Probes) != b.some || len(got.Kernel.Xids) != b.few {
+	last := over - 1
+	e.Processes[last], listed[last] = named, gpu.Process{PID: named.PID}
+	e.Scan.Holdings[last].Cgroup, candidates[last].Owner = own, &finding.Owner{Job: 7}
+	e.Snapshot.Readings[last] = gpu.Reading{Processes: listed, Memory: gpu.Memory{Used: gpu.Bytes(5)}}
+	e.Findings[last] = finding.Finding{Code: code.Orphan, Holder: &finding.Holder{Process: named}, Candidates: candidates,
+		Doubts: make([]string, over)}
+	before, _ := json.Marshal(e)
+	got := e.bounded(0, b, own)
+	some, few := over-b.some, over-b.few
+	want := map[string]int{"probes": some, "health": some, "messages": few, "xids": few, "kills": few, "faults": few,
+		"doubts": few, "facts": few, "accounted": few, "processes": 1, "listed": 1, "cards": some, "holdings": some,
+		"candidates": few, "findings": some - 2} // the first of each code stays in any case
+	if !maps.Equal(got.Rest, want) || len(got.Verdict.Judged) != len(got.Findings) {
 		t.Errorf("rest %v, want %v", got.Rest, want)
+	}
+	f, r := got.Findings[len(got.Findings)-1], got.Snapshot.Readings[b.some-1]
+	if got.Processes[b.many-1].PID != named.PID || got.Scan.Holdings[b.some-1].Cgroup != own || got.Scan.Partial == "" ||
+		f.Code != code.Orphan || f.Candidates[b.few-1].Owner == nil || r.Memory.Used.Bytes != 5 ||
+		r.Processes[b.many-1].PID != named.PID || r.ProcessesUnknown == "" {
+		t.Errorf("what matters most was left out: %+v", f)
+	}
+	if after, _ := json.Marshal(e); string(before) != string(after) {
+		t.Error("the caller's own was changed")
+	}
+	if again := got.bounded(0, b, own); !reflect.DeepEqual(again, got) {
+		t.Errorf("bounded twice it differs:\n%+v\n%+v", got.Rest, again.Rest)
 	}
 }
 

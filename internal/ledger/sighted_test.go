@@ -116,33 +116,29 @@ func TestSightedDuring(t *testing.T) {
 	}
 	apart := stray(6, 100000)
 	apart.OtherPIDs = true
-	s := Sighted{}.With(life, onCard(10*time.Second, proc(1, 100), proc(2, 100), proc(3, 100), proc(4, 100),
-		proc(5, 100), proc(6, 100)),
+	s := Sighted{}.With(life, onCard(10, proc(1, 9), proc(2, 9), proc(3, 9), proc(4, 9), proc(5, 9), proc(6, 9)),
 		who(inJob(1, 100), inJob(2, 101), stray(3, 1002), stray(4, 0), stray(5, 1001), apart))
-	got := map[int]string{}
-	for _, d := range s.During(self, 5*time.Second, 15*time.Second) {
-		got[d.PID] = fmt.Sprintf("own %v, stranger %v, job %d, %d MiB", d.Own, d.Stranger, d.Owner.ID,
-			d.Bytes.Bytes>>20)
-	}
-	want := map[int]string{
-		1: "own true, stranger false, job 100, 100 MiB", 2: "own false, stranger false, job 101, 100 MiB",
-		3: "own false, stranger true, job 0, 100 MiB", 4: "own false, stranger false, job 0, 100 MiB",
-		5: "own false, stranger false, job 0, 100 MiB", 6: "own false, stranger false, job 0, 100 MiB",
-	}
-	for pid, text := range want {
-		if got[pid] != text {
-			t.Errorf("process %d: %q, want %q", pid, got[pid], text)
-		}
-	}
-	for _, window := range [][2]time.Duration{{10 * time.Second, 20 * time.Second}, {0, 10 * time.Second}} {
-		if d := s.During(self, window[0], window[1]); len(d) != 0 {
-			t.Errorf("at the very ends %v: %+v", window, d)
-		}
-	}
 	elsewhere := self
 	elsewhere.Devices = []Assigned{{Device: gpu.Device{ID: "GPU-1"}}}
-	if d := s.During(elsewhere, 0, time.Hour); len(d) != 0 {
-		t.Errorf("on another GPU: %+v", d)
+	for _, tt := range []struct {
+		self     Run
+		from, to time.Duration
+		want     string
+	}{
+		{self, 5, 15, "1 of 100 own; 2 of 101; 3 of 0 stranger; 4 of 0; 5 of 0; 6 of 0; "},
+		{self, 10, 20, ""}, {self, 0, 10, ""}, // at the very ends
+		{elsewhere, 0, time.Hour, ""},
+	} {
+		got := ""
+		for _, d := range s.During(tt.self, tt.from, tt.to) {
+			got += fmt.Sprintf("%d of %d%s; ", d.PID, d.Owner.ID, map[bool]string{d.Own: " own", d.Stranger: " stranger"}[true])
+			if d.Bytes != gpu.Bytes(9<<20) {
+				t.Errorf("%+v", d)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("between %d and %d: %q, want %q", tt.from, tt.to, got, tt.want)
+		}
 	}
 }
 
@@ -191,98 +187,77 @@ func TestLooksDuring(t *testing.T) {
 	}
 }
 
+// The newest condition of each GPU counts. A record cut short tells it all the same; one that does not is not passed over
+// for an older one.
 func TestLastHealth(t *testing.T) {
 	look := func(at time.Duration, device gpu.ID, count string) End {
 		return End{At: at, Health: []gpu.Health{{Device: device,
-			Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}}}}}
+			Facts:      []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}},
+			Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, 900)}}}}
 	}
-	bare := End{At: 9 * time.Second, Health: []gpu.Health{{Device: "A", Accounting: gpu.Accounting{Mode: "on"}}}}
-	runs := []Run{
-		{Epoch: life, Ends: []End{look(2*time.Second, "A", "3")}},
-		{Epoch: life, Ends: []End{look(5*time.Second, "A", "4"), look(4*time.Second, "B", "1")}},
-		{Epoch: life, Ends: []End{bare}},
-		{Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "older"}, Ends: []End{look(8*time.Second, "A", "90")}},
+	run := func(ends ...End) Run { return Run{Epoch: life, Ends: ends} }
+	reloaded := run(look(8, "A", "90"))
+	reloaded.Epoch.Module = "older"
+	before := run(look(1, "A", "2"))
+	for name, tt := range map[string]struct {
+		runs []Run
+		want map[gpu.ID]string
+	}{
+		"the newest of each": {[]Run{run(look(2, "A", "3")), run(look(5, "A", "4"), look(4, "B", "1"))},
+			map[gpu.ID]string{"A": "4", "B": "1"}},
+		"without facts": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A"}}})}, map[gpu.ID]string{"A": "2"}},
+		"another life":  {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
+		"bare":          {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
+		"bare, of an earlier release": {[]Run{before, run(End{At: 2, Rest: map[string]int{everything: 1}})},
+			map[gpu.ID]string{}},
+		"too many GPUs": {[]Run{before, run(End{At: 2, Rest: map[string]int{"health": 1}})}, map[gpu.ID]string{}},
+	} {
+		got := map[gpu.ID]string{}
+		for id, h := range LastHealth(tt.runs, life) {
+			f, _ := h.Fact(gpu.ECCUncorrected)
+			got[id] = f.Value
+			if name == "bare" && len(h.Accounting.Processes) > 0 {
+				t.Error("what the driver accounted for was kept")
+			}
+		}
+		if !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
-	got := map[gpu.ID]string{}
-	for id, h := range LastHealth(runs, life) {
-		f, _ := h.Fact(gpu.ECCUncorrected)
-		got[id] = f.Value
-	}
-	if want := map[gpu.ID]string{"A": "4", "B": "1"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if none := LastHealth(runs, gpu.Epoch{}); len(none) != 0 {
+	if none := LastHealth([]Run{before}, gpu.Epoch{}); len(none) != 0 {
 		t.Errorf("an epoch that is not known has %v", none)
 	}
-}
-
-// A record cut short tells the last condition all the same; one that does not is not passed over for an older one.
-func TestLastHealthOfBareRecords(t *testing.T) {
-	look := func(at time.Duration, count string) Run {
-		health := []gpu.Health{{
-			Device: "A", Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}},
-			Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, 900)},
-		}}
-		return Run{Epoch: life, Ends: []End{{At: at, Health: health}}}
-	}
-	before, now := look(time.Second, "2"), look(2*time.Second, "5")
-	// of an earlier release
-	early := Run{Epoch: life, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{everything: 1}}}}
-	cut := Run{Epoch: life, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{"health": 1}}}}
-	for name, tt := range map[string]struct {
-		last Run
-		want string
-	}{
-		"whole": {now, "5"}, "bare": {now.Bounded(Bare), "5"}, "bare, of an earlier release": {early, ""},
-		"too many GPUs": {cut, ""},
-	} {
-		got := LastHealth([]Run{before, tt.last}, life)["A"]
-		if f, _ := got.Fact(gpu.ECCUncorrected); f.Value != tt.want {
-			t.Errorf("%s: %q, want %q", name, f.Value, tt.want)
-		}
-		if name == "bare" && len(got.Accounting.Processes) > 0 {
-			t.Error("what the driver accounted for was kept")
-		}
-	}
-	check := Check{Health: now.Ends[0].Health}.Bounded(Bare)
+	check := Check{Health: before.Ends[0].Health}.Bounded(Bare)
 	if len(check.Health) != 1 || len(check.Health[0].Facts) != 1 {
 		t.Errorf("of a health check: %+v", check.Health)
 	}
 }
 
+// What other hooks saw on a job's GPU between its ends, with whose it was as far as a cgroup or a user proves it.
 func TestSightings(t *testing.T) {
-	on := func(device gpu.ID, pids ...int) gpu.Reading {
-		r := gpu.Reading{Device: gpu.Device{ID: device}}
+	end := func(at time.Duration, on gpu.ID, pids ...int) End {
+		r := gpu.Reading{Device: gpu.Device{ID: on}}
 		for _, pid := range pids {
 			r.Processes = append(r.Processes, gpu.Process{PID: pid, Memory: gpu.Bytes(uint64(pid))})
 		}
-		return r
-	}
-	end := func(at time.Duration, readings ...gpu.Reading) End {
 		// its end is not its look
-		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: readings}}
-		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
-			{PID: 9},
-			{PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"}, {PID: 12, UID: 1002, OtherPIDs: true},
-			{PID: 13, UID: 1002, Why: "not read"}}
-		return e
+		return End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{r}},
+			Processes: []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
+				{PID: 9}, {PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"},
+				{PID: 12, UID: 1002, OtherPIDs: true}, {PID: 13, UID: 1002, Why: "not read"}}}
 	}
 	self := Run{Job: slurm.Job{ID: 42}, Epoch: life, Devices: []Assigned{{Index: 0, Device: gpu.Device{ID: "A"}}}}
-	before, after := end(time.Second, on("B", 1), on("A", 7)), end(20*time.Second, on("B", 1), on("A", 7))
-	late, early := end(8*time.Second, on("B", 1), on("A", 7, 9, 10, 11, 12, 13, 14), on("C", 7)),
-		end(5*time.Second, on("A", 8))
-	runs := []Run{{Epoch: life, Start: &before, Ends: []End{late, after}}, {Epoch: life, Ends: []End{early}},
-		{Epoch: gpu.Epoch{Boot: "other"}, Ends: []End{early}}}
-	got := Sightings(runs, self, 2*time.Second, 10*time.Second)
-	want := []diagnosis.Sighting{
-		{At: 5 * time.Second, Device: "A", PID: 8, Bytes: gpu.Bytes(8), Owner: slurm.Owner{ID: 43}},
-		{At: 8 * time.Second, Device: "A", PID: 7, Bytes: gpu.Bytes(7), Owner: slurm.Owner{ID: 42}, Own: true},
-		{At: 8 * time.Second, Device: "A", PID: 9, Bytes: gpu.Bytes(9)},
-		{At: 8 * time.Second, Device: "A", PID: 10, Bytes: gpu.Bytes(10), Stranger: true},
-		{At: 8 * time.Second, Device: "A", PID: 11, Bytes: gpu.Bytes(11)},
-		{At: 8 * time.Second, Device: "A", PID: 12, Bytes: gpu.Bytes(12)},
-		{At: 8 * time.Second, Device: "A", PID: 13, Bytes: gpu.Bytes(13)},
-		{At: 8 * time.Second, Device: "A", PID: 14, Bytes: gpu.Bytes(14)},
+	before, late := end(1, "A", 7), end(8, "A", 7, 9, 10, 11, 12, 13, 14)
+	runs := []Run{{Epoch: life, Start: &before, Ends: []End{late, end(20, "A", 7), end(8, "C", 7)}},
+		{Epoch: life, Ends: []End{end(5, "A", 8)}}, {Epoch: gpu.Epoch{Boot: "other"}, Ends: []End{end(5, "A", 8)}}}
+	got := Sightings(runs, self, 2, 10)
+	want := []diagnosis.Sighting{{At: 5, Device: "A", PID: 8, Bytes: gpu.Bytes(8), Owner: slurm.Owner{ID: 43}}}
+	for _, pid := range []int{7, 9, 10, 11, 12, 13, 14} {
+		s := diagnosis.Sighting{At: 8, Device: "A", PID: pid, Bytes: gpu.Bytes(uint64(pid)), Own: pid == 7, Stranger: pid == 10}
+		if pid == 7 {
+			s.Owner.ID = 42
+		}
+		want = append(want, s)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

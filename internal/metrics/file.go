@@ -31,65 +31,55 @@ var ErrDamaged = errors.New("counts are damaged")
 // load reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
 func load(folder string) (book, error) {
 	b, err := read(folder)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return book{}, nil
-	case !errors.Is(err, ErrDamaged):
-		return b, err
+	if errors.Is(err, ErrDamaged) {
+		// Threat: none, the folder is root's alone.
+		aside := filepath.Join(folder, damagedName)
+		if moved := errors.Join(os.RemoveAll(aside), os.Rename(filepath.Join(folder, bookName), aside)); moved != nil {
+			err = fmt.Errorf("%w; not set aside: %v", err, moved)
+		}
 	}
-	// Threat: none, the folder is root's alone.
-	aside := filepath.Join(folder, damagedName)
-	if moved := errors.Join(os.RemoveAll(aside), os.Rename(filepath.Join(folder, bookName), aside)); moved != nil {
-		err = fmt.Errorf("%w; not set aside: %v", err, moved)
-	}
-	return book{}, err
+	return b, err
 }
 
 func read(folder string) (book, error) {
 	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
 	data, err := safefile.Read(folder, bookName, maxBook)
-	if errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return book{}, nil
+	case errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge):
 		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	if err != nil {
+	case err != nil:
 		return book{}, err
 	}
 	return decode(data)
 }
 
-// decode returns ErrDamaged for anything but whole counts of this format.
+// decode returns ErrDamaged for anything but whole counts of this format. What this program does not know it drops: a
+// later release counted it before a downgrade, and begins it anew.
 func decode(data []byte) (book, error) {
 	var b book
 	err := json.Unmarshal(data, &b)
 	if err == nil && b.Version != bookVersion {
 		err = fmt.Errorf("version %d, not %d", b.Version, bookVersion)
 	}
-	if err == nil {
-		err = b.verify()
-	}
-	if err != nil {
-		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	return b, nil
-}
-
-// verify refuses samples that this program could not have written, and drops what it does not know: a later release
-// counted it before a downgrade, and begins it anew.
-func (b *book) verify() error {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := families[s.Name]; return !known })
 	seen := map[string]bool{}
 	for _, s := range b.Samples {
 		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
-		if seen[key] || !s.whole() {
-			return fmt.Errorf("sample %.200s", key)
+		if err == nil && (seen[key] || !s.whole()) {
+			err = fmt.Errorf("sample %.200s", key)
 		}
 		seen[key] = true
+	}
+	if err != nil {
+		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := code.Lookup(t.Code); return !known })
 	for i := range b.Troubles {
 		b.Troubles[i].Detail = report.Keep(string(b.Troubles[i].Detail), maxDetail)
 	}
-	return nil
+	return b, nil
 }
 
 // whole reports a sample that its family can have.
@@ -104,13 +94,10 @@ func (b *book) save(folder string) error {
 	b.Version = bookVersion
 	data, err := json.Marshal(b)
 	if err == nil && len(data) >= maxBook {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
+		err = safefile.ErrTooLarge
 	}
 	if err == nil {
 		err = safefile.Replace(folder, bookName, append(data, '\n'), 0o600)
 	}
-	if err != nil {
-		return fmt.Errorf("keep the counts of metrics: %w", err)
-	}
-	return nil
+	return err
 }

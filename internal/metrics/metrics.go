@@ -107,7 +107,6 @@ func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r)
 
 // Also adds to a run that has been recorded what was found after that.
 func Also(f Files, r Run, late []Finding) error {
-	r.Findings = nil
 	return change(f, r, func(b *book) {
 		for _, l := range late {
 			b.find(r, l)
@@ -115,20 +114,25 @@ func Also(f Files, r Run, late []Finding) error {
 	})
 }
 
-func change(f Files, r Run, add func(*book)) error {
+func change(f Files, r Run, add func(*book)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("count for metrics: %w", err)
+		}
+	}()
 	folder, err := makeFolder(f.Var)
 	if err != nil {
-		return fmt.Errorf("count for metrics: %w", err)
+		return err
 	}
 	release, err := safefile.Lock(filepath.Join(folder, lockName), lockWait, true)
 	if err != nil {
-		return fmt.Errorf("count for metrics: %w", err)
+		return err
 	}
 	defer release()
 	sweep(folder)
 	b, damage := load(folder)
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
-		return fmt.Errorf("count for metrics: %w", damage)
+		return damage
 	}
 	add(&b)
 	if damage != nil {
@@ -160,11 +164,12 @@ func show(textfile string, b book, version string) error {
 	dir, name := filepath.Split(textfile)
 	dir = filepath.Clean(dir)
 	// Threat: in a folder that others can write to, or below one, root's file could land anywhere by a link.
-	if err := safefile.Trusted(dir); err != nil {
-		return fmt.Errorf("write metrics: %w", err)
+	err := safefile.Trusted(dir)
+	if err == nil {
+		sweep(dir)
+		err = safefile.Replace(dir, name, text(b, version), 0o644)
 	}
-	sweep(dir)
-	if err := safefile.Replace(dir, name, text(b, version), 0o644); err != nil {
+	if err != nil {
 		return fmt.Errorf("write metrics: %w", err)
 	}
 	return nil
@@ -173,15 +178,9 @@ func show(textfile string, b book, version string) error {
 // sweep removes what killed writers left in a folder: the lock is held, so nobody is at work on it. Best effort.
 func sweep(dir string) {
 	// Threat: none from users, who cannot write here; names that are not of this program's form are left alone.
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		random, temp := strings.CutPrefix(e.Name(), safefile.TempPrefix)
-		if temp && len(random) == 16 && strings.Trim(random, "0123456789abcdef") == "" {
-			_ = os.Remove(filepath.Join(dir, e.Name()))
-		}
+	left, _ := filepath.Glob(filepath.Join(dir, safefile.TempPrefix+strings.Repeat("[0-9a-f]", 16)))
+	for _, path := range left {
+		_ = os.Remove(path)
 	}
 }
 
@@ -195,9 +194,6 @@ type State struct {
 // ErrDamaged.
 func Read(varDir string) (State, error) {
 	b, err := read(filepath.Join(varDir, folderName))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
 	if err != nil {
 		return State{}, fmt.Errorf("read metrics: %w", err)
 	}

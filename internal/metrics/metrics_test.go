@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -78,9 +77,10 @@ func TestEveryRunIsCounted(t *testing.T) {
 	held := at(4, Epilog)
 	held.Action, held.Held = config.Warn, true
 	missing := at(1, Epilog, code.BackendMissing, code.NoDriver)
+	held.Version = "1.3\n\"\\" // an update: there is one version, not two
 	record(t, f, at(0, Prolog), missing, at(2, Prolog, code.BackendMissing), drained, held)
 	got := shown(t, f)
-	for series, want := range map[string]float64{
+	wants(t, got, map[string]float64{
 		`bookend_hook_runs_total{hook="prolog",action="note"}`:        2,
 		`bookend_hook_runs_total{hook="epilog",action="note"}`:        1,
 		`bookend_hook_runs_total{hook="epilog",action="drain"}`:       1,
@@ -97,31 +97,12 @@ func TestEveryRunIsCounted(t *testing.T) {
 		`bookend_last_run_own_errors{hook="prolog"}`:                  1,
 		`bookend_last_run_own_errors{hook="epilog"}`:                  0,
 		`bookend_last_run_timestamp_seconds{hook="epilog"}`:           float64(noon.Unix() + 240),
-		`bookend_build_info{version="1.2"}`:                           1,
-	} {
-		if value, is := got[series]; !is || value != want {
-			t.Errorf("%s is %v (%v), want %v", series, value, is, want)
+		`bookend_build_info{version="1.3\\x0a\"\\\\"}`:                1,
+	})
+	for _, series := range []string{`bookend_build_info{version="1.2"}`, `bookend_own_errors_total{code="BKD-ORPHAN"}`} {
+		if _, is := got[series]; is {
+			t.Errorf("%s is shown", series)
 		}
-	}
-	if _, is := got[`bookend_own_errors_total{code="BKD-ORPHAN"}`]; is {
-		t.Error("a process left on a GPU counts as an error of Bookend's")
-	}
-}
-
-// An update of Bookend has one version, not two.
-func TestOneVersionIsShown(t *testing.T) {
-	f := host(t)
-	newer := at(1, Prolog)
-	newer.Version = "1.3\n\"\\"
-	record(t, f, at(0, Prolog), newer)
-	var versions []string
-	for series := range shown(t, f) {
-		if strings.HasPrefix(series, "bookend_build_info") {
-			versions = append(versions, series)
-		}
-	}
-	if want := []string{`bookend_build_info{version="1.3\\x0a\"\\\\"}`}; !slices.Equal(versions, want) {
-		t.Errorf("got %q, want %q", versions, want)
 	}
 }
 
@@ -130,44 +111,27 @@ func TestTroublesOverTime(t *testing.T) {
 	const refused, missing = code.BackendRefused, code.BackendMissing
 	for name, tt := range map[string]struct {
 		runs []Run
-		want Trouble // Code, Since and Last in minutes after noon
+		want string // since and last in minutes after noon, how many runs by which hook, clear and over
 	}{
-		"once": {[]Run{at(1, Prolog, refused)}, Trouble{Code: refused, Since: noon.Add(time.Minute),
-			Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
-		"twice in a run": {[]Run{at(1, Prolog, refused, refused)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
-		"by both": {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(2 * time.Minute), Count: 2,
-				Hook: Epilog}},
+		"once":           {[]Run{at(1, Prolog, refused)}, "1 to 1: 1, prolog; 0 0"},
+		"twice in a run": {[]Run{at(1, Prolog, refused, refused)}, "1 to 1: 1, prolog; 0 0"},
+		"by both":        {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)}, "1 to 2: 2, epilog; 0 0"},
 		"by one of two": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog, refused), at(4, Prolog)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(3 * time.Minute), Count: 2,
-				Hook: Epilog, Clear: 1}},
-		"over": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Epilog,
-				Clear: 2, Over: 1}},
-		"back": {[]Run{at(1, Epilog, refused), at(2, Epilog, missing), at(3, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(3 * time.Minute), Last: noon.Add(3 * time.Minute), Count: 1,
-				Hook: Epilog}},
-		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(9 * time.Minute), Last: noon.Add(time.Minute), Count: 2,
-				Hook: Epilog}},
+			"1 to 3: 2, epilog; 1 0"},
+		"over":               {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)}, "1 to 1: 1, epilog; 2 1"},
+		"back":               {[]Run{at(1, Epilog, refused), at(2, Epilog, missing), at(3, Epilog, refused)}, "3 to 3: 1, epilog; 0 0"},
+		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)}, "9 to 1: 2, epilog; 0 0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := host(t)
-			record(t, f, tt.runs...)
-			state, err := Read(f.Var)
-			must(t, err)
-			i := slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })
-			got := state.Troubles[i]
-			if want := fmt.Sprintf("seen in minute %d", int(got.Last.Sub(noon).Minutes())); string(got.Detail) != want {
-				t.Errorf("detail %q, want %q", got.Detail, want)
-			}
-			tt.want.Job, tt.want.Detail = 7, got.Detail
-			got.Since, got.Last = got.Since.UTC(), got.Last.UTC()
-			if !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got\n%+v\nwant\n%+v", got, tt.want)
-			}
-		})
+		f := host(t)
+		record(t, f, tt.runs...)
+		state, err := Read(f.Var)
+		must(t, err)
+		got := state.Troubles[slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })]
+		since, last := got.Since.Sub(noon).Minutes(), got.Last.Sub(noon).Minutes()
+		text := fmt.Sprintf("%v to %v: %d, %s; %d %d", since, last, got.Count, got.Hook, got.Clear, got.Over)
+		if seen := fmt.Sprintf("seen in minute %v", last); text != tt.want || string(got.Detail) != seen || got.Job != 7 {
+			t.Errorf("%s: %s, %q of job %d, want %s, %q", name, text, got.Detail, got.Job, tt.want, seen)
+		}
 	}
 }
 
@@ -254,40 +218,27 @@ func (f Files) book() string { return filepath.Join(f.Var, folderName, bookName)
 // A folder that others can write to, or that is not there, gets no file; the counts go on, and the failure is among
 // them.
 func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
-	for name, harm := range map[string]func(t *testing.T, folder string){
-		"missing":     func(t *testing.T, folder string) { must(t, os.Remove(folder)) },
-		"another's":   func(t *testing.T, folder string) { must(t, os.Chown(folder, 65534, 0)) },
-		"open to all": func(t *testing.T, folder string) { must(t, os.Chmod(folder, 0o777|os.ModeSticky)) },
-		"below a user's": func(t *testing.T, folder string) {
-			must(t, os.Chown(filepath.Dir(folder), 65534, 0))
-		},
-		"a directory of the name": func(t *testing.T, folder string) {
-			must(t, os.MkdirAll(filepath.Join(folder, "bookend.prom/deep"), 0o755))
-		},
+	for name, harm := range map[string]func(folder string) error{
+		"missing":        os.Remove,
+		"another's":      func(folder string) error { return os.Chown(folder, 65534, 0) },
+		"open to all":    func(folder string) error { return os.Chmod(folder, 0o777|os.ModeSticky) },
+		"below a user's": func(folder string) error { return os.Chown(filepath.Dir(folder), 65534, 0) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := host(t)
-			folder := filepath.Join(filepath.Dir(f.Var), "exporter/textfiles")
-			must(t, os.MkdirAll(folder, 0o755))
-			f.Textfile = filepath.Join(folder, "bookend.prom")
-			harm(t, folder)
-			for minute := range 2 {
-				if err := Record(f, at(minute, Prolog)); err == nil {
-					t.Error("written")
-				}
-			}
-			if st, err := os.Lstat(f.Textfile); err == nil && st.Mode().IsRegular() {
-				t.Error("the file is there")
-			}
-			s, err := Read(f.Var)
-			if must(t, err); len(s.Troubles) != 1 {
-				t.Fatalf("%+v", s)
-			}
-			met := s.Troubles[0]
-			if met.Code != code.StateWrite || met.Count != 2 || !strings.Contains(string(met.Detail), "write metrics") {
-				t.Errorf("got %+v", met)
-			}
-		})
+		f := host(t)
+		folder := filepath.Join(filepath.Dir(f.Var), "exporter/textfiles")
+		must(t, os.MkdirAll(folder, 0o755))
+		f.Textfile = filepath.Join(folder, "bookend.prom")
+		must(t, harm(folder))
+		written := Record(f, at(0, Prolog))
+		if _, err := os.Lstat(f.Textfile); written == nil || err == nil {
+			t.Errorf("%s: the file is there: %v, %v", name, written, err)
+		}
+		s, err := Read(f.Var)
+		must(t, err)
+		if len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite ||
+			!strings.Contains(string(s.Troubles[0].Detail), "write metrics") {
+			t.Errorf("%s: %+v", name, s.Troubles)
+		}
 	}
 }
 
@@ -323,19 +274,12 @@ func TestFilesInTheFolders(t *testing.T) {
 // However much is found, the file of counts stays below its bound.
 func TestCountsAreBounded(t *testing.T) {
 	f := host(t)
-	for _, hook := range []Hook{Prolog, Epilog} {
-		for _, action := range []config.Action{config.Ignore, config.Note, config.Warn, config.Drain} {
-			r := at(0, hook)
-			r.Action = action
-			for _, e := range code.All() {
-				r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\",
-					1000)})
-			}
-			record(t, f, r)
-		}
+	r := at(0, Epilog)
+	for _, e := range code.All() {
+		r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\", 1000)})
 	}
-	data, err := os.ReadFile(f.book())
-	if err != nil || len(data) > maxBook/4 {
+	record(t, f, r)
+	if data, err := os.ReadFile(f.book()); err != nil || len(data) > maxBook/4 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 	shown(t, f)
@@ -370,94 +314,58 @@ func FuzzDecode(f *testing.F) {
 }
 
 var (
-	sampleForm = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([0-9.]+)$`)
-	helpForm   = regexp.MustCompile(`^# HELP (bookend_[a-z_]+) ([ -~]+)$`)
-	typeForm   = regexp.MustCompile(`^# TYPE (bookend_[a-z_]+) (counter|gauge|histogram)$`)
+	sampleForm = regexp.MustCompile(
+		`^([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? ([0-9.]+)$`)
+	helpForm = regexp.MustCompile(`^# HELP (bookend_[a-z_]+) ([ -\[\]-~]+)$`)
+	typeForm = regexp.MustCompile(`^# TYPE (bookend_[a-z_]+) (counter|gauge|histogram)$`)
 )
 
 // parse is a strict reading of the text exposition format, and of the rules for names: HELP and TYPE once before the
 // samples of a family, which stand together; _total for counters alone; no series twice; no time stamps.
 func parse(text string) (map[string]float64, error) {
-	series := map[string]float64{}
-	seen := map[string]bool{}
+	series, seen := map[string]float64{}, map[string]bool{}
 	var name, kind string
-	if !strings.HasSuffix(text, "\n") {
-		return nil, errors.New("the last line does not end")
-	}
 	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if m := helpForm.FindStringSubmatch(line); m != nil {
-			if name, kind = m[1], ""; seen[name] || strings.Contains(m[2], `\`) {
-				return nil, fmt.Errorf("%q again, or a backslash", line)
-			}
-			seen[name] = true
-			continue
-		}
-		if m := typeForm.FindStringSubmatch(line); m != nil {
-			if kind = m[2]; m[1] != name || strings.HasSuffix(name, "_total") != (kind == "counter") {
-				return nil, fmt.Errorf("%q after the help of %s", line, name)
-			}
-			continue
-		}
+		line, ended := strings.CutSuffix(line, "\n")
+		help, typed := helpForm.FindStringSubmatch(line), typeForm.FindStringSubmatch(line)
 		m := sampleForm.FindStringSubmatch(line)
-		if m == nil || !belongs(m[1], name, kind) || strings.HasSuffix(m[2], ",") {
-			return nil, fmt.Errorf("%q is no sample of %s", line, name)
+		switch {
+		case help != nil && !seen[help[1]]:
+			name, kind = help[1], ""
+			seen[name] = true
+		case typed != nil && typed[1] == name && kind == "" && strings.HasSuffix(name, "_total") == (typed[2] == "counter"):
+			kind = typed[2]
+		case m == nil || !ended || !belongs(m[1], name, kind):
+			return nil, fmt.Errorf("%q is no line of %s %s", line, kind, name)
+		default:
+			key := m[1] + "{" + m[2] + "}"
+			if _, twice := series[key]; twice {
+				return nil, fmt.Errorf("%s stands twice", key)
+			}
+			value, err := strconv.ParseFloat(m[3], 64)
+			if series[key] = value; err != nil {
+				return nil, err
+			}
 		}
-		key := m[1] + "{" + m[2] + "}"
-		if _, twice := series[key]; twice {
-			return nil, fmt.Errorf("%s stands twice", key)
-		}
-		value, err := strconv.ParseFloat(m[3], 64)
-		if err != nil {
-			return nil, err
-		}
-		series[key] = value
 	}
 	return series, nil
 }
 
 // belongs reports a sample of the family: a histogram's have suffixes, and no others.
 func belongs(sample, family, kind string) bool {
-	switch kind {
-	case "counter", "gauge":
-		return sample == family
-	case "histogram":
-		return sample == family+"_bucket" || sample == family+"_sum" || sample == family+"_count"
-	}
-	return false
-}
-
-func TestLabelsNameNoJobUserOrProcess(t *testing.T) {
-	for name, f := range families {
-		for _, label := range f.labels {
-			if regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label) {
-				t.Errorf("%s has the label %s", name, label)
-			}
-		}
-	}
+	suffix, of := strings.CutPrefix(sample, family)
+	histogram := slices.Contains([]string{"_bucket", "_sum", "_count"}, suffix)
+	return of && (kind == "histogram" && histogram || (kind == "counter" || kind == "gauge") && suffix == "")
 }
 
 // What goes wrong after a run has been counted is counted with it, and makes no second run of it.
 func TestAlso(t *testing.T) {
-	f := Files{Var: filepath.Join(t.TempDir(), "var")}
-	r := Run{Version: "1", Hook: Epilog, Job: 7, At: time.Unix(1_790_000_000, 0), Action: config.Ignore}
-	if err := Record(f, r); err != nil {
-		t.Fatal(err)
-	}
-	if err := Also(f, r, []Finding{{Code: code.StateWrite, Own: true, Detail: "no space"}}); err != nil {
-		t.Fatal(err)
-	}
-	b, err := read(filepath.Join(f.Var, folderName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if runs, own := *b.at(hookRuns, "epilog", "ignore"), *b.at(ownErrors, string(code.StateWrite)); runs != 1 ||
-		own != 1 {
-		t.Errorf("%v runs, %v own errors", runs, own)
-	}
-	if s, err := Read(f.Var); err != nil || len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite {
-		t.Errorf("%+v, %v", s, err)
-	}
+	f, r := host(t), at(0, Epilog)
+	record(t, f, r)
+	must(t, Also(f, r, []Finding{{Code: code.StateWrite, Own: true, Detail: "no space"}}))
+	wants(t, shown(t, f), map[string]float64{
+		`bookend_hook_runs_total{hook="epilog",action="note"}`: 1, `bookend_own_errors_total{code="BKD-ST-WRITE"}`: 1,
+	})
 }
 
 func wants(t *testing.T, got map[string]float64, want map[string]float64) {
@@ -505,65 +413,42 @@ func checked(minute int, cards ...Card) Run {
 	return r
 }
 
-// gauges are the lines of the textfile on cards and on the health check's time.
-func gauges(t *testing.T, f Files) (lines []string) {
+// gauges are the lines of the textfile on cards and on the health check.
+func gauges(t *testing.T, f Files) string {
 	t.Helper()
 	text, err := os.ReadFile(f.Textfile)
 	must(t, err)
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") ||
-			strings.HasPrefix(line, "bookend_driver_") {
-			lines = append(lines, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return lines
+	lines := regexp.MustCompile(`(?m)^bookend_(gpu|health_check|driver)_.*$`).FindAllString(string(text), -1)
+	return strings.Join(lines, "\n")
 }
 
-// A card's figures stand until the next check: jobs' hooks leave them, a card that has gone has none, nor has what
-// could not be read.
-func TestCardsOfTheHealthCheck(t *testing.T) {
+// A card's figures, and how many processes keep drains off, stand until the next check: jobs' hooks leave them, a card
+// that has gone has none, nor has what could not be read.
+func TestGaugesOfTheHealthCheck(t *testing.T) {
 	f := host(t)
-	record(t, f,
-		checked(1, Card{GPU: 0, UUID: "GPU-a", Used: gpu.Bytes(5 << 30), Unexplained: gpu.Bytes(1 << 30),
-			Leaked: gpu.Bytes(1 << 30)},
-			Card{GPU: 1, UUID: "GPU-b", Used: gpu.Bytes(7), Unexplained: gpu.Bytes(7), Leaked: gpu.Bytes(0)}),
-		checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
-			Leaked: gpu.Bytes(0)}),
-		at(3, Epilog))
-	want := []string{
-		`bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0`,
-		`bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0`,
-		`bookend_health_check_duration_seconds 0.25`,
-	}
-	if got := gauges(t, f); strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	one, keepers := gpu.Bytes(1<<30), 2
+	two := checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
+		Leaked: gpu.Bytes(0)})
+	two.Check.Keepers = &keepers
+	record(t, f, checked(1, Card{GPU: 0, UUID: "GPU-a", Used: one, Unexplained: one, Leaked: one},
+		Card{GPU: 1, UUID: "GPU-b", Used: one, Unexplained: one, Leaked: one}), two, at(3, Epilog))
+	want := `bookend_driver_kept_open_processes 2
+bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
+bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0
+bookend_health_check_duration_seconds 0.25`
+	if got := gauges(t, f); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	record(t, f, checked(4)) // the driver could not be asked
-	if got := gauges(t, f); len(got) != 1 {
-		t.Errorf("figures of GPUs that no one read: %q", got)
+	if got, want := gauges(t, f), "bookend_health_check_duration_seconds 0.25"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)
 	}
 }
 
-// How many processes keep drains off stands until a check that cannot tell.
-func TestKeepersOfTheHealthCheck(t *testing.T) {
-	f := host(t)
-	two := checked(1)
-	two.Check.Keepers = new(int)
-	*two.Check.Keepers = 2
-	record(t, f, two, at(2, Epilog))
-	if got := gauges(t, f); len(got) != 2 || got[0] != "bookend_driver_kept_open_processes 2" {
-		t.Errorf("%q", got)
-	}
-	record(t, f, checked(3))
-	if got := gauges(t, f); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
-}
-
-// The table in docs/metrics.md is that of the families.
+// The table in docs/metrics.md is that of the families. No label names a job, a user or a process.
 func TestMetricsDoc(t *testing.T) {
 	const (
 		doc   = "../../docs/metrics.md"
@@ -573,6 +458,11 @@ func TestMetricsDoc(t *testing.T) {
 	table := "| metric | labels | kind | meaning |\n| --- | --- | --- | --- |\n"
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
+		for _, label := range f.labels {
+			if regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label) {
+				t.Errorf("%s has the label %s", name, label)
+			}
+		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.Join(f.labels, ", "), f.kind, f.help)
 	}
 	got, err := os.ReadFile(doc)

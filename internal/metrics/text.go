@@ -41,7 +41,7 @@ type family struct {
 	kind, help string
 	labels     []string
 	// from lists the label values that are shown from the start, as 0, so that the first event is an increase.
-	from func() [][]string
+	from [][]string
 	// bounds are the upper bounds of a histogram's buckets, in seconds.
 	bounds []float64
 }
@@ -55,29 +55,29 @@ var (
 
 // families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
 var families = map[string]family{
-	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
+	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: everyAction(),
 		help: "Runs of the Bookend hooks for jobs with GPUs, and of its health check, by the strongest action that " +
 			"policy took."},
 	findings: {kind: "counter", labels: []string{"code", "hook"},
 		help: "Findings of all kinds, by code and hook."},
-	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode,
+	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode(),
 		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy " +
 			"ignores or only notes."},
-	drains: {kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+	drains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
 		help: "Runs that drained the node by their exit code."},
-	heldDrains: {kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+	heldDrains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
 		help: "Runs that would have drained the node: observe mode, or a job restarted too often."},
 	lastRun: {kind: "gauge", labels: []string{"hook"},
 		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
 	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
 		help: "How many troubles of Bookend itself or of the driver as a whole the hook's last run met."},
-	hookTime: {kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: hookBounds,
+	hookTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: hookBounds,
 		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach " +
 			"the disk."},
-	settleTime: {kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
+	settleTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: settleBounds,
 		help: "How long the memory of a job's GPU took to come to rest, clean or not, from the hook's first look " +
 			"on; GPUs that did not are left out."},
-	probes: {kind: "counter", labels: []string{"result"}, from: everyResult,
+	probes: {kind: "counter", labels: []string{"result"}, from: everyResult(),
 		help: "Test allocations, by result."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU when the health check last looked, in bytes."},
@@ -99,22 +99,25 @@ var families = map[string]family{
 		help: "Always 1; version is that of the hook that ran last."},
 }
 
-func everyJobHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
+// The values of labels that are shown from the start.
+var (
+	jobHooks = [][]string{{string(Prolog)}, {string(Epilog)}}
+	results  = []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken, gpu.ProbeSkipped}
+	actions  = []config.Action{config.Ignore, config.Note, config.Warn, config.Drain}
+)
 
 func everyResult() (all [][]string) {
-	for _, r := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken,
-		gpu.ProbeSkipped} {
+	for _, r := range results {
 		all = append(all, []string{string(r)})
 	}
 	return all
 }
 
 func everyAction() (all [][]string) {
-	for _, hook := range []Hook{Prolog, Epilog, HealthCheck} {
-		for _, action := range []config.Action{config.Ignore, config.Note, config.Warn, config.Drain} {
-			if hook != HealthCheck || action != config.Drain {
-				all = append(all, []string{string(hook), string(action)})
-			}
+	for _, action := range actions {
+		all = append(all, []string{string(Prolog), string(action)}, []string{string(Epilog), string(action)})
+		if action != config.Drain {
+			all = append(all, []string{string(HealthCheck), string(action)})
 		}
 	}
 	return all
@@ -142,10 +145,8 @@ func text(b book, version string) []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
-		if f.from != nil {
-			for _, labels := range f.from() {
-				b.at(name, labels...)
-			}
+		for _, labels := range f.from {
+			b.at(name, labels...)
 		}
 		var lines []string
 		for _, s := range b.Samples {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"bookend/internal/code"
@@ -21,8 +19,6 @@ type Request struct {
 	// Now is when the records were read; zero: they are a copy, and the last look in them is the latest that is known.
 	Now  time.Time
 	Zone *time.Location
-	// GPU names one card as Card.Means has it; empty: all.
-	GPU string
 	// Check is the last health check, nil where there is none on record, and Sighted what all of them saw.
 	Check   *ledger.Check
 	Sighted ledger.Sighted
@@ -37,11 +33,9 @@ type Chart struct {
 	Lanes       []Lane
 	Node        []Mark // of findings that concern no card
 	// Entries are the findings of the time shown, the latest first. Marks name them by their place here.
-	Entries []Entry
-	Codes   []Count // the most grave first, then the most frequent
-	Jobs    int
-	Running int
-	Drains  int
+	Entries               []Entry
+	Codes                 []Count // the most grave first, then the most frequent
+	Jobs, Running, Drains int
 }
 
 // Lane is one card over time.
@@ -51,8 +45,7 @@ type Lane struct {
 	Held   []Held
 	Marks  []Mark
 	Jobs   int
-	Found  int       // findings of this card that are no notes
-	Last   time.Time // of the looks at it; zero: none
+	Found  int // findings of this card that are no notes
 }
 
 // Card is a GPU or MIG instance as the latest record has it.
@@ -68,21 +61,29 @@ type Count struct {
 	Found int
 }
 
+// history is what the records say, sorted by card, and the chart that is made of it.
+type history struct {
+	Chart
+	ask   Request
+	runs  []ledger.Run // the one that was seen last is the last
+	jobs  map[gpu.ID][]Block
+	looks map[gpu.ID][]look
+}
+
 // Lay lays records out.
 func Lay(runs []ledger.Run, r Request) Chart {
 	if r.Zone == nil {
 		r.Zone = time.UTC
 	}
-	h := history{runs: slices.Clone(runs), Request: r}
+	h := history{runs: slices.Clone(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.SortStableFunc(h.runs, func(a, b ledger.Run) int { return a.LastSeen().Compare(b.LastSeen()) })
 	h.period()
 	h.ticks()
-	h.readCards()
 	h.readJobs()
 	h.readLooks()
 	h.readUse()
 	h.readEntries()
-	for _, c := range h.cards {
+	for _, c := range h.cards() {
 		h.Lanes = append(h.Lanes, h.lane(c))
 	}
 	h.Node = h.marks("")
@@ -90,46 +91,34 @@ func Lay(runs []ledger.Run, r Request) Chart {
 	return h.Chart
 }
 
-// history is what the records say, sorted by card, and the chart that is made of it.
-type history struct {
-	Chart
-	Request
-	runs  []ledger.Run // the one that was seen last is the last
-	cards []Card
-	jobs  map[gpu.ID][]Block
-	looks map[gpu.ID][]look
-}
-
 // shortest is the least time shown: a node with one look on record has a chart too.
 const shortest = time.Minute
 
 // period finds the time that is on record, and the part of it that is shown.
 func (h *history) period() {
-	meet := func(t time.Time) {
-		if !t.IsZero() && (h.First.IsZero() || t.Before(h.First)) {
-			h.First = t
-		}
-		h.Last = later(h.Last, t)
-	}
+	var moments []time.Time
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
-			meet(e.Wall)
+			moments = append(moments, e.Wall.In(h.ask.Zone))
 		}
 	}
-	if h.Check != nil {
-		meet(h.Check.Wall)
+	if h.ask.Check != nil {
+		moments = append(moments, h.ask.Check.Wall.In(h.ask.Zone))
+	}
+	moments = slices.DeleteFunc(moments, time.Time.IsZero)
+	if len(moments) > 0 {
+		h.First, h.Last = slices.MinFunc(moments, time.Time.Compare), slices.MaxFunc(moments, time.Time.Compare)
 	}
 	or := func(t, other time.Time) time.Time {
 		if t.IsZero() {
 			t = other
 		}
-		return t.In(h.Zone)
+		return t.In(h.ask.Zone)
 	}
-	h.First, h.Last = h.First.In(h.Zone), h.Last.In(h.Zone)
-	h.Now = or(h.Now, h.Last)
-	until := or(h.Request.Until, h.Now)
-	h.Chart.Since = or(h.Request.Since, or(h.First, until.Add(-shortest)))
-	h.Chart.Until = later(until, h.Chart.Since.Add(shortest))
+	h.ask.Now = or(h.ask.Now, h.Last)
+	until := or(h.ask.Until, h.ask.Now)
+	h.Since = or(h.ask.Since, or(h.First, until.Add(-shortest)))
+	h.Until = later(until, h.Since.Add(shortest))
 }
 
 func later(a, b time.Time) time.Time {
@@ -154,9 +143,8 @@ type Tick struct {
 	Day   bool // a day begins
 }
 
-// steps are the distances of ticks, in minutes.
-var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, day, 2 * day, 7 * day, 14 * day, 28 * day,
-	91 * day}
+// steps are the distances of ticks, in minutes; beyond the last they double.
+var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, day, 2 * day, 7 * day, 14 * day}
 
 const (
 	day       = 24 * 60
@@ -165,57 +153,65 @@ const (
 
 // ticks are set at the smallest distance that gives no more than mostTicks.
 func (h *history) ticks() {
-	minutes := int(h.Chart.Until.Sub(h.Chart.Since) / time.Minute)
-	longest := steps[len(steps)-1]
-	step := longest * (1 + minutes/(longest*mostTicks))
-	if i := slices.IndexFunc(steps, func(s int) bool { return minutes/s < mostTicks }); i >= 0 {
-		step = steps[i]
+	minutes, step := int(h.Until.Sub(h.Since)/time.Minute), steps[0]
+	for i := 1; minutes/step >= mostTicks; i++ {
+		if step *= 2; i < len(steps) {
+			step = steps[i]
+		}
 	}
-	year, month, date := h.Chart.Since.Date()
+	year, month, date := h.Since.Date()
 	for n := 0; ; n += step {
 		// Minutes of the calendar: where clocks are changed a day has 23 or 25 hours, and still one midnight.
-		t := time.Date(year, month, date, 0, n, 0, 0, h.Zone)
-		if t.After(h.Chart.Until) {
+		t := time.Date(year, month, date, 0, n, 0, 0, h.ask.Zone)
+		if t.After(h.Until) {
 			return
 		}
-		if t.Before(h.Chart.Since) {
+		if t.Before(h.Since) {
 			continue
 		}
 		k := Tick{At: h.at(t), Label: t.Format("15:04"), Day: n%day == 0}
-		switch {
-		case step >= longest:
-			k.Label = t.Format("Jan 2006")
-		case k.Day:
+		if k.Day {
 			k.Label = t.Format("2 Jan")
 		}
 		h.Ticks = append(h.Ticks, k)
 	}
 }
 
-// Means reports whether a name is this card's: Slurm's number, nvidiaN, the bus id, or the id or the beginning of it.
-func (c Card) Means(name string) bool {
-	byNumber := c.Index != nil && name == strconv.Itoa(*c.Index)
-	return byNumber || c.Named(name) || len(name) >= fewestOfID && strings.HasPrefix(string(c.ID), name)
-}
-
-// fewestOfID is how much of an id names a card: "GPU-" and four of its digits.
-const fewestOfID = 8
-
-// readCards finds the cards that are on record, by Slurm's number, those that no job was given last.
-func (h *history) readCards() {
-	known := map[gpu.ID]Card{}
+// cards are those on record, by Slurm's number; those that no job was given last.
+func (h *history) cards() []Card {
+	known := map[gpu.ID]*Card{}
+	of := func(d gpu.Device) *Card {
+		if known[d.ID] == nil {
+			known[d.ID] = &Card{Device: d, Total: gpu.Unknown("never read")}
+		}
+		return known[d.ID]
+	}
+	meet := func(s gpu.Snapshot, given []ledger.Assigned) {
+		for _, r := range s.Readings {
+			c := of(r.Device)
+			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
+			if c.Device = r.Device; r.Memory.Total.Known() {
+				c.Total = r.Memory.Total
+			}
+		}
+		for _, d := range given {
+			if c := of(d.Device); d.Index >= 0 {
+				c.Index = &d.Index
+			}
+		}
+	}
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
-			meet(known, e.Snapshot, r.Devices)
+			meet(e.Snapshot, r.Devices)
 		}
 	}
-	if h.Check != nil {
-		meet(known, h.Check.Snapshot, h.Check.Cards)
+	if c := h.ask.Check; c != nil {
+		meet(c.Snapshot, c.Cards)
 	}
-	for _, c := range known {
-		if h.GPU == "" || c.Means(h.GPU) {
-			h.cards = append(h.cards, c)
-		}
+	delete(known, "") // of no id: no lane can be drawn for it
+	var cards []Card
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		cards = append(cards, *known[id])
 	}
 	order := func(n *int) int {
 		if n == nil {
@@ -223,44 +219,19 @@ func (h *history) readCards() {
 		}
 		return *n
 	}
-	slices.SortFunc(h.cards, func(a, b Card) int {
-		return cmp.Or(cmp.Compare(order(a.Index), order(b.Index)), cmp.Compare(order(a.Minor), order(b.Minor)),
-			cmp.Compare(a.ID, b.ID))
-	})
-}
-
-// meet takes over what a look and Slurm say of cards.
-func meet(known map[gpu.ID]Card, s gpu.Snapshot, given []ledger.Assigned) {
-	for _, r := range s.Readings {
-		c := Card{Device: r.Device, Index: known[r.Device.ID].Index, Total: r.Memory.Total}
-		if old, met := known[c.ID]; met {
-			c.Name = cmp.Or(c.Name, old.Name)
-			if !c.Total.Known() {
-				c.Total = old.Total
-			}
-		}
-		known[c.ID] = c
-	}
-	for _, d := range given {
-		c, met := known[d.Device.ID]
-		if !met {
-			c = Card{Device: d.Device, Total: gpu.Unknown("never read")}
-		}
-		if d.Index >= 0 {
-			c.Index = &d.Index
-		}
-		known[c.ID] = c
-	}
-	delete(known, "") // of no id: no lane can be drawn for it
+	slices.SortStableFunc(cards, func(a, b Card) int { return cmp.Compare(order(a.Index), order(b.Index)) })
+	return cards
 }
 
 // count adds up the time shown.
 func (h *history) count() {
 	for i := range h.runs {
 		r := &h.runs[i]
-		if k, ok := h.block(r); !ok || !h.shows(k.Start, k.End) || !h.onCards(*r) {
+		k, ok := h.block(r)
+		if !ok || !h.shows(k.Start, k.End) {
 			continue
-		} else if h.Jobs++; k.Running {
+		}
+		if h.Jobs++; k.Running {
 			h.Running++
 		}
 		for _, e := range r.Both() {
@@ -273,23 +244,16 @@ func (h *history) count() {
 	for _, e := range h.Entries {
 		codes[e.Finding.Code] = Count{e.Kind, codes[e.Finding.Code].Found + 1}
 	}
-	rank := map[code.Severity]int{code.Serious: 0, code.Warning: 1, code.Note: 2}
 	h.Codes = slices.SortedFunc(maps.Values(codes), func(x, y Count) int {
-		return cmp.Or(cmp.Compare(rank[x.Kind.Severity], rank[y.Kind.Severity]), cmp.Compare(y.Found, x.Found),
-			cmp.Compare(x.Kind.Code, y.Kind.Code))
+		return cmp.Or(cmp.Compare(Entry{Kind: y.Kind}.Grave(), Entry{Kind: x.Kind}.Grave()),
+			cmp.Compare(y.Found, x.Found), cmp.Compare(x.Kind.Code, y.Kind.Code))
 	})
 }
 
 func (h *history) lane(c Card) Lane {
-	l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c)}
-	l.Blocks = h.blocks(c)
+	l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)}
 	for _, k := range l.Blocks {
 		l.Jobs += k.Jobs
-	}
-	for _, look := range h.looks[c.ID] {
-		if h.shows(look.at, look.at) {
-			l.Last = look.at.In(h.Zone)
-		}
 	}
 	for _, e := range h.Entries {
 		if e.GPU == c.ID && e.Grave() > 1 {

@@ -109,13 +109,14 @@ func sketch(c Chart, l Lane) string {
 func TestLayout(t *testing.T) {
 	c := Lay(aDay(), Request{Now: hour(24)})
 	if c.Jobs != 8 || c.Running != 1 || c.Drains != 1 || len(c.Codes) != 3 || len(c.Lanes) != 2 || len(c.Node) != 1 ||
-		len(c.Entries) != 3 || c.Entries[1].Phase != Start || c.Entries[1].Job != "2" || c.Entries[2].Grave() != 4 {
+		len(c.Entries) != 3 || c.Entries[1].Phase != "start" || c.Entries[1].Job != "2" || c.Entries[2].Grave() != 4 {
 		t.Fatalf("%+v", c)
 	}
 	for i, want := range []string{
 		"job 1 row 0 of 2 0-4, 20.0 GiB; job 2 row 0 of 2 6-8, 20.0 GiB; job 4 row 0 of 2 11-14, an unknown amount; " +
 			"job 7 row 0 of 2 18-24 running, 30.0 GiB; job 8 row 1 of 2 19-20, 30.0 GiB; " +
-			"held 4-8 20.0 GiB stayed by a hook of job 1; held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
+			"held 4-6 20.0 GiB stayed by a hook of job 1; held 6-8 20.0 GiB stayed by a hook of job 2; " +
+			"held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
 			"mark [1]; 5 jobs, 2 findings",
 		"job 3 row 0 of 1 9-10, an unknown amount; job 5 row 0 of 1 12-15, an unknown amount; " +
 			"job 6 row 0 of 1 17-17 nostart, an unknown amount; 3 jobs",
@@ -123,20 +124,6 @@ func TestLayout(t *testing.T) {
 		if got := sketch(c, c.Lanes[i]); got != want {
 			t.Errorf("lane %d: got\n%s\nwant\n%s", i, got, want)
 		}
-	}
-}
-
-// A job has the name that its user knows it by, in every place.
-func TestNamesOfJobs(t *testing.T) {
-	run := ran(105, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, found(code.Orphan, cardA, 20*gib)))
-	run.Job.HetJobID = 104
-	c := Lay([]ledger.Run{run}, Request{Now: hour(4)})
-	l := c.Lanes[0]
-	if l.Blocks[0].Job != "104+1" || c.Entries[0].Job != "104+1" || l.Held[0].By != "a hook of job 104+1" {
-		t.Errorf("%+v, %+v", l, c.Entries)
-	}
-	if got := l.Blocks[0].To; got != 0.5 {
-		t.Errorf("its end is drawn at %v", got)
 	}
 }
 
@@ -322,60 +309,58 @@ func TestMost(t *testing.T) {
 
 // What stays on a card is drawn between looks that saw it, and no look's word goes further than what it saw.
 func TestHeld(t *testing.T) {
-	orphan := found(code.Orphan, cardA, 20*gib)
-	leaves := func() ledger.Run { return ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, orphan)) }
+	leaves := ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, found(code.Orphan, cardA, 20*gib)))
+	// got is a job's start that found so much, and its end with what it found itself
+	got := func(id slurm.JobID, start, end float64, had, left uint64, more ...finding.Finding) ledger.Run {
+		return ran(id, cardA, seenAs(start, cardA, had, found(code.Dirty, cardA, had)), seenAs(end, cardA, left, more...))
+	}
+	clean := func(id slurm.JobID, start, end float64) ledger.Run {
+		return ran(id, cardA, seenAs(start, cardA, 0), seenAs(end, cardA, 0))
+	}
 	unread := seenAs(6, cardA, 0, finding.Finding{Code: code.Unread, GPU: cardA, Unknown: "no answer"})
 	unread.Curves = map[gpu.ID]settle.Curve{cardA: {State: settle.Unknown}}
-	reloaded := ran(2, cardA, seenAs(6, cardA, 9*gib, found(code.Dirty, cardA, 9*gib)), seenAs(8, cardA, 0))
+	reloaded := got(2, 6, 8, 9*gib, 0)
 	reloaded.Epoch.Module = "m2"
-	vague := found(code.Residue, cardA, 0)
-	vague.Bytes = gpu.Unknown("shared memory counted twice")
+	vague := seenAs(2, cardA, gib, finding.Finding{Code: code.Residue, GPU: cardA, Bytes: gpu.Unknown("x")})
+	vague.Snapshot.Readings[0].Memory.Used = gpu.Unknown("x")
+	unseen := ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began again"}
+	checked := func(used uint64) *ledger.Check {
+		return &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, used).Snapshot}
+	}
+	leaked, stopped := checked(20*gib), checked(0)
+	leaked.Leaked, stopped.Stopped = map[gpu.ID]uint64{cardA: 20 * gib}, true
+	type runs = []ledger.Run
 	for name, tt := range map[string]struct {
-		runs  []ledger.Run
+		runs  runs
 		check *ledger.Check
 		want  string
 	}{
-		"nothing": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))}, nil,
-			""},
-		"no one looked since": {[]ledger.Run{leaves()}, nil, "2-24 20 unseen"},
-		"gone when the next job came": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(6, cardA, 0), seenAs(8, cardA, 0))}, nil, "2-6 20 gone"},
-		"found again": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 0))}, nil,
-			"2-6 20 stayed, 6-8 20 gone"},
-		"kept over a job that adds none": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib))}, nil,
-			"2-8 20 stayed, 8-24 20 unseen"},
-		"a job adds to it": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
-				seenAs(8, cardA, 50*gib, found(code.Orphan, cardA, 30*gib)))},
-			nil, "2-8 20 stayed, 8-24 50 unseen"},
-		"the next look could not tell": {[]ledger.Run{leaves(), ran(2, cardA, unread, seenAs(8, cardA, 0))}, nil,
-			"2-6 20 unknown"},
-		"the driver was reloaded": {[]ledger.Run{leaves(), reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
-		"how much no one knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, gib, vague))},
-			nil, "2-24 ? unseen"},
-		"beside another job of the GPU": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)),
-			ran(2, cardA, seenAs(3, cardA, gib, found(code.Dirty, cardA, gib)), seenAs(4, cardA, 0))}, nil, ""},
-		"beside another job that got it so": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(5, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(20, cardA, 20*gib)),
-			ran(3, cardA, seenAs(8, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(9, cardA, 20*gib))}, nil,
-			"2-20 20 stayed, 20-24 20 unseen"},
-		"an end that no one saw": {[]ledger.Run{leaves(),
-			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
-				ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began again"}),
-			ran(3, cardA, seenAs(10, cardA, 0), seenAs(11, cardA, 0))}, nil, "2-6 20 stayed, 6-10 20 gone"},
-		"a small remainder": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20))}, nil, ""},
-		"in use, by whom no one knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
-			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, gib).Snapshot}, ""},
-		"a health check saw it": {[]ledger.Run{leaves()},
-			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot,
-				Leaked: map[gpu.ID]uint64{cardA: 20 * gib}}, "2-5 20 stayed, 5-24 20 unseen"},
-		"a health check saw it gone": {[]ledger.Run{leaves()},
-			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot}, "2-5 20 gone"},
-		"a health check that was ended": {[]ledger.Run{leaves()},
-			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot, Stopped: true},
-			"2-24 20 unseen"},
+		"nothing":                       {runs{clean(1, 0, 2)}, nil, ""},
+		"no one looked since":           {runs{leaves}, nil, "2-24 20 unseen"},
+		"gone when the next job came":   {runs{leaves, clean(2, 6, 8)}, nil, "2-6 20 gone"},
+		"found again":                   {runs{leaves, got(2, 6, 8, 20*gib, 0)}, nil, "2-6 20 stayed, 6-8 20 gone"},
+		"the driver was reloaded":       {runs{leaves, reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
+		"how much no one knows":         {runs{ran(1, cardA, seenAs(0, cardA, 0), vague)}, nil, "2-24 ? unseen"},
+		"a small remainder":             {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20))}, nil, ""},
+		"in use, by whom no one knows":  {runs{clean(1, 0, 2)}, checked(gib), ""},
+		"a health check saw it":         {runs{leaves}, leaked, "2-5 20 stayed, 5-24 20 unseen"},
+		"a health check saw it gone":    {runs{leaves}, checked(0), "2-5 20 gone"},
+		"a health check that was ended": {runs{leaves}, stopped, "2-24 20 unseen"},
+		"kept over a job that adds none": {runs{leaves, got(2, 6, 8, 20*gib, 20*gib)}, nil,
+			"2-6 20 stayed, 6-8 20 stayed, 8-24 20 unseen"},
+		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, found(code.Orphan, cardA, 30*gib))}, nil,
+			"2-6 20 stayed, 6-8 20 stayed, 8-24 50 unseen"},
+		"the next look could not tell": {runs{leaves, ran(2, cardA, unread, seenAs(8, cardA, 0)), clean(3, 9, 10)}, nil,
+			"2-9 20 gone"},
+		"beside another job of the GPU": {runs{clean(1, 0, 9), got(2, 3, 4, gib, 0)}, nil, ""},
+		"left beside another job": {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, gib)),
+			ran(2, cardA, seenAs(3, cardA, 0), seenAs(4, cardA, 50*gib, found(code.Orphan, cardA, gib)))}, nil,
+			"4-9 1 gone"},
+		"beside another job that got it so": {
+			runs{leaves, got(2, 5, 20, 20*gib, 20*gib), got(3, 8, 9, 20*gib, 20*gib)}, nil,
+			"2-5 20 stayed, 5-20 20 stayed, 20-24 20 unseen"},
+		"an end that no one saw": {runs{leaves, ran(2, cardA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
+			clean(3, 10, 11)}, nil, "2-6 20 stayed, 6-10 20 gone"},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(0), Check: tt.check})
 		var got []string
@@ -399,30 +384,9 @@ func TestCheckIsAnEntry(t *testing.T) {
 		Findings: []finding.Finding{found(code.Trespass, cardB, gib)}}
 	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
 		Request{Now: hour(24), Check: check})
-	if len(c.Entries) != 1 || c.Entries[0].Phase != Check || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
+	if len(c.Entries) != 1 || c.Entries[0].Phase != "health check" || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
 		*c.Lanes[1].Card.Index != 6 || len(c.Lanes[1].Marks) != 1 {
 		t.Errorf("%+v", c)
-	}
-}
-
-func TestCards(t *testing.T) {
-	runs := aDay()
-	for name, want := range map[string]string{
-		"": "ab", "0": "a", "1": "b", "2": "", "nvidia1": "b", "nvidia": "", "GPU-aaaa": "a", "GPU-": "",
-		"GPU-aaaaaaaa": "a", "gpu-aaaa": "",
-	} {
-		c := Lay(runs, Request{Now: hour(24), GPU: name})
-		got := ""
-		for _, l := range c.Lanes {
-			got += string(l.Card.ID[4])
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-	one := Lay(runs, Request{Now: hour(24), GPU: "0"})
-	if one.Jobs != 5 || len(one.Entries) != 2 {
-		t.Errorf("%d jobs, %d findings of one GPU", one.Jobs, len(one.Entries))
 	}
 }
 

@@ -9,23 +9,12 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-)
-
-// Phase is the end of a job at which a finding was made, or that it was between them.
-type Phase string
-
-// The phases.
-const (
-	Start Phase = "start"
-	End   Phase = "end"
-	Check Phase = "health check"
 )
 
 // Entry is one finding of the time shown, with where it was made and what policy made of it.
 type Entry struct {
 	At    time.Time
-	Phase Phase
+	Phase string // start, end, health check
 	Job   string // none of a health check's
 	User  string // raw
 	finding.Finding
@@ -38,28 +27,17 @@ type Entry struct {
 func (h *history) readEntries() {
 	for _, r := range h.runs {
 		for i, e := range r.Both() {
-			of := Entry{At: e.Wall, Phase: End, Job: r.JobName(), User: r.Job.User}
+			of := Entry{At: e.Wall, Phase: "end", Job: r.JobName(), User: r.Job.User}
 			if i == 0 && r.Start != nil {
-				of.Phase = Start
+				of.Phase = "start"
 			}
-			if h.onCards(r) {
-				h.enter(of, e.Findings, e.Verdict)
-			}
+			h.enter(of, e.Findings, e.Verdict)
 		}
 	}
-	if c := h.Check; c != nil {
-		h.enter(Entry{At: c.Wall, Phase: Check}, c.Findings, c.Verdict)
+	if c := h.ask.Check; c != nil {
+		h.enter(Entry{At: c.Wall, Phase: "health check"}, c.Findings, c.Verdict)
 	}
 	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
-}
-
-// onCards reports that a run is of a card that is shown.
-func (h *history) onCards(r ledger.Run) bool {
-	return h.GPU == "" || slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return h.shown(d.Device.ID) })
-}
-
-func (h *history) shown(id gpu.ID) bool {
-	return slices.ContainsFunc(h.cards, func(c Card) bool { return c.ID == id })
 }
 
 // enter adds the findings of one verdict.
@@ -67,7 +45,7 @@ func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 	if !h.shows(of.At, of.At) {
 		return
 	}
-	of.At = of.At.In(h.Zone)
+	of.At = of.At.In(h.ask.Zone)
 	for n, f := range found {
 		of.Finding, of.Judged = f, v.Of(n)
 		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
@@ -75,8 +53,7 @@ func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 		if !known { // of another release
 			kind = code.Entry{Code: f.Code, Severity: code.Warning, Title: "not known to this release"}
 		}
-		of.Kind = kind
-		if of.Judged.Action != config.Ignore && (f.GPU == "" || h.shown(f.GPU)) {
+		if of.Kind = kind; of.Judged.Action != config.Ignore {
 			h.Entries = append(h.Entries, of)
 		}
 	}
@@ -85,11 +62,11 @@ func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 // Grave is how much a finding weighs where there is room for one only.
 func (e Entry) Grave() int {
 	weight := map[code.Severity]int{code.Serious: 3, code.Warning: 2, code.Note: 1}[e.Kind.Severity]
-	if e.Judged.Action == config.Note {
-		weight = min(weight, 1)
-	}
-	if e.Drained {
-		weight = 4
+	switch {
+	case e.Drained:
+		return 4
+	case e.Judged.Action == config.Note:
+		return min(weight, 1)
 	}
 	return weight
 }

@@ -15,34 +15,23 @@ type look struct {
 	at    time.Time
 	epoch gpu.Epoch
 	used  gpu.Figure
-	// left says whether anything was on the card that no running job has a right to, and bytes how much, where known.
-	left  answer
-	bytes gpu.Figure
 	by    string // who looked
-	aside bool   // who was not there for a job of this card
+	// left is set where memory or a process was on the card that no running job has a right to, bytes how much; tells
+	// is not set where that could not be told.
+	tells, left bool
+	bytes       gpu.Figure
 }
-
-// answer is whether something stayed on a card.
-type answer int
-
-const (
-	cannotTell answer = iota
-	nothing
-	something
-)
 
 // readLooks finds the looks at each card, in their order.
 func (h *history) readLooks() {
-	h.looks = map[gpu.ID][]look{}
 	for _, r := range h.runs {
-		by := "a hook of job " + r.JobName()
 		for _, d := range r.Devices {
 			var start *look
 			for i, e := range r.Both() {
 				if e.Unseen != "" {
 					continue
 				}
-				l := look{at: e.Wall, epoch: r.Epoch, by: by}
+				l := look{at: e.Wall, epoch: r.Epoch, by: "a hook of job " + r.JobName()}
 				h.judge(&l, e, d.Device.ID, start)
 				if i == 0 && r.Start != nil {
 					start = &l
@@ -51,19 +40,15 @@ func (h *history) readLooks() {
 			}
 		}
 	}
-	h.check()
+	h.readCheck()
 	for _, list := range h.looks {
 		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
 	}
 }
 
-// holds reports that a job had the card at a moment, within that a moment fell between a job's own two looks.
-func (h *history) holds(id gpu.ID, t time.Time) (holds, within bool) {
-	for _, k := range h.jobs[id] {
-		holds = holds || !t.Before(k.Start) && !t.After(k.End)
-		within = within || t.After(k.Start) && t.Before(k.End)
-	}
-	return holds, within
+// busy reports that a moment fell between the two looks of a job that had the card.
+func (h *history) busy(id gpu.ID, t time.Time) bool {
+	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
 }
 
 // usedOf is the memory in use of which something can be told.
@@ -75,73 +60,55 @@ func usedOf(r gpu.Reading) gpu.Figure {
 }
 
 // judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
+// All that is in use then was left by somebody. While another job has the card only the findings tell whose what is.
 func (h *history) judge(l *look, e ledger.End, id gpu.ID, start *look) {
 	reading, _ := e.Snapshot.Reading(id)
 	l.used = usedOf(reading)
-	// What a job got and gave back so is no finding of its end.
-	carried := start != nil && start.left == something && start.bytes.Known() && l.used.Known()
-	if carried {
-		l.leave(gpu.Bytes(min(start.bytes.Bytes, l.used.Bytes)))
+	l.bytes = l.used
+	beside := h.busy(id, l.at)
+	if beside {
+		l.bytes = gpu.Unknown("others have the GPU too")
 	}
-	_, beside := h.holds(id, l.at)
-	beside = beside && start == nil // what a start finds beside another job of the card is that one's
-	blind := beside || start != nil && start.left == cannotTell
+	known := l.used.Known() && l.used.Bytes >= finding.WorthTelling
+	// What a job got and gave back so is no finding of its end.
+	l.left = start != nil && start.left && known && !beside
+	blind := beside || start != nil && !start.tells
 	for _, f := range e.Findings {
 		if f.GPU != id {
 			continue
 		}
-		of := f.Code.Traits()
-		if f.Unknown == "" && (of.Memory.Stays() || of.Memory == code.Inherited && !carried && !beside) {
-			l.leave(f.Bytes)
-		}
 		kind, _ := code.Lookup(f.Code)
+		of := kind.Traits.Memory
+		small := f.Bytes.Known() && f.Bytes.Bytes < finding.WorthTelling
+		if f.Unknown == "" && !small && (of.Stays() || of == code.Inherited && !beside) {
+			l.left = true
+			if beside && f.Bytes.Bytes > l.bytes.Bytes {
+				l.bytes = f.Bytes
+			}
+		}
 		blind = blind || kind.Scope == code.Card && (f.Unknown != "" || f.Code == code.Lost)
 	}
-	if l.used.Known() && l.bytes.Known() {
-		l.bytes.Bytes = min(l.bytes.Bytes, l.used.Bytes)
-	}
 	state := e.Curves[id].State
-	clean := state.AtRest() || state == "" && l.used.Known() && l.used.Bytes < finding.WorthTelling
-	if l.left != something && !blind && clean {
-		l.left = nothing
-	}
+	l.tells = l.left || !blind && (state.AtRest() || state == "" && l.used.Known() && !known)
 }
 
-// leave adds memory that was left on the card.
-func (l *look) leave(f gpu.Figure) {
-	switch {
-	case f.Known() && f.Bytes < finding.WorthTelling && l.left != something:
-		return
-	case !f.Known() || l.left != something:
-		l.bytes = f
-	case l.bytes.Known():
-		l.bytes.Bytes += f.Bytes
-	}
-	l.left = something
-}
-
-// check adds the last health check's look at all cards, which says what was leaked. Of a card that a job has only the
-// memory in use counts. Memory in use on any other may be a job's without a record, and tells nothing.
-func (h *history) check() {
-	c := h.Check
+// readCheck adds the last health check's look at all cards, which says what was leaked. Of a card that a job has only
+// the memory in use counts. Memory in use on any other may be a job's without a record, and tells nothing.
+func (h *history) readCheck() {
+	c := h.ask.Check
 	if c == nil || c.Stopped {
 		return
 	}
 	for _, reading := range c.Snapshot.Readings {
 		id := reading.Device.ID
-		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", aside: true, used: usedOf(reading)}
-		held, _ := h.holds(id, l.at)
-		switch {
-		case c.Leaked[id] > 0:
-			l.leave(gpu.Bytes(c.Leaked[id]))
-		case !held && l.used.Known() && l.used.Bytes <= finding.MaxBaseline:
-			l.left = nothing
-		}
+		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", used: usedOf(reading)}
+		l.bytes, l.left = gpu.Bytes(c.Leaked[id]), c.Leaked[id] > 0
+		l.tells = l.left || !h.busy(id, l.at) && l.used.Known() && l.used.Bytes <= finding.MaxBaseline
 		h.looks[id] = append(h.looks[id], l)
 	}
 }
 
-// Held is memory that no running job on record has a right to, from one look that saw it to the next look or looks.
+// Held is memory that no running job on record has a right to, from one look that saw it to the next that tells.
 type Held struct {
 	From, To   float64
 	Start, End time.Time
@@ -156,32 +123,27 @@ type Fate string
 
 // The fates. Only Stayed was seen at both ends; the others say what the next look found, or that there was none.
 const (
-	Stayed  Fate = "stayed"
-	Gone    Fate = "gone"    // it went at some moment in between
-	Unknown Fate = "unknown" // the next look could not tell
-	Unseen  Fate = "unseen"  // nobody has looked since
+	Stayed Fate = "stayed"
+	Gone   Fate = "gone"   // it went at some moment in between
+	Unseen Fate = "unseen" // no look since could tell
 )
 
 // held are a card's leftovers in the time shown.
 func (h *history) held(c Card) (all []Held) {
-	list := h.telling(c.ID)
+	list := slices.DeleteFunc(slices.Clone(h.looks[c.ID]), func(l look) bool { return !l.tells })
 	for i, l := range list {
-		if l.left != something {
+		if !l.left {
 			continue
 		}
-		k := Held{Start: l.at.In(h.Zone), End: later(l.at, h.Now).In(h.Zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
+		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: Unseen, By: l.by,
 			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
-			switch k.End = next.at.In(h.Zone); {
-			case next.left == nothing || l.epoch.Changed(next.epoch):
-				k.Fate = Gone
-			case next.left == something:
+			if k.End, k.Fate = next.at, Gone; next.left && !l.epoch.Changed(next.epoch) {
 				k.Fate = Stayed
-			default:
-				k.Fate = Unknown
 			}
 		}
+		k.End = k.End.In(h.ask.Zone)
 		if k.From, k.To = h.at(k.Start), h.at(k.End); h.shows(k.Start, k.End) {
 			all = joined(all, k)
 		}
@@ -189,28 +151,12 @@ func (h *history) held(c Card) (all []Held) {
 	return all
 }
 
-// telling are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its
-// use alone.
-func (h *history) telling(id gpu.ID) (list []look) {
-	for _, l := range h.looks[id] {
-		if _, within := h.holds(id, l.at); l.left != cannotTell || !l.aside && !within {
-			list = append(list, l)
-		}
-	}
-	return list
-}
-
-// joined adds a piece, to the last one where that goes on in it with the same size, or both are too short to be told
-// apart.
+// joined adds a piece, to the last one where both are too short to be told apart.
 func joined(all []Held, k Held) []Held {
-	if len(all) == 0 {
+	if len(all) == 0 || k.To-all[len(all)-1].From >= cell {
 		return append(all, k)
 	}
 	last := &all[len(all)-1]
-	same := last.Fate == Stayed && k.Fate == Stayed && last.Bytes == k.Bytes && last.End.Equal(k.Start)
-	if !same && k.To-last.From >= cell {
-		return append(all, k)
-	}
 	last.To, last.End, last.Fate = k.To, k.End, k.Fate
 	if k.Bytes.Known() && (!last.Bytes.Known() || k.Bytes.Bytes > last.Bytes.Bytes) {
 		last.Bytes, last.Share = k.Bytes, k.Share

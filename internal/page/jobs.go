@@ -18,18 +18,15 @@ type Block struct {
 	// Y and Tall are the block's place and height in the lane, UseY and Used those of the memory in use.
 	Y, Tall, UseY, Used float64
 
-	Jobs  int
-	Job   string // its name; of several none
-	User  string // raw
-	Start time.Time
-	End   time.Time
+	Jobs       int
+	Job        string // its name; of several none
+	User       string // raw
+	Start, End time.Time
 	// Running: it has not ended. NoStart and NoEnd: that end is not on record, and Start or End only bounds it.
 	Running, NoStart, NoEnd bool
-	// Most is the most memory seen in use meanwhile, a lower bound; Share is that of the card's.
-	Most  gpu.Figure
-	Share float64
-	Found int // findings of its two ends on this card
-	run   *ledger.Run
+	// Most is the most memory seen in use meanwhile, a lower bound.
+	Most gpu.Figure
+	run  *ledger.Run
 }
 
 const (
@@ -43,7 +40,6 @@ const (
 
 // readJobs finds the jobs of each card in the order in which they came.
 func (h *history) readJobs() {
-	h.jobs = map[gpu.ID][]Block{}
 	for i := range h.runs {
 		k, ok := h.block(&h.runs[i])
 		for _, d := range k.run.Devices {
@@ -69,15 +65,15 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	if r.First() == nil {
 		return k, false
 	}
-	k.Start, k.End, k.NoStart = r.FirstSeen(), h.Now, r.Start == nil
+	k.Start, k.End, k.NoStart = r.FirstSeen(), h.ask.Now, r.Start == nil
 	next := r.Superseded(h.runs)
 	switch {
 	case r.EndSeen():
 		k.End = r.Epilog().Wall
 	case r.Closed(): // when it was over, as the health check has it
-		k.NoEnd, k.End = true, r.Ends[0].Wall
-		if s := r.Start; s != nil && r.Ends[0].At > s.At && s.Wall.Add(r.Ends[0].At-s.At).Before(k.End) {
-			k.End = s.Wall.Add(r.Ends[0].At - s.At)
+		over := r.Ends[0]
+		if k.NoEnd, k.End = true, over.Wall; r.Start != nil && over.At > r.Start.At {
+			k.End = r.Start.Clock(over.At)
 		}
 	case next != nil:
 		k.NoEnd, k.End = true, next.FirstSeen()
@@ -87,7 +83,7 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
 		k.Start = begun // Slurm's word: nobody looked then
 	}
-	k.Start, k.End = k.Start.In(h.Zone), later(k.End, k.Start).In(h.Zone) // a clock may have been set back
+	k.Start, k.End = k.Start.In(h.ask.Zone), later(k.End, k.Start).In(h.ask.Zone) // a clock may have been set back
 	return k, true
 }
 
@@ -98,7 +94,11 @@ func (h *history) readUse() {
 		for i := range list {
 			k := &list[i]
 			k.accounted(id)
-			for _, seen := range h.Sighted.During(*k.run, k.run.Began(), k.ended()) {
+			ended := time.Duration(math.MaxInt64)
+			if k.run.Closed() {
+				ended = k.run.Ends[0].At
+			}
+			for _, seen := range h.ask.Sighted.During(*k.run, k.run.Began(), ended) {
 				if seen.Device == id {
 					k.use(seen.Bytes)
 				}
@@ -110,23 +110,8 @@ func (h *history) readUse() {
 					k.use(l.used)
 				}
 			}
-			for _, e := range k.run.Both() {
-				for _, f := range e.Findings {
-					if f.GPU == id {
-						k.Found++
-					}
-				}
-			}
 		}
 	}
-}
-
-// ended is when a run ended, by CLOCK_BOOTTIME; without an end on record after everything.
-func (k Block) ended() time.Duration {
-	if !k.run.Closed() {
-		return math.MaxInt64
-	}
-	return k.run.Ends[0].At
 }
 
 // accounted takes in the peaks of processes that began during a job.
@@ -170,7 +155,7 @@ func (h *history) blocks(c Card) (blocks []Block) {
 			k.Row = mostRows - 1
 		}
 		rows, free[k.Row] = max(rows, k.Row+1), later(free[k.Row], k.End)
-		k.From, k.To, k.Share = h.at(k.Start), h.at(k.End), share(k.Most, c.Total)
+		k.From, k.To = h.at(k.Start), h.at(k.End)
 		if i := last[k.Row]; i >= 0 && k.To-blocks[i].From < cell {
 			blocks[i].join(k)
 			continue
@@ -181,8 +166,8 @@ func (h *history) blocks(c Card) (blocks []Block) {
 	for i := range blocks {
 		k := &blocks[i]
 		k.Rows, k.Y, k.Tall = rows, float64(k.Row)/float64(rows), rowTall/float64(rows)
-		if k.Share > 0 {
-			k.Used = max(k.Share, least) * k.Tall
+		if part := share(k.Most, c.Total); part > 0 {
+			k.Used = max(part, least) * k.Tall
 		}
 		k.UseY = k.Y + k.Tall - k.Used
 	}
@@ -191,9 +176,8 @@ func (h *history) blocks(c Card) (blocks []Block) {
 
 // join adds a job to a block that is too short to show it apart.
 func (k *Block) join(o Block) {
-	k.Jobs, k.Found, k.Job, k.User = k.Jobs+1, k.Found+o.Found, "", ""
+	k.Jobs, k.Job, k.User = k.Jobs+1, "", ""
 	k.To, k.End = max(k.To, o.To), later(k.End, o.End)
 	k.Running, k.NoStart, k.NoEnd = k.Running || o.Running, k.NoStart && o.NoStart, k.NoEnd || o.NoEnd
 	k.use(o.Most)
-	k.Share = max(k.Share, o.Share)
 }

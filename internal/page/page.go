@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 	"time"
 
@@ -32,9 +33,8 @@ type Report struct {
 	Version string
 	// Copy is true for records that were taken elsewhere: what is there now nobody knows.
 	Copy bool
-	// Users names the jobs' users. Without it their names are left out wherever they appear.
-	Users bool
-	// People are the names that are left out, the longest first.
+	// Users names the jobs' users. Without it their names, which People are, are left out wherever they appear.
+	Users  bool
 	People []string
 }
 
@@ -50,7 +50,10 @@ var script string
 // sheet is a report as the template asks for it. Its methods and the functions below make every text safe.
 type sheet struct {
 	Report
-	Listed map[int]bool // entries that the table has
+	Listed map[int]bool   // entries that the table has
+	people *regexp.Regexp // nil where users are named
+	Style  template.CSS
+	Script template.JS
 }
 
 // functions of the template that need no report.
@@ -63,9 +66,13 @@ var functions = template.FuncMap{
 
 // Write writes the page.
 func Write(w io.Writer, r Report) error {
+	s := sheet{Report: r, Listed: gravest(r.Chart.Entries), Style: template.CSS(style), Script: template.JS(script)}
+	if !r.Users {
+		s.people = namesOf(r.People)
+	}
 	t, err := template.New("page").Funcs(functions).Parse(markup)
 	if err == nil {
-		err = t.Execute(w, sheet{r, gravest(r.Chart.Entries)})
+		err = t.Execute(w, s)
 	}
 	if err != nil {
 		return fmt.Errorf("write page: %w", err)
@@ -89,12 +96,6 @@ func gravest(all []Entry) map[int]bool {
 	}
 	return listed
 }
-
-// Style and Script are the page's own, as they are.
-func (sheet) Style() template.CSS { return template.CSS(style) }
-
-// Script is the page's own.
-func (sheet) Script() template.JS { return template.JS(script) }
 
 // Policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup
 // after all would neither run nor load anything.

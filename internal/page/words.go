@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
@@ -22,47 +24,33 @@ const (
 // clean makes a name from outside fit for the page.
 func clean(name any) report.Safe { return report.Clean(fmt.Sprint(name), nameWidth) }
 
-// Text makes a text from outside fit for the page, without what is not to be told.
+// Text makes a text from outside fit for the page, with "(user)" for the names that are not to be told, in paths,
+// messages and names of processes. It takes the raw text: one that was cut may end in a part of a name.
 func (s sheet) Text(raw string) report.Safe {
-	if !s.Users {
-		raw = hide(raw, s.People)
+	if s.people != nil {
+		for range 2 { // of two names side by side the second begins where the first took the border
+			raw = s.people.ReplaceAllString(raw, "$1\x00$2")
+		}
+		raw = strings.ReplaceAll(raw, "\x00", "(user)")
 	}
 	return report.Clean(raw, textWidth)
 }
 
-// somebody stands for a user's name.
-const somebody = "(user)"
-
-// hide puts "(user)" for each of the names where it stands as a word: in paths, messages and names of processes. It
-// takes the raw text: one that was cut may end in a part of a name. Of names that begin alike the longer must come
-// first.
-func hide(text string, names []string) string {
-	for _, name := range names {
-		if name == "" || name == "root" {
-			continue
-		}
-		for from := 0; ; {
-			i := strings.Index(text[from:], name)
-			if i < 0 {
-				break
-			}
-			i += from
-			end := i + len(name)
-			if from = end; border(text, i-1) && border(text, end) {
-				text, from = text[:i]+somebody+text[end:], i+len(somebody)
-			}
+// namesOf matches any of the names that stands as a word, with its borders as groups; nil for no names. Of names that
+// begin alike the longest is found.
+func namesOf(people []string) *regexp.Regexp {
+	var names []string
+	for _, name := range people {
+		if name != "" && name != "root" {
+			names = append(names, regexp.QuoteMeta(name))
 		}
 	}
-	return text
-}
-
-// border reports that no letter or digit stands there.
-func border(text string, i int) bool {
-	if i < 0 || i >= len(text) {
-		return true
+	if len(names) == 0 {
+		return nil
 	}
-	c := text[i]
-	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	re := regexp.MustCompile(`(^|[^0-9A-Za-z])(?:` + strings.Join(names, "|") + `)([^0-9A-Za-z]|$)`)
+	re.Longest()
+	return re
 }
 
 // Range words the time shown, with the zone at both ends: it may change meanwhile.
@@ -79,8 +67,7 @@ func (s sheet) Empty() string {
 	c := s.Chart
 	switch {
 	case c.First.IsZero():
-		return "No records yet: no hook has written a record on this node. No job with GPUs has run since " +
-			"Bookend was " +
+		return "No records yet: no hook has written a record on this node. No job with GPUs has run since Bookend was " +
 			"installed, or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."
 	case c.Jobs == 0 && len(c.Entries) == 0 &&
 		!slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
@@ -133,15 +120,6 @@ func (l Lane) Facts() string {
 	return text
 }
 
-// Tip names a lane's card in full, and when it was last looked at.
-func (l Lane) Tip() string {
-	text := string(clean(l.Card.ID))
-	if !l.Last.IsZero() {
-		text += "\nlast sample: " + l.Last.Format(stamp)
-	}
-	return text
-}
-
 func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -151,13 +129,10 @@ func count(n int, one, more string) string {
 
 // figure words bytes.
 func figure(f gpu.Figure) string {
-	switch {
-	case !f.Known():
+	if !f.Known() {
 		return "an unknown amount"
-	case f.Bytes >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(f.Bytes)/(1<<30))
 	}
-	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+	return diagnosis.Size(f.Bytes)
 }
 
 // Label is a block's name where it fits: letters are 6.6 pixels wide, lanes 600 at least.
@@ -205,7 +180,7 @@ func (s sheet) BlockTip(k Block) string {
 	if k.Most.Known() {
 		use = "most memory seen in use: " + figure(k.Most)
 	}
-	return head + s.of(k.User) + "\n" + when + "\n" + use + "\n" + count(k.Found, "finding", "findings")
+	return head + s.of(k.User) + "\n" + when + "\n" + use
 }
 
 // of names a user, where that is wanted.
@@ -216,15 +191,11 @@ func (s sheet) of(user string) string {
 	return " of " + string(clean(user))
 }
 
-var fates = map[Fate]string{
-	Stayed: "still there at %s", Gone: "gone by %s", Unknown: "unknown at %s",
-	Unseen: "not sampled since, up to %s",
-}
-
 // Tip is a piece in words.
 func (k Held) Tip() string {
-	return fmt.Sprintf("%s left on the GPU\nseen %s by %s, ", figure(k.Bytes), k.Start.Format(stamp), k.By) +
-		fmt.Sprintf(fates[k.Fate], k.End.Format(stamp))
+	fate := map[Fate]string{Stayed: "still there at", Gone: "gone by", Unseen: "not seen again up to"}[k.Fate]
+	return fmt.Sprintf("%s left on the GPU\nseen %s by %s, %s %s", figure(k.Bytes), k.Start.Format(stamp), k.By, fate,
+		k.End.Format(stamp))
 }
 
 // Gravest is the finding that a mark looks like.
@@ -256,7 +227,7 @@ func shape(e Entry) string {
 
 func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 
-// mostTold is how many findings the text of one mark has in full.
+// mostTold is how many findings the text of one mark has.
 const mostTold = 3
 
 // MarkTip is a mark's findings: what, when, and what was made of it. The table has the rest.
@@ -264,12 +235,8 @@ func (s sheet) MarkTip(m Mark) string {
 	var parts []string
 	for _, at := range m.Entries[:min(len(m.Entries), mostTold)] {
 		e := s.Chart.Entries[at]
-		text := fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e), e.At.Format(stamp),
-			outcome(e))
-		if seen := s.Seen(e); seen != "" {
-			text += "\n" + string(seen)
-		}
-		parts = append(parts, text)
+		parts = append(parts, fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e),
+			e.At.Format(stamp), outcome(e)))
 	}
 	if more := len(m.Entries) - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
@@ -332,7 +299,7 @@ func whose(e Entry) string {
 // Occasion words when a finding was made: at which end of which job.
 func (s sheet) Occasion(e Entry) string {
 	if e.Job == "" {
-		return string(e.Phase)
+		return e.Phase
 	}
 	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.of(e.User))
 }

@@ -18,7 +18,6 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -26,7 +25,7 @@ import (
 // task is one run of a task hook. It runs as the user, in the user's environment: nothing it is told is
 // trusted, nothing it does can hurt anybody but that user, and it always ends with 0.
 type task struct {
-	*session.Frame
+	*Frame
 	env Env
 	cfg config.Config
 	slurm.Task
@@ -39,10 +38,10 @@ func taskHook(env Env, body func(*task)) int {
 	if !slurm.HasGPUs(env.Getenv) {
 		return 0
 	}
-	t := &task{Frame: session.NewFrame(env.Clock), env: env}
+	t := &task{Frame: NewFrame(env.Clock), env: env}
 	defer t.Guard(env.Exit, quiet, func(string) {})()
-	t.cfg, _ = session.LoadConfig(env) // root hooks report a bad configuration
-	own, _ := session.OwnCgroup(t.cfg.Paths.Proc)
+	t.cfg, _ = LoadConfig(env) // root hooks report a bad configuration
+	own, _ := OwnCgroup(t.cfg.Paths.Proc)
 	t.Task = slurm.TaskFromEnv(env.Getenv, own)
 	t.Limit(time.Duration(t.cfg.Deadlines.Task))
 	body(t)
