@@ -163,6 +163,7 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 type Glance struct {
 	Snapshot gpu.Snapshot
 	Who      map[int]attrib.Process
+	Version  string // the backend's
 	Took     time.Duration
 	// Why is why the look is not whole: Code names the backend's trouble, Fault the driver's; both empty where it is.
 	Why   string
@@ -195,6 +196,9 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]
+	}
+	if answer.Hello != nil {
+		g.Version = answer.Hello.Version
 	}
 	if a := answer.Abandoned; a != nil {
 		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: operation.Backend}
