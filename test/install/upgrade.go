@@ -67,7 +67,7 @@ func (n *node) goesUpAndDown() {
 	}
 	text, err := os.ReadFile(n.in("/etc/bookend/bookend.yaml"))
 	if err == nil {
-		err = says(string(text), "on_unknown: drain")
+		err = says(string(text), "on_own_error: drain")
 	}
 	n.b.shows("the admin's configuration is kept", err)
 }
