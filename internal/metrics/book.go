@@ -110,11 +110,8 @@ func (b *book) add(r Run) {
 // figure.
 func (b *book) check(c Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
-		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
+		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
 	})
-	if c.Keepers != nil {
-		*b.at(driverKeepers) = float64(*c.Keepers)
-	}
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
 		number := strconv.Itoa(card.GPU)

@@ -422,18 +422,16 @@ func gauges(t *testing.T, f Files) string {
 	return strings.Join(lines, "\n")
 }
 
-// A card's figures, and how many processes keep drains off, stand until the next check: jobs' hooks leave them, a card
+// A card's figures stand until the next check: jobs' hooks leave them, a card
 // that has gone has none, nor has what could not be read.
 func TestGaugesOfTheHealthCheck(t *testing.T) {
 	f := host(t)
-	one, keepers := gpu.Bytes(1<<30), 2
+	one := gpu.Bytes(1 << 30)
 	two := checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
 		Leaked: gpu.Bytes(0)})
-	two.Check.Keepers = &keepers
 	record(t, f, checked(1, Card{GPU: 0, UUID: "GPU-a", Used: one, Unexplained: one, Leaked: one},
 		Card{GPU: 1, UUID: "GPU-b", Used: one, Unexplained: one, Leaked: one}), two, at(3, Epilog))
-	want := `bookend_driver_kept_open_processes 2
-bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
+	want := `bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
 bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0
 bookend_health_check_duration_seconds 0.25`
 	if got := gauges(t, f); got != want {

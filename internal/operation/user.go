@@ -313,7 +313,6 @@ var Locate = Operation[LocateRequest, Located]{"locate", func(r LocateRequest) (
 // JobRequest asks for processes of a job on this node.
 type JobRequest struct {
 	Proc  string      `json:"proc"`
-	Dev   string      `json:"dev"`
 	UID   uint32      `json:"uid"`
 	Owner slurm.Owner `json:"owner"`
 }
@@ -328,7 +327,7 @@ type Launched struct {
 // Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
 // task.
 var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) (found Launched, err error) {
-	pids, err := holders.JobOf(r.UID, r.Owner).Named(r.Proc, "srun")
+	pids, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
 	for _, pid := range pids {
 		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
 		found.Files = append(found.Files, written...)
@@ -338,14 +337,3 @@ var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) 
 	found.Files = slices.Compact(found.Files)
 	return found, err
 }}
-
-// OpenDevices looks, as the user, for those that have a GPU open.
-var OpenDevices = Operation[JobRequest, []holders.Open]{"open", findOpen}
-
-func findOpen(r JobRequest) ([]holders.Open, error) {
-	open, err := holders.JobOf(r.UID, r.Owner).OpenDevices(r.Proc, r.Dev)
-	if errors.Is(err, holders.ErrPartial) {
-		err = nil // what was found is worth saying
-	}
-	return open, err
-}
