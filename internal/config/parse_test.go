@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -199,16 +198,6 @@ func TestUnits(t *testing.T) {
 		if size.String() != want {
 			t.Errorf("%d is written %s, want %s", size, size, want)
 		}
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	text, err := os.ReadFile(manual)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		Parse(text)
 	}
 }
 
