@@ -139,8 +139,10 @@ var (
 )
 
 // Ask is Ask of this operation.
-func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (Rep, error) {
-	return Ask[Rep](o.Name, req, timeout)
+func (o Operation[Req, Rep]) Ask(
+	req Req, timeout time.Duration, started ...func(pid int, startTicks uint64),
+) (Rep, error) {
+	return Ask[Rep](o.Name, req, timeout, started...)
 }
 
 // Ask has an operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.

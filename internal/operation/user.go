@@ -214,14 +214,14 @@ func (f Searched) Why() string {
 }
 
 // Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
-// wrong with the record until the hook collects it.
+// wrong with the record (Trouble) until the hook collects it.
 type Visit struct {
-	Store    *state.Store // nil where state cannot be used: each hook is on its own
-	UID      uint32
-	Alive    func(state.Stuck) bool
-	Now      func() time.Duration // CLOCK_BOOTTIME
-	Left     func() time.Duration // for the next step
-	Troubles []error
+	Store   *state.Store // nil where state cannot be used: each hook is on its own
+	UID     uint32
+	Alive   func(state.Stuck) bool
+	Now     func() time.Duration // CLOCK_BOOTTIME
+	Left    func() time.Duration // for the next step
+	Trouble error
 }
 
 // What keeps a hook from a visit.
@@ -243,7 +243,7 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	var failed *Error
 	if v.Store != nil && errors.As(err, &failed) && failed.Result.Outcome == child.Abandoned {
 		stuck := state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: v.Now(), Op: op}
-		v.trouble(v.Store.SetStuckVisit(v.UID, stuck, v.Alive))
+		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, stuck, v.Alive))
 	}
 	return reply, err
 }
@@ -264,18 +264,12 @@ func (v *Visit) enter(op string) (met func(back bool), err error) {
 		met = alone
 	}
 	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
-	v.trouble(err)
+	v.Trouble = errors.Join(v.Trouble, err)
 	if stuck != nil {
 		met(false)
 		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, stuck.PID, stuck.Op)
 	}
 	return met, nil
-}
-
-func (v *Visit) trouble(err error) {
-	if err != nil {
-		v.Troubles = append(v.Troubles, err)
-	}
 }
 
 // LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task

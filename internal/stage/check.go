@@ -34,7 +34,7 @@ func (r *record) check() (worth bool) {
 		}
 	}
 	if why != "" {
-		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
+		r.Add(finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge()
 		return true
 	}
@@ -87,10 +87,9 @@ func (r *record) lookAround() {
 	if !r.Meet() {
 		return
 	}
-	i := r.Inventory(ledger.Run{})
-	if r.Seen.Epoch = i.Epoch; len(i.Cards) > 0 {
-		r.Past.Baselines = r.baselines(i.Epoch)
-		r.Glance(i)
+	if r.Seen = r.Inventory(ledger.Run{}); len(r.Seen.Cards) > 0 {
+		r.Past.Baselines = r.baselines(r.Seen.Epoch)
+		r.Glance()
 	}
 }
 

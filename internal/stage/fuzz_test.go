@@ -40,7 +40,7 @@ func FuzzTailReply(f *testing.F) {
 		for i := range all {
 			all[i] = at(ledger.StepOutput, joblog.Target{Path: "/o"})
 		}
-		if s := heard(judge.Heard{}, all, reply); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
+		if s := heard(judge.Heard{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
 			t.Fatalf("%+v", s)
 		}
 	})

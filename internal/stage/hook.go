@@ -37,7 +37,6 @@ type Driver struct {
 
 	contact contact
 	unkept  bool // a reader of /proc is stuck, and could not be put on record
-	looks   int  // that came back so far
 }
 
 // New frames a hook, of which nothing is known yet.
@@ -60,28 +59,25 @@ func (d *Driver) Configure() (problem string) {
 	}
 	d.Limit(time.Duration(d.Times.Total))
 	if problem != "" {
-		d.fault(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
+		d.Add(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
 	}
 	return problem
 }
-
-// fault adds what went wrong before the GPUs are looked at.
-func (d *Driver) fault(f finding.Finding) { d.Faults = append(d.Faults, f) }
 
 // IdentifyJob reads the job from the environment; without a job nothing can be said about anybody's GPUs.
 func (d *Driver) IdentifyJob() (ok bool) {
 	job, err := slurm.FromEnv(d.Getenv)
 	if err != nil {
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
-		d.fault(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
+		d.Add(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
 		return false
 	}
 	if d.Job = job; job.GPUProblem != "" {
-		d.fault(finding.Unsure(code.Ambiguous, job.GPUProblem))
+		d.Add(finding.Unsure(code.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(d.Config.Paths.Proc)
 	if err != nil {
-		d.fault(finding.Unsure(code.BadEnv, err.Error()))
+		d.Add(finding.Unsure(code.BadEnv, err.Error()))
 	}
 	if d.InJob = slurm.InJob(own); d.InJob {
 		d.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
@@ -89,7 +85,7 @@ func (d *Driver) IdentifyJob() (ok bool) {
 		if d.blinded() {
 			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
 		}
-		d.fault(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
+		d.Add(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
 	}
 	return true
 }
@@ -108,7 +104,6 @@ func (d *Driver) OpenState() {
 		d.Store = store
 	}
 	d.Try(err)
-	d.Faults = append(d.Faults, d.Take()...)
 }
 
 // Reserve is what the steps after looking need.
@@ -132,14 +127,6 @@ func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
 		Store: d.Store, UID: d.Job.UID, Now: d.Clock.Boot, Alive: d.Alive,
 		Left: func() time.Duration { return d.Left(time.Duration(d.Times.Append), reserve) },
 	}
-}
-
-// Visited tells what went wrong with the record of a visit that is over.
-func (d *Driver) Visited(v *operation.Visit) {
-	for _, err := range v.Troubles {
-		d.Try(err)
-	}
-	v.Troubles = nil
 }
 
 // Panicked makes a panic a finding. The stack goes to slurmd's log.

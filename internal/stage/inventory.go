@@ -10,36 +10,28 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
-// Inventory is the node's list of GPUs, and which of them are the job's, or for a health check everybody's.
-type Inventory struct {
-	Epoch  gpu.Epoch
-	Cards  []finding.Card
-	Origin slurmconf.Origin
-	Given  map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
-}
-
-// Inventory lists the node's GPUs. Recalled is the record of this run's start.
-func (d *Driver) Inventory(recalled ledger.Run) Inventory {
+// Inventory lists the node's GPUs: the epoch, and which of them are the job's, or for a health check everybody's, with
+// where their numbers came from. Recalled is the record of this run's start.
+func (d *Driver) Inventory(recalled ledger.Run) (seen judge.Seen) {
 	remembered := settled(recalled, d.Job)
 	numbers, paths := d.startNumbering(remembered), d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	reply, err := operation.Ask[operation.InventoryReply](
-		operation.Inventory.Name, request, limit, d.started(operation.Inventory.Name))
+	reply, err := operation.Inventory.Ask(request, limit, d.started(operation.Inventory.Name))
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
-		return Inventory{}
+		return seen
 	}
-	i := Inventory{Epoch: reply.Epoch}
-	if request.DriverProc == "" {
+	if seen.Epoch = reply.Epoch; request.DriverProc == "" {
 		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is a finding already
-			return i
+			return seen
 		}
 	}
 	switch {
@@ -49,37 +41,41 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
 		}
 		d.Add(f)
-		return i
 	case reply.Problem != "":
 		d.Add(finding.Unsure(code.DriverKO, reply.Problem))
-		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
-		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
-		return i
+		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
+	default:
+		res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
+		if slurmconf.GivesNumbers(d.Job) && remembered {
+			res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+		}
+		d.unresolved(res, len(reply.Cards))
+		seen.Cards, seen.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
 	}
-	res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
-	if slurmconf.GivesNumbers(d.Job) && remembered {
-		res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
-	}
+	return seen
+}
+
+// unresolved tells which of the job's numbers stand for no GPU of those that the driver has, and which for nobody knows
+// what.
+func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	if res.Unknown != "" {
 		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
 	}
 	for _, index := range res.Missing {
 		d.Add(finding.Finding{
 			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
-			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(reply.Cards)),
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have),
 			Doubts:   []string{"the numbering may be configured wrongly"},
 		})
 	}
-	i.Cards, i.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
-	return i
 }
 
 // listed asks the backend for the node's GPUs: for a driver that shows them in no directory of /proc.
 func (d *Driver) listed() (cards []gpu.Card) {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()), false))
-	d.looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
+	d.Seen.Looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
 			if r.Device.Parent == "" {

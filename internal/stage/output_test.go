@@ -36,12 +36,12 @@ func TestHeard(t *testing.T) {
 		"srun too":          {[]written{out, srun}, operation.TailReply{Files: []operation.Searched{whole}}, "", "a step's output: " + ofSrun, nil, 2},
 		"an earlier run's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
 		"another job's":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
-		"a requeued job's":  {[]written{out}, afterRequeue(operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}), "", "", nil, 1},
+		"a requeued job's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
 		"one under 2 paths": {[]written{out, errs, step}, operation.TailReply{Files: []operation.Searched{whole, {Same: true}, whole}, Messages: []oom.Message{of(0), of(2)}}, "", "", []int{0, 1}, 2},
 		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, operation.TailReply{Files: []operation.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
 		"same reason twice": {[]written{out, step, step}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {
-		got := heard(judge.Heard{}, tt.all, tt.reply)
+		got := heard(judge.Heard{}, tt.all, tt.reply, name == "a requeued job's")
 		var files []int
 		for _, m := range got.Messages {
 			files = append(files, m.File)
@@ -50,11 +50,6 @@ func TestHeard(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-}
-
-func afterRequeue(r operation.TailReply) operation.TailReply {
-	requeued(r)
-	return r
 }
 
 // Which outputs a job has follows from what Slurm tells the epilog and from what task hooks left.
@@ -87,7 +82,11 @@ func TestWritten(t *testing.T) {
 		"more than a record can say": {batch, &joblog.Drop{Target: target("/r/o"), Steps: []joblog.Target{target("/s")}, More: 2}, []string{"output /r/o", "step /s", "step " + unknown}},
 	} {
 		var got []string
-		for _, w := range (output{job: tt.job, drop: tt.drop}).writtenBy() {
+		o := output{job: tt.job, told: tt.drop != nil}
+		if o.told {
+			o.drop = *tt.drop
+		}
+		for _, w := range o.writtenBy() {
 			where := w.Path
 			if (w.Why == "") != (w.Path != "") || w.Path != w.target.Path {
 				t.Errorf("%s: %+v", name, w)
@@ -120,13 +119,10 @@ func TestAddressSpace(t *testing.T) {
 	if got := own.addressSpace(); got == 0 || got > joblog.Unlimited {
 		t.Errorf("this process's own: %d", got)
 	}
-	for _, drop := range []*joblog.Drop{nil, {}} {
-		got := (output{drop: drop}).addressSpace()
-		if got.Known() || !strings.Contains(got.Unknown, "no task hook") {
-			t.Errorf("%+v: %+v", drop, got)
-		}
+	if got := new(output).addressSpace(); got.Known() || !strings.Contains(got.Unknown, "no task hook") {
+		t.Errorf("%+v", got)
 	}
-	if got := (output{drop: &joblog.Drop{AddressSpace: 7}}).addressSpace(); got != gpu.Bytes(7) {
+	if got := (&output{drop: joblog.Drop{AddressSpace: 7}}).addressSpace(); got != gpu.Bytes(7) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -27,12 +27,12 @@ func (r *record) observe() {
 	if !r.Meet() {
 		return
 	}
-	i := r.Inventory(r.Past.Run)
-	before, found := judge.StartOf(r.Past.Run, r.Job, i.Epoch)
+	seen := r.Inventory(r.Past.Run)
+	before, found := judge.StartOf(r.Past.Run, r.Job, seen.Epoch)
 	r.Add(found...)
-	r.Past.Before, r.Past.Baselines = before, r.baselines(i.Epoch)
-	r.Seen = judge.Seen{Epoch: i.Epoch, Origin: i.Origin}
-	r.Seen.Side, r.Seen.Cards = r.Look(i.Cards)
+	r.Past.Before, r.Past.Baselines = before, r.baselines(seen.Epoch)
+	r.Seen = seen
+	r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
 }
 
 // baselines are what the node's GPUs carry without any job.

@@ -58,8 +58,9 @@ func TestHangAfterWaiting(t *testing.T) {
 		"waited":              {patience, 0, code.Slow},
 		"waited, and it came": {patience, 1, code.Hang},
 	} {
-		d := &Driver{contact: contact{waited: tt.waited}, looks: tt.looks}
-		found := d.troubles(hung)
+		d := &Driver{contact: contact{waited: tt.waited}}
+		d.Seen.Looks = tt.looks
+		found := d.troubles(hung, "")
 		if len(found) != 1 || found[0].Code != tt.want || (found[0].Unknown != "") != (tt.want == code.Slow) {
 			t.Errorf("%s: got %+v, want %s", name, found, tt.want)
 		}

@@ -36,9 +36,20 @@ type tester struct {
 // Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
 // work on the same end, or start, of the job; known are the processes that belong to the node.
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
-	t := tester{Driver: d}
-	why, n := t.prepare(known, sole), 0
-	if why == "" {
+	t, n, why := tester{Driver: d}, 0, ""
+	switch {
+	case d.Store == nil:
+		why = "no state to lock the GPUs in"
+	case !sole:
+		why = "whether another hook of this job is at work could not be told"
+	default:
+		empty, err := d.Store.NoMPS()
+		if err != nil {
+			d.Try(err)
+			why = "no empty directory in the state"
+			break
+		}
+		t.rule = gpu.ProbeRule{Gap: uint64(d.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
 		n, why = t.room(len(cards)), "no time left"
 		tested = t.run(cards[:n])
 	}
@@ -46,23 +57,6 @@ func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []he
 		skipped = append(skipped, health.SkippedTest(c.Device.ID, why))
 	}
 	return tested, skipped
-}
-
-// prepare makes the rule of the tests, or says why there can be none.
-func (t *tester) prepare(known []int, sole bool) (why string) {
-	if t.Store == nil {
-		return "no state to lock the GPUs in"
-	}
-	if !sole {
-		return "whether another hook of this job is at work could not be told"
-	}
-	empty, err := t.Store.NoMPS()
-	if err != nil {
-		t.Try(err)
-		return "no empty directory in the state"
-	}
-	t.rule = gpu.ProbeRule{Gap: uint64(t.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
-	return ""
 }
 
 // budget is what is left for tests; in a prolog they are part of the driver's time.
@@ -112,7 +106,8 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
 		}
 		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace}, request)
-		t.failures(answer)
+		t.stuck = answer.Abandoned != nil
+		t.Add(t.troubles(answer, "the test allocation: ")...)
 	}
 	for _, d := range devices {
 		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
@@ -126,20 +121,6 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 		}
 	}
 	return all
-}
-
-// failures makes findings of what went wrong with the backend, and says in what.
-func (t *tester) failures(a backend.Answer) {
-	const in = "the test allocation: "
-	t.stuck = t.stuck || a.Abandoned != nil
-	a.Troubles, a.Faults = slices.Clone(a.Troubles), slices.Clone(a.Faults)
-	for i := range a.Troubles {
-		a.Troubles[i].Detail = in + a.Troubles[i].Detail
-	}
-	for i := range a.Faults {
-		a.Faults[i].Detail = in + a.Faults[i].Detail
-	}
-	t.Add(t.troubles(a)...)
 }
 
 // unanswered is what is said of a device of which the backend came to no end. A crash is as bad as an error: programs

@@ -20,16 +20,14 @@ import (
 )
 
 // Look takes stock of GPUs, in the light of what is known so far.
-func (d *Driver) Look(cards []finding.Card) (side finding.Side, found []finding.Card) {
+func (d *Driver) Look(cards []finding.Card) (finding.Side, []finding.Card) {
 	return d.lookBeside(cards, nil)
 }
 
-func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (side finding.Side, found []finding.Card) {
+func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (finding.Side, []finding.Card) {
 	order := d.Order(cards, d.Settle)
 	order.Neighbours = others
-	side, found = judge.Look(d, order)
-	d.Seen.Looks = d.looks
-	return side, found
+	return judge.Look(d, order)
 }
 
 // LookCloser watches some of the GPUs of a glance until they settle: a health check's second target. The others were
@@ -45,13 +43,13 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 
 // Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a
 // reading there is no more than the list of GPUs.
-func (d *Driver) Glance(i Inventory) {
+func (d *Driver) Glance() {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver), d.Reserve()), true))
-	d.Seen.Given, d.Seen.Looks, d.Seen.Health = i.Given, d.looks, answer.Health
+	d.Seen.Health = answer.Health
 	if n := len(answer.Snapshots); n > 0 {
 		d.Seen.Side.Snapshot = answer.Snapshots[n-1]
 	}
-	d.Seen.Cards = withReadings(i.Cards, d.Seen.Side.Snapshot)
+	d.Seen.Cards = withReadings(d.Seen.Cards, d.Seen.Side.Snapshot)
 	if len(d.Seen.Side.Snapshot.Readings) > 0 {
 		d.Seen.Side = judge.Glance(d, d.Seen.Side.Snapshot)
 	}
@@ -82,7 +80,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 		r.Devices = append(r.Devices, c.Device)
 	}
 	switch {
-	case d.looks > 0:
+	case d.Seen.Looks > 0:
 	case d.Phase == slurm.Prolog:
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 	default:
