@@ -36,31 +36,31 @@ type InventoryReply struct {
 }
 
 // Inventory reads the driver's /proc.
-var Inventory = Operation[MachineRequest, InventoryReply]{"inventory", func(r MachineRequest) (InventoryReply, error) {
+var Inventory = New("inventory", func(r MachineRequest) (InventoryReply, error) {
 	reply := InventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
 	var err error
 	if reply.Cards, err = inventory.Read(r.DriverProc); err != nil {
 		reply.NoDriver, reply.Problem = errors.Is(err, inventory.ErrNoDriver), err.Error()
 	}
 	return reply, nil
-}}
+})
 
 // Present reports whether there is a GPU or its driver. It asks neither: the kernel's own list of what is on the bus
 // knows.
-var Present = Operation[MachineRequest, bool]{"present", func(r MachineRequest) (bool, error) {
+var Present = New("present", func(r MachineRequest) (bool, error) {
 	if _, err := os.Lstat(r.DriverProc); err == nil {
 		return true, nil
 	}
 	return inventory.OnBus(r.Sys)
-}}
+})
 
 // Kernel reads the kernel's log, a ring of up to many megabytes, record by record. It tells the epoch as well: the
 // driver need not answer for that.
-var Kernel = Operation[MachineRequest, gpu.KernelLog]{"kernel", func(r MachineRequest) (gpu.KernelLog, error) {
+var Kernel = New("kernel", func(r MachineRequest) (gpu.KernelLog, error) {
 	log := inventory.ReadLog(r.Dev, r.Since)
 	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)
 	return log, nil
-}}
+})
 
 // ReaderRequest asks what /proc says of processes: of these, or of all that have a GPU open.
 type ReaderRequest struct {
@@ -72,10 +72,9 @@ type ReaderRequest struct {
 }
 
 // Processes reads other processes' /proc.
-var Processes = Operation[ReaderRequest, []attrib.Process]{"processes",
-	func(r ReaderRequest) ([]attrib.Process, error) {
-		return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
-	}}
+var Processes = New("processes", func(r ReaderRequest) ([]attrib.Process, error) {
+	return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
+})
 
 // Hanging are those of the processes that did not answer.
 func Hanging(all []attrib.Process) (at []attrib.Instance) {
@@ -88,9 +87,9 @@ func Hanging(all []attrib.Process) (at []attrib.Instance) {
 }
 
 // Holders searches all of /proc for processes that have a GPU open.
-var Holders = Operation[ReaderRequest, attrib.Scan]{"holders", func(r ReaderRequest) (attrib.Scan, error) {
+var Holders = New("holders", func(r ReaderRequest) (attrib.Scan, error) {
 	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
-}}
+})
 
 // Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there
 // must be no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put
@@ -130,15 +129,13 @@ func (r Readers) Stuck() (all []state.Reader) {
 // Keep puts a reader that was left behind on record, where a child's failure left one. Without a Store it is for the
 // hooks of every node.
 func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
-	var failed *Error
-	if !errors.As(failure, &failed) || failed.Result.Outcome != child.Abandoned {
+	left := stuck(op, failure, r.Clock.Boot())
+	if left == nil {
 		return nil
 	}
-	left := state.Reader{At: at, Stuck: state.Stuck{
-		PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: r.Clock.Boot(), Op: op,
-	}}
+	reader := state.Reader{At: at, Stuck: *left}
 	if r.Store != nil {
-		return r.Store.AddReader(left, r.alive)
+		return r.Store.AddReader(reader, r.alive)
 	}
 	nodes, _ := state.Nodes(r.Config.Paths.Run, "")
 	if len(nodes) == 0 {
@@ -148,7 +145,7 @@ func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
 	for _, node := range nodes {
 		store, err := state.Open(r.Config.Paths.Run, node)
 		if err == nil {
-			err = store.AddReader(left, r.alive)
+			err = store.AddReader(reader, r.alive)
 		}
 		all = errors.Join(all, err)
 	}

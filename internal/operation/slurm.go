@@ -42,7 +42,7 @@ type NumberingReply struct {
 }
 
 // Numbering reads Slurm's own files.
-var Numbering = Operation[NumberingRequest, NumberingReply]{"numbering", readNumbering}
+var Numbering = New("numbering", readNumbering)
 
 func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	reply.Key = slurmconf.Key{
@@ -126,7 +126,7 @@ type SharingRequest struct {
 }
 
 // SharingOf answers from Slurm's files whether GPUs are given out in shards or by MPS.
-var SharingOf = Operation[SharingRequest, slurmconf.Answer]{"sharing", readSharing}
+var SharingOf = New("sharing", readSharing)
 
 func readSharing(r SharingRequest) (slurmconf.Answer, error) {
 	at, slurm, gres, err := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))

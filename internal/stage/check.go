@@ -3,6 +3,7 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,11 +63,11 @@ func (r *record) examine() (c judge.Check) {
 	heard := r.Listen(since)
 	r.lookAround()
 	r.Seen.Kernel = heard()
-	r.Node = r.readNode()
+	r.Node = r.readNode(nil)
 	c.Case = r.Case
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := r.LookCloser(unclean)
-		residue.Node = *r.again(*r.Node)
+		residue.Node = *r.readNode(r.Node)
 		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
 	r.Faults = Once(append(r.Faults, r.Take()...), nil)
@@ -114,8 +115,8 @@ func (r *record) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
 		nodes, err := state.Nodes(r.Config.Paths.Run, "")
-		host, hostErr := ReadOwn(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
-		host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
+		long, hostErr := os.ReadFile(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
+		host, _, _ := strings.Cut(strings.TrimSpace(string(long)), ".")
 		switch {
 		case err != nil:
 			return fmt.Sprintf("SLURMD_NODENAME is not set, and the records do not tell: %v", err)
@@ -143,26 +144,21 @@ func (r *record) lastCheck() *ledger.Check {
 	r.Try(err)
 	store := r.Store
 	r.Unfinished(func(e ledger.End) {
-		stopped := onwards(last)
-		stopped.At, stopped.Wall, stopped.Findings, stopped.Verdict = e.At, e.Wall, e.Findings, e.Verdict
-		stopped.Stopped = true
+		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
+		if last != nil {
+			stopped.Health, stopped.Kernel, stopped.Boot = last.Health, last.Kernel, last.Boot
+		}
 		_ = store.PutLastCheck(stopped)
 	})
 	return last
 }
 
-// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not
-// look.
-func onwards(last *ledger.Check) (now ledger.Check) {
+// keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
+func (r *record) keep(last *ledger.Check) {
+	var now ledger.Check // which begins with what the last one knew, for where this one could not look
 	if last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
 	}
-	return now
-}
-
-// keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
-func (r *record) keep(last *ledger.Check) {
-	now := onwards(last)
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards

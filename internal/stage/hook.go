@@ -3,7 +3,6 @@ package stage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,20 +135,9 @@ func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 }
 
 // OwnCgroup reads this process's cgroup file.
-func OwnCgroup(proc string) (string, error) { return ReadOwn(filepath.Join(proc, "self/cgroup")) }
-
-// ReadOwn reads a file about this very process, or of the kernel's own: it is answered without waiting for anybody.
-func ReadOwn(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 64<<10)) // a cgroup file has a dozen lines
-	if err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
-	}
-	return string(b), nil
+func OwnCgroup(proc string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(proc, "self/cgroup"))
+	return string(text), err
 }
 
 // ReadConfig reads the configuration that this process is to use, and says where it lies. With problems, or an

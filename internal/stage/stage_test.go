@@ -95,7 +95,7 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 // Records that are read again may be damaged by then: that is told, and once.
 func TestDamageSinceTheFirstReading(t *testing.T) {
 	r, run := a(t, slurm.Epilog)
-	node := r.readNode()
+	node := r.readNode(nil)
 	if found := r.Take(); len(found) > 0 {
 		t.Fatalf("%+v", found)
 	}
@@ -108,7 +108,7 @@ func TestDamageSinceTheFirstReading(t *testing.T) {
 	}
 	var told []finding.Finding
 	for range 2 {
-		r.again(*node)
+		r.readNode(node)
 		told = append(told, Once(r.Take(), told)...)
 		if len(told) != 1 || told[0].Code != code.StateDamage {
 			t.Errorf("got %+v, want the damage once", told)
