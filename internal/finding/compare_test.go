@@ -334,9 +334,9 @@ func TestBalance(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, why := balance(tt.r, l)
+			got, why := Unexplained(tt.r, l, Baseline{})
 			if got != tt.want || !strings.Contains(why, tt.unknown) || (why == "") != (tt.unknown == "") {
-				t.Errorf("balance = %d, %q; want %d, %q", got, why, tt.want, tt.unknown)
+				t.Errorf("Unexplained = %d, %q; want %d, %q", got, why, tt.want, tt.unknown)
 			}
 		})
 	}

@@ -1,14 +1,13 @@
 package stage
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/backend"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -162,25 +161,9 @@ type Glance struct {
 	Snapshot gpu.Snapshot
 	Who      map[int]attrib.Process
 	Took     time.Duration
-	// Why is why the look is not whole: Code names the backend's trouble, Fault the driver's; both empty where it is.
-	Why   string
-	Code  code.Code
-	Fault gpu.FaultCode
+	Problem  string // why the look is not whole, with the backend's code or the driver's; what was seen before counts
 	// Stuck is the backend that could not be killed, nil for none: nobody may start another while it lives.
 	Stuck *state.Stuck
-}
-
-// Snapshot is Look with the driver's time of an end, and an error where the look is not whole. What was seen before
-// that counts.
-func Snapshot(env operation.Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
-	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
-	switch {
-	case g.Code != "":
-		return g.Snapshot, g.Who, fmt.Errorf("ask backend: %s: %.200q", g.Code, g.Why)
-	case g.Why != "":
-		return g.Snapshot, g.Who, fmt.Errorf("ask driver: %s: %.200q", g.Fault, g.Why)
-	}
-	return g.Snapshot, g.Who, nil
 }
 
 // Look asks the driver once about every device of the node, for at most a while, and reads who is on them: for the
@@ -200,9 +183,18 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	g.Who = judge.Glance(d, g.Snapshot).Processes
 	switch {
 	case len(answer.Troubles) > 0:
-		g.Code, g.Why = answer.Troubles[0].Code, cmp.Or(answer.Troubles[0].Detail, "no more is known")
+		g.Problem = strings.TrimSpace(string(answer.Troubles[0].Code) + " " + answer.Troubles[0].Detail)
 	case len(answer.Faults) > 0:
-		g.Fault, g.Why = answer.Faults[0].Code, cmp.Or(answer.Faults[0].Detail, "no more is known")
+		g.Problem = strings.TrimSpace(string(answer.Faults[0].Code) + " " + answer.Faults[0].Detail)
 	}
 	return g
+}
+
+// Snapshot is Look with the driver's time of an end, and an error where the look is not whole.
+func Snapshot(env operation.Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
+	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
+	if g.Problem != "" {
+		return g.Snapshot, g.Who, fmt.Errorf("ask driver: %.200q", g.Problem)
+	}
+	return g.Snapshot, g.Who, nil
 }
