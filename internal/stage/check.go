@@ -46,15 +46,15 @@ func (r *record) check() (worth bool) {
 		}
 		r.Try(err)
 	}
-	c := r.examine()
+	c, keepers := r.examine()
 	r.settleDrain(c)
 	r.add(r.Take()...)
-	r.keep(c.Last)
+	r.keep(c.Last, keepers)
 	return true
 }
 
 // examine looks, judges what it saw, and keeps what later hooks want to know.
-func (r *record) examine() (c judge.Check) {
+func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	c.Last = r.lastCheck()
 	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended
 	if c.Last != nil {
@@ -78,8 +78,9 @@ func (r *record) examine() (c judge.Check) {
 		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes))) // for hooks to come
 	}
 	r.settleRuns(c)
+	keepers = r.countKeepers(c)
 	r.add(Once(r.Take(), r.Found)...)
-	return c
+	return c, keepers
 }
 
 // lookAround asks the driver once for every GPU of the node, and reads who is on them.
@@ -146,7 +147,7 @@ func (r *record) lastCheck() *ledger.Check {
 	r.Unfinished(func(e ledger.End) {
 		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
 		if last != nil {
-			stopped.Health, stopped.Kernel, stopped.Boot = last.Health, last.Kernel, last.Boot
+			stopped.Health, stopped.Kernel, stopped.Boot, stopped.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
 		}
 		_ = store.PutLastCheck(stopped)
 	})
@@ -154,7 +155,7 @@ func (r *record) lastCheck() *ledger.Check {
 }
 
 // keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
-func (r *record) keep(last *ledger.Check) {
+func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
 	var now ledger.Check // which begins with what the last one knew, for where this one could not look
 	if last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
@@ -162,7 +163,7 @@ func (r *record) keep(last *ledger.Check) {
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
-	now.Unexplained, now.Leaked = r.Unexplained(), r.Leaked()
+	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)
 	}
@@ -175,26 +176,6 @@ func (r *record) keep(last *ledger.Check) {
 		r.Try(r.Store.PutLastCheck(now))
 		r.add(r.Take()...)
 	}
-}
-
-// gauge is what metrics show of the GPUs.
-func gauge(now ledger.Check) *metrics.Check {
-	m := &metrics.Check{Took: now.Took}
-	for _, card := range now.Cards {
-		id := card.Device.ID
-		reading, ok := now.Snapshot.Reading(id)
-		if !ok {
-			continue
-		}
-		rest := gpu.Unknown("not told")
-		if bytes, told := now.Unexplained[id]; told {
-			rest = gpu.Bytes(bytes)
-		}
-		m.Cards = append(m.Cards, metrics.Card{
-			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(now.Leaked[id]),
-		})
-	}
-	return m
 }
 
 // settleRuns closes runs whose epilog never came. That judges nothing.
@@ -217,4 +198,43 @@ func (r *record) settleRuns(c judge.Check) {
 		}
 		r.Try(r.Store.Close(u.Run, end))
 	}
+}
+
+// countKeepers counts the processes outside of jobs that keep the driver open, once an hour: they are daemons, and all
+// of /proc is searched for them.
+func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
+	var known *ledger.Keepers
+	if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) {
+		known = c.Last.Keepers
+	}
+	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < time.Hour {
+		return known
+	}
+	if c.Residue != nil && c.Residue.Side.Scan != nil { // of memory that was found just now
+		return c.Keepers(*c.Residue.Side.Scan, r.Start)
+	}
+	return c.Keepers(*r.Holders(), r.Start)
+}
+
+// gauge is what metrics show of the GPUs.
+func gauge(now ledger.Check) *metrics.Check {
+	m := &metrics.Check{Took: now.Took}
+	if now.Keepers != nil && now.Keepers.Unknown == "" {
+		m.Keepers = &now.Keepers.Count
+	}
+	for _, card := range now.Cards {
+		id := card.Device.ID
+		reading, ok := now.Snapshot.Reading(id)
+		if !ok {
+			continue
+		}
+		rest := gpu.Unknown("not told")
+		if bytes, told := now.Unexplained[id]; told {
+			rest = gpu.Bytes(bytes)
+		}
+		m.Cards = append(m.Cards, metrics.Card{
+			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(now.Leaked[id]),
+		})
+	}
+	return m
 }

@@ -161,7 +161,7 @@ func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List)
 	if d.Phase == slurm.HealthCheck {
 		job.GPUIndexes = []int{0}
 	}
-	if !slurmconf.NeedsList(job, d.Config.NVIDIA) || remembered {
+	if !slurmconf.GivesNumbers(job) || len(d.Config.NVIDIA.GPUMap) > 0 || remembered {
 		return func() slurmconf.List { return slurmconf.List{} }
 	}
 	var kept *slurmconf.Kept

@@ -3,7 +3,6 @@ package stage
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -162,6 +161,7 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 type Glance struct {
 	Snapshot gpu.Snapshot
 	Who      map[int]attrib.Process
+	Version  string // the backend's
 	Took     time.Duration
 	Problem  string // why the look is not whole, with the backend's code or the driver's; what was seen before counts
 	// Stuck is the backend that could not be killed, nil for none: nobody may start another while it lives.
@@ -179,15 +179,18 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]
 	}
+	if answer.Hello != nil {
+		g.Version = answer.Hello.Version
+	}
 	if a := answer.Abandoned; a != nil {
 		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: operation.Backend}
 	}
 	g.Who = judge.Glance(d, g.Snapshot).Processes
 	switch {
 	case len(answer.Troubles) > 0:
-		g.Problem = strings.TrimSpace(string(answer.Troubles[0].Code) + " " + answer.Troubles[0].Detail)
+		g.Problem = fmt.Sprintf("%s: %s", answer.Troubles[0].Code, answer.Troubles[0].Detail)
 	case len(answer.Faults) > 0:
-		g.Problem = strings.TrimSpace(string(answer.Faults[0].Code) + " " + answer.Faults[0].Detail)
+		g.Problem = fmt.Sprintf("%s: %s", answer.Faults[0].Code, answer.Faults[0].Detail)
 	}
 	return g
 }
