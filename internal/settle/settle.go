@@ -65,7 +65,10 @@ func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	if clean {
 		same = func(l look) bool { also, _ := l.clean(rule); return also }
 	}
-	first := firstOfRun(looks, d, same)
+	first := len(looks) - 1 // of the final looks that all say the same
+	for first > 0 && same(lookAt(looks[first-1], d)) {
+		first--
+	}
 	curve := Curve{
 		Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
 		Steady: observed(rule.Flat, looks[first:]),
@@ -130,16 +133,6 @@ func observed(flat time.Duration, equal []gpu.Snapshot) bool {
 		}
 	}
 	return false
-}
-
-// firstOfRun returns the index of the first of the final looks that all satisfy same. The last look belongs
-// to the run by definition.
-func firstOfRun(looks []gpu.Snapshot, d gpu.Device, same func(look) bool) int {
-	first := len(looks) - 1
-	for first > 0 && same(lookAt(looks[first-1], d)) {
-		first--
-	}
-	return first
 }
 
 func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len(looks)-1]) }
@@ -304,10 +297,8 @@ func equalProcesses(a, b []gpu.Process) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	for i, p := range a {
-		if b[i].PID != p.PID { // backends sort by PID, but do not promise it
-			i = slices.IndexFunc(b, func(q gpu.Process) bool { return q.PID == p.PID })
-		}
+	for _, p := range a { // backends sort by PID, but do not promise it
+		i := slices.IndexFunc(b, func(q gpu.Process) bool { return q.PID == p.PID })
 		if i < 0 || !equalFigure(p.Memory, b[i].Memory) {
 			return false
 		}

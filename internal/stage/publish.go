@@ -280,11 +280,11 @@ func (r *record) writeReason(cmd slurmcmd.Scontrol, in drain.Input, own drain.Ex
 }
 
 // notWritten tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
-func notWritten(err error) []finding.Finding {
-	if err == nil {
-		return nil
+func notWritten(err error) (found []finding.Finding) {
+	if err != nil {
+		found = append(found, finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written"))
 	}
-	return []finding.Finding{finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written")}
+	return found
 }
 
 // settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
