@@ -102,15 +102,26 @@ func on(when float64, p attrib.Process) Side {
 
 func unlisted(when float64) Side { return side(at(when), settle.Flat, reading(20*gib)) }
 
-func edited(p attrib.Process, change func(*attrib.Process)) attrib.Process { change(&p); return p }
+func in(job slurm.JobID, p attrib.Process) attrib.Process { p.Cgroup.ID = job; return p }
 
-func in(job slurm.JobID, p attrib.Process) attrib.Process { p.Cgroup = slurm.Owner{ID: job}; return p }
+func by(uid uint32, p attrib.Process) attrib.Process { p.UID = uid; return p }
+
+func state(s string, p attrib.Process) attrib.Process { p.State = s; return p }
+
+func since(second float64, p attrib.Process) attrib.Process { p.Start = at(second); return p }
+
+func service(name string, p attrib.Process) attrib.Process { p.Service = name; return p }
 
 // Edits of a scene.
 func others(all ...attrib.Record) func(*Scene) { return func(s *Scene) { s.Others = all } }
 func left(all ...Finding) func(*Scene)         { return func(s *Scene) { s.Left = all } }
 func ended(s *Scene)                           { s.Self.End = at(200) }
 func before(then Side) func(*Scene)            { return func(s *Scene) { s.Before = &then } }
+func shared(s *Scene)                          { s.Shared = "partition" }
+func perhaps(s *Scene)                         { s.SharedUnknown = "no gres.conf" }
+func instance(s *Scene)                        { s.Cards[0].Device.Parent = "GPU-9" }
+func inside(s *Scene)                          { s.Doubt = "RunInJob" }
+func unrecorded(s *Scene)                      { s.Before = nil }
 func beginning(s *Scene)                       { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
 
 // leftBy is what an end's record says of one job.
@@ -126,8 +137,10 @@ func leftBy(job slurm.JobID, c code.Code, bytes uint64, candidates ...Holder) Fi
 func TestCompare(t *testing.T) {
 	gone := attrib.Process{PID: 70, Gone: true}
 	child, keeper := attrib.Process{PID: 71, UID: alice, Start: at(151)}, attrib.Process{PID: 71, UID: alice, Start: at(60)}
+	second, ofRun, mps := child, keeper, orphan
+	second.PID, ofRun.Cgroup.SLUID, mps.Exe = 72, "sA", "/usr/bin/nvidia-cuda-mps-server"
 	monitor := attrib.Process{PID: 72, UID: 1002, Start: at(20)}
-	early := edited(orphan, func(p *attrib.Process) { p.Start = at(60) })
+	early := since(60, orphan)
 	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), Alone: true}
 	rival := live
 	rival.UID = alice
@@ -142,7 +155,7 @@ func TestCompare(t *testing.T) {
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "GPU is lost"}}
 		}
 	}
-	old := edited(orphan, func(p *attrib.Process) { p.Start = at(20) })
+	old := since(20, orphan)
 	blind := side(at(100), settle.Unknown, reading(0))
 	blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
 	hidden := onCard(in(11, attrib.Process{PID: 71, UID: 1002, Start: at(151), Exe: "/home/bob/nvidia-cuda-mps-x"}), 3)
@@ -155,114 +168,160 @@ func TestCompare(t *testing.T) {
 		return h
 	}
 	start := func(now Side, edits ...func(*Scene)) Scene { return with(ending(now), append(edits, beginning)...) }
-	for name, tt := range map[string]struct {
+	for _, tt := range []struct {
+		name  string
 		scene Scene
 		want  string // codes, with the owner, its level and the candidates
 		doubt string // of the first, where it is not certain; "-" for none, "" for what does not matter
 	}{
-		"an orphan":                            {ending(orphanSide()), "ORPHAN 10 exclusive", "-"},
-		"memory and no process":                {ending(unlisted(200)), "RESIDUE 10 exclusive", "-"},
-		"a listed PID that is gone":            {ending(on(200, gone)), "PHANTOM 10 exclusive", "-"},
-		"another user's, outside any job":      {ending(on(200, edited(orphan, func(p *attrib.Process) { p.UID = 1002 }))), "STRAY", "-"},
-		"root's may be a service":              {ending(on(200, edited(orphan, func(p *attrib.Process) { p.UID = 0 }))), "STRAY", "root's"},
-		"a service run as the job's user":      {ending(on(200, edited(orphan, func(p *attrib.Process) { p.Service = "x.service" }))), "STRAY", "service"},
-		"another live job's":                   {with(ending(on(200, in(11, orphan))), others(live)), "FOREIGN 11 cgroup", "live job"},
-		"still moving":                         {ending(side(at(200), settle.Moving, reading(20*gib))), "MOVING", "still changing"},
-		"no record of the start":               {with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), "STRAY", "no record"},
-		"the same process was there before":    {with(ending(on(200, old)), before(on(100, old))), "DIRTY", "before this job"},
-		"below the drain threshold":            {ending(side(at(200), settle.Flat, reading(300*mib))), "RESIDUE 10 exclusive", "300 MiB"},
-		"little ones add up":                   {ending(side(at(200), settle.Flat, small, orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)})), "ORPHAN 10 exclusive ORPHAN 10 exclusive", "-"},
-		"another live job was given the GPU":   {with(ending(unlisted(200)), others(attrib.Record{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Scene) { s.Self.Alone = false }), "RESIDUE", "job 12 was given"},
-		"legal sharing names the job's own":    {with(ending(on(200, in(10, orphan))), func(s *Scene) { s.Shared = "partition" }), "ORPHAN 10 cgroup", "may be shared"},
-		"a live rival of the same user":        {with(ending(orphanSide()), others(rival)), "ORPHAN 10 exclusive", "job 11 could own it"},
-		"no one can tell whether it is shared": {with(ending(orphanSide()), func(s *Scene) { s.SharedUnknown = "no gres.conf" }), "ORPHAN 10 exclusive", "no gres.conf"},
-		"a MIG instance":                       {with(ending(orphanSide()), func(s *Scene) { s.Cards[0].Device.Parent = "GPU-9" }), "ORPHAN 10 exclusive", "MIG"},
-		"inside the job":                       {with(ending(orphanSide()), func(s *Scene) { s.Doubt = "RunInJob" }), "ORPHAN 10 exclusive", "RunInJob"},
-		"a lost GPU":                           {with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Steady: true})), "LOST", "-"},
-		"a fault seen once":                    {with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Looks: 1})), "LOST", "1 looks"},
-		"it is ending":                         {ending(on(200, edited(orphan, func(p *attrib.Process) { p.State = "D" }))), "ORPHAN 10 exclusive", "state D"},
-		"its first thread has ended":           {ending(on(200, edited(orphan, func(p *attrib.Process) { p.State = "Z" }))), "ORPHAN 10 exclusive", "-"},
-		"the start's memory was unknown":       {with(ending(unlisted(200)), before(blind)), "RESIDUE", "not supported"},
-		"memory that cannot be judged":         {with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host" }), "ORPHAN 10 exclusive", "-"},
-		"an untrusted list accuses no one":     {with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max" }), "UNREAD", "pid_max"},
-		"an unseen end: its process":           {with(ending(on(200, in(9, early))), others(unseen)), "STRAY 9 cgroup", "no one saw the end of its job 9"},
-		"an unseen end: its GPU":               {with(ending(on(200, in(10, orphan))), others(unseen)), "ORPHAN 10 cgroup", "and no one saw its end"},
-		"an unseen end: a candidate":           {with(searched(unlisted(200), onDriver(in(9, keeper))), others(unseenElsewhere)), "RESIDUE [71]", "no one saw the end of its job 9"},
+		{"an orphan", ending(orphanSide()), "ORPHAN 10 exclusive", "-"},
+		{"memory and no process", ending(unlisted(200)), "RESIDUE 10 exclusive", "-"},
+		{"a listed PID that is gone", ending(on(200, gone)), "PHANTOM 10 exclusive", "-"},
+		{"another user's, outside any job", ending(on(200, by(1002, orphan))), "STRAY", "-"},
+		{"root's may be a service", ending(on(200, by(0, orphan))), "STRAY", "root's"},
+		{"a service run as the job's user", ending(on(200, service("x.service", orphan))), "STRAY", "service"},
+		{"another live job's", with(ending(on(200, in(11, orphan))), others(live)), "FOREIGN 11 cgroup", "live job"},
+		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), "MOVING", "still changing"},
+		{"no record of the start", with(ending(orphanSide()), unrecorded), "STRAY", "no record"},
+		{"the same process was there before", with(ending(on(200, old)), before(on(100, old))),
+			"DIRTY", "before this job"},
+		{"below the drain threshold", ending(side(at(200), settle.Flat, reading(300*mib))),
+			"RESIDUE 10 exclusive", "300 MiB"},
+		{"little ones add up", ending(side(at(200), settle.Flat, small, orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)})),
+			"ORPHAN 10 exclusive ORPHAN 10 exclusive", "-"},
+		{"another live job was given the GPU", with(ending(unlisted(200)), others(attrib.Record{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Scene) { s.Self.Alone = false }),
+			"RESIDUE", "job 12 was given"},
+		{"legal sharing names the job's own", with(ending(on(200, in(10, orphan))), shared),
+			"ORPHAN 10 cgroup", "may be shared"},
+		{"a live rival of the same user", with(ending(orphanSide()), others(rival)),
+			"ORPHAN 10 exclusive", "job 11 could own it"},
+		{"no one can tell whether it is shared", with(ending(orphanSide()), perhaps),
+			"ORPHAN 10 exclusive", "no gres.conf"},
+		{"a MIG instance", with(ending(orphanSide()), instance), "ORPHAN 10 exclusive", "MIG"},
+		{"inside the job", with(ending(orphanSide()), inside), "ORPHAN 10 exclusive", "RunInJob"},
+		{"a lost GPU", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Steady: true})),
+			"LOST", "-"},
+		{"a fault seen once", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Looks: 1})),
+			"LOST", "1 looks"},
+		{"it is ending", ending(on(200, state("D", orphan))), "ORPHAN 10 exclusive", "state D"},
+		{"its first thread has ended", ending(on(200, state("Z", orphan))), "ORPHAN 10 exclusive", "-"},
+		{"the start's memory was unknown", with(ending(unlisted(200)), before(blind)), "RESIDUE", "not supported"},
+		{"memory that cannot be judged", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host" }),
+			"ORPHAN 10 exclusive", "-"},
+		{"an untrusted list accuses no one", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max" }),
+			"UNREAD", "pid_max"},
+		{"an unseen end: its process", with(ending(on(200, in(9, early))), others(unseen)),
+			"STRAY 9 cgroup", "no one saw the end of its job 9"},
+		{"an unseen end: its GPU", with(ending(on(200, in(10, orphan))), others(unseen)),
+			"ORPHAN 10 cgroup", "and no one saw its end"},
+		{"an unseen end: a candidate", with(searched(unlisted(200), onDriver(in(9, keeper))), others(unseenElsewhere)),
+			"RESIDUE [71]", "no one saw the end of its job 9"},
 
 		// Who may hold a dead process's memory: whoever has this very GPU open.
-		"the forked child":                {searched(on(200, gone), onCard(child, 3)), "PHANTOM 10 exclusive [71]", "-"},
-		"in the job's cgroup still":       {searched(on(200, gone), onCard(in(10, child), 3)), "PHANTOM 10 cgroup [71]", "-"},
-		"the weakest evidence counts":     {searched(on(200, gone), onCard(in(10, child), 3), onCard(edited(child, func(p *attrib.Process) { p.PID = 72 }), 3)), "PHANTOM 10 exclusive [71 72]", "-"},
-		"a service of the node":           {searched(on(200, gone), onCard(edited(child, func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)), "PHANTOM 10 exclusive", "-"},
-		"a service since the job began":   {searched(on(200, gone), onCard(edited(child, func(p *attrib.Process) { p.UID, p.Service = 0, "x.service" }), 3)), "PHANTOM [71]", "service"},
-		"a live job's has it open":        {with(searched(on(200, gone), onCard(in(11, edited(child, func(p *attrib.Process) { p.UID = 1002 })), 3)), others(live)), "PHANTOM [71]", "live job"},
-		"a live job's under MPS's name":   {with(searched(on(200, gone), hidden), others(live)), "PHANTOM [71]", "live job"},
-		"a GPU without a number":          {with(searched(on(200, gone), onCard(in(11, edited(child, func(p *attrib.Process) { p.UID = 1002 })), 1)), others(live), func(s *Scene) { s.Cards[0].Device.Minor = nil }), "PHANTOM [71]", "live job"},
-		"a job without a record":          {searched(on(200, gone), onCard(in(99, child), 3)), "PHANTOM [71]", "could not be told"},
-		"the search was cut short":        {with(searched(on(200, gone)), func(s *Scene) { s.Now.Scan.Partial = "out of time" }), "PHANTOM", "out of time"},
-		"a dead PID that was there":       {with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib))), "DIRTY 9 exclusive", "before this job"},
-		"a guess while its job has ended": {with(searched(on(100, gone), onCard(in(9, keeper), 3)), others(earlier), beginning), "DIRTY 9 exclusive [71]", ""},
+		{"the forked child", searched(on(200, gone), onCard(child, 3)), "PHANTOM 10 exclusive [71]", "-"},
+		{"in the job's cgroup still", searched(on(200, gone), onCard(in(10, child), 3)), "PHANTOM 10 cgroup [71]", "-"},
+		{"the weakest evidence counts", searched(on(200, gone), onCard(in(10, child), 3), onCard(second, 3)),
+			"PHANTOM 10 exclusive [71 72]", "-"},
+		{"a service of the node", searched(on(200, gone), onCard(since(20, service("dcgm.service", child)), 3)),
+			"PHANTOM 10 exclusive", "-"},
+		{"a service since the job began", searched(on(200, gone), onCard(by(0, service("x.service", child)), 3)),
+			"PHANTOM [71]", "service"},
+		{"a live job's has it open", with(searched(on(200, gone), onCard(in(11, by(1002, child)), 3)), others(live)),
+			"PHANTOM [71]", "live job"},
+		{"a live job's under MPS's name", with(searched(on(200, gone), hidden), others(live)),
+			"PHANTOM [71]", "live job"},
+		{"a GPU without a number", with(searched(on(200, gone), onCard(in(11, by(1002, child)), 1)), others(live), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
+			"PHANTOM [71]", "live job"},
+		{"a job without a record", searched(on(200, gone), onCard(in(99, child), 3)),
+			"PHANTOM [71]", "could not be told"},
+		{"the search was cut short", with(searched(on(200, gone)), func(s *Scene) { s.Now.Scan.Partial = "out of time" }),
+			"PHANTOM", "out of time"},
+		{"a dead PID that was there", with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib))),
+			"DIRTY 9 exclusive", "before this job"},
+		{"a guess while its job has ended", with(searched(on(100, gone), onCard(in(9, keeper), 3)), others(earlier), beginning),
+			"DIRTY 9 exclusive [71]", ""},
 
 		// Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
-		"one has the driver open":         {searched(unlisted(200), onDriver(child)), "RESIDUE 10 exclusive [71]", "-"},
-		"an innocent second one":          {searched(unlisted(200), onDriver(child), onDriver(monitor)), "RESIDUE 10 exclusive [71 72]", "which one does cannot be told"},
-		"another's that came with it":     {searched(unlisted(200), onDriver(child), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})), "RESIDUE [71 72]", "which one does cannot be told"},
-		"root's":                          {searched(unlisted(200), onDriver(attrib.Process{PID: 72, Start: at(20)})), "RESIDUE [72]", "root's"},
-		"one with another GPU":            {searched(unlisted(200), onCard(child, 1)), "RESIDUE 10 exclusive", "-"},
-		"another user's with another GPU": {searched(unlisted(200), onCard(monitor, 1)), "RESIDUE", "for another reason"},
-		"under MPS's name":                {with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
-		"another run's of the job": {with(searched(unlisted(200), onDriver(edited(keeper, func(p *attrib.Process) { p.Cgroup.SLUID = "sA" }))), others(attrib.Record{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
+		{"one has the driver open", searched(unlisted(200), onDriver(child)), "RESIDUE 10 exclusive [71]", "-"},
+		{"an innocent second one", searched(unlisted(200), onDriver(child), onDriver(monitor)),
+			"RESIDUE 10 exclusive [71 72]", "which one does cannot be told"},
+		{"another's that came with it", searched(unlisted(200), onDriver(child), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})),
+			"RESIDUE [71 72]", "which one does cannot be told"},
+		{"root's", searched(unlisted(200), onDriver(attrib.Process{PID: 72, Start: at(20)})), "RESIDUE [72]", "root's"},
+		{"one with another GPU", searched(unlisted(200), onCard(child, 1)), "RESIDUE 10 exclusive", "-"},
+		{"another user's with another GPU", searched(unlisted(200), onCard(monitor, 1)),
+			"RESIDUE", "for another reason"},
+		{"under MPS's name", with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
+		{"another run's of the job", with(searched(unlisted(200), onDriver(ofRun)), others(attrib.Record{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
 			func(s *Scene) { s.Job.SLUID, s.Self.SLUID = "sB", "sB" }), "RESIDUE [71]", "-"},
-		"a live job has the driver open": {with(searched(unlisted(200), onDriver(in(11, child))), others(rival)), "RESIDUE [71]", "live job"},
+		{"a live job has the driver open", with(searched(unlisted(200), onDriver(in(11, child))), others(rival)),
+			"RESIDUE [71]", "live job"},
 
 		// A second end of a run adds no blame to what the first one found: others may have had the GPU since.
-		"memory that the first end did not find": {with(searched(unlisted(300)), ended), "RESIDUE", ""},
-		"memory that the first end found":        {with(searched(unlisted(300)), ended, left(leftBy(10, code.Residue, 20*gib))), "RESIDUE 10 exclusive", ""},
-		"more than the first end found":          {with(searched(side(at(300), settle.Flat, reading(30*gib))), ended, left(leftBy(10, code.Residue, 20*gib))), "RESIDUE", ""},
-		"a dead PID that it did not see":         {with(searched(on(300, gone)), ended), "PHANTOM", ""},
-		"a dead PID that it saw":                 {with(searched(on(300, gone)), ended, left(leftBy(10, code.Phantom, 20*gib))), "PHANTOM 10 exclusive", ""},
+		{"memory that the first end did not find", with(searched(unlisted(300)), ended), "RESIDUE", ""},
+		{"memory that the first end found", with(searched(unlisted(300)), ended, left(leftBy(10, code.Residue, 20*gib))),
+			"RESIDUE 10 exclusive", ""},
+		{"more than the first end found", with(searched(side(at(300), settle.Flat, reading(30*gib))), ended, left(leftBy(10, code.Residue, 20*gib))),
+			"RESIDUE", ""},
+		{"a dead PID that it did not see", with(searched(on(300, gone)), ended), "PHANTOM", ""},
+		{"a dead PID that it saw", with(searched(on(300, gone)), ended, left(leftBy(10, code.Phantom, 20*gib))),
+			"PHANTOM 10 exclusive", ""},
 
 		// At a start, and who is named for what lies there.
-		"a clean start":                     {start(side(at(100), settle.Clean, reading(0))), "", ""},
-		"an earlier job's orphan":           {start(on(100, early), others(earlier)), "DIRTY 9 exclusive", ""},
-		"a dead PID of an earlier job":      {start(on(100, gone), left(leftBy(9, code.Phantom, 20*gib))), "DIRTY 9 exclusive", ""},
-		"a dead PID, and other memory left": {start(on(100, gone), left(leftBy(9, code.Residue, 20*gib))), "DIRTY", ""},
-		"another live job sits there":       {start(on(100, in(9, early)), others(elsewhere)), "FOREIGN 9 cgroup", ""},
-		"Slurm gave it to another live job": {start(on(100, early), others(here)), "", ""},
-		"memory of one job":                 {start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-4*mib))), "DIRTY 8 exclusive", ""},
-		"less by the margin":                {start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch))), "DIRTY 8 exclusive", ""},
-		"less by a byte more":               {start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch-1))), "DIRTY", ""},
-		"the figure fits one":               {start(unlisted(100), left(leftBy(9, code.Residue, gib), leftBy(8, code.Residue, 20*gib))), "DIRTY 8 exclusive", ""},
-		"it fits two":                       {start(unlisted(100), left(leftBy(9, code.Residue, 20*gib), leftBy(8, code.Residue, 20*gib))), "DIRTY", ""},
-		"a process, not memory":             {start(unlisted(100), left(leftBy(8, code.Orphan, 20*gib))), "DIRTY", ""},
-		"with the same candidates":          {with(searched(unlisted(100), onDriver(keeper)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))), "DIRTY 8 exclusive [71]", ""},
-		"another candidate ended":           {with(searched(unlisted(100), onDriver(keeper)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper), held(monitor)))), "DIRTY 8 exclusive [71]", ""},
-		"the job's own candidate ended":     {with(searched(unlisted(100), onDriver(monitor)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper), held(monitor)))), "DIRTY [72]", ""},
-		"a candidate came":                  {with(searched(unlisted(100), onDriver(keeper), onDriver(edited(monitor, func(p *attrib.Process) { p.Start = at(95) }))), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))), "DIRTY [71 72]", ""},
-		"a candidate came, and none then":   {with(searched(unlisted(100), onDriver(monitor)), beginning, left(leftBy(8, code.Residue, 20*gib))), "DIRTY [72]", ""},
-		"the candidate's PID is another's":  {with(searched(unlisted(100), onDriver(edited(keeper, func(p *attrib.Process) { p.Start = at(95) }))), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))), "DIRTY [71]", ""},
+		{"a clean start", start(side(at(100), settle.Clean, reading(0))), "", ""},
+		{"an earlier job's orphan", start(on(100, early), others(earlier)), "DIRTY 9 exclusive", ""},
+		{"a dead PID of an earlier job", start(on(100, gone), left(leftBy(9, code.Phantom, 20*gib))),
+			"DIRTY 9 exclusive", ""},
+		{"a dead PID, and other memory left", start(on(100, gone), left(leftBy(9, code.Residue, 20*gib))), "DIRTY", ""},
+		{"another live job sits there", start(on(100, in(9, early)), others(elsewhere)), "FOREIGN 9 cgroup", ""},
+		{"Slurm gave it to another live job", start(on(100, early), others(here)), "", ""},
+		{"memory of one job", start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-4*mib))),
+			"DIRTY 8 exclusive", ""},
+		{"less by the margin", start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch))),
+			"DIRTY 8 exclusive", ""},
+		{"less by a byte more", start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch-1))), "DIRTY", ""},
+		{"the figure fits one", start(unlisted(100), left(leftBy(9, code.Residue, gib), leftBy(8, code.Residue, 20*gib))),
+			"DIRTY 8 exclusive", ""},
+		{"it fits two", start(unlisted(100), left(leftBy(9, code.Residue, 20*gib), leftBy(8, code.Residue, 20*gib))),
+			"DIRTY", ""},
+		{"a process, not memory", start(unlisted(100), left(leftBy(8, code.Orphan, 20*gib))), "DIRTY", ""},
+		{"with the same candidates", with(searched(unlisted(100), onDriver(keeper)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))),
+			"DIRTY 8 exclusive [71]", ""},
+		{"another candidate ended", with(searched(unlisted(100), onDriver(keeper)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper), held(monitor)))),
+			"DIRTY 8 exclusive [71]", ""},
+		{"the job's own candidate ended", with(searched(unlisted(100), onDriver(monitor)), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper), held(monitor)))),
+			"DIRTY [72]", ""},
+		{"a candidate came", with(searched(unlisted(100), onDriver(keeper), onDriver(since(95, monitor))), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))),
+			"DIRTY [71 72]", ""},
+		{"a candidate came, and none then", with(searched(unlisted(100), onDriver(monitor)), beginning, left(leftBy(8, code.Residue, 20*gib))),
+			"DIRTY [72]", ""},
+		{"the candidate's PID is another's", with(searched(unlisted(100), onDriver(since(95, keeper))), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))),
+			"DIRTY [71]", ""},
 
 		// Between jobs: a look at a GPU that nobody has.
-		"in the ended job's cgroup":         {between(on(200, in(9, early))), "ORPHAN 9 cgroup", ""},
-		"seen there by a health check":      {with(between(on(200, early)), func(s *Scene) { s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }), "ORPHAN 9 sighting", ""},
-		"started while the job had the GPU": {between(on(200, early)), "ORPHAN 9 exclusive", ""},
-		"a login":                           {between(on(200, orphan)), "STRAY", ""},
-		"a daemon of MPS that waits":        {between(on(200, edited(orphan, func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-server" }))), "", ""},
-		"under a dead PID, on record":       {with(between(on(200, gone)), left(leftBy(9, code.Phantom, 20*gib))), "PHANTOM 9 exclusive", ""},
-		"no one's memory, on record":        {with(between(unlisted(200)), left(leftBy(9, code.Residue, 20*gib))), "RESIDUE 9 exclusive", ""},
-		"on its way back":                   {between(side(at(200), settle.Moving, reading(2*gib))), "MOVING", ""},
-		"clean between jobs":                {between(side(at(200), settle.Clean, reading(0))), "", ""},
+		{"in the ended job's cgroup", between(on(200, in(9, early))), "ORPHAN 9 cgroup", ""},
+		{"seen there by a health check", with(between(on(200, early)), func(s *Scene) { s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }),
+			"ORPHAN 9 sighting", ""},
+		{"started while the job had the GPU", between(on(200, early)), "ORPHAN 9 exclusive", ""},
+		{"a login", between(on(200, orphan)), "STRAY", ""},
+		{"a daemon of MPS that waits", between(on(200, mps)), "", ""},
+		{"under a dead PID, on record", with(between(on(200, gone)), left(leftBy(9, code.Phantom, 20*gib))),
+			"PHANTOM 9 exclusive", ""},
+		{"no one's memory, on record", with(between(unlisted(200)), left(leftBy(9, code.Residue, 20*gib))),
+			"RESIDUE 9 exclusive", ""},
+		{"on its way back", between(side(at(200), settle.Moving, reading(2*gib))), "MOVING", ""},
+		{"clean between jobs", between(side(at(200), settle.Clean, reading(0))), "", ""},
 	} {
 		found := Compare(tt.scene)
 		if got := inWords(t, found, tt.scene); got != tt.want {
-			t.Errorf("%s: got %q, want %q: %+v", name, got, tt.want, found)
+			t.Errorf("%s: got %q, want %q: %+v", tt.name, got, tt.want, found)
 		}
 		if tt.doubt == "" || len(found) == 0 {
 			continue
 		}
 		doubts := strings.Join(append(found[0].Doubts, found[0].Unknown), "; ")
 		if certain := len(found[0].Doubts) == 0 && found[0].Unknown == ""; certain != (tt.doubt == "-") || !certain && !strings.Contains(doubts, tt.doubt) {
-			t.Errorf("%s: doubts %q, want %q", name, doubts, tt.doubt)
+			t.Errorf("%s: doubts %q, want %q", tt.name, doubts, tt.doubt)
 		}
 	}
 }
