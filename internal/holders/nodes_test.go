@@ -54,43 +54,13 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestParseMap(t *testing.T) {
-	for line, want := range map[string]string{
-		strings.TrimSuffix(mapLine("/dev/nvidia0"), "\n"):                    "/dev/nvidia0",
-		strings.TrimSuffix(mapLine("/a b/ c\\012d (deleted)"), "\n"):         "/a b/ c\\012d (deleted)",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0 ":                   "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0":                    "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [heap]":           "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [anon: /dev/x]":   "",
-		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]": "",
-		"/dev/nvidia0": "",
-		"":             "",
-	} {
-		if got := string(parseMap([]byte(line))); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-}
-
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
 const statTail = " 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n"
 
 func TestParseStat(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		want stat
-	}{
-		"plain":         {"42 (python3) S" + statTail, stat{"python3", "S", 1234560 * time.Millisecond}},
-		"brackets":      {"4259 (a) R (b) S" + statTail, stat{"a) R (b", "S", 1234560 * time.Millisecond}},
-		"newline":       {"42 (a\n1 (b) Z" + statTail, stat{"a\n1 (b", "Z", 1234560 * time.Millisecond}},
-		"forged line":   {"42 (x) R 1 1 1) T" + statTail, stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}},
-		"empty name":    {"42 () D" + statTail, stat{"", "D", 1234560 * time.Millisecond}},
-		"not valid utf": {"42 (\xff\xfe) S" + statTail, stat{"\xff\xfe", "S", 1234560 * time.Millisecond}},
-	} {
-		got, err := parseStat(tc.text)
-		if err != nil || got != tc.want {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, tc.want)
-		}
+	got, err := parseStat("42 (x) R 1 1 1) T" + statTail) // whatever else it calls itself: FuzzStat
+	if want := (stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "42", "42 (x", "42 x) S", ")(", "42 (x) S 1 2", "42 (x) SS" + statTail,
 		strings.Replace("42 (x) S"+statTail, "123456", "-1", 1),

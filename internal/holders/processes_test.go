@@ -286,8 +286,12 @@ func TestMain(m *testing.M) {
 
 func play(role string) {
 	for _, name := range os.Args[1:] {
-		if _, err := os.Open(name); err != nil { // stays open: there is no variable left to collect
-			panic(err)
+		fd, err := unix.Open(name, unix.O_RDONLY, 0)
+		check(err)
+		if role == "mapped" { // and has no descriptor
+			_, err = unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+			check(err)
+			check(unix.Close(fd))
 		}
 	}
 	switch role {
@@ -488,8 +492,12 @@ func TestRealHolders(t *testing.T) {
 		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):              {Caps: true},
 		start(t, "idle", user(65534), at("nvidia0")...):                      {Minors: []int{0}},
 		start(t, "odd name", nil, at("nvidia0")...):                          {Minors: []int{0}},
+		start(t, "mapped", nil, at("nvidia3", "nvidia-uvm")...):              {Minors: []int{3}, UVM: true},
 		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)): {Minors: []int{3}},
 	}
+	inside := start(t, "idle", func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
+		at("nvidia0")...)
+	want[inside] = attrib.Holding{Minors: []int{0}}
 	start(t, "idle", nil, at("nvidia-modeset")...)
 	start(t, "idle", nil, filepath.Join(other, "nvidia0"))
 	start(t, "idle", nil)
@@ -500,7 +508,7 @@ func TestRealHolders(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	for pid, p := range processes {
-		if again := one(t, "/proc", pid); !alike(p, again) || p.Start == 0 || p.Exe == "" {
+		if again := one(t, "/proc", pid); !alike(p, again) || p.Start == 0 || p.Exe == "" || p.OtherPIDs != (pid == inside) {
 			t.Errorf("a holder is %+v, looked up it is %+v", p, again)
 		}
 	}
@@ -510,18 +518,6 @@ func TestRealHolders(t *testing.T) {
 func alike(a, b attrib.Process) bool {
 	a.State, b.State = "", ""
 	return reflect.DeepEqual(a, b)
-}
-
-func TestRealOtherPIDs(t *testing.T) {
-	dev := devices(t, "nvidia0")
-	inside := start(t, "idle",
-		func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
-		filepath.Join(dev, "nvidia0"))
-	beside := start(t, "idle", nil, filepath.Join(dev, "nvidia0"))
-	processes, got := holdersOf(t, dev)
-	if len(got) != 2 || !processes[inside].OtherPIDs || processes[beside].OtherPIDs {
-		t.Errorf("%+v", processes)
-	}
 }
 
 // A container's /dev shows as /dev, whatever the host's is called.
@@ -640,36 +636,40 @@ func TestScanUnreadable(t *testing.T) {
 	}
 }
 
-func TestScanReusedPID(t *testing.T) {
-	proc := t.TempDir()
-	folder := holder(t, proc, "10", "/dev/nvidia1")
-	done := swapAtCgroup(t, folder, func() {
-		check(os.Remove(filepath.Join(folder, "stat")))
-		check(os.Rename(folder, filepath.Join(proc, "old")))
-		next := holder(t, proc, "10", "/dev/nvidia2")
-		put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
-	})
-	scan := Scan(proc, "/dev", time.Minute)
-	<-done
-	if len(scan.Holdings) != 1 || scan.Holdings[0].Name != "next" ||
-		!reflect.DeepEqual(scan.Holdings[0].Minors, []int{2}) || scan.Partial != "" {
-		t.Errorf("a mix of two processes: %+v", scan)
+// A holder ends while it is read: who has its PID then is another, and a child that it forked was in no list yet.
+func TestScanWhileAHolderEnds(t *testing.T) {
+	for next, name := range map[string]string{"10": "next", "9": "py (x"} {
+		proc := t.TempDir()
+		folder := holder(t, proc, "10", "/dev/nvidia1")
+		done := swapAtCgroup(t, folder, func() {
+			check(os.Remove(filepath.Join(folder, "stat")))
+			check(os.Rename(folder, filepath.Join(proc, "old")))
+			put(t, filepath.Join(holder(t, proc, next, "/dev/nvidia2"), "stat"), next+" ("+name+") R"+statTail)
+		})
+		scan := Scan(proc, "/dev", time.Minute)
+		<-done
+		if h := scan.Holdings; len(h) != 1 || strconv.Itoa(h[0].PID) != next || h[0].Name != name ||
+			!reflect.DeepEqual(h[0].Minors, []int{2}) || scan.Partial != "" {
+			t.Errorf("%s: %+v", next, scan)
+		}
 	}
 }
 
-// A holder forks and ends while it is read: its child was in no list yet.
-func TestScanFindsLateChild(t *testing.T) {
-	proc := t.TempDir()
-	folder := holder(t, proc, "10", "/dev/nvidia1")
-	done := swapAtCgroup(t, folder, func() {
-		check(os.Remove(filepath.Join(folder, "stat")))
-		check(os.Rename(folder, filepath.Join(proc, "old")))
-		holder(t, proc, "9", "/dev/nvidia1")
-	})
-	scan := Scan(proc, "/dev", time.Minute)
-	<-done
-	if want := []int{9}; !reflect.DeepEqual(pidsOf(scan), want) || scan.Partial != "" {
-		t.Errorf("%+v", scan)
+// A defect ends one worker, and says so; of too many holders the first are kept.
+func TestScanBounds(t *testing.T) {
+	c := newCrew(time.Hour)
+	defer c.end()
+	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
+	if got := c.partial(); !strings.Contains(got, "ended early: panic: defect") || !strings.Contains(got, "2 of 2") {
+		t.Errorf("%q", got)
+	}
+	s := &search{crew: newCrew(time.Hour), found: map[int]held{}}
+	defer s.end()
+	for pid := range maxHoldings + 1 {
+		s.keep(pid, held{})
+	}
+	if got := s.partial(); len(s.found) != maxHoldings || !strings.Contains(got, "more than 1024 holders") {
+		t.Errorf("%d holders, %q", len(s.found), got)
 	}
 }
 

@@ -53,21 +53,6 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// A finding and what policy made of it are one value; a record has them as two lists of one length.
-func TestJudgementAsRecord(t *testing.T) {
-	c := enforcing(finding.Finding{Code: code.Orphan}, finding.Finding{Code: code.NoRecord})
-	j := Judge(c)
-	v := j.Verdict
-	if j.Exit != 10 || v.Exit != 10 || v.Code != code.Orphan || len(v.Judged) != 2 || len(j.Found) != 2 {
-		t.Fatalf("got %+v and verdict %+v, want exit 10 and two findings", j, v)
-	}
-	for i, want := range []config.Action{config.Drain, config.Note} {
-		if j.Of(i).Action != want || v.Judged[i].Action != want {
-			t.Errorf("finding %d: got %q, on record %q, want %q", i, j.Of(i).Action, v.Judged[i].Action, want)
-		}
-	}
-}
-
 // What is found later may decide until the last word, and only be told after that. The judgement before it stays.
 func TestLaterFindings(t *testing.T) {
 	c := enforcing()
@@ -77,21 +62,11 @@ func TestLaterFindings(t *testing.T) {
 	if before.Exit != 0 || len(before.Found) != 0 || after.Exit != 20 || told.Exit != 0 {
 		t.Errorf("got exits %d, then %d, told late %d; want 0, 20, 0", before.Exit, after.Exit, told.Exit)
 	}
+	if v := after.Verdict; v.Code != code.Lost || len(v.Judged) != 1 || v.Judged[0].Action != config.Drain {
+		t.Errorf("got %+v, want what was found with what policy made of it", v)
+	}
 	if !told.Tells(0) || told.Tells(1) {
 		t.Errorf("got %+v, want the first told and the note not", told.Found)
-	}
-}
-
-// The node's records are asked only where a GPU is not clean.
-func TestAsks(t *testing.T) {
-	card := finding.Card{Device: gpu.Device{ID: "GPU-0"}}
-	for state, want := range map[settle.State]bool{settle.Clean: false, settle.Flat: true, "": true} {
-		c := enforcing()
-		c.Seen.Cards = []finding.Card{card}
-		c.Seen.Side = finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-0": {State: state}}}
-		if got := c.Asks(); got != want {
-			t.Errorf("%q: got %v, want %v", state, got, want)
-		}
 	}
 }
 
@@ -142,20 +117,6 @@ func TestRepeated(t *testing.T) {
 	}
 	if j := Judge(enforcing(finding.Finding{Code: code.Orphan})); c.AsksRepeat(j) {
 		t.Error("an orphan asks for no repetition")
-	}
-}
-
-// What a GPU carried in another epoch explains nothing now, nor does anything where one half of the epoch is unknown.
-func TestBaselinesOf(t *testing.T) {
-	learned := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	known := map[gpu.ID]finding.Baseline{"GPU-0": {GPU: "GPU-0", Epoch: learned, Bytes: 48 << 20, Holder: "dcgm.service"}}
-	for now, want := range map[gpu.Epoch]int{
-		learned: 1, {Boot: "c", Driver: "580", Module: "m"}: 0, {Boot: "b", Driver: "580", Module: "n"}: 0,
-		{Boot: "b", Driver: "580"}: 0, {}: 0,
-	} {
-		if got := BaselinesOf(known, now); len(got) != want {
-			t.Errorf("epoch %+v: got %+v, want %d of them", now, got, want)
-		}
 	}
 }
 

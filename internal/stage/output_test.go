@@ -105,31 +105,6 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A task's limit of address space is what Slurm carries to it, or else its own daemon's.
-func TestAddressSpace(t *testing.T) {
-	for carried, want := range map[string]uint64{
-		"U68719476736": 68719476736, "4294967296": 4294967296, "18446744073709551615": joblog.Unlimited,
-		"U18446744073709551615": joblog.Unlimited, "18446744073709551616": 0, "-1": 0, "much": 0, "U": 0, "0": 0,
-	} {
-		hook := task{env: Env{Getenv: func(name string) string {
-			return map[string]string{"SLURM_RLIMIT_AS": carried}[name]
-		}}}
-		if got := hook.addressSpace(); got != want {
-			t.Errorf("SLURM_RLIMIT_AS=%s: %d, want %d", carried, got, want)
-		}
-	}
-	own := task{env: Env{Getenv: func(string) string { return "" }}}
-	if got := own.addressSpace(); got == 0 || got > joblog.Unlimited {
-		t.Errorf("this process's own: %d", got)
-	}
-	if got := new(output).addressSpace(); got.Known() || !strings.Contains(got.Unknown, "no task hook") {
-		t.Errorf("%+v", got)
-	}
-	if got := (&output{drop: joblog.Drop{AddressSpace: 7}}).addressSpace(); got != gpu.Bytes(7) {
-		t.Errorf("%+v", got)
-	}
-}
-
 // What comes back from a process that the user may have got at is what a tail could have written, or nothing.
 func FuzzTailReply(f *testing.F) {
 	const message = `{"kind":"device","framework":"PyTorch","asked":{"bytes":2147483648},"total":{"unknown":"not said"},"free":{"bytes":5},"in_use":{"unknown":"x"},` +
@@ -197,30 +172,33 @@ func FuzzPrintLines(f *testing.F) {
 	})
 }
 
-// A limit that the user's environment states is a figure that the epilog takes back from the record, or unknown.
+// A limit that the user's environment states is a figure that the epilog takes back from the record, or unknown. Where
+// Slurm carries none it is this process's own.
 func FuzzAddressSpace(f *testing.F) {
-	for _, seed := range []string{"U68719476736", "4294967296", "18446744073709551615", "U", "UU1", "-1", "+1", "0x1", "1_0", "18446744073709551616", "U0"} {
+	for _, seed := range []string{
+		"U68719476736", "4294967296", "18446744073709551615", "U", "UU1", "-1", "+1", "0x1", "1_0", "18446744073709551616",
+		"U0", "",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, carried string) {
-		hook := task{env: Env{Getenv: func(string) string { return carried }}}
-		got := hook.addressSpace()
-		if carried == "" {
-			return // this process's own
-		}
-		digits := strings.TrimPrefix(carried, "U")
-		want, ok := new(big.Int).SetString(digits, 10)
-		if !ok || strings.Trim(digits, "0123456789") != "" || !want.IsUint64() {
+		got := (&task{env: Env{Getenv: func(name string) string {
+			return map[string]string{"SLURM_RLIMIT_AS": carried}[name]
+		}}}).addressSpace()
+		want, ok := new(big.Int).SetString(strings.TrimPrefix(carried, "U"), 10)
+		if !ok || strings.Trim(strings.TrimPrefix(carried, "U"), "0123456789") != "" || !want.IsUint64() {
 			want = new(big.Int)
 		}
-		if got != min(want.Uint64(), joblog.Unlimited) {
+		if carried == "" && (got == 0 || got > joblog.Unlimited) || carried != "" && got != min(want.Uint64(), joblog.Unlimited) {
 			t.Fatalf("SLURM_RLIMIT_AS=%q: %d, want %v", carried, got, want)
 		}
 		record, err := joblog.Drop{AddressSpace: got}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if drop, err := joblog.ParseDrop(record); err != nil || drop.AddressSpace != got {
+		drop, err := joblog.ParseDrop(record)
+		o := &output{drop: drop}
+		if err != nil || got > 0 && o.addressSpace() != gpu.Bytes(got) || got == 0 && o.addressSpace().Known() {
 			t.Fatalf("%s: %+v, %v", record, drop, err)
 		}
 	})

@@ -103,30 +103,6 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	}
 }
 
-// Records that are read again may be damaged by then: that is told, and once.
-func TestDamageSinceTheFirstReading(t *testing.T) {
-	r, run := a(t, slurm.Epilog)
-	node := r.readNode(nil)
-	if found := r.Take(); len(found) > 0 {
-		t.Fatalf("%+v", found)
-	}
-	job := filepath.Join(run, "state", "n1", "100")
-	if err := os.Mkdir(job, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(job, "r1.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var told []finding.Finding
-	for range 2 {
-		r.readNode(node)
-		told = append(told, Once(r.Take(), told)...)
-		if len(told) != 1 || told[0].Code != code.StateDamage {
-			t.Errorf("got %+v, want the damage once", told)
-		}
-	}
-}
-
 // A finding is one line of the log, and the same one as long as only its figures wander.
 func TestWords(t *testing.T) {
 	index := 3
