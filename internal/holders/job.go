@@ -10,25 +10,52 @@ import (
 	"bookend/internal/slurm"
 )
 
-// maxProcesses bounds one search: it runs at the start of every step, in a second.
-const maxProcesses = 1 << 16
+// Bounds of one search: it runs in a task hook, in a second.
+const (
+	maxProcesses = 1 << 16
+	maxLinks     = 100_000 // about 0.2 s
+)
 
 // errPartial says that a search stopped at its bound: it may have missed some.
 var errPartial = errors.New("not every process was looked into")
 
-// Named lists a job's processes of one name (comm), which any process may give itself, in order of PID, as far as a
-// program with its user's rights can tell. A process is the job's when its cgroup names in. One whose cgroup names no job
-// is, when it runs under uid and its environment names in.ID: by uid alone it could be of any job of that user. With an
-// error the list holds what was found.
-func Named(proc, name string, uid uint32, in slurm.Owner) (found []int, err error) {
+// OfJob is a process of a job, as far as a program with its user's rights can tell. It is the job's when its cgroup
+// names the job. One whose cgroup names no job is, when it runs under the user and its environment names the job: by
+// user alone it could be of any job of that user.
+type OfJob struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"` // comm: the process chose it
+}
+
+// Named lists a job's processes of one name, in order of PID. With an error the list holds what was found.
+func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
+	return find(proc, uid, in, func(st stat, _ folder) bool { return st.name == name })
+}
+
+// Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open descriptor
+// proves a holder, not memory. With an error the list holds what was found.
+func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
+	r, links := newReader(), maxLinks
+	here := place{dev, func() bool { return false }}
+	return find(proc, uid, in, func(_ stat, f folder) bool {
+		var open held
+		// what cannot be read, such as another user's program, uses none as far as can be told
+		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		return len(open.Minors) > 0
+	})
+}
+
+func find(proc string, uid uint32, in slurm.Owner, fits func(stat, folder) bool) (found []OfJob, err error) {
 	pids, err := listPIDs(proc)
 	for _, pid := range pids {
 		f, err := openFolder(proc, pid)
 		if err != nil {
 			continue // ended
 		}
-		if st, err := f.stat(); err == nil && st.name == name && f.ask(st.state).of(uid, in) {
-			found = append(found, pid)
+		if st, err := f.stat(); err == nil {
+			if asked := f.ask(st.state); fits(st, asked) && asked.of(uid, in) {
+				found = append(found, OfJob{pid, st.name})
+			}
 		}
 		f.close()
 	}

@@ -17,8 +17,9 @@ func link(t *testing.T, path, target string) {
 	must.Do(t, os.Symlink(target, path))
 }
 
-// A process is a job's by its cgroup; where that names no job, by its user and its environment.
-func TestNamedByCgroup(t *testing.T) {
+// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One that
+// cannot be looked into hides no other.
+func TestUsing(t *testing.T) {
 	const env = "SLURM_JOB_ID=77\x00"
 	for name, tc := range map[string]struct {
 		cgroup, environ string
@@ -37,9 +38,14 @@ func TestNamedByCgroup(t *testing.T) {
 		"no cgroup, sluid":   {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
 	} {
 		proc := t.TempDir()
-		fixture(t, proc, "10", tc.cgroup, tc.environ)
-		got, err := Named(proc, "py (x", 1000, tc.in)
-		if err != nil || (len(got) == 1) != tc.want {
+		put(t, filepath.Join(fixture(t, proc, "100000009", tc.cgroup, tc.environ), "fd"), "") // cannot be listed
+		link(t, filepath.Join(fixture(t, proc, "100000010", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
+		link(t, filepath.Join(fixture(t, proc, "100000011", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidiactl")
+		var want []OfJob
+		if tc.want {
+			want = []OfJob{{100000010, "py (x"}}
+		}
+		if got, err := Using(proc, "/dev", 1000, tc.in); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -56,7 +62,8 @@ func TestNamed(t *testing.T) {
 		put(t, filepath.Join(fixture(t, proc, pid, cgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
 	}
 	job := slurm.Owner{ID: 77}
-	if got, err := Named(proc, "srun", 1000, job); err != nil || !slices.Equal(got, []int{100000001, 100000003}) {
+	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
+	if got, err := Named(proc, "srun", 1000, job); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want both of the job", got, err)
 	}
 	if got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job); err == nil || got != nil {

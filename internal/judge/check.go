@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -270,4 +271,18 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 		cards[card.Device.ID] = seen
 	}
 	return cards
+}
+
+// Keepers counts the processes of a search, outside of jobs, that keep the driver open.
+func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend)
+	k := &ledger.Keepers{At: at, Count: len(found)}
+	switch { // those that were found are there, whatever else is
+	case len(found) > 0:
+	case unread > 0:
+		k.Unknown = fmt.Sprintf("%d processes with the driver open could not be looked into", unread)
+	default:
+		k.Unknown = scan.Partial
+	}
+	return k
 }

@@ -110,8 +110,11 @@ func (b *book) add(r Run) {
 // figure.
 func (b *book) check(c Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
-		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
+		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
 	})
+	if c.Keepers != nil {
+		*b.at(driverKeepers) = float64(*c.Keepers)
+	}
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
 		number := strconv.Itoa(card.GPU)

@@ -67,6 +67,9 @@ type Run struct {
 type Check struct {
 	Took  time.Duration `json:"took_ns"`
 	Cards []Card        `json:"cards,omitempty"` // that were read
+	// Keepers is how many processes outside of jobs keep drains for memory without a process off; nil where that is
+	// unknown.
+	Keepers *int `json:"keepers,omitempty"`
 }
 
 // Card is one card or MIG instance as the health check saw it. What is not known is not shown.

@@ -446,6 +446,22 @@ bookend_health_check_duration_seconds 0.25`
 	}
 }
 
+// How many processes keep drains off stands until a check that cannot tell.
+func TestKeepersOfTheHealthCheck(t *testing.T) {
+	f := host(t)
+	two := checked(1)
+	two.Check.Keepers = new(int)
+	*two.Check.Keepers = 2
+	record(t, f, two, at(2, Epilog))
+	if got := gauges(t, f); !strings.Contains(got, "bookend_driver_kept_open_processes 2\n") {
+		t.Errorf("%q", got)
+	}
+	record(t, f, checked(3))
+	if got := gauges(t, f); strings.Contains(got, "bookend_driver_kept_open_processes") {
+		t.Errorf("%q", got)
+	}
+}
+
 // The table in docs/metrics.md is that of the families. No label names a job, a user or a process.
 func TestMetricsDoc(t *testing.T) {
 	const (

@@ -32,6 +32,7 @@ const (
 	usedBytes        = "bookend_gpu_used_bytes"
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
 	leakedBytes      = "bookend_gpu_leaked_bytes"
+	driverKeepers    = "bookend_driver_kept_open_processes"
 	checkSeconds     = "bookend_health_check_duration_seconds"
 )
 
@@ -86,6 +87,10 @@ var families = map[string]family{
 	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory found on the GPU while no job had it, when the health check last looked, in bytes; 0 on a " +
 			"clean GPU and on a job's."},
+	driverKeepers: {kind: "gauge",
+		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
+			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +
+			"reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
 	checkSeconds: {kind: "gauge",
 		help: "How long the last health check took, without its outputs."},
 	modeInfo: {kind: "gauge", labels: []string{"mode"},

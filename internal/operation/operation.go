@@ -52,7 +52,7 @@ type servant interface {
 func all() []servant {
 	return []servant{
 		Inventory, Present, Processes, Holders, Kernel, Numbering, SharingOf, Cleanup, Disk,
-		Append, Tail, Locate, Launchers,
+		Append, Tail, Locate, Launchers, OpenDevices,
 	}
 }
 

@@ -45,15 +45,16 @@ func (r *record) check() (worth bool) {
 		}
 		r.Try(err)
 	}
-	c := r.examine()
+	c, keepers := r.examine()
 	r.settleDrain(c)
 	r.add(r.Take()...)
-	r.keep(c.Last)
+	r.keep(c.Last, keepers)
+	r.gauges = r.gauge(keepers)
 	return true
 }
 
 // examine looks, judges what it saw, and keeps what later hooks want to know.
-func (r *record) examine() (c judge.Check) {
+func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	c.Last = r.lastCheck()
 	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended
 	if c.Last != nil {
@@ -77,8 +78,9 @@ func (r *record) examine() (c judge.Check) {
 		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes))) // for hooks to come
 	}
 	r.settleRuns(c)
+	keepers = r.countKeepers(c)
 	r.add(Once(r.Take(), r.Found)...)
-	return c
+	return c, keepers
 }
 
 // lookAround asks the driver once for every GPU of the node, and reads who is on them.
@@ -156,50 +158,30 @@ func (r *record) lastCheck() *ledger.Check {
 // look.
 func onwards(last *ledger.Check) (now ledger.Check) {
 	if last != nil {
-		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
+		now.Health, now.Kernel, now.Boot, now.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
 	}
 	return now
 }
 
-// keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
-func (r *record) keep(last *ledger.Check) {
+// keep puts on record what this check saw and made of it.
+func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
+	if r.Store == nil {
+		return
+	}
 	now := onwards(last)
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
-	now.Unexplained, now.Leaked = r.Unexplained(), r.Leaked()
+	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)
 	}
 	if log := r.Seen.Kernel; log != nil && log.Unknown == "" {
 		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot
 	}
-	r.gauges = gauge(now)
-	if r.Store != nil {
-		r.Finish()
-		r.Try(r.Store.PutLastCheck(now))
-		r.add(r.Take()...)
-	}
-}
-
-// gauge is what metrics show of the GPUs.
-func gauge(now ledger.Check) *metrics.Check {
-	m := &metrics.Check{Took: now.Took}
-	for _, card := range now.Cards {
-		id := card.Device.ID
-		reading, ok := now.Snapshot.Reading(id)
-		if !ok {
-			continue
-		}
-		rest := gpu.Unknown("not told")
-		if bytes, told := now.Unexplained[id]; told {
-			rest = gpu.Bytes(bytes)
-		}
-		m.Cards = append(m.Cards, metrics.Card{
-			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(now.Leaked[id]),
-		})
-	}
-	return m
+	r.Finish()
+	r.Try(r.Store.PutLastCheck(now))
+	r.add(r.Take()...)
 }
 
 // settleRuns closes runs whose epilog never came. That judges nothing.
@@ -222,4 +204,44 @@ func (r *record) settleRuns(c judge.Check) {
 		}
 		r.Try(r.Store.Close(u.Run, end))
 	}
+}
+
+// countKeepers counts the processes outside of jobs that keep the driver open, once an hour: they are daemons, and all
+// of /proc is searched for them.
+func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
+	var known *ledger.Keepers
+	if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) {
+		known = c.Last.Keepers
+	}
+	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < time.Hour {
+		return known
+	}
+	if c.Residue != nil && c.Residue.Side.Scan != nil { // of memory that was found just now
+		return c.Keepers(*c.Residue.Side.Scan, r.Start)
+	}
+	return c.Keepers(*r.Holders(), r.Start)
+}
+
+// gauge is what metrics show of the GPUs until the next check.
+func (r *record) gauge(keepers *ledger.Keepers) *metrics.Check {
+	m := &metrics.Check{Took: r.Clock.Boot() - r.Start}
+	if keepers != nil && keepers.Unknown == "" {
+		m.Keepers = &keepers.Count
+	}
+	unexplained, leaked := r.Unexplained(), r.Leaked()
+	for _, card := range r.Seen.Cards {
+		id := card.Device.ID
+		reading, ok := r.Seen.Side.Snapshot.Reading(id)
+		if !ok {
+			continue
+		}
+		rest := gpu.Unknown("not told")
+		if bytes, told := unexplained[id]; told {
+			rest = gpu.Bytes(bytes)
+		}
+		m.Cards = append(m.Cards, metrics.Card{
+			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(leaked[id]),
+		})
+	}
+	return m
 }

@@ -53,6 +53,12 @@ func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == s
 // taskStep leaves a task hook time to print.
 const taskStep = 400 * time.Millisecond
 
+// ofJob asks about the job's processes, as far as its user may.
+func (t *task) ofJob() operation.JobRequest {
+	paths := t.cfg.Paths
+	return operation.JobRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
+}
+
 // taskProlog prints the start report once a node, at the start of the script, and of what is wrong a line at a step's;
 // and leaves where the job's output goes: of a script what only its TaskEpilog can know, of a step what srun writes to,
 // its own output or a file that it opened (srun -o).
@@ -73,9 +79,7 @@ func taskProlog(t *task) {
 		t.record(func(*joblog.Drop) {})
 		return
 	}
-	found, err := operation.Launchers.Ask(operation.JobRequest{
-		Proc: t.cfg.Paths.Proc, UID: uint32(t.env.EUID), Owner: t.Job(),
-	}, t.Left(taskStep, 0))
+	found, err := operation.Launchers.Ask(t.ofJob(), t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
 		d.Note(found.Files)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
@@ -101,7 +105,8 @@ func quote(text string) string {
 	return b.String()
 }
 
-// taskEpilog records where a task's output went. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog reaches
+// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
+// still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog reaches
 // that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
 func taskEpilog(t *task) {
 	t.recordOutput()
@@ -109,6 +114,21 @@ func taskEpilog(t *task) {
 	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil && !r.Clean {
 		io.WriteString(t.env.Stderr, quote(r.Text))
 	}
+	if !t.inScript() {
+		return
+	}
+	const most = 8                                                       // a job may have hundreds of workers
+	open, _ := operation.OpenDevices.Ask(t.ofJob(), t.Left(taskStep, 0)) // none where that is not known
+	var b strings.Builder
+	for _, o := range open[:min(len(open), most)] {
+		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
+		line := fmt.Sprintf(words, o.PID, report.Clean(o.Name, 24))
+		fmt.Fprintf(&b, "| %s\n", report.Keep(line, report.Width))
+	}
+	if len(open) > most {
+		fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-most)
+	}
+	io.WriteString(t.env.Stderr, b.String())
 }
 
 // recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the

@@ -31,6 +31,11 @@ const (
 // fix is what the user of a job can do that leaves a process.
 const fix = "| bookend:   Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)"
 
+// stillUses is the TaskEpilog's line, at the end of the script.
+func stillUses(pid int) string {
+	return fmt.Sprintf("| bookend: process %d (train) still uses a GPU at the end of your script", pid)
+}
+
 // notCausedBy ends the start report of a job that found its card in use.
 func notCausedBy(job cluster.JobID, freeMiB int) string {
 	return fmt.Sprintf("| bookend:   %.1f GiB is free. Not enough? sbatch --exclude=n1\n%s",
@@ -71,7 +76,7 @@ func TestEnforce(t *testing.T) {
 	s := given(t, site.Options{Mode: "enforce"})
 	first := s.happens(drains)
 	pid := s.pid(first)
-	s.inOrder("the output", s.outputOf(first), maybeLeft,
+	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
 		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
 	s.statusSays("n1", "n1  enforce  1 PROBLEM  driver ", "DRAIN\n", "reason: "+s.ofOrphan(first)+" (by ", "LEFTOVER",
 		"DRAIN for BKD-ORPHAN (exit 10)", "Next: bookend show "+string(first))
@@ -191,7 +196,7 @@ func orphanEndedBySlurm(s *story) {
 
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, "", leftClean)
+	s.userReads(job, stillUses(s.pid(job)), "", leftClean)
 }
 
 func TestInteractiveJobs(t *testing.T) {
@@ -219,7 +224,8 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
-		s.inOrder("the terminal", terminal, "job "+string(job)+"\n")
+		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
+			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
 	})
