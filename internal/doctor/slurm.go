@@ -13,34 +13,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-func slurmChecks() []Check {
-	return []Check{
-		{
-			Name: confCheck, path: slurmConfPath, judge: judgeConf,
-			why: "it says whether and how Slurm calls the hooks",
-		},
-		{
-			Name: "slurm-version", needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
-			why: "what hooks are told depends on the version",
-		},
-		{
-			Name: "hook-timeout", needsConf: true, path: slurmConfPath, judge: judgeTimeout,
-			why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of " +
-				"the site's own then drains the node",
-		},
-		{
-			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
-			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs " +
-				"that were given to others (BKD-TRESPASS reports it, but nothing prevents it)",
-		},
-		{
-			Name: "pyxis", needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
-			why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
-				"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail",
-		},
-	}
-}
-
 // slurmConfPath is the path of slurm.conf; its bare name if there is none.
 func slurmConfPath(s Site) string {
 	if c := s.Survey.Slurm.Conf; c != nil {
