@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -35,10 +36,7 @@ func judgeConf(v *view) string {
 	s := v.Survey.Slurm
 	switch {
 	case s.Unread != "":
-		r := v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
-		if n := len(s.Tried); n > 0 {
-			r.Path = s.Tried[n-1]
-		}
+		v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
@@ -46,7 +44,7 @@ func judgeConf(v *view) string {
 			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""
 	}
-	if doubt := s.Conf.Doubt(); doubt != "" {
+	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt(), s.Cgroup.Doubt()); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
@@ -137,10 +135,7 @@ func judgeCgroups(v *view) string {
 	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
 		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity"))
 	}
-	var set slurmconf.Value
-	if c := v.Survey.Slurm.Cgroup; c != nil {
-		set, _ = c.Get("ConstrainDevices")
-	}
+	set, _ := v.Survey.Slurm.Cgroup.Get("ConstrainDevices")
 	if !slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text)) {
 		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
 	}
