@@ -4,6 +4,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -213,22 +214,14 @@ func (c Conf) Node(name string) Node {
 	var n Node
 	defaults, doubt := "", ""
 	for _, l := range c.Lines {
-		if why := l.Unreadable(); why != "" {
-			doubt = why
-		}
-		list, ok := l.Get("NodeName")
-		if !ok {
-			continue
-		}
+		doubt = cmp.Or(l.Unreadable(), doubt)
+		list, names := l.Get("NodeName")
 		gres, stated := l.Get("Gres")
-		if strings.EqualFold(list, "DEFAULT") {
-			if stated {
-				defaults = gres
-			}
-			continue
-		}
 		here, known := Contains(list, name)
 		switch {
+		case !names:
+		case strings.EqualFold(list, "DEFAULT") && stated:
+			defaults = gres
 		case here && stated:
 			return Node{Found: true, Gres: gres, Line: l}
 		case here:
