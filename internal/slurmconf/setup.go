@@ -28,7 +28,7 @@ type Script struct {
 type Plan struct {
 	Found   []string // what the site has, in words
 	Text    string   // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
-	Include string // how slurm.conf names the file with these lines
+	Include string   // how slurm.conf names the file with these lines
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
