@@ -75,14 +75,14 @@ const KillWait = time.Second
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
 	const at, within = "deadlines.prolog.", "must not exceed deadlines.prolog.driver: it is part of that"
-	r.require(prolog.Scan <= prolog.Driver, within, at+"scan", at+"driver")
+	r.require(prolog.Scan <= prolog.Driver, within, at+"processes", at+"driver")
 	r.require(prolog.Probe <= prolog.Driver, within, at+"probe", at+"driver")
 	prolog.Scan, prolog.Probe = 0, 0
 	for i, d := range []HookDeadline{prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck.Hook()} {
 		at := "deadlines." + []string{"prolog", "epilog", "health_check"}[i] + "."
 		sum := d.Driver + d.Scan + d.Probe + d.Append + d.Outputs
 		r.require(sum <= d.Total, fmt.Sprintf("the steps add up to %v, more than the total of %v", sum, d.Total),
-			at+"total", at+"driver", at+"scan", at+"probe", at+"append", at+"slurm", at+"outputs")
+			at+"total", at+"driver", at+"processes", at+"probe", at+"job_log", at+"slurm", at+"records")
 	}
 	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
 	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
@@ -95,15 +95,15 @@ func (r *reader) checkTimes(c *Config) {
 		needs += c.CleanUp.Grace + Duration(KillWait)
 		grace = fmt.Sprintf(", grace %v of clean_up", c.CleanUp.Grace)
 	}
-	r.require(needs <= epilog.Total, fmt.Sprintf("two watches of flat %v%s and the steps behind them need %v of total %v",
-		flat, grace, needs, epilog.Total),
-		"settle.epilog.flat", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
+	r.require(needs <= epilog.Total, fmt.Sprintf("two watches of stable %v%s and the steps behind them need %v of "+
+		"total %v", flat, grace, needs, epilog.Total),
+		"settle.epilog.stable", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
 }
 
 func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
-	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".flat", "deadlines."+hook+".driver"
-	r.require(s.Flat <= s.Max, fmt.Sprintf("flat %v is longer than max %v: nothing would ever be flat", s.Flat, s.Max),
-		flatKey, maxKey)
+	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".stable", "deadlines."+hook+".driver"
+	r.require(s.Flat <= s.Max, fmt.Sprintf("stable %v is longer than max %v: no memory would ever count as settled",
+		s.Flat, s.Max), flatKey, maxKey)
 	r.require(s.Max+driverMargin <= driver,
 		fmt.Sprintf("max %v must end %v before %s %v", s.Max, driverMargin, driverKey, driver), maxKey, driverKey)
 }
