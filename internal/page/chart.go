@@ -72,23 +72,41 @@ type history struct {
 
 // Lay lays records out.
 func Lay(runs []ledger.Run, r Request) Chart {
-	if r.Zone == nil {
-		r.Zone = time.UTC
-	}
-	h := history{runs: slices.Clone(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
-	slices.SortStableFunc(h.runs, func(a, b ledger.Run) int { return a.LastSeen().Compare(b.LastSeen()) })
+	r.Zone = cmp.Or(r.Zone, time.UTC)
+	h := history{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
+	slices.Reverse(h.runs)
 	h.period()
 	h.ticks()
 	h.readJobs()
 	h.readLooks()
-	h.readUse()
 	h.readEntries()
 	for _, c := range h.cards() {
-		h.Lanes = append(h.Lanes, h.lane(c))
+		l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)}
+		for _, k := range l.Blocks {
+			l.Jobs += k.Jobs
+		}
+		for _, e := range h.Entries {
+			if e.GPU == c.ID && e.Grave() > 1 {
+				l.Found++
+			}
+		}
+		h.Lanes = append(h.Lanes, l)
 	}
 	h.Node = h.marks("")
 	h.count()
 	return h.Chart
+}
+
+// each visits the looks on record: when, at which cards of Slurm's, and what was seen.
+func (h *history) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
+	for _, r := range h.runs {
+		for _, e := range r.Both() {
+			visit(e.Wall, r.Devices, e.Snapshot)
+		}
+	}
+	if c := h.ask.Check; c != nil {
+		visit(c.Wall, c.Cards, c.Snapshot)
+	}
 }
 
 // shortest is the least time shown: a node with one look on record has a chart too.
@@ -96,28 +114,18 @@ const shortest = time.Minute
 
 // period finds the time that is on record, and the part of it that is shown.
 func (h *history) period() {
-	var moments []time.Time
-	for _, r := range h.runs {
-		for _, e := range r.Both() {
-			moments = append(moments, e.Wall.In(h.ask.Zone))
+	h.each(func(at time.Time, _ []ledger.Assigned, _ gpu.Snapshot) {
+		if at.IsZero() {
+			return
 		}
-	}
-	if h.ask.Check != nil {
-		moments = append(moments, h.ask.Check.Wall.In(h.ask.Zone))
-	}
-	moments = slices.DeleteFunc(moments, time.Time.IsZero)
-	if len(moments) > 0 {
-		h.First, h.Last = slices.MinFunc(moments, time.Time.Compare), slices.MaxFunc(moments, time.Time.Compare)
-	}
-	or := func(t, other time.Time) time.Time {
-		if t.IsZero() {
-			t = other
+		if at = at.In(h.ask.Zone); h.First.IsZero() || at.Before(h.First) {
+			h.First = at
 		}
-		return t.In(h.ask.Zone)
-	}
-	h.ask.Now = or(h.ask.Now, h.Last)
-	until := or(h.ask.Until, h.ask.Now)
-	h.Since = or(h.ask.Since, or(h.First, until.Add(-shortest)))
+		h.Last = later(h.Last, at)
+	})
+	h.ask.Now = cmp.Or(h.ask.Now, h.Last).In(h.ask.Zone)
+	until := cmp.Or(h.ask.Until, h.ask.Now).In(h.ask.Zone)
+	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest)).In(h.ask.Zone)
 	h.Until = later(until, h.Since.Add(shortest))
 }
 
@@ -166,61 +174,50 @@ func (h *history) ticks() {
 		if t.After(h.Until) {
 			return
 		}
-		if t.Before(h.Since) {
-			continue
+		form := "15:04"
+		if n%day == 0 {
+			form = "2 Jan"
 		}
-		k := Tick{At: h.at(t), Label: t.Format("15:04"), Day: n%day == 0}
-		if k.Day {
-			k.Label = t.Format("2 Jan")
+		if !t.Before(h.Since) {
+			h.Ticks = append(h.Ticks, Tick{At: h.at(t), Label: t.Format(form), Day: n%day == 0})
 		}
-		h.Ticks = append(h.Ticks, k)
 	}
 }
 
 // cards are those on record, by Slurm's number; those that no job was given last.
 func (h *history) cards() []Card {
-	known := map[gpu.ID]*Card{}
-	of := func(d gpu.Device) *Card {
-		if known[d.ID] == nil {
-			known[d.ID] = &Card{Device: d, Total: gpu.Unknown("never read")}
-		}
-		return known[d.ID]
-	}
-	meet := func(s gpu.Snapshot, given []ledger.Assigned) {
-		for _, r := range s.Readings {
-			c := of(r.Device)
-			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
-			if c.Device = r.Device; r.Memory.Total.Known() {
+	known := map[gpu.ID]Card{}
+	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
+		for _, r := range seen.Readings {
+			c, met := known[r.Device.ID]
+			if !met || r.Memory.Total.Known() {
 				c.Total = r.Memory.Total
 			}
+			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
+			c.Device = r.Device
+			known[r.Device.ID] = c
 		}
 		for _, d := range given {
-			if c := of(d.Device); d.Index >= 0 {
+			c, met := known[d.Device.ID]
+			if !met {
+				c = Card{Device: d.Device, Total: gpu.Unknown("never read")}
+			}
+			if d.Index >= 0 {
 				c.Index = &d.Index
 			}
+			known[d.Device.ID] = c
 		}
-	}
-	for _, r := range h.runs {
-		for _, e := range r.Both() {
-			meet(e.Snapshot, r.Devices)
-		}
-	}
-	if c := h.ask.Check; c != nil {
-		meet(c.Snapshot, c.Cards)
-	}
+	})
 	delete(known, "") // of no id: no lane can be drawn for it
-	var cards []Card
-	for _, id := range slices.Sorted(maps.Keys(known)) {
-		cards = append(cards, *known[id])
-	}
-	order := func(n *int) int {
-		if n == nil {
+	number := func(c Card) int {
+		if c.Index == nil {
 			return 1 << 30
 		}
-		return *n
+		return *c.Index
 	}
-	slices.SortStableFunc(cards, func(a, b Card) int { return cmp.Compare(order(a.Index), order(b.Index)) })
-	return cards
+	return slices.SortedFunc(maps.Values(known), func(a, b Card) int {
+		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // count adds up the time shown.
@@ -248,17 +245,4 @@ func (h *history) count() {
 		return cmp.Or(cmp.Compare(Entry{Kind: y.Kind}.Grave(), Entry{Kind: x.Kind}.Grave()),
 			cmp.Compare(y.Found, x.Found), cmp.Compare(x.Kind.Code, y.Kind.Code))
 	})
-}
-
-func (h *history) lane(c Card) Lane {
-	l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)}
-	for _, k := range l.Blocks {
-		l.Jobs += k.Jobs
-	}
-	for _, e := range h.Entries {
-		if e.GPU == c.ID && e.Grave() > 1 {
-			l.Found++
-		}
-	}
-	return l
 }

@@ -95,7 +95,7 @@ func sketch(c Chart, l Lane) string {
 	}
 	for _, k := range l.Blocks {
 		ends := map[bool]string{k.Running: " running", k.NoStart: " nostart", k.NoEnd: " noend"}[true]
-		fmt.Fprintf(&b, "job %s row %d of %d %s%s, %s; ", k.Job, k.Row, k.Rows, at(k.Start, k.End), ends, figure(k.Most))
+		fmt.Fprintf(&b, "job %s row %d of %d %s%s; ", k.Job, k.Row, k.Rows, at(k.Start, k.End), ends)
 	}
 	for _, h := range l.Held {
 		fmt.Fprintf(&b, "held %s %s %s by %s; ", at(h.Start, h.End), figure(h.Bytes), h.Fate, h.By)
@@ -113,13 +113,11 @@ func TestLayout(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	for i, want := range []string{
-		"job 1 row 0 of 2 0-4, 20.0 GiB; job 2 row 0 of 2 6-8, 20.0 GiB; job 4 row 0 of 2 11-14, an unknown amount; " +
-			"job 7 row 0 of 2 18-24 running, 30.0 GiB; job 8 row 1 of 2 19-20, 30.0 GiB; " +
-			"held 4-6 20.0 GiB stayed by a hook of job 1; held 6-8 20.0 GiB stayed by a hook of job 2; " +
+		"job 1 row 0 of 2 0-4; job 2 row 0 of 2 6-8; job 4 row 0 of 2 11-14; job 7 row 0 of 2 18-24 running; " +
+			"job 8 row 1 of 2 19-20; held 4-6 20.0 GiB stayed by a hook of job 1; held 6-8 20.0 GiB stayed by a hook of job 2; " +
 			"held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
 			"mark [1]; 5 jobs, 2 findings",
-		"job 3 row 0 of 1 9-10, an unknown amount; job 5 row 0 of 1 12-15, an unknown amount; " +
-			"job 6 row 0 of 1 17-17 nostart, an unknown amount; 3 jobs",
+		"job 3 row 0 of 1 9-10; job 5 row 0 of 1 12-15; job 6 row 0 of 1 17-17 nostart; 3 jobs",
 	} {
 		if got := sketch(c, c.Lanes[i]); got != want {
 			t.Errorf("lane %d: got\n%s\nwant\n%s", i, got, want)
@@ -255,13 +253,11 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 		runs []ledger.Run
 		want string
 	}{
-		"runs":                {[]ledger.Run{open}, "0-24 running"},
-		"ended":               {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
-		"its job began again": {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
-		"the GPU was given on": {[]ledger.Run{open, rebooted, ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))},
-			"0-4 noend"},
+		"runs":                           {[]ledger.Run{open}, "0-24 running"},
+		"ended":                          {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
+		"its job began again":            {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
 		"the node booted":                {[]ledger.Run{open, rebooted}, "0-8 noend"},
-		"a health check closed it":       {[]ledger.Run{ran(1, cardA, start, unseen)}, "0-3 noend"},
+		"a health check closed it":       {[]ledger.Run{ran(1, cardA, start, unseen)}, "0-7 noend"},
 		"closed, and ended all the same": {[]ledger.Run{ran(1, cardA, start, unseen, seenAs(8, cardA, 0))}, "0-8"},
 		"no start":                       {[]ledger.Run{ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))}, "5-5 nostart"},
 		"no start, but Slurm's word":     {[]ledger.Run{bySlurm}, "2-5 nostart"},
@@ -269,38 +265,33 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(-1)})
 		want := "job 1 row 0 of 1 " + tt.want
-		if got := sketch(c, c.Lanes[0]); !strings.HasPrefix(got, want+",") {
+		if got := sketch(c, c.Lanes[0]); !strings.HasPrefix(got, want+";") {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }
 
-// The most memory in use is what looks between a job's two ends saw, and accounting of processes that began in it.
+// The most memory in use is what health checks saw between a job's two ends, and accounting of processes that began in it.
 func TestMost(t *testing.T) {
 	end := seenAs(4, cardA, 0)
 	end.Health = []gpu.Health{{Device: cardA, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
 		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
 		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
 	}}}}
-	check := &ledger.Check{Wall: hour(2), Epoch: epoch, Snapshot: seenAs(2, cardA, 50*gib).Snapshot}
 	sighted := ledger.Sighted{Epoch: epoch,
 		Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At,
 			Bytes: gpu.Bytes(60 * gib)}}}
-	start := seenAs(0, cardA, 0)
 	for name, tt := range map[string]struct {
-		start, end ledger.End
-		ask        Request
-		want       gpu.Figure
+		end  ledger.End
+		ask  Request
+		want gpu.Figure
 	}{
-		"no one looked":      {start, seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
-		"left at its end":    {start, seenAs(4, cardA, gib), Request{}, gpu.Bytes(gib)},
-		"there at its start": {seenAs(0, cardA, gib), seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
-		"accounting":         {start, end, Request{}, gpu.Bytes(30 * gib)},
-		"the last check":     {start, end, Request{Check: check}, gpu.Bytes(50 * gib)},
-		"health checks":      {start, end, Request{Check: check, Sighted: sighted}, gpu.Bytes(60 * gib)},
+		"no one looked": {seenAs(4, cardA, gib), Request{}, gpu.Unknown("not sampled")},
+		"accounting":    {end, Request{}, gpu.Bytes(30 * gib)},
+		"health checks": {end, Request{Sighted: sighted}, gpu.Bytes(60 * gib)},
 	} {
 		tt.ask.Now = hour(24)
-		c := Lay([]ledger.Run{ran(1, cardA, tt.start, tt.end)}, tt.ask)
+		c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), tt.end)}, tt.ask)
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
 		}

@@ -10,11 +10,10 @@ import (
 	"bookend/internal/ledger"
 )
 
-// look is what one hook saw of one card.
+// look is what one hook or health check saw of one card.
 type look struct {
 	at    time.Time
 	epoch gpu.Epoch
-	used  gpu.Figure
 	by    string // who looked
 	// left is set where memory or a process was on the card that no running job has a right to, bytes how much; tells
 	// is not set where that could not be told.
@@ -31,8 +30,8 @@ func (h *history) readLooks() {
 				if e.Unseen != "" {
 					continue
 				}
-				l := look{at: e.Wall, epoch: r.Epoch, by: "a hook of job " + r.JobName()}
-				h.judge(&l, e, d.Device.ID, start)
+				l := h.judge(e, d.Device.ID, start)
+				l.epoch, l.by = r.Epoch, "a hook of job "+r.JobName()
 				if i == 0 && r.Start != nil {
 					start = &l
 				}
@@ -61,15 +60,14 @@ func usedOf(r gpu.Reading) gpu.Figure {
 
 // judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
 // All that is in use then was left by somebody. While another job has the card only the findings tell whose what is.
-func (h *history) judge(l *look, e ledger.End, id gpu.ID, start *look) {
+func (h *history) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
-	l.used = usedOf(reading)
-	l.bytes = l.used
-	beside := h.busy(id, l.at)
+	used, beside := usedOf(reading), h.busy(id, e.Wall)
+	known := used.Known() && used.Bytes >= finding.WorthTelling
+	l := look{at: e.Wall, bytes: used}
 	if beside {
 		l.bytes = gpu.Unknown("others have the GPU too")
 	}
-	known := l.used.Known() && l.used.Bytes >= finding.WorthTelling
 	// What a job got and gave back so is no finding of its end.
 	l.left = start != nil && start.left && known && !beside
 	blind := beside || start != nil && !start.tells
@@ -89,21 +87,21 @@ func (h *history) judge(l *look, e ledger.End, id gpu.ID, start *look) {
 		blind = blind || kind.Scope == code.Card && (f.Unknown != "" || f.Code == code.Lost)
 	}
 	state := e.Curves[id].State
-	l.tells = l.left || !blind && (state.AtRest() || state == "" && l.used.Known() && !known)
+	l.tells = l.left || !blind && (state.AtRest() || state == "" && used.Known() && !known)
+	return l
 }
 
-// readCheck adds the last health check's look at all cards, which says what was leaked. Of a card that a job has only
-// the memory in use counts. Memory in use on any other may be a job's without a record, and tells nothing.
+// readCheck adds the last health check's look at all cards, which says what was leaked. Memory in use on any other may
+// be a job's without a record, and tells nothing.
 func (h *history) readCheck() {
 	c := h.ask.Check
 	if c == nil || c.Stopped {
 		return
 	}
 	for _, reading := range c.Snapshot.Readings {
-		id := reading.Device.ID
-		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", used: usedOf(reading)}
-		l.bytes, l.left = gpu.Bytes(c.Leaked[id]), c.Leaked[id] > 0
-		l.tells = l.left || !h.busy(id, l.at) && l.used.Known() && l.used.Bytes <= finding.MaxBaseline
+		id, used := reading.Device.ID, usedOf(reading)
+		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", bytes: gpu.Bytes(c.Leaked[id]), left: c.Leaked[id] > 0}
+		l.tells = l.left || !h.busy(id, l.at) && used.Known() && used.Bytes <= finding.MaxBaseline
 		h.looks[id] = append(h.looks[id], l)
 	}
 }
@@ -112,7 +110,7 @@ func (h *history) readCheck() {
 type Held struct {
 	From, To   float64
 	Start, End time.Time
-	Bytes      gpu.Figure // the most of it that a look saw
+	Bytes      gpu.Figure // as the first look saw it
 	Share      float64    // of the card's memory, the least that is visible where that is unknown
 	Fate       Fate
 	By         string // who saw it first
@@ -144,22 +142,14 @@ func (h *history) held(c Card) (all []Held) {
 			}
 		}
 		k.End = k.End.In(h.ask.Zone)
-		if k.From, k.To = h.at(k.Start), h.at(k.End); h.shows(k.Start, k.End) {
-			all = joined(all, k)
+		k.From, k.To = h.at(k.Start), h.at(k.End)
+		switch n := len(all); {
+		case !h.shows(k.Start, k.End):
+		case n > 0 && k.To-all[n-1].From < cell: // too short to be told apart from the one before
+			all[n-1].To, all[n-1].End, all[n-1].Fate = k.To, k.End, k.Fate
+		default:
+			all = append(all, k)
 		}
-	}
-	return all
-}
-
-// joined adds a piece, to the last one where both are too short to be told apart.
-func joined(all []Held, k Held) []Held {
-	if len(all) == 0 || k.To-all[len(all)-1].From >= cell {
-		return append(all, k)
-	}
-	last := &all[len(all)-1]
-	last.To, last.End, last.Fate = k.To, k.End, k.Fate
-	if k.Bytes.Known() && (!last.Bytes.Known() || k.Bytes.Bytes > last.Bytes.Bytes) {
-		last.Bytes, last.Share = k.Bytes, k.Share
 	}
 	return all
 }

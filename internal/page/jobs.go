@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 )
@@ -42,39 +41,29 @@ const (
 func (h *history) readJobs() {
 	for i := range h.runs {
 		k, ok := h.block(&h.runs[i])
-		for _, d := range k.run.Devices {
+		for _, d := range h.runs[i].Devices {
 			if ok && d.Device.ID != "" {
-				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], k)
+				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], h.used(k, d.Device.ID))
 			}
 		}
 	}
 	for _, list := range h.jobs {
 		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
-		for i := range list {
-			next := slices.IndexFunc(list[i:], func(k Block) bool { return k.Start.After(list[i].Start) })
-			if next > 0 && list[i].NoEnd && list[i+next].Start.Before(list[i].End) {
-				list[i].End = list[i+next].Start // Slurm would not give on the card of a job that runs
-			}
-		}
 	}
 }
 
 // block is a run's time on its cards, and whether any is known.
 func (h *history) block(r *ledger.Run) (k Block, ok bool) {
-	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled")}
 	if r.First() == nil {
 		return k, false
 	}
-	k.Start, k.End, k.NoStart = r.FirstSeen(), h.ask.Now, r.Start == nil
-	next := r.Superseded(h.runs)
-	switch {
+	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
+		Start: r.FirstSeen(), End: h.ask.Now, NoStart: r.Start == nil}
+	switch next := r.Superseded(h.runs); {
 	case r.EndSeen():
 		k.End = r.Epilog().Wall
-	case r.Closed(): // when it was over, as the health check has it
-		over := r.Ends[0]
-		if k.NoEnd, k.End = true, over.Wall; r.Start != nil && over.At > r.Start.At {
-			k.End = r.Start.Clock(over.At)
-		}
+	case r.Closed(): // by a health check, which came later
+		k.NoEnd, k.End = true, r.Ends[0].Wall
 	case next != nil:
 		k.NoEnd, k.End = true, next.FirstSeen()
 	default:
@@ -87,35 +76,17 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	return k, true
 }
 
-// readUse notes of each job the most memory that anybody saw in use during it: hooks of other jobs, health checks, its
-// own end, and the driver's accounting where that is on.
-func (h *history) readUse() {
-	for id, list := range h.jobs {
-		for i := range list {
-			k := &list[i]
-			k.accounted(id)
-			ended := time.Duration(math.MaxInt64)
-			if k.run.Closed() {
-				ended = k.run.Ends[0].At
-			}
-			for _, seen := range h.ask.Sighted.During(*k.run, k.run.Began(), ended) {
-				if seen.Device == id {
-					k.use(seen.Bytes)
-				}
-			}
-			for _, l := range h.looks[id] {
-				// At its end what is not there any more says nothing of it.
-				left := l.at.Equal(k.End) && !k.Running && l.used.Known() && l.used.Bytes >= finding.WorthTelling
-				if left || l.at.After(k.Start) && (k.Running || l.at.Before(k.End)) {
-					k.use(l.used)
-				}
-			}
+// used notes the most memory of one card that health checks saw in use during a job, or that the driver accounted for.
+func (h *history) used(k Block, id gpu.ID) Block {
+	ended := time.Duration(math.MaxInt64)
+	if k.run.Closed() {
+		ended = k.run.Ends[0].At
+	}
+	for _, seen := range h.ask.Sighted.During(*k.run, k.run.Began(), ended) {
+		if seen.Device == id {
+			k.use(seen.Bytes)
 		}
 	}
-}
-
-// accounted takes in the peaks of processes that began during a job.
-func (k *Block) accounted(id gpu.ID) {
 	for _, e := range k.run.Ends {
 		for _, a := range e.Health {
 			for _, p := range a.Accounting.Processes {
@@ -125,6 +96,7 @@ func (k *Block) accounted(id gpu.ID) {
 			}
 		}
 	}
+	return k
 }
 
 func (k *Block) use(f gpu.Figure) {

@@ -77,6 +77,9 @@ func (s sheet) Empty() string {
 	return ""
 }
 
+// Listed are the findings that the table has.
+func (s sheet) Listed() []Entry { return s.Chart.Entries[:min(len(s.Chart.Entries), mostListed)] }
+
 // Serious counts the serious findings.
 func (s sheet) Serious() (n int) {
 	for _, e := range s.Chart.Entries {
@@ -201,12 +204,12 @@ func (k Held) Tip() string {
 // Gravest is the finding that a mark looks like.
 func (s sheet) Gravest(m Mark) Entry { return s.Chart.Entries[m.Entries[0]] }
 
-// Link leads from a mark to its finding's row, or where that is not listed to what its code means.
+// Link leads from a mark to its finding's row, or where that is not listed to the table.
 func (s sheet) Link(m Mark) string {
-	if s.Listed[m.Entries[0]] {
-		return fmt.Sprintf("f%d", m.Entries[0])
+	if m.Entries[0] >= mostListed {
+		return "findings"
 	}
-	return s.CodeID(s.Gravest(m).Kind)
+	return fmt.Sprintf("f%d", m.Entries[0])
 }
 
 // CodeID is the place where a code is explained. It is a number: the name of a code from outside is a claim.
@@ -227,21 +230,15 @@ func shape(e Entry) string {
 
 func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 
-// mostTold is how many findings the text of one mark has.
-const mostTold = 3
-
-// MarkTip is a mark's findings: what, when, and what was made of it. The table has the rest.
+// MarkTip is a mark's gravest finding: what, when, and what was made of it. The table has the rest.
 func (s sheet) MarkTip(m Mark) string {
-	var parts []string
-	for _, at := range m.Entries[:min(len(m.Entries), mostTold)] {
-		e := s.Chart.Entries[at]
-		parts = append(parts, fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e),
-			e.At.Format(stamp), outcome(e)))
+	e := s.Gravest(m)
+	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e), e.At.Format(stamp),
+		outcome(e))
+	if more := len(m.Entries) - 1; more > 0 {
+		text += fmt.Sprintf("\n\nand %d more", more)
 	}
-	if more := len(m.Entries) - len(parts); more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(parts, "\n\n")
+	return text
 }
 
 // Seen words what was seen and who holds it.
@@ -250,25 +247,20 @@ func (s sheet) Seen(e Entry) report.Safe {
 	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
 		parts = append(parts, figure(e.Bytes))
 	}
-	observed := e.Observed
-	if e.Holder != nil && (!e.Holder.Gone || observed == "") {
+	if e.Holder != nil {
 		parts = append(parts, "process "+process(e.Holder.Process))
-		if e.Ended.Signal() != "" { // the process stands before it
-			observed = e.Ended.Text()
-		}
 	}
-	if observed != "" {
-		parts = append(parts, observed)
+	if e.Observed != "" {
+		parts = append(parts, e.Observed)
 	}
 	if e.Unknown != "" {
 		parts = append(parts, "unknown: "+e.Unknown)
 	}
 	if n := len(e.Candidates); e.Holder == nil && n > 0 {
-		text := "maybe held by " + process(e.Candidates[0].Process)
+		parts = append(parts, "maybe held by "+process(e.Candidates[0].Process))
 		if n > 1 {
-			text += fmt.Sprintf(" or %d more", n-1)
+			parts = append(parts, fmt.Sprintf("or by %d more", n-1))
 		}
-		parts = append(parts, text)
 	}
 	return s.Text(strings.Join(parts, "; "))
 }
