@@ -61,7 +61,7 @@ func reasonTable() string {
 		if e.Scope == code.Elsewhere || e.Severity == code.Note {
 			continue
 		}
-		phase, by := slurm.Epilog, "no"
+		by := "no"
 		switch {
 		case e.Start == config.Drain:
 			by = "at the start, at the end"
@@ -70,7 +70,7 @@ func reasonTable() string {
 		case e.Scope == code.Own:
 			by = "with `on_unknown: drain`"
 		}
-		text := string(For(example(e), 42, phase).Text())
+		text := string(Text(example(e), 42, slurm.Epilog))
 		fmt.Fprintf(&b, "| [%s](findings.md#%s) | `%s` | `%s` | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),
 			strings.TrimSpace(text[:Shown]), text, by, resumable(e.Code))
 	}

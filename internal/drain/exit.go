@@ -18,7 +18,7 @@ type Exit struct {
 	Phase  slurm.Context
 	Epoch  gpu.Epoch
 	Wall   time.Time // when it had its verdict
-	Reason string    // what the node's reason should say, in the form of Reason.Text; empty where nothing can be said
+	Reason string    // what the node's reason should say; empty where nothing can be said
 	Causes []Cause
 	// Conf is the SLURM_CONF that the hook saw, empty for none: a health check is started without one.
 	Conf string
@@ -43,49 +43,34 @@ type Moment struct {
 	ID   string // the boot's, empty where it could not be read: then no exit is known to be of this boot
 }
 
-// FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain.
+// FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain. Its causes are all findings
+// that were judged to drain; of a hook that was stopped after its verdict what it was stopped by.
 func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
 	}
-	x := Exit{
-		Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf,
-		Causes: causes(e.Findings, e.Verdict),
-	}
-	if f, named := told(e); named {
-		text := string(For(f, r.Job.ID, phase).Text())
-		if Ours(text) {
-			x.Reason = text
+	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf}
+	for i, f := range e.Findings {
+		if e.Verdict.Drains(i) {
+			x.Causes = append(x.Causes, Cause{f.Code, f.GPU, f.Index})
 		}
 	}
-	return &x
-}
-
-// told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on
-// record, and says what that was: that it was stopped did not drain.
-func told(e ledger.End) (f finding.Finding, named bool) {
 	i := ledger.Decisive(e.Findings, e.Verdict)
 	if i < 0 {
-		return f, false
+		return &x
 	}
-	f = e.Findings[i]
+	f := e.Findings[i]
+	if len(x.Causes) == 0 {
+		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
+	}
+	// Of a stopped hook only its exit code is on record, and says what it drained for: that it was stopped did not.
 	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
 		f = finding.Finding{Code: c}
 	}
-	return f, true
-}
-
-// causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
-func causes(found []finding.Finding, v finding.Verdict) (list []Cause) {
-	for i, f := range found {
-		if v.Drains(i) {
-			list = append(list, Cause{f.Code, f.GPU, f.Index})
-		}
+	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
+		x.Reason = text
 	}
-	if i := ledger.Decisive(found, v); len(list) == 0 && i >= 0 {
-		list = append(list, Cause{found[i].Code, found[i].GPU, found[i].Index})
-	}
-	return list
+	return &x
 }
 
 // fixed is what Slurm itself writes for such a hook.
@@ -97,8 +82,7 @@ func (x Exit) fixed() string {
 }
 
 // Exits are the exits that a node's records tell of in this boot, oldest first.
-func Exits(runs []ledger.Run, now Moment) []Exit {
-	var list []Exit
+func Exits(runs []ledger.Run, now Moment) (list []Exit) {
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
 		if x := FromEnd(r, phase, e); x != nil && now.ID != "" && r.Epoch.Boot == now.ID {
 			list = append(list, *x)

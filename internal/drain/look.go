@@ -31,42 +31,43 @@ type Seen struct {
 // says of a card's condition ends with a repair or a reset, and whoever does that resumes the node.
 func Verifiable(c code.Code) bool { return c.Traits().Memory != "" }
 
+// unverifiable says why no health check can ever find all of a drain's causes gone, empty where one can.
+func (w Written) unverifiable() string {
+	for _, c := range w.Causes {
+		if !Verifiable(c.Code) || c.GPU == "" {
+			return fmt.Sprintf("no health check can tell that %s is over", c.Code)
+		}
+	}
+	if len(w.Causes) == 0 || !w.Epoch.Same(w.Epoch) {
+		return "no health check can tell that it is over"
+	}
+	return ""
+}
+
 // verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what
-// else would have drained the node found it drained, and left no trace. It gives the worst answer. never reports a
-// cause of which no check can ever tell.
-func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
+// else would have drained the node found it drained, and left no trace. It gives the worst answer.
+func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string) {
 	worst = Clean
 	for _, c := range causes {
-		if !Verifiable(c.Code) || c.GPU == "" {
-			return Unknown, fmt.Sprintf("no health check can tell that %s is over", c.Code), true
+		name := string(c.GPU)
+		if c.Index != nil { // as an admin knows it
+			name = fmt.Sprint(*c.Index)
 		}
 		switch seen := cards[c.GPU]; {
-		case seen.Memory == Dirty && worst != Dirty:
-			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), seen.Why)
-		case seen.Memory != Dirty && seen.Memory != Clean && worst == Clean:
-			worst, why = Unknown, fmt.Sprintf("it is not known whether GPU %s is clean: %s", c.card(),
+		case seen.Memory == Dirty:
+			return Dirty, fmt.Sprintf("GPU %s is not clean: %s", name, seen.Why)
+		case seen.Memory != Clean:
+			worst, why = Unknown, fmt.Sprintf("it is not known whether GPU %s is clean: %s", name,
 				cmp.Or(seen.Why, "it was not looked at"))
 		}
 	}
-	if worst == Clean {
-		worst, why = anyDirty(cards)
+	if worst != Clean {
+		return worst, why
 	}
-	return worst, why, len(causes) == 0
-}
-
-func anyDirty(cards map[gpu.ID]Seen) (worst Answer, why string) {
 	for _, id := range slices.Sorted(maps.Keys(cards)) {
 		if seen := cards[id]; seen.Memory == Dirty && seen.Given {
 			return Dirty, fmt.Sprintf("the drain's cause is gone, but GPU %s is not clean: %s", id, seen.Why)
 		}
 	}
 	return Clean, ""
-}
-
-// card is how an admin knows it.
-func (c Cause) card() string {
-	if c.Index != nil {
-		return fmt.Sprint(*c.Index)
-	}
-	return string(c.GPU)
 }

@@ -42,16 +42,12 @@ type Said struct {
 const (
 	MaxCauses  = 64
 	MaxSettled = 512
+	maxWhy     = 1 << 10 // bytes: another's reason may be in it, which is as long as its writer likes
 )
 
 // open are the exits that are not settled, oldest first.
-func (m Memory) open(exits []Exit) (list []Exit) {
-	for _, x := range exits {
-		if !slices.Contains(m.Settled, x.Ref) {
-			list = append(list, x)
-		}
-	}
-	return list
+func (m Memory) open(exits []Exit) []Exit {
+	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
 }
 
 // settle remembers exits as settled, and forgets those that are on record no more.
@@ -88,25 +84,11 @@ func (w Written) with(exits []Exit) Written {
 	return w
 }
 
-// Resumed is what to remember once the node was resumed: its drain is no longer ours.
-func (m Memory) Resumed() Memory {
-	m.Written = nil
-	return m
-}
-
 // Failed is what to remember where what was decided could not be done: the next health check tries again.
 func (m Memory) Failed(err error) Memory {
-	if m.Last != nil {
-		why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
-		m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
-	}
+	why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
+	m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
 	return m
-}
-
-// verifiable reports whether a health check can ever find all of its causes gone.
-func (w Written) verifiable() bool {
-	_, _, never := verify(w.Causes, nil)
-	return !never && w.Epoch.Same(w.Epoch)
 }
 
 // Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.

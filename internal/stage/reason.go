@@ -127,7 +127,9 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 		_ = r.remember(decision.Memory, decision.Memory.Failed(err)) // for display
 		return err
 	case decision.Act == drain.Resume:
-		_ = r.remember(decision.Memory, decision.Memory.Resumed()) // told; the next health check finds what was done
+		done := decision.Memory
+		done.Written = nil                    // the drain is no longer ours
+		_ = r.remember(decision.Memory, done) // told; the next health check finds what was done
 	}
 	if last := memory.Last; decision.Act != drain.Leave || last == nil || last.Why != decision.Why {
 		r.drain = &decision
