@@ -32,15 +32,13 @@ type sample struct {
 // Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
 type Trouble struct {
 	Code code.Code `json:"code"`
-	// Since is when it began: since then no run of the hook that met it last was without it.
-	Since time.Time   `json:"since"`
-	Last  time.Time   `json:"last"`
-	Count uint64      `json:"count"` // runs with it, from Since on
-	Hook  Hook        `json:"hook"`  // that met it last
-	Job   slurm.JobID `json:"job"`   // whose hook that was
-	// Clear is how many runs of any hook there were after Last, Over how many of them were of the same hook.
-	Clear  uint64      `json:"clear,omitempty"`
-	Over   uint64      `json:"over,omitempty"`
+	// Since is when it began: after that there was no day without it.
+	Since  time.Time   `json:"since"`
+	Last   time.Time   `json:"last"`
+	Count  uint64      `json:"count"`            // runs with it, from Since on
+	Hook   Hook        `json:"hook"`             // that met it last
+	Job    slurm.JobID `json:"job"`              // whose hook that was
+	Clear  uint64      `json:"clear,omitempty"`  // runs of any hook after Last
 	Detail report.Safe `json:"detail,omitempty"` // what was seen last
 }
 
@@ -56,8 +54,7 @@ func (b *book) sample(name string, labels ...string) *sample {
 
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
-// observe adds a time to a histogram. Its sample holds the sum as its value, and in Counts how many values fell into
-// each bucket alone, the last of which has no bound.
+// observe adds a time to a histogram.
 func (b *book) observe(name string, took time.Duration, hook Hook) {
 	bounds := families[name].bounds
 	value := max(0, took.Seconds())
@@ -85,10 +82,7 @@ func (b *book) add(r Run) {
 		b.Mode = r.Mode
 	}
 	for i := range b.Troubles {
-		t := &b.Troubles[i]
-		if t.Clear++; t.Hook == r.Hook {
-			t.Over++
-		}
+		b.Troubles[i].Clear++
 	}
 	for _, f := range r.Findings {
 		b.find(r, f)
@@ -131,6 +125,9 @@ func (b *book) check(c Check) {
 	}
 }
 
+// aDay without a trouble is the end of it.
+const aDay = 24 * time.Hour
+
 // find counts one finding of a run that has been added.
 func (b *book) find(r Run, f Finding) {
 	*b.at(findings, string(f.Code), string(r.Hook))++
@@ -142,23 +139,15 @@ func (b *book) find(r Run, f Finding) {
 	i := slices.IndexFunc(b.Troubles, func(t Trouble) bool { return t.Code == f.Code })
 	if i < 0 {
 		i = len(b.Troubles)
-		b.Troubles = append(b.Troubles, Trouble{Code: f.Code, Over: 1, Clear: 1})
+		b.Troubles = append(b.Troubles, Trouble{Code: f.Code, Clear: 1})
 	}
-	b.Troubles[i].meet(r, f)
-}
-
-// meet notes that a run had the trouble. Clear is 0 where it is on record already that this very run had it.
-func (t *Trouble) meet(r Run, f Finding) {
-	if t.Clear > 0 {
-		missed := t.Over
-		if t.Hook == r.Hook {
-			missed-- // this run was added as one without it
-		}
-		if missed > 0 {
-			t.Since, t.Count = r.At, 0
-		}
+	t := &b.Troubles[i]
+	if r.At.Sub(t.Last) > aDay {
+		t.Since, t.Count = r.At, 0
+	}
+	if t.Clear > 0 { // else it is on record already that this very run had it
 		t.Count++
 	}
-	t.Last, t.Hook, t.Job, t.Clear, t.Over = r.At, r.Hook, r.Job, 0, 0
+	t.Last, t.Hook, t.Job, t.Clear = r.At, r.Hook, r.Job, 0
 	t.Detail = report.Clean(f.Detail, maxDetail)
 }

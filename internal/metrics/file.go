@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"bookend/internal/code"
@@ -25,22 +23,10 @@ const (
 	maxDetail = 300 // bytes of a trouble's detail
 )
 
-// ErrDamaged: the counts could not be used, were set aside, and begin anew.
+// ErrDamaged: the counts could not be used, and begin anew.
 var ErrDamaged = errors.New("counts are damaged")
 
-// load reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
-func load(folder string) (book, error) {
-	b, err := read(folder)
-	if errors.Is(err, ErrDamaged) {
-		// Threat: none, the folder is root's alone.
-		aside := filepath.Join(folder, damagedName)
-		if moved := errors.Join(os.RemoveAll(aside), os.Rename(filepath.Join(folder, bookName), aside)); moved != nil {
-			err = fmt.Errorf("%w; not set aside: %v", err, moved)
-		}
-	}
-	return b, err
-}
-
+// read reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
 func read(folder string) (book, error) {
 	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
 	data, err := safefile.Read(folder, bookName, maxBook)

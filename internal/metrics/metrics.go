@@ -1,11 +1,10 @@
 // Package metrics counts what the hooks of a host do and find, and writes it for the textfile collector of Prometheus'
 // node_exporter. It works on disk and so belongs into a child. The counts outlive a reboot and a lost or full tmpfs:
 //
-//	VAR/metrics/              0700
-//	  counters.json           the counts, and each trouble with its first and last time. book.go, file.go
-//	  counters.json.damaged   the last one that could not be used; then counting began anew
-//	  lock                    one writer at a time
-//	TEXTFILE                  0644  what node_exporter reads. text.go
+//	VAR/metrics/     0700
+//	  counters.json  the counts, and each trouble with its first and last time. book.go, file.go
+//	  lock           one writer at a time
+//	TEXTFILE         0644  what node_exporter reads. text.go
 //
 // Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
 package metrics
@@ -29,10 +28,9 @@ import (
 )
 
 const (
-	folderName  = "metrics"
-	bookName    = "counters.json"
-	damagedName = bookName + ".damaged"
-	lockName    = "lock"
+	folderName = "metrics"
+	bookName   = "counters.json"
+	lockName   = "lock"
 	// lockWait: writers hold the lock for about a millisecond, and have queued for the disk before.
 	lockWait = 100 * time.Millisecond
 )
@@ -130,7 +128,7 @@ func change(f Files, r Run, add func(*book)) (err error) {
 	}
 	defer release()
 	sweep(folder)
-	b, damage := load(folder)
+	b, damage := read(folder)
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
 		return damage
 	}
