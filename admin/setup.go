@@ -84,15 +84,7 @@ func (a *app) siteOf(conf, version string) (s setup.Site, err error) {
 	if s.Version, err = a.slurmVersion(version); err != nil {
 		return s, err
 	}
-	plugins := filepath.Join(filepath.Dir(s.Conf.Path), "plugstack.conf")
-	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
-		plugins = v.Text
-	}
-	if stack, err := slurmcmd.ReadPlugins(plugins); err == nil {
-		for _, l := range stack.Lines {
-			s.Pyxis = s.Pyxis || bytes.Contains(fmt.Append(nil, l.Rest, l.Pairs), []byte("pyxis"))
-		}
-	}
+	s.Pyxis = slurmcmd.Pyxis(s.Conf)
 	files, _ := filepath.Glob("/etc/pam.d/*")
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -113,7 +113,6 @@ type Holding struct {
 	Control bool  `json:"control,omitempty"` // the control node: names no GPU
 	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
 	Caps    bool  `json:"caps,omitempty"`    // something in the folder of capabilities
-	Mapped  bool  `json:"mapped,omitempty"`  // some of it is mapped and has no descriptor
 }
 
 // Scan is one search of /proc for holders of device nodes.

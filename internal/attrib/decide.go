@@ -112,32 +112,39 @@ func Decide(p Process, s Scene) Owner {
 	if owner, ok := s.sighted(p); ok {
 		return s.named(p, owner, BySighting)
 	}
-	weaker := []func(Process) (Record, Level, bool){s.exclusive, s.environment}
 	if p.OfSystem() { // a service is no job's, whoever it runs as and whenever it was started
-		weaker = nil
+		return s.nobodys(p)
 	}
-	for _, weak := range weaker {
-		if r, level, ok := weak(p); ok {
-			o := s.owner(r, level)
-			o.Rival, o.OtherEnd = s.rival(p, r), s.otherEnd(p, r)
-			o.Contradicted = p.EnvJobID != 0 && !r.named(p.EnvJobID)
-			return o
-		}
+	accused, level := s.exclusive(p), ByExclusive
+	if accused == nil {
+		accused, level = s.environment(p), ByEnvironment
 	}
-	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
+	if accused != nil {
+		o := s.owner(*accused, level)
+		o.Rival, o.OtherEnd = s.rival(p, *accused), s.otherEnd(p, *accused)
+		o.Contradicted = p.EnvJobID != 0 && !accused.named(p.EnvJobID)
+		return o
+	}
+	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
 		return Owner{Whose: Unknown, Level: None,
 			Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and "+
 				"the time it started", p.EnvJobID)}
 	}
+	return s.nobodys(p)
+}
+
+func (s Scene) nobodys(p Process) Owner {
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
 }
+
+func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
 
 // named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
 // begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
 // job id once at a time on a node. One that began after the last of them ended is of a run without a record.
 func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
 	var found, later *Record
-	for _, r := range append([]Record{s.Self}, s.Others...) {
+	for _, r := range s.runs() {
 		switch {
 		case !same(r, o):
 		case p.Start != 0 && r.Start > p.Start+Tick:
@@ -148,14 +155,14 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
 	}
 	switch {
 	case found != nil && !found.Live() && o.SLUID == "" && p.Start > found.End:
-		why := fmt.Sprintf("of a later run of %s than this node has a record of", nameOf(o))
+		why := fmt.Sprintf("of a later run of job %s than this node has a record of", o.Name())
 		return Owner{Whose: Unknown, Job: o.ID, Level: level, Why: why}
 	case found != nil:
 		return s.owner(*found, level)
 	case later != nil:
 		return Owner{Whose: EndedJob, Job: later.Job, UID: p.UID, Level: level}
 	}
-	why := fmt.Sprintf("in the cgroup of %s, of which this node has no record", nameOf(o))
+	why := fmt.Sprintf("in the cgroup of job %s, of which this node has no record", o.Name())
 	return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
 }
 
@@ -173,7 +180,7 @@ func (s Scene) owner(r Record, level Level) Owner {
 }
 
 func (s Scene) sighted(p Process) (slurm.Owner, bool) {
-	for _, r := range append([]Record{s.Self}, s.Others...) {
+	for _, r := range s.runs() {
 		for _, seen := range r.Seen {
 			if seen.PID == p.PID && seen.Start == p.Start {
 				return seen.Owner, true
@@ -183,35 +190,27 @@ func (s Scene) sighted(p Process) (slurm.Owner, bool) {
 	return slurm.Owner{}, false
 }
 
-// exclusive finds the run that had the GPU alone while a process of its user started.
-func (s Scene) exclusive(p Process) (Record, Level, bool) {
-	runs := s.Others
-	if s.Started {
-		runs = append([]Record{s.Self}, runs...)
-	}
-	for _, r := range runs {
-		if r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {
-			return r, ByExclusive, true
+// exclusive finds the run that had the GPU alone while a process of its user started, nil for none.
+func (s Scene) exclusive(p Process) *Record {
+	for i, r := range s.runs() {
+		if (i > 0 || s.Started) && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {
+			return &r
 		}
 	}
-	return Record{}, None, false
+	return nil
 }
 
-func (s Scene) environment(p Process) (Record, Level, bool) {
-	if p.EnvJobID == 0 {
-		return Record{}, None, false
-	}
-	var found *Record // the newest run of that id that had begun: an older one is over
-	for _, r := range append([]Record{s.Self}, s.Others...) {
+// environment finds the newest run that had begun of those that the process's environment names; an older one is over.
+func (s Scene) environment(p Process) (found *Record) {
+	for _, r := range s.runs() {
 		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || s.nearer(r, *found)) {
 			found = &r
 		}
 	}
-	// After its end: of a later run, without a record, that may be live.
-	if found == nil || !found.Live() && p.Start > found.End {
-		return Record{}, None, false
+	if found != nil && !found.Live() && p.Start > found.End { // of a later run, without a record, that may be live
+		return nil
 	}
-	return *found, ByEnvironment, true
+	return found
 }
 
 // nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
@@ -225,7 +224,7 @@ func (s Scene) nearer(a, b Record) bool {
 // otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the
 // environment names the accused, no other than a component of the same heterogeneous job could.
 func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
-	for _, r := range append([]Record{s.Self}, s.Others...) {
+	for _, r := range s.runs() {
 		if accused.named(p.EnvJobID) && !r.named(p.EnvJobID) {
 			continue
 		}
@@ -271,11 +270,4 @@ func newer(a, b Record) bool {
 		return a.Live()
 	}
 	return a.Start > b.Start
-}
-
-func nameOf(o slurm.Owner) string {
-	if o.ID != 0 {
-		return fmt.Sprintf("job %d", o.ID)
-	}
-	return fmt.Sprintf("job %s", o.SLUID)
 }

@@ -97,17 +97,6 @@ func TestFoldersAbove(t *testing.T) {
 	}
 }
 
-// A folder of Bookend's own that is a user's is reported once.
-func TestOwnFolderAbove(t *testing.T) {
-	n := newNode(t)
-	given("run/state")(n)
-	bad := notWell(n.examine())
-	if want := "chown root:root " + n.in("run/state") + " && chmod 0700 " +
-		n.in("run/state"); len(bad) != 1 || bad[0].Fix != want {
-		t.Errorf("%+v, want fix %q", bad, want)
-	}
-}
-
 func TestManyFilesAreCounted(t *testing.T) {
 	n := newNode(t)
 	for range 30 {
@@ -207,14 +196,6 @@ func TestQuoted(t *testing.T) {
 		out, err := exec.Command("/bin/sh", "-c", "printf %s "+quoted(path)).Output()
 		if err != nil || string(out) != path {
 			t.Errorf("%q: a shell reads %q, %v", path, out, err)
-		}
-	}
-}
-
-func TestFails(t *testing.T) {
-	for level, want := range map[string]bool{OK: false, Warning: false, Wrong: true, Unknown: true} {
-		if got := Fails([]Result{{Level: OK}, {Level: level}}); got != want {
-			t.Errorf("%s: %v, want %v", level, got, want)
 		}
 	}
 }

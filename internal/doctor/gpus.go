@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,14 +63,9 @@ func (d Driver) usable() (n int) {
 
 // mig reports that a GPU gives out instances: Slurm then counts these.
 func (s Site) mig() bool {
-	for _, snap := range s.Survey.Backend.Answer.Snapshots {
-		for _, r := range snap.Readings {
-			if r.Device.Parent != "" || r.NVIDIA != nil && r.NVIDIA.MIGMode != nil && *r.NVIDIA.MIGMode {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
+		return r.Device.Parent != "" || r.NVIDIA != nil && r.NVIDIA.MIGMode != nil && *r.NVIDIA.MIGMode
+	})
 }
 
 func judgeOrder(v *view) string {
@@ -200,26 +196,20 @@ func judgeCards(v *view) {
 
 func judgeBackend(v *view) string {
 	const try = "bookend snapshot"
-	a, limit := v.Survey.Backend.Answer, v.driverLimit()
-	took := a.Took.Round(time.Millisecond)
-	var last gpu.Snapshot
-	if n := len(a.Snapshots); n > 0 {
-		last = a.Snapshots[n-1]
-	}
-	switch skipped := v.Survey.Backend.Skipped; {
+	g, limit := v.Survey.Glance, v.driverLimit()
+	last, took := g.Snapshot, g.Took.Round(time.Millisecond)
+	switch skipped := v.Survey.Skipped; {
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
-	case a.Panic != nil:
-		v.unknown("bookend failed inside: "+a.Panic.Error(), "report it, with this line")
-	case len(a.Troubles) > 0:
-		v.wrong(fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail), try)
-	case len(a.Faults) > 0:
-		v.wrong(fmt.Sprintf("it says %s: %s", a.Faults[0].Code, a.Faults[0].Detail), "nvidia-smi")
-	case a.Hello == nil || len(a.Snapshots) == 0:
-		v.wrong("the backend said nothing of any GPU", try)
-	case v.Version != "" && a.Hello.Version != v.Version:
-		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", a.Hello.Version, v.Version),
+	case g.Code != "":
+		v.wrong(fmt.Sprintf("%s: %s", g.Code, g.Why), try)
+	case g.Fault != "":
+		v.wrong(fmt.Sprintf("it says %s: %s", g.Fault, g.Why), "nvidia-smi")
+	case v.Version != "" && g.Version != v.Version:
+		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", g.Version, v.Version),
 			"install both from the same package").Why = "programs of two releases were not tried together"
+	case len(last.Readings)+len(last.Faults) == 0:
+		v.wrong("the backend said nothing of any GPU", try)
 	case len(last.Faults) > 0:
 		f := last.Faults[0]
 		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
@@ -237,7 +227,7 @@ func judgeBackend(v *view) string {
 // every job that a cgroup names for one on record: it reads no records.
 func judgeOpen(v *view) string {
 	open := v.Survey.Open
-	keep, unread := finding.Keepers(open.Holdings, v.Config.Backend, func(slurm.Owner) bool { return true })
+	keep, unread := finding.Keepers(open.Holdings, v.Config.Backend)
 	for _, h := range keep {
 		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
 			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),

@@ -39,34 +39,24 @@ const (
 	Made      By = "hooks"   // by the first hook that needs it. May be no link
 )
 
-// Reasons that are said twice.
-const (
-	defaults = "the defaults are in force"
-	unlooked = "no GPU is looked at, unless the loader finds it elsewhere"
-	untested = "no GPU is tested, unless the loader finds it elsewhere"
-	unseen   = "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"
-	reasons  = "no drain gets its reason, and no node is resumed (BKD-REASON)"
-)
-
 // ruleTable is the one table of owners and modes. What packages state, stage and safefile make agrees with it, and so
 // do the commands of docs/admin.md and the files in deploy/: all are tested.
 var ruleTable = []Rule{
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o555, By: Installed, Absent: Wrong, Without: unseen,
-		at: []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Installed, Absent: Wrong,
-		Without: "no GPU is looked at (BKD-BK-MISSING)", key: "backend", at: []string{"BACKEND"}},
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o100, By: Installed, Absent: Wrong,
-		Without: "it was removed or replaced meanwhile", at: []string{"SELF"}},
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Foreign, Absent: Wrong,
-		Without: reasons, key: "slurm.scontrol", at: []string{"SCONTROL"}},
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: unlooked,
-		key: "nvidia.nvml_library", at: []string{"NVML"}},
-	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: untested,
-		key: "nvidia.cuda_library", at: []string{"CUDA"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o555, By: Installed, Absent: Wrong,
+		Without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node",
+		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Installed, Absent: Wrong, key: "backend",
+		Without: "no GPU is looked at (BKD-BK-MISSING)", at: []string{"BACKEND"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o100, By: Installed, at: []string{"SELF"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Foreign, Absent: Wrong, key: "slurm.scontrol",
+		Without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning,
+		key: "nvidia.nvml_library or nvidia.cuda_library", at: []string{"NVML", "CUDA"},
+		Without: "no GPU is looked at, or tested, unless the loader finds it elsewhere"},
 	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed, Absent: Warning,
-		Without: defaults, at: []string{"CONFIG"}},
-	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed, Absent: Warning, Without: defaults,
-		at: []string{"ETC"}},
+		Without: "the defaults are in force", at: []string{"CONFIG"}},
+	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed, Absent: Warning,
+		Without: "the defaults are in force", at: []string{"ETC"}},
 	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed,
 		at: []string{"SNIPPETS", "SNIPPETS/hooks", "SNIPPETS/prolog.d", "SNIPPETS/epilog.d"}},
 	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed,

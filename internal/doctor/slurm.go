@@ -182,8 +182,7 @@ func judgePyxis(v *view) string {
 			hooks = append(hooks, key+"=")
 		}
 	}
-	has := slices.ContainsFunc(v.Survey.Slurm.Plugins, func(l string) bool { return strings.Contains(l, "pyxis") })
-	if !has || len(hooks) == 0 {
+	if !v.Survey.Slurm.Pyxis || len(hooks) == 0 {
 		return "no pyxis with a task hook"
 	}
 	level := Warning

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/backend"
 	"bookend/internal/child"
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
@@ -23,7 +23,6 @@ import (
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
 	"bookend/internal/state"
-	"bookend/internal/wire"
 )
 
 // Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
@@ -31,11 +30,9 @@ import (
 type Survey struct {
 	Slurm  Slurm
 	Driver Driver `json:"-"`
-	// Backend is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
-	Backend struct {
-		Skipped string
-		Answer  backend.Answer
-	} `json:"-"`
+	// Glance is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
+	Glance  stage.Glance `json:"-"`
+	Skipped string       `json:"-"`
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan `json:"-"`
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
@@ -49,9 +46,9 @@ type Slurm struct {
 	Tried  []string
 	Conf   *slurmconf.Conf
 	Unread string
-	// Gres and Cgroup are the files next to it; nil if there are none. Plugins are the lines of plugstack.conf.
+	// Gres and Cgroup are the files next to it; nil if there are none. Pyxis is loaded by plugstack.conf.
 	Gres, Cgroup *slurmconf.Conf
-	Plugins      []string
+	Pyxis        bool
 	// Version is what slurmd says of its version, Silent why it does not.
 	Version, Silent string
 }
@@ -100,11 +97,11 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	)
 	s.Survey = v
 	together(
-		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
+		func() { v.Skipped, v.Glance = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
 	if s.Config.NVIDIA.DriverProc == "" {
-		v.Driver.listed(v.Backend.Answer)
+		v.Driver.listed(v.Glance.Snapshot)
 	}
 	if !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
@@ -172,15 +169,7 @@ func (s *Slurm) readBeside(files slurmconf.Files) error {
 	}
 	folder := filepath.Dir(files.Slurm)
 	s.Gres, s.Cgroup = read(files.Gres), read(filepath.Join(folder, "cgroup.conf"))
-	plugstack := filepath.Join(folder, "plugstack.conf")
-	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
-		plugstack = v.Text
-	}
-	if conf, err := slurmcmd.ReadPlugins(plugstack); err == nil { // "required|optional PLUGIN [ARGUMENTS]": no pairs
-		for _, l := range conf.Lines {
-			s.Plugins = append(s.Plugins, l.Rest+l.Include)
-		}
-	}
+	s.Pyxis = slurmcmd.Pyxis(*s.Conf)
 	return errors.Join(wrong...)
 }
 
@@ -227,12 +216,10 @@ func (r request) driver() (d Driver, err error) {
 }
 
 // listed takes the GPUs that the backend lists, for a driver that shows them in no folder of /proc, as hooks do.
-func (d *Driver) listed(a backend.Answer) {
-	for _, s := range a.Snapshots {
-		for _, r := range s.Readings {
-			if r.Device.Parent == "" {
-				d.Cards = append(d.Cards, gpu.Card{Device: r.Device})
-			}
+func (d *Driver) listed(s gpu.Snapshot) {
+	for _, r := range s.Readings {
+		if r.Device.Parent == "" {
+			d.Cards = append(d.Cards, gpu.Card{Device: r.Device})
 		}
 	}
 	if len(d.Cards) == 0 {
@@ -240,34 +227,35 @@ func (d *Driver) listed(a backend.Answer) {
 	}
 }
 
+// env is that of a hook without a job.
+func (s Site) env() operation.Env {
+	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
+}
+
 // askNumbers does as a hook does, and keeps nothing.
 func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil {
 		return slurmconf.Unclear("slurm.conf could not be read")
 	}
-	env := operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
-	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
+	return stage.ReadNumbering(s.env(), s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
-// askDriver asks the driver once, as a prolog does, with its deadline. While a child of Bookend's is stuck in it, or
-// the driver's own files did not answer, it is not asked.
-func askDriver(s Site) (skipped string, a backend.Answer) {
+// askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
+// own files did not answer, it is not asked.
+func askDriver(s Site) (skipped string, g stage.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
-		return cmp.Or(d.Silent, "no driver is loaded"), a
+		return cmp.Or(d.Silent, "no driver is loaded"), g
 	}
 	limit := s.driverLimit()
-	answers := make(chan backend.Answer, 1)
-	routine.Go(func(p *routine.Panic) { answers <- backend.Answer{Panic: p} }, func() {
-		answers <- backend.Ask(backend.Params{Path: s.Config.Backend, Root: true}, wire.Request{
-			Op: wire.Snapshot, All: true, DeadlineMillis: limit.Milliseconds(),
-			Options: s.Config.NVIDIA.ForLooks(),
-		})
+	answers := make(chan stage.Glance, 1)
+	routine.Go(func(p *routine.Panic) { answers <- stage.Glance{Code: code.Panicked, Why: p.Error()} }, func() {
+		answers <- stage.Look(s.env(), s.Config, limit)
 	})
 	select {
-	case a := <-answers:
-		return "", a
-	case <-time.After(limit + time.Second):
-		return "the backend's file system does not answer: " + s.Config.Backend, a
+	case g := <-answers:
+		return "", g
+	case <-time.After(limit + 3*time.Second):
+		return "the backend's file system does not answer: " + s.Config.Backend, g
 	}
 }
 

@@ -111,18 +111,7 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	}
 }
 
-// wasThere reports whether the start already showed this very process on the card.
-func (s Scene) wasThere(c Card, p attrib.Process) bool {
-	_, listed := s.listedBefore(c, p.PID)
-	return listed && s.Before.Processes[p.PID].Start == p.Start
-}
-
-// leftBefore reports whether the start already listed this dead PID, with as much memory.
-func (s Scene) leftBefore(c Card, now gpu.Process) bool {
-	p, listed := s.listedBefore(c, now.PID)
-	return listed && near(p.Memory, now.Memory)
-}
-
+// listedBefore is how the start listed a PID on the card, and whether it did.
 func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
 	if s.Before == nil {
 		return gpu.Process{}, false

@@ -109,16 +109,18 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 // other live jobs' processes are named as well: they come and go.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
+	all := s.Now.Stayed[c.Device.ID]
 	if r.ProcessesUnknown != "" {
 		r.Processes = nil
 	}
 	for _, p := range r.Processes {
 		f, worth := s.process(c, p)
-		stay, stayed := s.stayed(c, p)
+		i := slices.IndexFunc(all, func(q settle.Stay) bool { return q.PID == p.PID })
+		stayed := i >= 0
 		switch {
 		case !worth:
 		case stayed:
-			out = append(out, s.about(c, s.atLeast(f, stay)))
+			out = append(out, s.about(c, s.atLeast(f, all[i])))
 		case f.Code == code.Foreign:
 			out = append(out, s.about(c, f))
 		}
@@ -128,16 +130,6 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	}))
-}
-
-// stayed returns what a process held over the whole watch.
-func (s Scene) stayed(c Card, p gpu.Process) (settle.Stay, bool) {
-	all := s.Now.Stayed[c.Device.ID]
-	i := slices.IndexFunc(all, func(q settle.Stay) bool { return q.PID == p.PID })
-	if i < 0 {
-		return settle.Stay{}, false
-	}
-	return all[i], true
 }
 
 // atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count
@@ -189,7 +181,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if !read {
 		facts = attrib.Process{PID: p.PID, Why: "not looked up"}
 	}
-	f := Finding{Bytes: p.Memory, Holder: listedHolder(p, facts), Doubts: s.doubts(c)}
+	f := Finding{Bytes: p.Memory, Holder: listedOn(p, facts), Doubts: s.doubts(c)}
 	switch {
 	case facts.Gone:
 		return s.phantom(c, p, f)
@@ -209,15 +201,6 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Ambiguous() {
 		f.Owner = nil
 	}
-	if s.endedMeanwhile(c, owner) {
-		f.doubt("its job ended while the GPU was watched")
-	}
-	if owner.Rival != 0 {
-		f.doubt("job %d could own it as well", owner.Rival)
-	}
-	if owner.Unseen {
-		f.doubt("no one saw the end of job %d", owner.Job)
-	}
 	if s.between() && owner.Whose == attrib.NoJob && facts.OfMPS() {
 		return Finding{}, false // waits for clients, and keeps the little that it has
 	}
@@ -230,35 +213,27 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 // owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	f.Expected = "no process on this GPU"
-	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
-	// thread has ended while others live holds its memory.
-	if state := f.Holder.State; state == "X" || state == "D" {
-		f.doubt("it may be ending: state %s", state)
-	}
+	f.Doubts = append(f.Doubts, s.against(c, f.Holder.Process, o)...)
 	if o.Whose == attrib.Unknown {
 		f.Unknown = o.Why
-		f.doubt("its owner could not be told: %s", o.Why)
 	}
+	_, listed := s.listedBefore(c, f.Holder.PID)
 	switch {
 	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
 		f.Code = code.Foreign
-		f.doubt("its job may be live")
 	case s.between() && o.Whose == attrib.EndedJob:
 		f.Code = code.Orphan
 	case s.between():
 		f.Code = code.Stray
 	case !s.ending():
 		f.Code = code.Dirty
-	case s.wasThere(c, f.Holder.Process):
+	case listed && s.Before.Processes[f.Holder.PID].Start == f.Holder.Start:
 		f.Code = code.Dirty
 		f.doubt("it was there before this job")
 	case o.Whose == attrib.ThisJob:
 		f.Code = code.Orphan
 	default:
 		f.Code = code.Stray
-		if f.Holder.UID == 0 || f.Holder.OfSystem() {
-			f.doubt("it is root's or the system's: it may be a service of this node")
-		}
 	}
 	return f
 }
@@ -271,12 +246,13 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Code = code.Phantom
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
+	then, listed := s.listedBefore(c, p.PID)
 	switch {
 	case s.between(), s.again():
 		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
-	case s.leftBefore(c, p):
+	case listed && near(then.Memory, p.Memory):
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 		f.doubt("it was there before this job")
 	}

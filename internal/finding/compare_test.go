@@ -423,7 +423,7 @@ func TestUnseenEndIsDoubted(t *testing.T) {
 	}
 	s := ending(held(attrib.Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}))
 	s.Others = []attrib.Record{unseen}
-	doubted("its process", Compare(s), "no one saw the end of job 9")
+	doubted("its process", Compare(s), "no one saw the end of its job 9")
 
 	s = ending(held(attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}))
 	s.Others = []attrib.Record{unseen}

@@ -3,6 +3,7 @@
 package finding
 
 import (
+	"cmp"
 	"fmt"
 
 	"bookend/internal/attrib"
@@ -95,28 +96,14 @@ const (
 )
 
 // Signal names what ended the process, as signal(7) does; empty where clean-up did not end it.
-func (o Outcome) Signal() string {
-	switch o {
-	case ByTerm:
-		return "SIGTERM"
-	case ByKill:
-		return "SIGKILL"
-	}
-	return ""
-}
+func (o Outcome) Signal() string { return map[Outcome]string{ByTerm: "SIGTERM", ByKill: "SIGKILL"}[o] }
 
 // Text words an outcome.
 func (o Outcome) Text() string {
-	if signal := o.Signal(); signal != "" {
-		return "ended by " + signal
+	words := map[Outcome]string{
+		ByTerm: "ended by SIGTERM", ByKill: "ended by SIGKILL", AlreadyGone: "already gone", StillThere: "still there",
 	}
-	switch o {
-	case AlreadyGone:
-		return "already gone"
-	case StillThere:
-		return "still there"
-	}
-	return string(o)
+	return cmp.Or(words[o], string(o))
 }
 
 // WorthTelling is the shipped thresholds.report, in bytes, for readers of records, which do not have the configuration

@@ -10,14 +10,9 @@ import (
 	"bookend/internal/slurm"
 )
 
-// holder is a process on a card, or one that may hold its memory.
-func holder(p attrib.Process, memory gpu.Figure, classes ...attrib.Class) *Holder {
-	return &Holder{Process: p, Memory: memory, Classes: classes}
-}
-
-// listedHolder is a process that the driver lists on a card.
-func listedHolder(p gpu.Process, facts attrib.Process) *Holder {
-	return holder(facts, p.Memory, attrib.Classes(facts, p.Kinds...)...)
+// listedOn is a process that the driver lists on a card.
+func listedOn(p gpu.Process, facts attrib.Process) *Holder {
+	return &Holder{Process: facts, Memory: p.Memory, Classes: attrib.Classes(facts, p.Kinds...)}
 }
 
 // search names who may hold what f is about, and adds what that says against certainty: a live job's process among
@@ -38,9 +33,10 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		}
 		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
 		owners = append(owners, o)
-		none := gpu.Unknown("a descriptor proves a holder, not bytes")
-		candidate := holder(h.Process, none, attrib.Classes(h.Process)...)
-		candidate.Open = h.Open()
+		candidate := Holder{
+			Process: h.Process, Memory: gpu.Unknown("a descriptor proves a holder, not bytes"),
+			Classes: attrib.Classes(h.Process), Open: h.Open(),
+		}
 		if !o.Ambiguous() {
 			candidate.Owner = asOwner(o)
 		}
@@ -50,12 +46,9 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		if s.leftBehind(o) {
 			candidate.Classes = append([]attrib.Class{attrib.Orphan}, candidate.Classes...)
 		}
-		f.Candidates = append(f.Candidates, *candidate)
-		if why := against(h.Process, o); why != "" {
-			f.doubt("%s", why)
-		}
-		if s.endedMeanwhile(c, o) {
-			f.doubt("process %d may hold it, and its job ended while the GPU was watched", h.PID)
+		f.Candidates = append(f.Candidates, candidate)
+		for _, why := range s.against(c, h.Process, o) {
+			f.doubt("process %d may hold it: %s", h.PID, why)
 		}
 	}
 	return f, owners
@@ -95,31 +88,32 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	return suspect
 }
 
-// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch
-// took.
-func (s Scene) endedMeanwhile(c Card, o attrib.Owner) bool {
-	return max(o.Ended, o.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && o.Whose != attrib.LiveJob
-}
-
-// against says why a candidate keeps a card from being called unusable; empty if it does not.
-func against(p attrib.Process, o attrib.Owner) string {
-	switch {
-	case o.Whose == attrib.LiveJob:
-		return fmt.Sprintf("process %d of a live job may hold it", p.PID)
-	case o.Whose == attrib.Unknown:
-		return fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)
-	case o.Unseen:
-		return fmt.Sprintf("process %d may hold it, and no one saw the end of its job %d", p.PID, o.Job)
-	case p.OfSystem():
-		return fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)
-	case p.UID == 0 && o.Whose == attrib.NoJob:
-		return fmt.Sprintf("process %d may hold it, and is root's: it may be a service of this node", p.PID)
-	case o.Rival != 0:
-		return fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)
-	case p.State == "D" || p.State == "X":
-		return fmt.Sprintf("process %d may hold it, and may be ending: state %s", p.PID, p.State)
+// against says what keeps a process, which holds a card's memory or may, from proving the card unusable. A job may have
+// ended while the GPU was watched: it had less time to go than the watch took.
+func (s Scene) against(c Card, p attrib.Process, o attrib.Owner) (all []string) {
+	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
+	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
+	// thread has ended while others live holds its memory.
+	ends := p.State == "X" || p.State == "D"
+	// A start's process of root's takes no blame from the job before: nothing drains there.
+	rootly := s.ending() && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
+	for _, doubt := range []struct {
+		is   bool
+		text string
+	}{
+		{o.Whose == attrib.LiveJob, "it is a live job's"},
+		{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
+		{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
+		{rootly, "it is root's or the system's, and may be a service of this node"},
+		{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
+		{ends, "it may be ending: state " + p.State},
+		{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
+	} {
+		if doubt.is {
+			all = append(all, doubt.text)
+		}
 	}
-	return ""
+	return all
 }
 
 // common returns the one ended or ending job that all owners are, by its weakest evidence.
@@ -145,7 +139,7 @@ func common(owners []attrib.Owner) (attrib.Owner, bool) {
 func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
 	return func(h attrib.Holding) bool {
 		here := c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
-		return here && !s.listedOn(c, h.PID) && !s.ofNode(h)
+		return here && !s.lists(c, h.PID) && !s.ofNode(h)
 	}
 }
 
@@ -174,7 +168,7 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 		if candidate || trade {
 			continue
 		}
-		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.listedOn(c, h.PID) // a live job has no business here
+		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.lists(c, h.PID) // a live job has no business here
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
 			doubts = append(doubts,
 				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
@@ -190,7 +184,7 @@ func (s Scene) ofNode(h attrib.Holding) bool {
 	return h.OfMPS() && !h.Cgroup.Found() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
 
-func (s Scene) listedOn(c Card, pid int) bool {
+func (s Scene) lists(c Card, pid int) bool {
 	r, _ := s.Now.Snapshot.Reading(c.Device.ID)
 	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
 }
@@ -271,7 +265,7 @@ func Trespasses(s Scene) (all []Finding) {
 			proven := read && !facts.Gone && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
 			f := Finding{
 				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory,
-				Holder: listedHolder(p, facts), Owner: asOwner(o),
+				Holder: listedOn(p, facts), Owner: asOwner(o),
 				Expected: "processes on none but their job's own GPUs",
 			}
 			switch {
@@ -292,18 +286,16 @@ func Trespasses(s Scene) (all []Finding) {
 }
 
 // Keepers selects the processes outside of jobs and services that have the driver open: memory without a process may be
-// theirs, and does not drain while they do. A process in the cgroup of a known job is none: it ends with that job, or
-// is a leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many
-// could not be looked into.
-func Keepers(
-	holdings []attrib.Holding, backend string, known func(slurm.Owner) bool,
-) (keep []attrib.Holding, unread int) {
+// theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a leftover.
+// What its environment says proves no job. Processes of this backend come and go. Unread is how many could not be looked
+// into.
+func Keepers(holdings []attrib.Holding, backend string) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {
-		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
+		case h.Gone, h.Exe == backend, h.Cgroup.Found():
 		case h.Why != "", h.Cgroup.Conflict != "":
 			unread++
-		case h.OfSystem(), h.OfMPS() && !h.Cgroup.Found():
+		case h.OfSystem(), h.OfMPS():
 		default:
 			keep = append(keep, h)
 		}

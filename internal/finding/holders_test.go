@@ -218,7 +218,7 @@ func TestInheritedMemoryHasItsCandidates(t *testing.T) {
 	} {
 		left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}}
 		for _, p := range tt.then {
-			left.Candidates = append(left.Candidates, *holder(p, gpu.Unknown("")))
+			left.Candidates = append(left.Candidates, Holder{Process: p})
 			if p.UID == alice {
 				left.Candidates[len(left.Candidates)-1].Owner = &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}
 			}
@@ -363,7 +363,6 @@ func TestTrespasses(t *testing.T) {
 func TestKeepers(t *testing.T) {
 	exporter := attrib.Holding{Process: attrib.Process{PID: 50, Start: at(10), Name: "dcgm-exporter"}, Control: true}
 	edited := func(edit func(*attrib.Holding)) attrib.Holding { h := exporter; edit(&h); return h }
-	known := func(o slurm.Owner) bool { return o.ID == 7 }
 	for name, tt := range map[string]struct {
 		h            attrib.Holding
 		want, unread bool
@@ -372,12 +371,11 @@ func TestKeepers(t *testing.T) {
 		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
 		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
 		"a job's":                           {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
-		"a job's that is not on record":     {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 8} }), true, false},
 		"of two jobs":                       {edited(func(h *attrib.Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
 		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
 		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
 	} {
-		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu", known)
+		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu")
 		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
 			t.Errorf("%s: %+v, %d unread", name, got, unread)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -118,15 +119,15 @@ func checkExit(found []Finding) int {
 
 // Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that
 // settled again is judged by the second look alone. On any other one what was found first stays, unless the second look
-// proves that its process is gone; but what an ended process may have held is not certain any more.
+// says it too or proves that its process is gone; but what an ended process may have held is not certain any more.
 func (s Scene) Again(first, second []Finding) []Finding {
 	var kept []Finding
 	for _, f := range first {
-		again := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
-		if again || slices.ContainsFunc(second, f.sameSubject) || s.Now.lacks(f) {
+		settled := f.GPU != "" && s.Now.Curves[f.GPU].State.AtRest() || f.GPU == "" && s.Now.Settled(s.Cards)
+		if settled || slices.ContainsFunc(second, f.same) || s.Now.lacks(f) {
 			continue
 		}
-		if f.ofMemory() {
+		if f.Holder != nil && f.Code != code.Trespass || f.withoutProcess() {
 			f.Doubts = slices.Clone(f.Doubts)
 			f.doubt("processes were ended since, and the GPU was not seen settled again")
 		}
@@ -135,20 +136,18 @@ func (s Scene) Again(first, second []Finding) []Finding {
 	return append(kept, second...)
 }
 
-// ofMemory reports a finding about a process or memory on a GPU of the job, as against one about the GPU itself.
-func (f Finding) ofMemory() bool {
-	return f.Holder != nil && f.Code != code.Trespass || f.withoutProcess()
-}
-
 // withoutProcess reports memory that no live process is listed for: any process may have held it.
 func (f Finding) withoutProcess() bool { return f.Code == code.Residue || f.Code == code.Phantom }
 
-// sameSubject reports whether two findings say the same of one process, or of one GPU.
-func (f Finding) sameSubject(o Finding) bool {
-	if f.Code != o.Code || f.GPU != o.GPU || (f.Holder == nil) != (o.Holder == nil) {
-		return false
+// same reports whether two findings say the same of one process, or of one GPU.
+func (f Finding) same(o Finding) bool {
+	who := func(h *Holder) (i attrib.Instance) {
+		if h != nil {
+			i = attrib.Instance{PID: h.PID, Start: h.Start}
+		}
+		return i
 	}
-	return f.Holder == nil || f.Holder.PID == o.Holder.PID && f.Holder.Start == o.Holder.Start
+	return f.Code == o.Code && f.GPU == o.GPU && who(f.Holder) == who(o.Holder)
 }
 
 // lacks reports whether this look proves a finding's process gone from its GPU.
@@ -158,8 +157,6 @@ func (s Side) lacks(f Finding) bool {
 		return false
 	}
 	now, known := s.Processes[f.Holder.PID]
-	if known && now.Why == "" && now.Start != f.Holder.Start {
-		return true
-	}
-	return !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
+	another := known && now.Why == "" && now.Start != f.Holder.Start
+	return another || !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
 }

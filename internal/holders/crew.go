@@ -20,6 +20,9 @@ const (
 	maxWorkers = 8
 )
 
+// workers is how many processes a search looks at side by side.
+func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
+
 // crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
 // at: it is then left alone, and ends with this program.
 type crew struct {
@@ -63,31 +66,22 @@ type round struct {
 	next atomic.Int64
 	done atomic.Int64
 	at   []atomic.Int64 // the process that each worker is at, 0 for none
-	idle chan struct{}  // closed when all workers have ended
+	busy sync.WaitGroup
 }
-
-// workers is how many processes a search looks at side by side.
-func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
 // send starts as many workers as have work, but so many at most, who call look for each process, each with a reader of
 // its own. As many processes as that may hang, and the others are looked at.
 func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
-	r := &round{pids: pids, idle: make(chan struct{})}
-	r.at = make([]atomic.Int64, min(most, len(pids)))
-	var workers sync.WaitGroup
-	workers.Add(len(r.at))
+	r := &round{pids: pids, at: make([]atomic.Int64, min(most, len(pids)))}
+	r.busy.Add(len(r.at))
 	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
 	for i := range r.at {
 		routine.Go(panicked, func() {
-			defer workers.Done()
+			defer r.busy.Done()
 			defer routine.Recover(panicked) // before this worker counts as done
 			r.work(c, &r.at[i], look)
 		})
 	}
-	routine.Go(panicked, func() {
-		workers.Wait()
-		close(r.idle)
-	})
 	return r
 }
 
@@ -107,8 +101,8 @@ func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
 	}
 }
 
-// busy are the processes that workers are still at.
-func (r *round) busy() (pids []int) {
+// hung are the processes that workers are still at.
+func (r *round) hung() (pids []int) {
 	for i := range r.at {
 		if pid := r.at[i].Load(); pid != 0 {
 			pids = append(pids, int(pid))
@@ -121,8 +115,13 @@ func (r *round) busy() (pids []int) {
 // wait returns once every process was looked at or the time is up; then it notes how many were not. What names
 // what is looked at.
 func (c *crew) wait(r *round, what string) {
+	idle := make(chan struct{})
+	routine.Go(func(*routine.Panic) {}, func() {
+		defer close(idle)
+		r.busy.Wait()
+	})
 	select {
-	case <-r.idle:
+	case <-idle:
 	case <-c.over.Done():
 	}
 	left := len(r.pids) - int(r.done.Load())
@@ -130,7 +129,7 @@ func (c *crew) wait(r *round, what string) {
 		return
 	}
 	text := fmt.Sprintf("time was up: %s of %d of %d processes were not read", what, left, len(r.pids))
-	if pids := r.busy(); len(pids) > 0 {
+	if pids := r.hung(); len(pids) > 0 {
 		text += fmt.Sprintf(" (at %d)", pids)
 	}
 	c.trouble("%s", text)

@@ -2,7 +2,6 @@ package holders
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ const (
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
 	maxThreads = 4096      // among which one that lives is looked for
 	maxExe     = 200       // bytes of a program's path
+	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
 )
 
 const ended = "Z" // the state of a process or thread that has ended
@@ -74,15 +74,18 @@ func (f folder) ask(state string) folder {
 	names, _ := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
 		asked := folder{f.fd, path.Join("task", tid)}
-		if st, err := asked.statOf(asked.thread); err == nil && st.state != ended {
-			return asked
+		if text, err := asked.text("stat", maxStat); err == nil {
+			if st, err := parseStat(text); err == nil && st.state != ended {
+				return asked
+			}
 		}
 	}
 	return f
 }
 
+// text reads a file of the thread that answers for the process.
 func (f folder) text(name string, max int64) (string, error) {
-	file, err := f.at(name, 0)
+	file, err := f.at(path.Join(f.thread, name), 0)
 	if err != nil {
 		return "", err
 	}
@@ -95,18 +98,22 @@ func (f folder) text(name string, max int64) (string, error) {
 }
 
 // stat is the process's own, whatever thread answers for it.
-func (f folder) stat() (stat, error) { return f.statOf("") }
-
-func (f folder) statOf(thread string) (stat, error) {
-	text, err := f.text(path.Join(thread, "stat"), maxStat)
+func (f folder) stat() (stat, error) {
+	text, err := folder{fd: f.fd}.text("stat", maxStat)
 	if err != nil {
 		return stat{}, err
 	}
 	return parseStat(text)
 }
 
-// cgroup returns the text that names the process's cgroups.
-func (f folder) cgroup() (string, error) { return f.text(path.Join(f.thread, "cgroup"), maxCgroup) }
+// status reads who the process is.
+func (f folder) status() (uid uint32, otherPIDs bool, err error) {
+	text, err := folder{fd: f.fd}.text("status", maxStatus)
+	if err == nil {
+		uid, err = parseUID(text)
+	}
+	return uid, parseOtherPIDs(text), err
+}
 
 // link reads a link of the process.
 func (f folder) link(name string) (string, error) {
@@ -142,30 +149,10 @@ func (f folder) foreign(mounts string) bool {
 	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-// descriptors calls visit with what each descriptor leads to. Threads share one table, so one is asked.
-func (f folder) descriptors(r *reader, more func() bool, visit func(target []byte)) error {
-	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return r.links(dir, more, visit)
-}
-
-// maps calls visit with each line of what the process has mapped.
-func (f folder) maps(r *reader, more func() bool, visit func(line []byte)) error {
-	file, err := f.at(path.Join(f.thread, "maps"), 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return r.lines(file, more, visit)
-}
-
 // environment returns the job id in the process's initial environment, 0 when there is none or it cannot be read:
 // kernel threads and zombies have no environment, and even root may be refused another's.
 func (f folder) environment() slurm.JobID {
-	text, err := f.text(path.Join(f.thread, "environ"), maxEnviron)
+	text, err := f.text("environ", maxEnviron)
 	if err != nil && !errors.Is(err, errTooLarge) {
 		return 0
 	}
@@ -177,15 +164,11 @@ func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err,
 
 // reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
 type reader struct {
-	target []byte // of one link
-	text   *bufio.Reader
+	target []byte // of one link: a page at most
+	text   []byte // of a file's lines
 }
 
-// newReader sizes its buffers by what the kernel hands out at once: a link's target is at most a page long, a line
-// of maps a path of a page in which every byte may be escaped to four.
-func newReader() *reader {
-	return &reader{make([]byte, unix.PathMax), bufio.NewReaderSize(nil, 64<<10)}
-}
+func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
 
 // names calls visit with each name of an open folder until that returns false.
 func names(dir *os.File, visit func(name string) bool) error {
@@ -205,18 +188,20 @@ func names(dir *os.File, visit func(name string) bool) error {
 	}
 }
 
-// links calls visit with the target of each link in an open folder, as long as more says that another may be read.
-// The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be read is
-// passed over and its error returned in the end.
+// descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
+// is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be read
+// is passed over and its error returned in the end.
 // Threat: opening an entry would open the device, or hang on a pipe or a dead file system, and so would asking for
 // what it points to: only the links themselves are read.
-func (r *reader) links(dir *os.File, more func() bool, visit func(target []byte)) error {
+func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
+	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	var failed error
 	fd := int(dir.Fd())
-	err := names(dir, func(name string) bool {
-		if !more() {
-			return false
-		}
+	err = names(dir, func(name string) bool {
 		n, err := unix.Readlinkat(fd, name, r.target)
 		switch {
 		case err == nil:
@@ -224,26 +209,25 @@ func (r *reader) links(dir *os.File, more func() bool, visit func(target []byte)
 		case !gone(err):
 			failed = fmt.Errorf("read link %.20q: %w", name, err)
 		}
-		return true
+		return going()
 	})
 	return cmp.Or(err, failed)
 }
 
-// lines calls visit with each line of a file, without its end, as long as more says that another may be read. The
-// line is only good during the call; one that the buffer does not hold ends the reading.
-func (r *reader) lines(file io.Reader, more func() bool, visit func(line []byte)) error {
-	r.text.Reset(file)
-	for more() {
-		line, err := r.text.ReadSlice('\n')
-		if len(line) > 0 && (err == nil || err == io.EOF) {
-			visit(bytes.TrimSuffix(line, []byte("\n")))
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read lines: %w", err)
+// maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
+// during the call; one that the buffer does not hold ends the reading.
+func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
+	file, err := f.at(path.Join(f.thread, "maps"), 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(r.text, maxLine)
+	for lines.Scan() {
+		if visit(lines.Bytes()); !going() {
+			return errBound
 		}
 	}
-	return errBound
+	return lines.Err()
 }

@@ -1,10 +1,7 @@
 package holders
 
 import (
-	"bufio"
-	"errors"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,7 +150,7 @@ func FuzzNode(f *testing.F) {
 		if strings.HasPrefix(target, "/memfd:") && ok {
 			t.Errorf("a process made up %q", target)
 		}
-		var own, foreign nodes
+		var own, foreign held
 		own.add([]byte(target), place{dev, func() bool { return false }})
 		foreign.add([]byte(target), place{dev, func() bool { return true }})
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
@@ -180,37 +177,6 @@ func FuzzMap(f *testing.F) {
 			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
 				t.Errorf("%q is the file %q", anonymous, path)
 			}
-		}
-	})
-}
-
-// Lines come whole, however the reads cut them; only one that no buffer holds ends the reading.
-func FuzzLines(f *testing.F) {
-	f.Add("one\n\ntwenty bytes, as many\n", 18)
-	f.Add("sixteen is least", 16)
-	for size := 22; size < 40; size++ {
-		f.Add("\none\ntwenty bytes, as many\n\nlast", size)
-	}
-	f.Add("a line without an end that is longer\n", 25)
-	f.Fuzz(func(t *testing.T, text string, size int) {
-		if size < 16 || size > 1<<12 {
-			return
-		}
-		var got []string
-		r := &reader{text: bufio.NewReaderSize(nil, size)}
-		err := r.lines(strings.NewReader(text), func() bool { return true },
-			func(line []byte) { got = append(got, string(line)) })
-		want := strings.Split(text, "\n")
-		if want[len(want)-1] == "" {
-			want = want[:len(want)-1]
-		}
-		if err == nil && !slices.Equal(got, want) || err != nil &&
-			(!errors.Is(err, bufio.ErrBufferFull) || !slices.Equal(got, want[:len(got)])) {
-			t.Fatalf("buffer of %d: %q of %q, %v", size, got, want, err)
-		}
-		if longest := len(slices.MaxFunc(append(want, ""),
-			func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
-			t.Fatalf("buffer of %d, a line of %d: %v", size, longest, err)
 		}
 	})
 }

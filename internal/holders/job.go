@@ -1,91 +1,51 @@
 package holders
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/slurm"
 )
 
-// Bounds of one search: it runs at the end of every task, in a second.
+// Bounds of one search: it runs in a task hook, in a second.
 const (
 	maxProcesses = 1 << 16
 	maxLinks     = 100_000 // about 0.2 s
-	maxOpen      = 64
 )
 
-// ErrPartial says that a search stopped at a bound, or could not look into a process of the job: it may have missed
-// some.
-var ErrPartial = errors.New("not every process was looked into")
+// errPartial says that a search stopped at its bound: it may have missed some.
+var errPartial = errors.New("not every process was looked into")
 
-// Job says whose processes are looked for, as far as a program with its user's rights can tell.
-//
-// A process is the job's when its cgroup names in. One whose cgroup names no job is, when it runs under uid and
-// its environment names in.ID: by uid alone it could be of any job of that user.
-type Job struct {
-	uid uint32
-	in  slurm.Owner
+// OfJob is a process of a job, as far as a program with its user's rights can tell. It is the job's when its cgroup
+// names the job. One whose cgroup names no job is, when it runs under the user and its environment names the job: by
+// user alone it could be of any job of that user.
+type OfJob struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"` // comm: the process chose it
 }
 
-// JobOf is a user's job.
-func JobOf(uid uint32, in slurm.Owner) Job { return Job{uid, in} }
-
-// Open is a process that has GPUs open.
-type Open struct {
-	PID     int
-	Name    string        // comm: the process chose it
-	Start   time.Duration // CLOCK_BOOTTIME, to the tick
-	Devices []string      // names of cards' nodes below dev, sorted: "nvidia0"
+// Named lists a job's processes of one name, in order of PID. With an error the list holds what was found.
+func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
+	return find(proc, uid, in, func(st stat, _ folder) bool { return st.name == name })
 }
 
-// Named lists the job's processes of one name (comm), which any process may give itself, in order of PID. With
-// ErrPartial the list holds what was found.
-func (j Job) Named(proc, name string) (found []int, err error) {
-	err = j.each(proc, func(pid int, st stat, f folder) {
-		if st.name == name && j.has(f) {
-			found = append(found, pid)
-		}
-	})
-	return found, err
-}
-
-// OpenDevices lists the job's processes that have a card's device node below dev (/dev) open, in order of PID. It needs
-// no privilege for processes of the caller's user. An open descriptor proves a holder, not memory. With ErrPartial the
-// list holds what was found.
-func (j Job) OpenDevices(proc, dev string) (found []Open, err error) {
+// Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open descriptor
+// proves a holder, not memory. With an error the list holds what was found.
+func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
-	var partial error
-	in := place{dev, func() bool { return false }}
-	err = j.each(proc, func(pid int, st stat, f folder) {
-		if !j.has(f) {
-			return
-		}
-		var open nodes
-		more := func() bool { links--; return links >= 0 }
-		failed := f.descriptors(r, more, func(target []byte) { open.add(target, in) })
-		if failed != nil && !gone(failed) {
-			partial = fmt.Errorf("process %d: %w: %v", pid, ErrPartial, failed)
-		}
-		switch {
-		case len(open.minors) == 0:
-		case len(found) == maxOpen:
-			partial = fmt.Errorf("more than %d: %w", maxOpen, ErrPartial)
-		default:
-			names := slices.Sorted(slices.Values(attrib.Holding{Minors: open.minors}.Open()))
-			found = append(found, Open{PID: pid, Name: st.name, Start: st.start, Devices: names})
-		}
+	here := place{dev, func() bool { return false }}
+	return find(proc, uid, in, func(_ stat, f folder) bool {
+		var open held
+		// what cannot be read, such as another user's program, uses none as far as can be told
+		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		return len(open.Minors) > 0
 	})
-	return found, cmp.Or(err, partial)
 }
 
-// each calls look for every process but the caller, with its folder open for the thread that answers.
-func (j Job) each(proc string, look func(pid int, st stat, f folder)) error {
+func find(proc string, uid uint32, in slurm.Owner, fits func(stat, folder) bool) (found []OfJob, err error) {
 	pids, err := listPIDs(proc)
 	for _, pid := range pids {
 		f, err := openFolder(proc, pid)
@@ -93,31 +53,32 @@ func (j Job) each(proc string, look func(pid int, st stat, f folder)) error {
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			look(pid, st, f.ask(st.state))
+			if asked := f.ask(st.state); fits(st, asked) && asked.of(uid, in) {
+				found = append(found, OfJob{pid, st.name})
+			}
 		}
 		f.close()
 	}
-	return err
+	return found, err
 }
 
-// has reports a process of the job that is not Slurm's own.
-func (j Job) has(f folder) bool {
-	text, err := f.cgroup()
+// of reports a process of the job that is not Slurm's own.
+func (f folder) of(uid uint32, in slurm.Owner) bool {
+	text, err := f.text("cgroup", maxCgroup)
 	owner := slurm.OwnerOfCgroup(text)
 	switch {
 	case err != nil || owner.Conflict != "" || owner.Daemon:
 		return false
 	case owner.Found():
-		return owner.SLUID != "" && owner.SLUID == j.in.SLUID || owner.ID != 0 && owner.ID == j.in.ID
-	case j.in.ID == 0:
+		return owner.SLUID != "" && owner.SLUID == in.SLUID || owner.ID != 0 && owner.ID == in.ID
+	case in.ID == 0:
 		return false
 	}
-	status, err := f.text("status", maxStatus)
-	uid, bad := parseUID(status)
-	return err == nil && bad == nil && uid == j.uid && f.environment() == j.in.ID
+	own, _, err := f.status()
+	return err == nil && own == uid && f.environment() == in.ID
 }
 
-// listPIDs lists the processes but the caller, sorted; with ErrPartial only the first maxProcesses of them.
+// listPIDs lists the processes but the caller, sorted; with an error only the first maxProcesses of them.
 func listPIDs(proc string) ([]int, error) {
 	folder, err := os.Open(proc)
 	if err != nil {
@@ -138,7 +99,7 @@ func listPIDs(proc string) ([]int, error) {
 	})
 	slices.Sort(pids)
 	if errors.Is(err, errBound) {
-		err = fmt.Errorf("more than %d processes: %w", maxProcesses, ErrPartial)
+		err = fmt.Errorf("more than %d processes: %w", maxProcesses, errPartial)
 	}
 	return pids, err
 }

@@ -1,11 +1,9 @@
 package holders
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +17,9 @@ func link(t *testing.T, path, target string) {
 	must.Do(t, os.Symlink(target, path))
 }
 
-func TestOpenDevicesByCgroup(t *testing.T) {
+// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One that
+// cannot be looked into hides no other.
+func TestUsing(t *testing.T) {
 	const env = "SLURM_JOB_ID=77\x00"
 	for name, tc := range map[string]struct {
 		cgroup, environ string
@@ -38,36 +38,16 @@ func TestOpenDevicesByCgroup(t *testing.T) {
 		"no cgroup, sluid":   {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
 	} {
 		proc := t.TempDir()
-		link(t, filepath.Join(fixture(t, proc, "10", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
-		got, err := JobOf(1000, tc.in).OpenDevices(proc, "/dev")
-		if err != nil || (len(got) == 1) != tc.want {
+		put(t, filepath.Join(fixture(t, proc, "100000009", tc.cgroup, tc.environ), "fd"), "") // cannot be listed
+		link(t, filepath.Join(fixture(t, proc, "100000010", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
+		link(t, filepath.Join(fixture(t, proc, "100000011", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidiactl")
+		var want []OfJob
+		if tc.want {
+			want = []OfJob{{100000010, "py (x"}}
+		}
+		if got, err := Using(proc, "/dev", 1000, tc.in); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-	}
-}
-
-func TestOpenDevicesBounds(t *testing.T) {
-	proc := t.TempDir()
-	for i := range maxOpen + 1 {
-		link(t, filepath.Join(fixture(t, proc, strconv.Itoa(100_000_000+i), jobCgroup, ""), "fd/3"), "/dev/nvidia1")
-	}
-	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
-	if len(got) != maxOpen || !errors.Is(err, ErrPartial) {
-		t.Errorf("%d processes, %v", len(got), err)
-	}
-}
-
-// A job's process that its user may not look into, such as one that runs another user's program.
-func TestOpenDevicesUnreadable(t *testing.T) {
-	proc := t.TempDir()
-	folder := fixture(t, proc, "10", jobCgroup, "")
-	put(t, filepath.Join(folder, "fd"), "") // no folder: cannot be listed
-	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
-	if len(got) != 0 || !errors.Is(err, ErrPartial) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(filepath.Join(proc, "none"), "/dev"); err == nil {
-		t.Error("no /proc at all is no error")
 	}
 }
 
@@ -81,11 +61,12 @@ func TestNamed(t *testing.T) {
 		}
 		put(t, filepath.Join(fixture(t, proc, pid, cgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
 	}
-	job := JobOf(1000, slurm.Owner{ID: 77})
-	if got, err := job.Named(proc, "srun"); err != nil || !slices.Equal(got, []int{100000001, 100000003}) {
+	job := slurm.Owner{ID: 77}
+	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
+	if got, err := Named(proc, "srun", 1000, job); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want both of the job", got, err)
 	}
-	if got, err := job.Named(filepath.Join(proc, "none"), "srun"); err == nil || got != nil {
+	if got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job); err == nil || got != nil {
 		t.Errorf("no /proc: got %v, %v, want an error", got, err)
 	}
 }

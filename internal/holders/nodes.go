@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,18 +51,17 @@ func (p place) has(folder string) bool {
 	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
 }
 
-// nodes is what a process holds of the driver's device nodes.
-type nodes struct {
-	minors             []int // sorted
-	control, uvm, caps bool
-	over               bool // more minors than are kept
+// held is a holder. Of more cards than are kept over tells.
+type held struct {
+	attrib.Holding
+	over bool
 }
 
-// maxMinors is more than the driver has: its cards have the numbers below 254.
+// maxMinors is more than a node has GPUs.
 const maxMinors = 64
 
 // add takes a path in when it is a device node of this place.
-func (n *nodes) add(target []byte, in place) {
+func (h *held) add(target []byte, in place) {
 	if !mayBeNode(target) {
 		return
 	}
@@ -73,44 +71,35 @@ func (n *nodes) add(target []byte, in place) {
 	}
 	switch found.Kind {
 	case gpu.CardNode:
-		n.addMinor(found.Minor)
+		h.addMinor(found.Minor)
 	case gpu.ControlNode:
-		n.control = true
+		h.Control = true
 	case gpu.SharedNode:
-		n.uvm = true
+		h.UVM = true
 	case gpu.CapsNode:
-		n.caps = true
+		h.Caps = true
 	}
 }
 
-func (n *nodes) addMinor(minor int) {
-	at, have := slices.BinarySearch(n.minors, minor)
+func (h *held) addMinor(minor int) {
+	at, have := slices.BinarySearch(h.Minors, minor)
 	switch {
 	case have:
-	case len(n.minors) == maxMinors:
-		n.over = true
+	case len(h.Minors) == maxMinors:
+		h.over = true
 	default:
-		n.minors = slices.Insert(n.minors, at, minor)
+		h.Minors = slices.Insert(h.Minors, at, minor)
 	}
 }
 
-func (n nodes) any() bool { return len(n.minors) > 0 || n.control || n.uvm || n.caps }
+func (h held) any() bool { return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps }
 
-// with joins what two looks found.
-func (n nodes) with(more nodes) nodes {
-	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps,
-		n.over || more.over}
-	for _, minor := range more.minors {
-		all.addMinor(minor)
+// join adds what an earlier look at the process found.
+func (h *held) join(o held) {
+	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
+	for _, minor := range o.Minors {
+		h.addMinor(minor)
 	}
-	return all
-}
-
-// holding words what a process has open and what it has mapped.
-func holding(p attrib.Process, open, mapped nodes) attrib.Holding {
-	all := open.with(mapped)
-	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps,
-		Mapped: !reflect.DeepEqual(all, open.with(nodes{over: all.over}))}
 }
 
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
@@ -177,36 +166,30 @@ func parseStat(text string) (stat, error) {
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
 // kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
 func parseUID(text string) (uint32, error) {
-	line, ok := statusLine(text, "Uid")
-	if !ok {
-		return 0, fmt.Errorf("parse status: no Uid line")
+	line := statusLine(text, "Uid")
+	if fields := strings.Fields(line); len(fields) == 4 {
+		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
+			return uint32(uid), nil
+		}
 	}
-	fields := strings.Fields(line)
-	if len(fields) != 4 {
-		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
-	}
-	uid, err := strconv.ParseUint(fields[0], 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
-	}
-	return uint32(uid), nil
+	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
 }
 
 // parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
 // than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
 func parseOtherPIDs(text string) bool {
-	line, _ := statusLine(text, "NSpid")
-	return len(strings.Fields(line)) > 1
+	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
 }
 
-// statusLine returns what a line of /proc/PID/status says behind its key. The kernel's is the last of that key.
-func statusLine(text, key string) (string, bool) {
+// statusLine returns what a line of /proc/PID/status says behind its key, nothing where there is none. The kernel's is
+// the last of that key.
+func statusLine(text, key string) string {
 	at := strings.LastIndex(text, "\n"+key+":")
 	if at < 0 {
-		return "", false
+		return ""
 	}
 	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
-	return line, true
+	return line
 }
 
 // parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first

@@ -8,21 +8,22 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/test/must"
 )
 
 func TestNodes(t *testing.T) {
-	for target, want := range map[string]struct{ host, inside nodes }{
-		"/dev/nvidia0":                            {nodes{minors: []int{0}}, nodes{minors: []int{0}}},
-		"/dev/nvidia12 (deleted)":                 {nodes{minors: []int{12}}, nodes{minors: []int{12}}},
-		"/dev/nvidiactl":                          {nodes{control: true}, nodes{control: true}},
-		"/dev/nvidia-uvm":                         {nodes{uvm: true}, nodes{uvm: true}},
-		"/dev/nvidia-uvm-tools":                   {nodes{uvm: true}, nodes{uvm: true}},
-		"/dev/nvidia-caps/nvidia-cap1":            {nodes{caps: true}, nodes{caps: true}},
-		"/nvidia3":                                {nodes{minors: []int{3}}, nodes{minors: []int{3}}},
-		"/nvidia-caps/nvidia-cap1":                {nodes{caps: true}, nodes{caps: true}},
-		"/srv/chroot/dev/nvidia0":                 {nodes{}, nodes{minors: []int{0}}},
-		"/host/dev/nvidia-caps/nvidia-cap9":       {nodes{}, nodes{caps: true}},
+	for target, want := range map[string]struct{ host, inside attrib.Holding }{
+		"/dev/nvidia0":                            {attrib.Holding{Minors: []int{0}}, attrib.Holding{Minors: []int{0}}},
+		"/dev/nvidia12 (deleted)":                 {attrib.Holding{Minors: []int{12}}, attrib.Holding{Minors: []int{12}}},
+		"/dev/nvidiactl":                          {attrib.Holding{Control: true}, attrib.Holding{Control: true}},
+		"/dev/nvidia-uvm":                         {attrib.Holding{UVM: true}, attrib.Holding{UVM: true}},
+		"/dev/nvidia-uvm-tools":                   {attrib.Holding{UVM: true}, attrib.Holding{UVM: true}},
+		"/dev/nvidia-caps/nvidia-cap1":            {attrib.Holding{Caps: true}, attrib.Holding{Caps: true}},
+		"/nvidia3":                                {attrib.Holding{Minors: []int{3}}, attrib.Holding{Minors: []int{3}}},
+		"/nvidia-caps/nvidia-cap1":                {attrib.Holding{Caps: true}, attrib.Holding{Caps: true}},
+		"/srv/chroot/dev/nvidia0":                 {attrib.Holding{}, attrib.Holding{Minors: []int{0}}},
+		"/host/dev/nvidia-caps/nvidia-cap9":       {attrib.Holding{}, attrib.Holding{Caps: true}},
 		"/home/u/nvidia0":                         {},
 		"/dev/shm/nvidia0":                        {},
 		"/dev/nvidia-modeset":                     {},
@@ -39,10 +40,10 @@ func TestNodes(t *testing.T) {
 		"":                                        {},
 		"/usr/lib/python3/nvidia/lib/libcudnn.so": {},
 	} {
-		for foreign, want := range map[bool]nodes{false: want.host, true: want.inside} {
-			var got nodes
+		for foreign, want := range map[bool]attrib.Holding{false: want.host, true: want.inside} {
+			var got held
 			got.add([]byte(target), place{"/dev/", func() bool { return foreign }})
-			if !reflect.DeepEqual(got, want) {
+			if !reflect.DeepEqual(got.Holding, want) {
 				t.Errorf("%q, foreign %v: %+v, want %+v", target, foreign, got, want)
 			}
 		}

@@ -1,10 +1,10 @@
-// Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a GPU open.
+// Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a name.
 //
 //	processes.go  the processes the driver lists, for attribution
 //	scan.go       all processes that have a device node open or mapped
 //	crew.go       looking at many processes side by side
-//	job.go        a job's processes by their name, or by a card's device node that they have open
-//	folder.go     reading one /proc/PID, and many
+//	job.go        a job's processes by their name
+//	folder.go     reading one /proc/PID
 //	nodes.go      the texts, paths and cgroups in it
 //
 // A read of another process's /proc can sleep on that process's locks, so root hooks run this package in a child.
@@ -24,6 +24,15 @@ import (
 
 // errEnded says that a process ended while it was being read: its PID may be another's by now.
 var errEnded = errors.New("the process ended while it was being read, twice")
+
+// twice reads a process, and again where it ended meanwhile.
+func twice[T any](read func() (T, error)) (T, error) {
+	what, err := read()
+	if errors.Is(err, errEnded) {
+		what, err = read()
+	}
+	return what, err
+}
 
 // maxSurvey is how many processes may hang before others are not read for it: more than a node has ranks of one job. A
 // worker that waits costs a thread and a few hundred kB.
@@ -53,12 +62,12 @@ func (s *survey) of(c *crew, pids []int) []attrib.Process {
 	c.wait(r, "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes, busy := make([]attrib.Process, 0, len(pids)), r.busy()
+	processes, hung := make([]attrib.Process, 0, len(pids)), r.hung()
 	for _, pid := range pids {
 		p, known := s.known[pid]
 		switch {
 		case known:
-		case slices.Contains(busy, pid):
+		case slices.Contains(hung, pid):
 			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 		default:
 			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
@@ -74,20 +83,15 @@ func (s *survey) keep(p attrib.Process) {
 	s.known[p.PID] = p
 }
 
-// look reads a process, twice where it ended meanwhile. A defect is the reason why one is unknown, not the end of all.
+// look reads a process. A defect is the reason why one is unknown, not the end of all.
 func (s *survey) look(pid int) {
 	defer routine.Recover(func(p *routine.Panic) { s.keep(attrib.Process{PID: pid, Why: p.Error()}) })
-	if pid <= 0 {
-		s.keep(attrib.Process{PID: pid, Why: fmt.Sprintf("%d is no PID", pid)})
-		return
-	}
+	var p attrib.Process
+	err := fmt.Errorf("%d is no PID", pid)
 	if slices.Contains(s.skip, attrib.Instance{PID: pid}) {
-		s.keep(attrib.Process{PID: pid, Why: "not read: an earlier read of its entry in /proc still hangs"})
-		return
-	}
-	p, err := s.read(pid)
-	if errors.Is(err, errEnded) {
-		p, err = s.read(pid)
+		err = errors.New("not read: an earlier read of its entry in /proc still hangs")
+	} else if pid > 0 {
+		p, err = twice(func() (attrib.Process, error) { return s.read(pid) })
 	}
 	if err != nil {
 		p = attrib.Process{PID: pid, Why: err.Error()}
@@ -137,22 +141,18 @@ func (f *folder) identify(pid int) (p attrib.Process, err error) {
 		return p, whyNot(err)
 	}
 	*f = f.ask(first.state)
-	status, err := f.text("status", maxStatus)
+	uid, otherPIDs, err := f.status()
 	if err != nil {
 		return p, whyNot(err)
 	}
-	uid, err := parseUID(status)
-	if err != nil {
-		return p, err
-	}
-	cgroup, err := f.cgroup()
+	cgroup, err := f.text("cgroup", maxCgroup)
 	if err != nil {
 		return p, whyNot(err)
 	}
 	p = attrib.Process{
 		PID: pid, Start: first.start, Name: first.name, State: first.state, UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
-		Gone: first.state == ended && f.thread == "", OtherPIDs: parseOtherPIDs(status),
+		Gone: first.state == ended && f.thread == "", OtherPIDs: otherPIDs,
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
 	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {

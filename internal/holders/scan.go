@@ -15,11 +15,8 @@ import (
 	"bookend/internal/attrib"
 )
 
-// Bounds of one scan. A hostile holder fills some 3 KiB of the answer, which has 4 MiB.
-const (
-	maxHoldings    = 1024
-	maxDescriptors = 1 << 20 // of one process: what the kernel grants at most by default (fs.nr_open)
-)
+// maxHoldings bounds one scan. A hostile holder fills some 3 KiB of the answer, which has 4 MiB.
+const maxHoldings = 1024
 
 // Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
 // dev (/dev) open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A
@@ -71,12 +68,6 @@ func newSearch(c *crew, proc, dev string) (*search, error) {
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
 const hostPIDs = "pid:[4026531836]"
 
-// held is a holder, and what it holds by which means.
-type held struct {
-	process      attrib.Process
-	open, mapped nodes
-}
-
 // part is what of a process is looked at.
 type part int
 
@@ -84,11 +75,6 @@ const (
 	links  part = 1 << iota // its descriptors
 	memory                  // what it has mapped, and a holder's environment
 )
-
-// look returns how a worker looks at processes.
-func (s *search) look(what part) func(*reader, int) {
-	return func(r *reader, pid int) { s.lookAt(r, pid, what) }
-}
 
 // descriptors looks at the descriptors of every process, and of those that began meanwhile: a holder may have
 // forked, and ended, before its turn came.
@@ -140,16 +126,15 @@ func (s *search) result() attrib.Scan {
 	defer s.mu.Unlock()
 	scan := attrib.Scan{Holdings: []attrib.Holding{}, Looked: s.looked}
 	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
-		h := s.found[pid]
-		scan.Holdings = append(scan.Holdings, holding(h.process, h.open, h.mapped))
+		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
 	}
 	if s.looked == 0 {
 		s.trouble("no process could be looked into")
 	}
 	scan.Partial = s.partial()
 	for _, r := range s.memory {
-		for _, pid := range r.busy() {
-			scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].process.Start})
+		for _, pid := range r.hung() {
+			scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].Start})
 		}
 	}
 	return scan
@@ -166,26 +151,24 @@ func (s *search) skips(pid int, start time.Duration) bool {
 	return true
 }
 
-// lookAt looks at a process, and keeps it if it is a holder; a second time if it ended meanwhile: its PID may be
-// another's.
-func (s *search) lookAt(r *reader, pid int, what part) {
-	h, err := s.read(r, pid, what)
-	if errors.Is(err, errEnded) {
-		h, err = s.read(r, pid, what)
-	}
-	if gone(err) {
-		return
-	}
-	if !s.refused(pid, err) && what == links {
-		s.mu.Lock()
-		s.looked++
-		s.mu.Unlock()
-	}
-	if h.open.over || h.mapped.over {
-		s.trouble("process %d: more than %d devices", pid, maxMinors)
-	}
-	if h.open.any() || h.mapped.any() {
-		s.keep(pid, h)
+// look returns how a worker looks at processes: it keeps those that are holders.
+func (s *search) look(what part) func(*reader, int) {
+	return func(r *reader, pid int) {
+		h, err := twice(func() (held, error) { return s.read(r, pid, what) })
+		if gone(err) {
+			return
+		}
+		if !s.refused(pid, err) && what == links {
+			s.mu.Lock()
+			s.looked++
+			s.mu.Unlock()
+		}
+		if h.over {
+			s.trouble("process %d: more than %d devices", pid, maxMinors)
+		}
+		if h.any() {
+			s.keep(pid, h)
+		}
 	}
 }
 
@@ -215,52 +198,37 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	var failed [2]error
 	if what&links != 0 {
 		failed[0] = f.answered(func(n *int) error {
-			return f.descriptors(r, s.more(n), func(target []byte) { h.open.add(target, in) })
+			return r.descriptors(f, s.going, func(target []byte) { *n++; h.add(target, in) })
 		})
 	}
-	if gone(failed[0]) && !h.open.any() {
+	if gone(failed[0]) && !h.any() {
 		return h, failed[0]
 	}
-	if h.open.any() {
-		if h.process, err = f.who(pid); err != nil {
-			return held{}, err
-		}
+	if err := h.identify(&f, pid); err != nil {
+		return held{}, err
 	}
-	if what&memory != 0 && !s.skips(pid, h.process.Start) {
+	if what&memory != 0 && !s.skips(pid, h.Start) {
 		failed[1] = f.answered(func(n *int) error {
-			return f.maps(r, s.going, func(line []byte) { *n++; h.mapped.add(parseMap(line), in) })
+			return r.maps(f, s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
 		})
-		if h.mapped.any() && h.process.PID == 0 {
-			if h.process, err = f.who(pid); err != nil {
-				return held{}, err
-			}
+		if err := h.identify(&f, pid); err != nil {
+			return held{}, err
 		}
-		if h.process.PID != 0 {
-			h.process.EnvJobID = f.environment()
+		if h.PID != 0 {
+			h.EnvJobID = f.environment()
 		}
 	}
-	if h.process.PID != 0 {
-		if err := f.stillOf(h.process); err != nil { // what was read may be another's
+	if h.PID != 0 {
+		if err := f.stillOf(h.Process); err != nil { // what was read may be another's
 			return held{}, err
 		}
 	}
-	return h, errors.Join(ofLiving(failed[0]), ofLiving(failed[1]))
-}
-
-// ofLiving drops an error that says "ended" of a process that has not: a thread has, or nothing was there.
-func ofLiving(err error) error {
-	if gone(err) {
-		return nil
+	for i, err := range failed {
+		if gone(err) { // a thread has ended, or nothing was there: the process has not
+			failed[i] = nil
+		}
 	}
-	return err
-}
-
-// more counts the links read of one process.
-func (s *search) more(links *int) func() bool {
-	return func() bool {
-		*links++
-		return *links <= maxDescriptors && s.going()
-	}
+	return h, errors.Join(failed[:]...)
 }
 
 // answered reads, and counts what it reads. The first thread of a process shows nothing once it has ended, whatever the
@@ -277,13 +245,15 @@ func (f *folder) answered(read func(n *int) error) error {
 	return err
 }
 
-// who says what a holder is, as far as that can be read.
-func (f *folder) who(pid int) (attrib.Process, error) {
-	p, err := f.identify(pid)
-	if err != nil && !errors.Is(err, errEnded) {
-		return attrib.Process{PID: pid, Why: err.Error()}, nil
+// identify says what a holder is, as far as that can be read, once something was found that it holds.
+func (h *held) identify(f *folder, pid int) (err error) {
+	if !h.any() || h.PID != 0 {
+		return nil
 	}
-	return p, err
+	if h.Process, err = f.identify(pid); err != nil && !errors.Is(err, errEnded) {
+		h.Process, err = attrib.Process{PID: pid, Why: err.Error()}, nil
+	}
+	return err
 }
 
 // keep adds a holder, or what a second look at one found.
@@ -295,8 +265,8 @@ func (s *search) keep(pid int, h held) {
 		s.trouble("more than %d holders", maxHoldings)
 		return
 	}
-	if known && before.process.Start == h.process.Start {
-		h.open = h.open.with(before.open)
+	if known && before.Start == h.Start {
+		h.join(before)
 	}
 	s.found[pid] = h
 }

@@ -151,10 +151,10 @@ func TestScanOfATree(t *testing.T) {
 	if want := []int{10, 12, 13, 14}; !reflect.DeepEqual(pidsOf(scan), want) || scan.Looked != 5 || scan.Partial != "" {
 		t.Fatalf("%+v", scan)
 	}
-	if h := scan.Holdings[0]; !h.Control || h.Mapped || h.Cgroup.ID != 77 || h.EnvJobID != 78 || h.UID != 1000 {
+	if h := scan.Holdings[0]; !h.Control || h.Cgroup.ID != 77 || h.EnvJobID != 78 || h.UID != 1000 {
 		t.Errorf("%+v", h)
 	}
-	if h := scan.Holdings[1]; !h.UVM || !h.Mapped || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
+	if h := scan.Holdings[1]; !h.UVM || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
 		t.Errorf("%+v", h)
 	}
 	if h := scan.Holdings[3]; !h.Caps || h.Container != "container:0123456789ab" || h.Service != "" ||
@@ -299,7 +299,7 @@ func TestHangingProcesses(t *testing.T) {
 	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
-	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) || !scan.Holdings[1].Mapped {
+	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) {
 		t.Errorf("%+v", scan)
 	}
 	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {

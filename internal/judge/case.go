@@ -26,7 +26,7 @@ type Case struct {
 	Seen   Seen
 	// Node and Sharing are nil where nothing asks for them: on clean GPUs nothing does.
 	Node    *Node
-	Sharing *Sharing
+	Sharing *slurmconf.Answer
 	Cleaned *Cleaned          // nil where no process was to be ended
 	Tests   []health.Outcome  // test allocations
 	Faults  []finding.Finding // what went wrong until the GPUs had been looked at
@@ -63,8 +63,17 @@ type Node struct {
 	Sighted ledger.Sighted
 }
 
-// Sharing is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
-type Sharing struct{ Why, Unknown string }
+// shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
+func (c Case) shared() (why, unknown string) {
+	switch {
+	case c.Sharing == nil:
+	case c.Sharing.Shared == slurmconf.Yes:
+		why = c.Sharing.Why
+	case c.Sharing.Shared == slurmconf.Unknown:
+		unknown = c.Sharing.Why
+	}
+	return why, unknown
+}
 
 // Cleaned is what clean-up did to processes of an ended job, what was seen before, and what after. The case's own look
 // is the later one that saw anything.
@@ -161,9 +170,7 @@ func (c Case) addRecords(s *finding.Scene) {
 		s.RunDoubt = twiceDoubt
 	}
 	s.RunDoubt = cmp.Or(s.RunDoubt, node.Unread)
-	if c.Sharing != nil {
-		s.Shared, s.SharedUnknown = c.Sharing.Why, c.Sharing.Unknown
-	}
+	s.Shared, s.SharedUnknown = c.shared()
 }
 
 // Self is this run's record as far as it is made: at a start what has just been found out of it.

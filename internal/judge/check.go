@@ -42,17 +42,17 @@ func (c Check) Latest() Node {
 
 // Unclean are the GPUs that are worth watching: those that Slurm gives out, that no job on record has, and on which one
 // look saw something.
-func (c Check) Unclean() (cards []finding.Card) {
+func (c Check) Unclean() []finding.Card {
 	if c.blind() {
 		return nil
 	}
-	book := c.book(c.Seen.Side.Snapshot.At, *c.Node)
-	for _, card := range c.Given() {
-		if !taken(card, book) && !c.isClean(card) {
-			cards = append(cards, card)
-		}
-	}
-	return cards
+	return slices.DeleteFunc(c.free(c.Given(), c.Seen.Side, *c.Node), c.isClean)
+}
+
+// free are those that no live job was given by the time of a look, nor may have been.
+func (c Check) free(cards []finding.Card, side finding.Side, node Node) []finding.Card {
+	book := c.book(side.Snapshot.At, node)
+	return slices.DeleteFunc(slices.Clone(cards), func(card finding.Card) bool { return taken(card, book) })
 }
 
 // blind reports that no record can be compared with what was seen: there was no look, or the driver tells too little of
@@ -98,8 +98,9 @@ func JudgeCheck(c Check) Judgement {
 		const why = "the driver tells too little of itself to know which records are of its present life"
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
-		trespasses := c.Trespasses()
-		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
+		trespasses, book := c.Trespasses(), c.book(c.Seen.Side.Snapshot.At, *c.Node)
+		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) }) // and not watched
+		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
 	}
 	found = slices.Concat(found, c.condition())
 	for i, f := range found {
@@ -145,12 +146,6 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	}
 }
 
-// busy are the GPUs that were not to be watched because a job has them.
-func (c Check) busy() []finding.Card {
-	book := c.book(c.Seen.Side.Snapshot.At, *c.Node)
-	return slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) })
-}
-
 // faultsOf is what the driver said against GPUs that are not looked at again: of one look nothing is certain.
 func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
@@ -170,10 +165,7 @@ func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 }
 
 // Free are the GPUs that were watched and that no job has been given meanwhile.
-func (c Check) Free() []finding.Card {
-	book := c.book(c.Residue.Side.Snapshot.At, c.Residue.Node)
-	return slices.DeleteFunc(slices.Clone(c.Residue.Cards), func(card finding.Card) bool { return taken(card, book) })
-}
+func (c Check) Free() []finding.Card { return c.free(c.Residue.Cards, c.Residue.Side, c.Residue.Node) }
 
 // residue is what lies on the GPUs that were watched, but for jobs' processes that are trespasses already.
 func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
@@ -211,10 +203,8 @@ func (c Check) condition() []finding.Finding {
 // part of it is lost.
 func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
 	now, last := c.Seen.Kernel, c.Last
-	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil {
-		return nil, nil
-	}
-	if last.Boot == "" || last.Boot != now.Epoch.Boot {
+	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil || last.Boot == "" ||
+		last.Boot != now.Epoch.Boot {
 		return nil, nil
 	}
 	since := *now
@@ -285,12 +275,7 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.
 func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
-	known := func(o slurm.Owner) bool {
-		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
-			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
-		})
-	}
-	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, known)
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend)
 	k := &ledger.Keepers{At: at, Count: len(found)}
 	switch { // those that were found are there, whatever else is
 	case len(found) > 0:

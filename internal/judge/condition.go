@@ -189,7 +189,7 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 	if run.Start != nil {
 		began = run.Start.At
 	}
-	in.Shared, in.SharedUnknown = c.Sharing.Why, c.Sharing.Unknown
+	in.Shared, in.SharedUnknown = c.shared()
 	in.Seen = append(ledger.Sightings(c.Node.Runs, run, began, now), c.Node.Sighted.During(run, began, now)...)
 	in.Checks = c.Node.Sighted.LooksDuring(run, began, now)
 	d := diagnosis.Why(in)

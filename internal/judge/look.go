@@ -16,8 +16,6 @@ import (
 type Eyes interface {
 	// Watch looks at GPUs as long as the rule says, oldest look first.
 	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
-	// Neighbours is one look at the node's other cards, nil where there was none.
-	Neighbours() *gpu.Snapshot
 	// Processes says what /proc knows of each PID.
 	Processes(pids []int) map[int]attrib.Process
 	// Holders searches all of /proc for who has a card open; nil where the configuration forbids it.
@@ -39,6 +37,8 @@ type Order struct {
 	// Sure asks for what certainty needs beyond one more look, at the price of another flat time: an end may drain
 	// for memory that a start only reports.
 	Sure bool
+	// Neighbours is one look at the node's other cards, nil where there was none.
+	Neighbours *gpu.Snapshot
 }
 
 // Look takes stock of cards: it watches them until they are at rest, asks who is on them, searches for holders of what
@@ -89,7 +89,7 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	for _, c := range o.Cards {
 		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
 	}
-	side.Neighbours = e.Neighbours()
+	side.Neighbours = o.Neighbours
 	side.Processes = e.Processes(pids(side))
 	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
 	return side, looks
@@ -119,20 +119,17 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
 		r, _ := side.Snapshot.Reading(id)
-		kept := gpu.Expected{Bytes: e.Bytes}
-		for _, p := range e.Processes {
-			now, l, isListed := side.Processes[p.PID], gpu.Process{}, false
-			if i := listed(r, p.PID); i >= 0 {
-				l, isListed = r.Processes[i], true
-			}
+		e.Processes = slices.DeleteFunc(slices.Clone(e.Processes), func(p gpu.ExpectedProcess) bool {
+			now, i := side.Processes[p.PID], listed(r, p.PID)
 			start, known := o.Known[p.PID]
-			another := now.Start != start || now.Gone && !sameBytes(l, p)
-			stranger := known && isListed && now.Why == "" && another
-			if found = found || stranger; !stranger {
-				kept.Processes = append(kept.Processes, p)
+			if !known || i < 0 || now.Why != "" {
+				return false
 			}
-		}
-		expect[id] = kept
+			stranger := now.Start != start || now.Gone && !sameBytes(r.Processes[i], p)
+			found = found || stranger
+			return stranger
+		})
+		expect[id] = e
 	}
 	if found {
 		o.Rule.Expect = expect

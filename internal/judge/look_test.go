@@ -20,13 +20,13 @@ const (
 
 // eyes see a node whose state is a script: each watch takes the next series of looks.
 type eyes struct {
-	watches    [][]gpu.Snapshot
-	who        map[int]attrib.Process
-	later      map[int]attrib.Process // from the second question on, where set
-	scan       attrib.Scan
-	busy       map[gpu.ID]string
-	neighbours *gpu.Snapshot
-	did        string // a letter for each call, in order
+	watches [][]gpu.Snapshot
+	who     map[int]attrib.Process
+	later   map[int]attrib.Process // from the second question on, where set
+	scan    attrib.Scan
+	busy    map[gpu.ID]string
+	beside  *gpu.Snapshot // one look at the other GPU
+	did     string        // a letter for each call, in order
 }
 
 func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
@@ -38,8 +38,6 @@ func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
 	e.watches = e.watches[1:]
 	return looks
 }
-
-func (e *eyes) Neighbours() *gpu.Snapshot { return e.neighbours }
 
 func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	out := map[int]attrib.Process{}
@@ -141,10 +139,10 @@ func TestLook(t *testing.T) {
 		"a little more than then":     {eyes{watches: series(none(10, 7), looks(20, 7, 2*gib+4*mib))}, "flat wqswr"},
 		"less than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, gib))}, "flat wqswr"},
 		"more than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, 3*gib))}, "flat wqswr partial"},
-		"listed since, and lives":     {eyes{neighbours: beside, who: is(job), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "flat wpqswpr known"},
-		"listed elsewhere, not now":   {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(none(10, 7), none(20, 7))}, "flat wpqswr known"},
-		"listed since, and is gone":   {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "moving wpqswpr"},
-		"listed all along, then gone": {eyes{neighbours: beside, who: is(job), later: is(gone), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+		"listed since, and lives":     {eyes{beside: beside, who: is(job), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "flat wpqswpr known"},
+		"listed elsewhere, not now":   {eyes{beside: beside, who: is(job), later: is(gone), watches: series(none(10, 7), none(20, 7))}, "flat wpqswr known"},
+		"listed since, and is gone":   {eyes{beside: beside, who: is(job), later: is(gone), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "moving wpqswpr"},
+		"listed all along, then gone": {eyes{beside: beside, who: is(job), later: is(gone), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
 
 		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
 		// says that each look showed the same one, and that are there still.
@@ -158,7 +156,9 @@ func TestLook(t *testing.T) {
 		"gone, for another watch":    {eyes{who: is(gone), watches: series(first, moving(17, 7, big))}, "moving wpqswpr known stayed"},
 		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known"},
 	} {
-		side, _ := Look(&tt.eyes, order())
+		o := order()
+		o.Neighbours = tt.eyes.beside
+		side, _ := Look(&tt.eyes, o)
 		got := string(side.Curves[card].State) + " " + tt.eyes.did
 		if p, asked := side.Processes[70]; asked && p.Why == "" {
 			got += " known"

@@ -419,18 +419,16 @@ func gauges(t *testing.T, f Files) string {
 	return strings.Join(lines, "\n")
 }
 
-// A card's figures, and how many processes keep drains off, stand until the next check: jobs' hooks leave them, a card
+// A card's figures stand until the next check: jobs' hooks leave them, a card
 // that has gone has none, nor has what could not be read.
 func TestGaugesOfTheHealthCheck(t *testing.T) {
 	f := host(t)
-	one, keepers := gpu.Bytes(1<<30), 2
+	one := gpu.Bytes(1 << 30)
 	two := checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
 		Leaked: gpu.Bytes(0)})
-	two.Check.Keepers = &keepers
 	record(t, f, checked(1, Card{GPU: 0, UUID: "GPU-a", Used: one, Unexplained: one, Leaked: one},
 		Card{GPU: 1, UUID: "GPU-b", Used: one, Unexplained: one, Leaked: one}), two, at(3, Epilog))
-	want := `bookend_driver_kept_open_processes 2
-bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
+	want := `bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
 bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0
 bookend_health_check_duration_seconds 0.25`
 	if got := gauges(t, f); got != want {
@@ -442,6 +440,22 @@ bookend_health_check_duration_seconds 0.25`
 	}
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)
+	}
+}
+
+// How many processes keep drains off stands until a check that cannot tell.
+func TestKeepersOfTheHealthCheck(t *testing.T) {
+	f := host(t)
+	two := checked(1)
+	two.Check.Keepers = new(int)
+	*two.Check.Keepers = 2
+	record(t, f, two, at(2, Epilog))
+	if got := gauges(t, f); !strings.Contains(got, "bookend_driver_kept_open_processes 2\n") {
+		t.Errorf("%q", got)
+	}
+	record(t, f, checked(3))
+	if got := gauges(t, f); strings.Contains(got, "bookend_driver_kept_open_processes") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -19,19 +19,18 @@ import (
 
 // NumberingRequest asks what Slurm's GPU numbers depend on. Slurm's files may be on a file system that does not answer.
 type NumberingRequest struct {
-	Proc      string         `json:"proc"`
-	Sys       string         `json:"sys"`
-	Hook      int            `json:"hook"` // PID
-	Node      string         `json:"node"`
-	GresConf  string         `json:"gres_conf"`  // configured; empty: where slurmd looks
-	SlurmConf string         `json:"slurm_conf"` // as slurmd told the hook
-	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
-	Scontrol  string         `json:"scontrol"`
-	Kept      *slurmconf.Key `json:"kept,omitempty"`
-	Again     bool           `json:"again,omitempty"` // the files are to be read even if Kept still holds
+	Proc      string        `json:"proc"`
+	Sys       string        `json:"sys"`
+	Hook      int           `json:"hook"` // PID
+	Node      string        `json:"node"`
+	GresConf  string        `json:"gres_conf"`  // configured; empty: where slurmd looks
+	SlurmConf string        `json:"slurm_conf"` // as slurmd told the hook
+	Slurmd    string        `json:"slurmd"`     // configured; empty: the running one's
+	Scontrol  string        `json:"scontrol"`
+	Kept      slurmconf.Key `json:"kept,omitzero"` // of the answer on record
 }
 
-// NumberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
+// NumberingReply says what the numbers depend on, and what the files say of the GPUs.
 type NumberingReply struct {
 	Key     slurmconf.Key  `json:"key"`
 	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
@@ -42,26 +41,24 @@ type NumberingReply struct {
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
 }
 
-// Numbering reads Slurm's own files, if they have changed since its GPU numbers were asked for.
+// Numbering reads Slurm's own files.
 var Numbering = Operation[NumberingRequest, NumberingReply]{"numbering", readNumbering}
 
 func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	reply.Key = slurmconf.Key{
 		Boot: inventory.ReadEpoch(r.Proc, r.Sys).Boot, Node: r.Node, Daemon: slurmcmd.Running(r.Proc, r.Hook),
 	}
-	var kept slurmconf.Key
-	if r.Kept != nil {
-		kept = *r.Kept
-	}
-	if reply.Key.Daemon.PID == 0 && child.Alive(r.Proc, kept.Daemon.PID, kept.Daemon.Ticks) {
-		reply.Key.Daemon = kept.Daemon
-	}
+	kept := r.Kept
 	if r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = kept.Conf
 	}
-	places := slurmconf.Find(r.GresConf, r.SlurmConf)
-	if reply.Key.Daemon.PID == 0 {
-		reply.Key.Daemon = r.byFile(places)
+	at, conf, gres, unread := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))
+	switch {
+	case reply.Key.Daemon.PID != 0:
+	case child.Alive(r.Proc, kept.Daemon.PID, kept.Daemon.Ticks):
+		reply.Key.Daemon = kept.Daemon
+	case at.Slurm != "":
+		reply.Key.Daemon = r.byFile(conf)
 	}
 	// slurmd's own program: the running one's, else the one that was installed with scontrol.
 	program := cmp.Or(r.Slurmd, reply.Key.Daemon.Exe, kept.Slurmd.Path,
@@ -69,20 +66,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	if reply.Key.Slurmd, err = slurmcmd.Identify(program); err != nil {
 		return reply, err
 	}
-	if r.Kept != nil && places[0].Slurm == kept.Conf {
-		names := make([]string, len(kept.Files))
-		for i, f := range kept.Files {
-			names[i] = f.Path
-		}
-		reply.Key.Conf = kept.Conf
-		if reply.Key.Files, err = identify(names); err != nil {
-			return reply, err
-		}
-		if !r.Again && reply.Key.Same(kept) {
-			return reply, nil
-		}
-	}
-	if err := reply.readFiles(places); err != nil {
+	if err := reply.judge(at, conf, gres, unread); err != nil {
 		reply.Unknown = err.Error()
 	}
 	return reply, nil
@@ -90,11 +74,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 
 // byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
 // descendants.
-func (r NumberingRequest) byFile(places []slurmconf.Files) slurmconf.Daemon {
-	at, conf, _, _ := readConf(places)
-	if at.Slurm == "" {
-		return slurmconf.Daemon{}
-	}
+func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 	path, _ := conf.Get("SlurmdPidFile")
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
@@ -102,20 +82,8 @@ func (r NumberingRequest) byFile(places []slurmconf.Files) slurmconf.Daemon {
 	return slurmcmd.ByFile(r.Proc, name)
 }
 
-func identify(files []string) (all []slurmconf.FileID, err error) {
-	for _, name := range files {
-		id, err := slurmcmd.Identify(name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, id)
-	}
-	return all, nil
-}
-
-// readFiles reads the configuration that is there, and then what it says: a change in between shows in the next key.
-func (r *NumberingReply) readFiles(places []slurmconf.Files) error {
-	at, conf, gres, err := readConf(places)
+// judge says what the configuration that is there says of the GPUs, and which files that are.
+func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, err error) error {
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case at.Slurm == "":
@@ -126,8 +94,12 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) error {
 	names := slices.Concat([]string{at.Slurm, at.Gres}, conf.Files, gres.Files)
 	slices.Sort(names)
 	r.Key.Conf = at.Slurm
-	if r.Key.Files, err = identify(slices.Compact(names)); err != nil {
-		return err
+	for _, name := range slices.Compact(names) {
+		id, err := slurmcmd.Identify(name)
+		if err != nil {
+			return err
+		}
+		r.Key.Files = append(r.Key.Files, id)
 	}
 	if r.Entries, err = slurmcmd.Entries(at.Slurm); err != nil {
 		return err

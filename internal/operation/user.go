@@ -318,6 +318,15 @@ type JobRequest struct {
 	Owner slurm.Owner `json:"owner"`
 }
 
+// OpenDevices finds, as the user, those that have a GPU open. What was found before an error is worth saying.
+var OpenDevices = Operation[JobRequest, []holders.OfJob]{"open", func(r JobRequest) ([]holders.OfJob, error) {
+	open, err := holders.Using(r.Proc, r.Dev, r.UID, r.Owner)
+	if len(open) > 0 {
+		err = nil
+	}
+	return open, err
+}}
+
 // Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can
 // name.
 type Launched struct {
@@ -328,24 +337,13 @@ type Launched struct {
 // Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
 // task.
 var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) (found Launched, err error) {
-	pids, err := holders.JobOf(r.UID, r.Owner).Named(r.Proc, "srun")
-	for _, pid := range pids {
-		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
+	all, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
+	for _, p := range all {
+		written, _ := joblog.Written(r.Proc, p.PID) // one that has ended writes nothing more
 		found.Files = append(found.Files, written...)
-		found.Apart = found.Apart || joblog.Apart(r.Proc, pid)
+		found.Apart = found.Apart || joblog.Apart(r.Proc, p.PID)
 	}
 	slices.SortFunc(found.Files, joblog.Target.Compare)
 	found.Files = slices.Compact(found.Files)
 	return found, err
 }}
-
-// OpenDevices looks, as the user, for those that have a GPU open.
-var OpenDevices = Operation[JobRequest, []holders.Open]{"open", findOpen}
-
-func findOpen(r JobRequest) ([]holders.Open, error) {
-	open, err := holders.JobOf(r.UID, r.Owner).OpenDevices(r.Proc, r.Dev)
-	if errors.Is(err, holders.ErrPartial) {
-		err = nil // what was found is worth saying
-	}
-	return open, err
-}

@@ -1,12 +1,11 @@
 package slurmcmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +17,17 @@ import (
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadPlugins reads plugstack.conf and the like, in which an include may be a pattern.
-func ReadPlugins(path string) (slurmconf.Conf, error) { return read(path, true) }
+// Pyxis reports whether plugstack.conf, in which an include may be a pattern, loads pyxis.
+func Pyxis(conf slurmconf.Conf) bool {
+	file := filepath.Join(filepath.Dir(conf.Path), "plugstack.conf")
+	if v, ok := conf.Get("PlugStackConfig"); ok {
+		file = v.Text
+	}
+	stack, _ := read(file, true)
+	return slices.ContainsFunc(stack.Lines, func(l slurmconf.Line) bool { // "required|optional PLUGIN [ARGUMENTS]"
+		return strings.Contains(fmt.Sprint(l.Rest, l.Pairs, l.Include), "pyxis")
+	})
+}
 
 func read(path string, patterns bool) (slurmconf.Conf, error) {
 	text, err := readText(path)
@@ -35,23 +43,14 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 			names, _ = filepath.Glob(name) // in alphabetical order
 		}
 		for _, n := range names[:min(len(names), slurmconf.MaxIncluded)] {
-			files = append(files, readFile(n))
+			f := slurmconf.File{Path: n}
+			if f.Text, err = readText(n); err != nil {
+				f.Unread = err.Error()
+			}
+			files = append(files, f)
 		}
 		return files
 	}), nil
-}
-
-// readFile reads an included file. Why it could not be read is told without the path, which is told next to it.
-func readFile(path string) slurmconf.File {
-	text, err := readText(path)
-	if err == nil {
-		return slurmconf.File{Path: path, Text: text}
-	}
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err
-	}
-	return slurmconf.File{Path: path, Unread: err.Error()}
 }
 
 // readText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes

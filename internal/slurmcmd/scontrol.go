@@ -29,46 +29,40 @@ type Scontrol struct {
 }
 
 // Node reads what Slurm says of a node.
-func (c Scontrol) Node(name string) (drain.Node, error) {
+func (c Scontrol) Node(name string) (n drain.Node, err error) {
 	text, err := c.run("show", "node", name)
-	if err != nil {
-		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
+	if err == nil {
+		n, err = parseNode(text, name)
 	}
-	n, err := parseNode(text, name)
 	if err != nil {
 		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
 	}
 	return n, nil
 }
 
-// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the
-// node right before, and gives ErrChanged where that is not as still wants it.
+// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld.
 func (c Scontrol) Drain(name, reason string, still func(drain.Node) bool) error {
-	if err := c.update(name, still, "State=DRAIN", "Reason="+reason); err != nil {
-		return fmt.Errorf("drain node %q: %w", name, err)
-	}
-	return nil
+	return c.update("drain", name, still, "State=DRAIN", "Reason="+reason)
 }
 
-// Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where
-// that is not as still wants it.
+// Resume ends a node's drain, and the reason goes with it.
 func (c Scontrol) Resume(name string, still func(drain.Node) bool) error {
-	if err := c.update(name, still, "State=RESUME"); err != nil {
-		return fmt.Errorf("resume node %q: %w", name, err)
-	}
-	return nil
+	return c.update("resume", name, still, "State=RESUME")
 }
 
-func (c Scontrol) update(name string, still func(drain.Node) bool, what ...string) error {
+// update reads the node right before, and gives ErrChanged where that is not as still wants it.
+func (c Scontrol) update(do, name string, still func(drain.Node) bool, what ...string) error {
 	now, err := c.Node(name)
+	if err == nil && !still(now) {
+		err = ErrChanged
+	}
+	if err == nil {
+		_, err = c.run(append([]string{"update", "NodeName=" + name}, what...)...)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s node %q: %w", do, name, err)
 	}
-	if !still(now) {
-		return ErrChanged
-	}
-	_, err = c.run(append([]string{"update", "NodeName=" + name}, what...)...)
-	return err
+	return nil
 }
 
 func (c Scontrol) run(args ...string) (string, error) {

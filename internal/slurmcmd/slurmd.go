@@ -4,6 +4,7 @@ package slurmcmd
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,20 +40,25 @@ type Slurmd struct {
 // in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
 // know that value end at once without a message; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
+	defer func() {
+		if err != nil {
+			gpus, err = nil, fmt.Errorf("slurmd -G: %w", err)
+		}
+	}()
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
-			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+			return nil, res, err
 		}
 	}
 	for _, plugin := range []string{"disabled", "cgroup/v1"} {
 		dir, err := c.copyConf(plugin)
-		if err != nil {
-			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		if err == nil {
+			res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
+			err = os.RemoveAll(dir)
 		}
-		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		if err != nil {
+			return nil, res, err
 		}
 		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 {
 			break
@@ -62,17 +68,11 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	return gpus, res, err
 }
 
-// cgroupConf is the file that a copy of the configuration has of its own.
-const cgroupConf = "cgroup.conf"
-
 // copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
 // may name relative to it.
 func (c Slurmd) copyConf(plugin string) (dir string, err error) {
-	parent := c.Private
-	if parent == "" {
-		parent = os.TempDir()
-	}
-	dir = filepath.Join(parent, fmt.Sprintf("slurmd-%d", os.Getpid()))
+	const cgroupConf = "cgroup.conf"
+	dir = filepath.Join(cmp.Or(c.Private, os.TempDir()), fmt.Sprintf("slurmd-%d", os.Getpid()))
 	if err := os.RemoveAll(dir); err != nil { // of a hook that was killed
 		return dir, err
 	}
@@ -81,18 +81,13 @@ func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 		return dir, err
 	}
 	// Threat: written through a link it would be the site's own file: it comes before any link.
-	if err := os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600); err != nil {
-		return dir, err
-	}
+	err = os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600)
 	for _, name := range c.Entries {
-		if name == cgroupConf {
-			continue
-		}
-		if err := os.Symlink(filepath.Join(filepath.Dir(c.Conf), name), filepath.Join(dir, name)); err != nil {
-			return dir, err
+		if err == nil && name != cgroupConf {
+			err = os.Symlink(filepath.Join(filepath.Dir(c.Conf), name), filepath.Join(dir, name))
 		}
 	}
-	return dir, nil
+	return dir, err
 }
 
 func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
@@ -110,20 +105,15 @@ func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
 	last := bytes.TrimSpace(res.Stderr)
 	switch {
 	case res.Outcome == child.NotStarted:
-		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
+		return nil, res.Err
 	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-		return nil, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
+		return nil, fmt.Errorf("no answer within %v", c.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode,
-			last[bytes.LastIndexByte(last, '\n')+1:])
+		return nil, fmt.Errorf("%s, exit %d: %.200q", res.Outcome, res.ExitCode, last[bytes.LastIndexByte(last, '\n')+1:])
 	case len(res.Stdout)+len(res.Stderr) >= maxListing:
-		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxListing)
+		return nil, fmt.Errorf("more than %d bytes of output", maxListing)
 	}
-	gpus, err := slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
-	if err != nil {
-		err = fmt.Errorf("slurmd -G: %w", err)
-	}
-	return gpus, err
+	return slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 }
 
 // Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
@@ -180,20 +170,12 @@ func ByFile(proc, path string) slurmconf.Daemon {
 	return d
 }
 
-// maxEntries is more than a directory of configuration has.
-const maxEntries = 4096
-
 // Entries are the names in a configuration's directory.
-func Entries(conf string) ([]string, error) {
+func Entries(conf string) (names []string, err error) {
 	// Threat: none, only names are read; who can change them can change what slurmd runs as root.
-	dir, err := os.Open(filepath.Dir(conf))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(maxEntries + 1)
-	if len(names) > maxEntries {
-		return nil, fmt.Errorf("read %q: more than %d entries", dir.Name(), maxEntries)
+	entries, err := os.ReadDir(filepath.Dir(conf))
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
 	return names, err
 }

@@ -236,7 +236,7 @@ func TestRead(t *testing.T) {
 	put(t, filepath.Join(dir, "deep.conf"), "Deep=yes\n")
 	put(t, filepath.Join(dir, "lab.conf"), "Lab=yes\n")
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	c := must.Have(ReadPlugins(filepath.Join(dir, "slurm.conf")))(t)
+	c := must.Have(read(filepath.Join(dir, "slurm.conf"), true))(t)
 	var got, unread []string
 	for _, l := range c.Lines {
 		for _, p := range l.Pairs {

@@ -37,41 +37,61 @@ type Assigned struct {
 var errMissing = errors.New("not on this node")
 
 // Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index is looked up in the admin's map
-// (values: device ids or bus ids) under config.OrderMap, else in Slurm's own list.
+// (values: device ids or bus ids) if there is one, else in Slurm's own list.
 func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Result {
 	wanted, err := requests(job)
 	if err != nil {
 		return Result{Unknown: err.Error(), Source: Ambiguous}
 	}
-	node := node{cards: cards, own: own, list: list}
-	result := Result{Source: sourceOf(wanted, own, list)}
-	for _, r := range wanted {
-		device, err := node.find(r)
-		result.add(r.Index, device, err)
+	source := list.Source
+	switch {
+	case len(wanted) == 0:
+		source = ""
+	case !slices.ContainsFunc(wanted, unnamed):
+		source = ByUUID
+	case len(own.GPUMap) > 0:
+		source = ByMap
 	}
-	if twin := result.twin(); twin != "" {
-		result = Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
-	}
-	if result.Unknown != "" {
-		result.Source = Ambiguous
-	}
-	return result
+	n := node{cards: cards, own: own, list: list}
+	return gather(wanted, source, n.find)
 }
 
 // Again finds the devices of a job's start among the GPUs there are now, each by what identifies it.
 func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
-	result := Result{Source: source}
 	n := node{cards: cards}
-	for _, a := range devices {
-		device, err := a.Device, error(nil)
-		switch {
-		case a.Device.Parent != "" || isInstance(string(a.Device.ID)): // only the driver lists these
-		case a.Device.ID != "":
-			device, err = n.whole(string(a.Device.ID))
-		default:
-			device, err = n.card(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
+	return gather(devices, source, func(a Assigned) (gpu.Device, error) {
+		switch id := a.Device.ID; {
+		case a.Device.Parent != "" || isInstance(string(id)): // only the driver lists these
+			return a.Device, nil
+		case id != "":
+			return n.whole(string(id))
 		}
-		result.add(a.Index, device, err)
+		return n.card(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
+	})
+}
+
+// gather finds each device. Two numbers that lead to the same one are not certain.
+func gather(wanted []Assigned, source Source, find func(Assigned) (gpu.Device, error)) Result {
+	result, seen := Result{Source: source}, map[string]bool{}
+	for _, a := range wanted {
+		device, err := find(a)
+		switch {
+		case errors.Is(err, errMissing):
+			result.Missing = append(result.Missing, a.Index)
+		case err != nil:
+			result.Unknown = cmp.Or(result.Unknown, err.Error())
+		default:
+			result.Devices = append(result.Devices, Assigned{Index: a.Index, Device: device})
+		}
+		for _, name := range []string{string(device.ID), string(device.BusID)} {
+			if name != "" && seen[name] {
+				return Result{Unknown: "two of the job's GPUs lead to the same device, " + name, Source: Ambiguous}
+			}
+			seen[name] = true
+		}
+	}
+	if result.Unknown != "" {
+		result.Source = Ambiguous
 	}
 	return result
 }
@@ -90,52 +110,10 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	return given
 }
 
-// NeedsList reports whether a job's GPUs can only be told by Slurm's own list.
-func NeedsList(job slurm.Job, own config.NVIDIA) bool {
-	return GivesNumbers(job) && len(own.GPUMap) == 0
-}
-
 // GivesNumbers reports whether Slurm gives the job a number whose device it does not name.
 func GivesNumbers(job slurm.Job) bool {
 	wanted, err := requests(job)
 	return err == nil && slices.ContainsFunc(wanted, unnamed)
-}
-
-func sourceOf(wanted []Assigned, own config.NVIDIA, list List) Source {
-	switch {
-	case len(wanted) == 0:
-		return ""
-	case !slices.ContainsFunc(wanted, unnamed):
-		return ByUUID
-	case len(own.GPUMap) > 0:
-		return ByMap
-	}
-	return list.Source
-}
-
-func (r *Result) add(index int, device gpu.Device, err error) {
-	switch {
-	case errors.Is(err, errMissing):
-		r.Missing = append(r.Missing, index)
-	case err != nil:
-		r.Unknown = cmp.Or(r.Unknown, err.Error())
-	default:
-		r.Devices = append(r.Devices, Assigned{Index: index, Device: device})
-	}
-}
-
-// twin names a device that is listed twice.
-func (r *Result) twin() string {
-	seen := map[string]bool{}
-	for _, a := range r.Devices {
-		for _, name := range []string{string(a.Device.ID), string(a.Device.BusID)} {
-			if name != "" && seen[name] {
-				return name
-			}
-			seen[name] = true
-		}
-	}
-	return ""
 }
 
 // unnamed reports an element of Slurm's lists of which only the index is told.

@@ -127,20 +127,19 @@ type Answer struct {
 //	             NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
 //	gres.conf    [NodeName=n1] Name=shard Count=16     may be left out: slurm.conf's count is spread over all GPUs
 func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
-	given, listed := givenInParts(slurmConf, node), ""
-	if gresConf != nil {
-		if parts := gresConf.Gres(node).Parts; len(parts) > 0 {
-			name, _ := parts[0].Get("Name")
-			listed = fmt.Sprintf("%s has Name=%s", parts[0].Where(), name)
-		}
-	}
-	switch {
-	case listed == "":
+	given := givenInParts(slurmConf, node)
+	if gresConf == nil {
 		return given
-	case given.Shared == No:
-		return Answer{Unknown, given.Why + ", but " + listed}
-	case given.Shared == Unknown:
-		return Answer{Yes, listed}
+	}
+	if parts := gresConf.Gres(node).Parts; len(parts) > 0 {
+		name, _ := parts[0].Get("Name")
+		listed := fmt.Sprintf("%s has Name=%s", parts[0].Where(), name)
+		switch given.Shared {
+		case No:
+			return Answer{Unknown, given.Why + ", but " + listed}
+		case Unknown:
+			return Answer{Yes, listed}
+		}
 	}
 	return given
 }
@@ -158,6 +157,7 @@ func givenInParts(conf *Conf, node string) Answer {
 	}
 	types, stated := conf.Get("GresTypes")
 	own := conf.Node(node)
+	why := fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)
 	switch {
 	case stated && !slices.ContainsFunc(Words(types.Text), inParts):
 		return Answer{No, fmt.Sprintf("slurm.conf has GresTypes=%.80s", types.Text)}
@@ -166,7 +166,7 @@ func givenInParts(conf *Conf, node string) Answer {
 	case !own.Found:
 		return Answer{Unknown, "slurm.conf does not say what Gres this node has"}
 	case slices.ContainsFunc(Words(own.Gres), inParts):
-		return Answer{Yes, fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)}
+		return Answer{Yes, why}
 	}
-	return Answer{No, fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)}
+	return Answer{No, why}
 }

@@ -234,31 +234,24 @@ func ParseListed(text string) ([]GPU, error) {
 }
 
 // parseRecord gives each device file of a record to one of its GPUs, or all of them to the one there is.
-func parseRecord(fields string) ([]GPU, error) {
-	count, list := recordField(fields, " Count="), recordField(fields, " File=")
-	n, err := strconv.ParseUint(count, 10, 8)
+func parseRecord(fields string) (all []GPU, err error) {
+	field := func(name string) string {
+		_, rest, _ := strings.Cut(fields, name)
+		value, _, _ := strings.Cut(rest, " ")
+		return value
+	}
+	n, err := strconv.ParseUint(field(" Count="), 10, 8)
+	files := DeviceFiles(field(" File="))
 	switch {
 	case err != nil:
 		return nil, errors.New("count is not a number of GPUs")
-	case list == "":
-		return nil, errors.New("no device file")
-	}
-	files := DeviceFiles(list)
-	switch {
 	case n == 1 && len(files) > 0:
 		return []GPU{files}, nil
-	case int(n) != len(files):
+	case int(n) != len(files) || n == 0:
 		return nil, fmt.Errorf("%d device files for %d GPUs", len(files), n)
 	}
-	all := make([]GPU, n)
-	for i, f := range files {
-		all[i] = GPU{f}
+	for _, f := range files {
+		all = append(all, GPU{f})
 	}
 	return all, nil
-}
-
-func recordField(fields, name string) string {
-	_, rest, _ := strings.Cut(fields, name)
-	value, _, _ := strings.Cut(rest, " ")
-	return value
 }

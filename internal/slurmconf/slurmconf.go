@@ -80,28 +80,23 @@ func (r *reader) read(f File) {
 		if name, ok := l.Get("ClusterName"); ok {
 			r.cluster = strings.ToLower(name)
 		}
-		if l.Include == "" || r.open == nil {
-			r.conf.Lines = append(r.conf.Lines, l)
-			continue
+		if l.Include != "" && r.open != nil {
+			if l.Why = r.include(l); l.Why == "" {
+				continue
+			}
 		}
-		r.include(l)
+		r.conf.Lines = append(r.conf.Lines, l)
 	}
 }
 
-// include reads what a line includes, or leaves the line with the reason why it is not read.
-func (r *reader) include(l Line) {
-	leave := func(why string) {
-		l.Why = why
-		r.conf.Lines = append(r.conf.Lines, l)
-	}
+// include reads what a line includes, or says why it is not read.
+func (r *reader) include(l Line) (why string) {
 	name := strings.Trim(l.Include, `"`)
 	switch {
 	case strings.Contains(name, "%c") && r.cluster == "":
-		leave("%c stands before ClusterName")
-		return
+		return "%c stands before ClusterName"
 	case r.included >= MaxIncluded:
-		leave(fmt.Sprintf("more than %d files", MaxIncluded))
-		return
+		return fmt.Sprintf("more than %d files", MaxIncluded)
 	}
 	name = strings.ReplaceAll(name, "%c", r.cluster)
 	if !path.IsAbs(name) {
@@ -109,18 +104,17 @@ func (r *reader) include(l Line) {
 	}
 	files := r.open(name)
 	if len(files) == 0 {
-		leave("no such file")
+		return "no such file"
 	}
 	for _, f := range files {
 		r.included++
-		switch {
-		case f.Unread != "":
-			r.conf.Files = append(r.conf.Files, f.Path)
-			leave(f.Unread)
-		default:
+		if f.Unread == "" {
 			r.read(f)
+			continue
 		}
+		r.conf.Files, why = append(r.conf.Files, f.Path), f.Unread
 	}
+	return why
 }
 
 // Value is what a line gives a key.
@@ -280,10 +274,9 @@ func (l Line) Get(key string) (string, bool) {
 // Unreadable says why a line may say more than was read of it; empty if it does not.
 func (l Line) Unreadable() string {
 	switch {
-	case l.Include != "" && l.Why != "":
-		return fmt.Sprintf("%s includes %.80q, which is not read: %s", l.Where(), l.Include, l.Why)
 	case l.Include != "":
-		return fmt.Sprintf("%s includes %.80q, which is not read", l.Where(), l.Include)
+		why := fmt.Sprintf("%s includes %.80q, which is not read: %s", l.Where(), l.Include, l.Why)
+		return strings.TrimSuffix(why, ": ")
 	case l.Rest != "":
 		return fmt.Sprintf("%s could not be read: %.40q", l.Where(), l.Rest)
 	}
@@ -293,53 +286,40 @@ func (l Line) Unreadable() string {
 const blanks = " \t\r"
 
 // parseLines reads a file's text as Slurm does: a comment ends its line, then a backslash at the end joins the next
-// line. Anything else behind a backslash is meant as it is.
+// line.
 func parseLines(file, text string) (all []Line) {
-	var b strings.Builder
-	number, first, pair := 1, 1, regexp.MustCompile(pair)
-	end := func() {
-		if l := parseLine(b.String(), pair); l.Include != "" || l.Rest != "" || len(l.Pairs) > 0 {
+	line, number, first, pair := "", 0, 1, regexp.MustCompile(pair)
+	for raw := range strings.SplitSeq(text+"\n", "\n") {
+		number++
+		part, joins := uncommented(raw)
+		if line += part; joins {
+			line += " "
+			continue
+		}
+		if l := parseLine(line, pair); l.Include != "" || l.Rest != "" || len(l.Pairs) > 0 {
 			l.File, l.Number = file, first
 			all = append(all, l)
 		}
-		b.Reset()
+		line, first = "", number+1
 	}
-	for text != "" {
-		c := text[0]
-		text = text[1:]
-		switch {
-		case c == '\\' && joins(text):
-			_, text, _ = strings.Cut(text, "\n")
-			number++
-			b.WriteByte(' ')
-		case c == '\\':
-			b.WriteByte(text[0])
-			text = text[1:]
-		case c == '#':
-			text = text[len(comment(text)):]
-		case c == '\n':
-			end()
-			number++
-			first = number
-		default:
-			b.WriteByte(c)
-		}
-	}
-	end()
 	return all
 }
 
-// comment is what is left of a line.
-func comment(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
-}
-
-// joins reports whether nothing but blanks, or after them a comment, is left of a line that ends in a backslash.
-func joins(text string) bool {
-	rest := comment(text)
-	after := strings.TrimLeft(rest, blanks)
-	return after == "" || after[0] == '#' && len(after) < len(rest)
+// uncommented takes off a comment, and a backslash behind which there is nothing but blanks and a comment: it joins the
+// next line. Anything else behind a backslash is meant as it is.
+func uncommented(raw string) (text string, joins bool) {
+	var b strings.Builder
+	for i := 0; i < len(raw) && raw[i] != '#'; i++ {
+		if raw[i] == '\\' {
+			rest := strings.TrimLeft(raw[i+1:], blanks)
+			if rest == "" || rest[0] == '#' && len(rest) < len(raw)-i-1 {
+				return b.String(), true
+			}
+			i++
+		}
+		b.WriteByte(raw[i])
+	}
+	return b.String(), false
 }
 
 // pair is Slurm's own expression for a pair: "Key=value", `Key = "a value"`, "Key+=value".

@@ -15,7 +15,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
@@ -39,8 +38,6 @@ type Driver struct {
 	contact contact
 	unkept  bool // a reader of /proc is stuck, and could not be put on record
 	looks   int  // that came back so far
-	// neighbours are, of a health check, the GPUs that it does not look at more closely.
-	neighbours *gpu.Snapshot
 }
 
 // New frames a hook, of which nothing is known yet.

@@ -21,7 +21,7 @@ func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List)
 	if d.Phase == slurm.HealthCheck {
 		job.GPUIndexes = []int{0}
 	}
-	if !slurmconf.NeedsList(job, d.Config.NVIDIA) || remembered {
+	if !slurmconf.GivesNumbers(job) || len(d.Config.NVIDIA.GPUMap) > 0 || remembered {
 		return func() slurmconf.List { return slurmconf.List{} }
 	}
 	var kept *slurmconf.Kept
@@ -64,8 +64,9 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
 		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
 	}
+	due := false
 	if kept != nil {
-		request.Kept, request.Again = &kept.Key, kept.Due(d.Clock.Boot(), d.Phase == slurm.HealthCheck)
+		request.Kept, due = kept.Key, kept.Due(d.Clock.Boot(), d.Phase == slurm.HealthCheck)
 	}
 	limit := func() time.Duration { return d.Left(time.Duration(d.Times.Scan), d.Reserve()) }
 	wait := operation.Numbering.Beside(request, limit())
@@ -78,7 +79,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		switch {
 		case err != nil:
 			return unclear(err)
-		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
+		case kept != nil && !due && kept.Key.Same(reply.Key):
 			return kept
 		case reply.Unknown != "":
 			return unclear(errors.New(reply.Unknown))
@@ -87,7 +88,6 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
 			return unclear(errors.New("which slurmd is running is not known"))
 		}
-		request.Kept, request.Again = &reply.Key, false
 		after, err := operation.Numbering.Ask(request, limit())
 		if err == nil && !reply.Key.Equal(after.Key) {
 			err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")

@@ -61,7 +61,8 @@ func (r *record) complete() {
 		r.Node = r.readNode()
 	}
 	if r.Sharing == nil {
-		r.Sharing = r.askSharing()
+		answer := r.askSharing()
+		r.Sharing = &answer
 	}
 }
 
@@ -91,23 +92,16 @@ func (r *record) again(n judge.Node) *judge.Node {
 	return &n
 }
 
-// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS
-// alone: a job with a shard looks to its hooks like one with the whole GPU.
-func (r *record) askSharing() *judge.Sharing {
-	if slices.Contains(r.Config.Slurm.SharedPartitions, r.Job.Partition) {
-		return &judge.Sharing{Why: "its partition is configured as shared"}
+// askSharing says whether others may use this job's GPUs legally. Slurm's environment marks MPS alone: a job with a
+// shard looks to its hooks like one with the whole GPU.
+func (r *record) askSharing() slurmconf.Answer {
+	switch {
+	case slices.Contains(r.Config.Slurm.SharedPartitions, r.Job.Partition):
+		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "its partition is configured as shared"}
+	case r.Job.MPSPercent != "":
+		return slurmconf.Answer{Shared: slurmconf.Yes, Why: "the job shares it through MPS"}
 	}
-	if r.Job.MPSPercent != "" {
-		return &judge.Sharing{Why: "the job shares it through MPS"}
-	}
-	answer := r.nodeSharing()
-	switch answer.Shared {
-	case slurmconf.Yes:
-		return &judge.Sharing{Why: answer.Why}
-	case slurmconf.No:
-		return &judge.Sharing{}
-	}
-	return &judge.Sharing{Unknown: answer.Why}
+	return r.nodeSharing()
 }
 
 func (r *record) nodeSharing() slurmconf.Answer {

@@ -21,7 +21,13 @@ import (
 
 // Look takes stock of GPUs, in the light of what is known so far.
 func (d *Driver) Look(cards []finding.Card) (side finding.Side, found []finding.Card) {
-	side, found = judge.Look(d, d.Order(cards, d.Settle))
+	return d.lookBeside(cards, nil)
+}
+
+func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (side finding.Side, found []finding.Card) {
+	order := d.Order(cards, d.Settle)
+	order.Neighbours = others
+	side, found = judge.Look(d, order)
 	d.Seen.Looks = d.looks
 	return side, found
 }
@@ -33,8 +39,7 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {
 		return slices.ContainsFunc(cards, func(card finding.Card) bool { return card.Device.ID == r.Device.ID })
 	})
-	d.neighbours = &others
-	side, cards := d.Look(cards)
+	side, cards := d.lookBeside(cards, &others)
 	return judge.Residue{Cards: cards, Side: side}
 }
 
@@ -89,9 +94,6 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	}
 	return answer.Snapshots
 }
-
-// Neighbours is a health check's look at the node's other GPUs; a job's hooks have none.
-func (d *Driver) Neighbours() *gpu.Snapshot { return d.neighbours }
 
 // backendReserve is the time a backend has for one last look after the rule's Max: attaching a GPU without
 // persistence was reported to take 1-3 s, a call during another's teardown measured 0.4 s.
@@ -161,6 +163,7 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 type Glance struct {
 	Snapshot gpu.Snapshot
 	Who      map[int]attrib.Process
+	Version  string // the backend's
 	Took     time.Duration
 	// Why is why the look is not whole: Code names the backend's trouble, Fault the driver's; both empty where it is.
 	Why   string
@@ -193,6 +196,9 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]
+	}
+	if answer.Hello != nil {
+		g.Version = answer.Hello.Version
 	}
 	if a := answer.Abandoned; a != nil {
 		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: operation.Backend}

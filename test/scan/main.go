@@ -114,7 +114,7 @@ var roles = []struct {
 	{"D/nvidiactl", attrib.Holding{Control: true}},
 	{"D/nvidia-uvm", attrib.Holding{UVM: true}},
 	{"D/nvidia-caps/nvidia-cap1", attrib.Holding{Caps: true}},
-	{"=D/nvidia3", attrib.Holding{Minors: []int{3}, Mapped: true}},
+	{"=D/nvidia3", attrib.Holding{Minors: []int{3}}},
 	{"F/nvidia0", attrib.Holding{}},
 	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
 }

@@ -68,9 +68,6 @@ func (h *hook) stall(look int) {
 	}
 }
 
-// Neighbours: a job's hooks look at its own cards alone.
-func (h *hook) Neighbours() *gpu.Snapshot { return nil }
-
 // Processes reads /proc.
 func (h *hook) Processes(pids []int) map[int]attrib.Process {
 	out := make(map[int]attrib.Process, len(pids))

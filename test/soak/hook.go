@@ -15,6 +15,7 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/test/soak/world"
 )
 
@@ -171,18 +172,18 @@ func (h *hook) nodeNow() *judge.Node {
 	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted}
 }
 
-func sharingOf(s world.Site) *judge.Sharing {
-	switch s.Sharing {
-	case world.SharedByName:
-		return &judge.Sharing{Why: "its partition is configured as shared"}
-	case world.SharedByMPS:
-		return &judge.Sharing{Why: "the job shares it through MPS"}
-	case world.SharedShards:
-		return &judge.Sharing{Why: "it is given out in shards"}
-	case world.MaybeShards:
-		return &judge.Sharing{Unknown: "gres.conf cannot be read"}
+func sharingOf(s world.Site) *slurmconf.Answer {
+	why, known := map[world.Sharing]string{
+		world.SharedByName: "its partition is configured as shared", world.SharedByMPS: "the job shares it through MPS",
+		world.SharedShards: "it is given out in shards",
+	}[s.Sharing]
+	switch {
+	case known:
+		return &slurmconf.Answer{Shared: slurmconf.Yes, Why: why}
+	case s.Sharing == world.MaybeShards:
+		return &slurmconf.Answer{Shared: slurmconf.Unknown, Why: "gres.conf cannot be read"}
 	}
-	return &judge.Sharing{}
+	return &slurmconf.Answer{Shared: slurmconf.No}
 }
 
 func (h *hook) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(h.node.Now) }

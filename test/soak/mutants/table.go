@@ -28,7 +28,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "PID reuse ignored", File: looking, Func: "Order.dropStrangers",
-		Old: "now.Start != start || now.Gone && !sameBytes(l, p)", New: "now.Gone != (start == 0 && l.PID >= 0)",
+		Old: "now.Start != start || now.Gone && !sameBytes(r.Processes[i], p)", New: "now.Gone != (start == 0 && i >= 0)",
 	},
 	{
 		Name: "sighting of another start time counted", File: decide, Func: "Scene.sighted",
