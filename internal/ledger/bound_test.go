@@ -199,7 +199,7 @@ func TestBoundsAreDocumented(t *testing.T) {
 	b := shrinking[0]
 	for name, most := range map[string]int{
 		"`probes` | GPUs": b.some, "`listed`": b.many, "`processes`": b.many, "`holdings`": b.some,
-		"`findings`": b.some, "`candidates`": b.some, "other names": b.few,
+		"`findings`": b.some, "`candidates`": b.few, "other names": b.few,
 	} {
 		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta(name) + fmt.Sprintf(`.* \| %d \|$`, most))
 		if !row.Match(page) {

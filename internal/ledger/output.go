@@ -71,22 +71,10 @@ func (o Output) unread(only bool) string {
 	case o.Read == o.Size && o.Why == "":
 		return ""
 	case o.Read > 0:
-		text = "only its last " + Length(o.Read)
+		text = fmt.Sprintf("only its last %d KiB", (o.Read+1023)>>10)
 	}
 	if only {
 		return text
 	}
 	return o.Kind.Name() + ": " + text
-}
-
-// Length words a number of bytes of text.
-func Length(bytes int64) string {
-	const k = 1 << 10
-	switch {
-	case bytes < k:
-		return fmt.Sprintf("%d bytes", bytes)
-	case bytes < k*k:
-		return fmt.Sprintf("%d KiB", bytes/k)
-	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/(k*k))
 }
