@@ -42,7 +42,7 @@ func Open(runs []Run, self Run, now Now) Book {
 		b.Self = record(self)
 	}
 	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
-	if !self.EndSeen() { // the hook that asks runs for it now: an end that a health check presumed is refuted
+	if self.Epilog() == nil { // the hook that asks runs for it now: an end that a health check presumed is refuted
 		b.Self.End, b.Self.Unseen = 0, false
 	}
 	if now.Beginning {
@@ -56,7 +56,7 @@ func Open(runs []Run, self Run, now Now) Book {
 		}
 		other := record(r)
 		if by := r.Superseded(append(slices.Clone(counted), current)); by != nil {
-			other.End = by.Began()
+			other.End = by.First().At
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
 			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
@@ -133,7 +133,7 @@ func record(r Run) attrib.Record {
 		rec.Start = r.Start.At
 		rec.Seen = sightings(rec.Seen, *r.Start)
 	}
-	seen := r.EndSeen()
+	seen := r.Epilog() != nil
 	for _, e := range r.Ends {
 		if rec.End == 0 && (!seen || e.Unseen == "") {
 			rec.End, rec.Unseen = e.At, e.Presumed

@@ -39,7 +39,7 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	switch {
 	case best == nil:
 		return Run{}, NoRun
-	case best.EndSeen(): // one that was settled without an end is open to it
+	case best.Epilog() != nil: // one that was settled without an end is open to it
 		return *best, ClosedRun
 	}
 	return *best, OpenRun
@@ -106,9 +106,9 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 		by := r.Superseded(runs)
 		switch {
 		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
-			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.Began()})
+			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.First().At})
 		case by != nil:
-			over = append(over, Unfinished{Run: r, Why: "its job began again", Over: by.Began()})
+			over = append(over, Unfinished{Run: r, Why: "its job began again", Over: by.First().At})
 		default:
 			if o := n.follower(r, runs); o != nil && n.Exclusive() {
 				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),
@@ -127,7 +127,7 @@ func (n Node) follower(r Run, runs []Run) *Run {
 	}
 	for i, o := range runs {
 		later := o.Job.ID != r.Job.ID && o.Start != nil && o.Start.At > r.Start.At && o.Epoch.Same(r.Epoch)
-		if later && o.EndSeen() && !n.mayShare(o) && slices.ContainsFunc(r.Devices, o.gotClean) {
+		if later && o.Epilog() != nil && !n.mayShare(o) && slices.ContainsFunc(r.Devices, o.gotClean) {
 			return &runs[i]
 		}
 	}

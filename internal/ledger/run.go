@@ -95,9 +95,6 @@ func (r Run) Epilog() *End {
 	return &r.Ends[i]
 }
 
-// EndSeen reports whether an epilog has run.
-func (r Run) EndSeen() bool { return r.Epilog() != nil }
-
 // Running reports that a job has its cards still, as far as runs, the node's records, show.
 func (r Run) Running(runs []Run) bool { return !r.Closed() && r.Superseded(runs) == nil }
 
@@ -129,34 +126,26 @@ func (r Run) JobName() string {
 // Owner names the run's job as a cgroup does.
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
 
-// First is the earlier end on record, nil where there is none.
-func (r Run) First() *End {
-	if r.Start != nil || !r.Closed() {
-		return r.Start
+// First is the earlier end on record, zero where there is none.
+func (r Run) First() (e End) {
+	if all := r.Both(); len(all) > 0 {
+		e = all[0]
 	}
-	return &r.Ends[0]
+	return e
 }
 
-// Last is the newest end on record, nil where there is none.
-func (r Run) Last() *End {
-	if n := len(r.Ends); n > 0 {
-		return &r.Ends[n-1]
+// Last is the newest end on record, zero where there is none.
+func (r Run) Last() (e End) {
+	if all := r.Both(); len(all) > 0 {
+		e = all[len(all)-1]
 	}
-	return r.Start
-}
-
-// LastSeen is when a run was last looked at, as wall time: across boots no other time compares.
-func (r Run) LastSeen() time.Time {
-	if e := r.Last(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
+	return e
 }
 
 // Newest orders runs, the one that was last seen first.
 func Newest(runs []Run) []Run {
 	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int { return b.LastSeen().Compare(a.LastSeen()) })
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.Last().Wall.Compare(a.Last().Wall) })
 	return runs
 }
 
@@ -168,14 +157,6 @@ func (r Run) Both() []End {
 	return append([]End{*r.Start}, r.Ends...)
 }
 
-// Began orders the runs of one epoch.
-func (r Run) Began() time.Duration {
-	if e := r.First(); e != nil {
-		return e.At
-	}
-	return 0
-}
-
 // otherBoot reports that two runs are known to be of different boots.
 func (r Run) otherBoot(o Run) bool {
 	return r.Epoch.Boot != "" && o.Epoch.Boot != "" && r.Epoch.Boot != o.Epoch.Boot
@@ -184,17 +165,9 @@ func (r Run) otherBoot(o Run) bool {
 // after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
 func (r Run) after(o Run) bool {
 	if r.otherBoot(o) {
-		return r.FirstSeen().After(o.FirstSeen())
+		return r.First().Wall.After(o.First().Wall)
 	}
-	return r.Began() > o.Began()
-}
-
-// FirstSeen is the wall time of the earlier end on record.
-func (r Run) FirstSeen() time.Time {
-	if e := r.First(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
+	return r.First().At > o.First().At
 }
 
 // MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same.

@@ -119,11 +119,11 @@ func (s *Sighted) forget(now time.Duration) {
 	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
 }
 
-// Bounded returns what is left when of looks and processes only the newest are kept: a quarter at each level, up to
-// Bare.
+// Bounded returns what is left when of looks and processes only the newest are kept: half of them, then an eighth.
 func (s Sighted) Bounded(level int) Sighted {
-	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks>>(2*level)):]
-	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>(2*level))]
+	less := level * 3 / 2
+	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks>>less):]
+	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>less)]
 	return s
 }
 

@@ -89,7 +89,7 @@ func TestUnended(t *testing.T) {
 func TestUnseenEnd(t *testing.T) {
 	r := runOn(100, "GPU-0", 10, 0)
 	r.Ends = []End{{At: 20, Unseen: "job 101 was given its GPU", Presumed: true}}
-	if !r.Closed() || r.EndSeen() {
+	if !r.Closed() || r.Epilog() != nil {
 		t.Error("it is over, and no one saw how")
 	}
 	if _, which := Match([]Run{r}, slurm.Job{ID: 100}); which != OpenRun {
@@ -99,7 +99,7 @@ func TestUnseenEnd(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 	r.Ends = append(r.Ends, End{At: 40})
-	if rec := record(r); rec.End != 40 || rec.Unseen || !r.EndSeen() {
+	if rec := record(r); rec.End != 40 || rec.Unseen || r.Epilog() == nil {
 		t.Errorf("after its epilog: %+v", rec)
 	}
 	if _, which := Match([]Run{r}, slurm.Job{ID: 100}); which != ClosedRun {

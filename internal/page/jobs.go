@@ -54,18 +54,18 @@ func (h *history) readJobs() {
 
 // block is a run's time on its cards, and whether any is known.
 func (h *history) block(r *ledger.Run) (k Block, ok bool) {
-	if r.First() == nil {
+	if len(r.Both()) == 0 {
 		return k, false
 	}
 	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
-		Start: r.FirstSeen(), End: h.ask.Now, NoStart: r.Start == nil}
+		Start: r.First().Wall, End: h.ask.Now, NoStart: r.Start == nil}
 	switch next := r.Superseded(h.runs); {
-	case r.EndSeen():
+	case r.Epilog() != nil:
 		k.End = r.Epilog().Wall
 	case r.Closed(): // by a health check, which came later
 		k.NoEnd, k.End = true, r.Ends[0].Wall
 	case next != nil:
-		k.NoEnd, k.End = true, next.FirstSeen()
+		k.NoEnd, k.End = true, next.First().Wall
 	default:
 		k.Running = true
 	}
@@ -82,7 +82,7 @@ func (h *history) used(k Block, id gpu.ID) Block {
 	if k.run.Closed() {
 		ended = k.run.Ends[0].At
 	}
-	for _, seen := range h.ask.Sighted.During(*k.run, k.run.Began(), ended) {
+	for _, seen := range h.ask.Sighted.During(*k.run, k.run.First().At, ended) {
 		if seen.Device == id {
 			k.use(seen.Bytes)
 		}
