@@ -17,7 +17,7 @@ import (
 // bounds are the most entries that the lists of one end keep.
 type bounds struct {
 	many int // processes of one card, and processes that /proc was asked about
-	some int // cards and what is known of each; findings apart from those that always stay
+	some int // processes that have the driver open; findings apart from those that always stay
 	few  int // of any other list
 	text int // bytes of each text of a finding
 }
@@ -53,7 +53,7 @@ func (r Run) Bounded(level int) Run {
 		r.Start = &start
 	}
 	if level >= Bare {
-		r.Devices, r.Job.Visible, r.Job.GPUIndexes = named(r.Devices), nil, nil
+		r.Job.Visible, r.Job.GPUIndexes = nil, nil
 	}
 	return r
 }
@@ -64,28 +64,12 @@ func (c Check) Bounded(level int) Check {
 	b.many = min(b.many, maxOnCheck)
 	e := End{Snapshot: c.Snapshot, Findings: c.Findings, Verdict: c.Verdict, Health: c.Health, Rest: c.Rest}
 	e = e.bounded(level, b, slurm.Owner{})
-	if level >= Bare {
-		c.Cards, c.Unexplained, c.Leaked = named(c.Cards), nil, nil
-	}
 	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
 	return c
 }
 
-// named keeps of the devices what names them. Of more than a node has none are kept: then the run may have had any.
-func named(all []Assigned) []Assigned {
-	b := shrinking[Bare]
-	if len(all) > b.some {
-		return nil
-	}
-	all = slices.Clone(all)
-	for i := range all {
-		d := &all[i].Device
-		d.Name, d.Vendor = clip(d.Name, b.text), clip(d.Vendor, b.text)
-	}
-	return all
-}
-
-// bounded bounds every list of an end. What the findings name and the job's own come first, then the largest.
+// bounded bounds the lists of an end that have no bound of their own, as cards and what is known of each have. What the
+// findings name and the job's own come first, then the largest.
 func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	c := &cutter{bounds: b, rest: map[string]int{}, own: own, named: map[int]bool{}, bytes: map[int]uint64{}}
 	maps.Copy(c.rest, e.Rest)
@@ -100,7 +84,10 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	}
 	e.Findings, e.Verdict = c.findings(e.Findings, e.Verdict)
 	e.Processes = few(c, "processes", e.Processes, b.many, c.ofProcess)
-	e.Snapshot = c.snapshot(e.Snapshot)
+	e.Snapshot.Readings = slices.Clone(e.Snapshot.Readings)
+	for i := range e.Snapshot.Readings {
+		c.listed(&e.Snapshot.Readings[i])
+	}
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
@@ -114,8 +101,6 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 		k.Xids, k.Kills = few(c, "xids", k.Xids, b.few, nil), few(c, "kills", k.Kills, b.few, nil)
 		e.Kernel = &k
 	}
-	e.Health = c.health(e.Health)
-	e.Probes, e.Messages = few(c, "probes", e.Probes, b.some, nil), few(c, "messages", e.Messages, b.few, nil)
 	e.Report = clip(e.Report, maxReport)
 	if e.Rest = c.rest; len(e.Rest) == 0 {
 		e.Rest = nil
@@ -247,29 +232,17 @@ func (c *cutter) finding(f finding.Finding) finding.Finding {
 		return c.ofProcess(h.Process)
 	})
 	f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
-	f.Doubts = slices.Clone(few(c, "doubts", f.Doubts, c.few, nil))
-	for i, d := range f.Doubts {
-		f.Doubts[i] = clip(d, c.text)
-	}
 	return f
 }
 
-// snapshot says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any
-// more.
-func (c *cutter) snapshot(s gpu.Snapshot) gpu.Snapshot {
-	s.Readings = slices.Clone(few(c, "cards", s.Readings, c.some,
-		func(r gpu.Reading) uint64 { return r.Memory.Used.Bytes }))
-	for i := range s.Readings {
-		r := &s.Readings[i]
-		all := len(r.Processes)
-		r.Processes = few(c, "listed", r.Processes, c.many,
-			func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
-		if len(r.Processes) < all {
-			r.ProcessesUnknown = partly("processes", all, len(r.Processes))
-		}
+// listed says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any more.
+func (c *cutter) listed(r *gpu.Reading) {
+	all := len(r.Processes)
+	r.Processes = few(c, "listed", r.Processes, c.many,
+		func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
+	if len(r.Processes) < all {
+		r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 	}
-	s.Faults = few(c, "faults", s.Faults, c.few, nil)
-	return s
 }
 
 func partly(what string, all, kept int) string {
@@ -283,16 +256,6 @@ func clip(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
-}
-
-func (c *cutter) health(all []gpu.Health) []gpu.Health {
-	all = slices.Clone(few(c, "health", all, c.some, nil))
-	for i := range all {
-		all[i].Facts = few(c, "facts", all[i].Facts, c.few, nil)
-		a := &all[i].Accounting
-		a.Processes = few(c, "accounted", a.Processes, c.few, nil) // the largest come first
-	}
-	return all
 }
 
 // maxAccounts is how many processes of accounting a card's record keeps: the driver keeps thousands, of all jobs, and

@@ -205,7 +205,7 @@ func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 				last[h.Device] = h
 			}
 		}
-		if e.Rest["health"] > 0 || e.Rest[everything] > 0 && len(e.Health) == 0 {
+		if e.Rest[everything] > 0 && len(e.Health) == 0 {
 			break
 		}
 	}

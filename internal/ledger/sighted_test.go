@@ -210,7 +210,6 @@ func TestLastHealth(t *testing.T) {
 		"bare":          {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
 		"bare, of an earlier release": {[]Run{before, run(End{At: 2, Rest: map[string]int{everything: 1}})},
 			map[gpu.ID]string{}},
-		"too many GPUs": {[]Run{before, run(End{At: 2, Rest: map[string]int{"health": 1}})}, map[gpu.ID]string{}},
 	} {
 		got := map[gpu.ID]string{}
 		for id, h := range LastHealth(tt.runs, life) {
