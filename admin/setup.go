@@ -13,7 +13,6 @@ import (
 	"bookend/deploy"
 	"bookend/internal/child"
 	"bookend/internal/safefile"
-	"bookend/internal/setup"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
@@ -41,7 +40,7 @@ func (a *app) setup(conf, version string, write bool) error {
 	if err != nil {
 		return err
 	}
-	plan := setup.Make(site)
+	plan := slurmconf.MakePlan(site)
 	scripts := map[string]string{}
 	for _, s := range plan.Scripts {
 		if scripts[s.Name], err = s.Render(shipped); err != nil {
@@ -64,7 +63,7 @@ func shipped(name string) (string, error) {
 }
 
 // siteOf reads what the site has.
-func (a *app) siteOf(conf, version string) (s setup.Site, err error) {
+func (a *app) siteOf(conf, version string) (s slurmconf.Site, err error) {
 	places := slurmconf.Find("", a.env.Getenv("SLURM_CONF"))
 	if conf != "" {
 		path, err := filepath.Abs(conf)
@@ -112,7 +111,7 @@ func (a *app) slurmVersion(text string) (slurm.Version, error) {
 }
 
 // writePlan writes the scripts first: a line whose script is missing would drain a node.
-func writePlan(dir string, plan setup.Plan, scripts map[string]string) error {
+func writePlan(dir string, plan slurmconf.Plan, scripts map[string]string) error {
 	for name, text := range scripts {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -128,7 +127,7 @@ func writePlan(dir string, plan setup.Plan, scripts map[string]string) error {
 	return nil
 }
 
-func tellPlan(w io.Writer, site setup.Site, plan setup.Plan, written bool) {
+func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, written bool) {
 	dir := filepath.Dir(site.Conf.Path)
 	fmt.Fprintf(w, "Slurm %s, %s\n", site.Version.Series(), site.Conf.Path)
 	for _, f := range plan.Found {

@@ -85,7 +85,7 @@ func TestExplanations(t *testing.T) {
 		code.Gap:      {"16 where it drains", "not as configured: only where the policy says drain"},
 		code.Trespass: {"none of its own", "never: it is about a GPU that is not the hook's job's"},
 		code.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
-		code.BadEnv:   {"31 where it drains", "not as configured: only where the policy, or on_unknown, says drain"},
+		code.BadEnv:   {"31 where it drains", "not as configured: only where the policy, or on_own_error, says drain"},
 		code.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
 		got := explained(string(c), enforce)
@@ -97,7 +97,7 @@ func TestExplanations(t *testing.T) {
 			t.Errorf("%s drains in observe mode", c)
 		}
 	}
-	all := func(c *config.Config) { c.Mode, c.OnUnknown = config.Enforce, config.Drain }
+	all := func(c *config.Config) { c.Mode, c.OnOwnError = config.Enforce, config.Drain }
 	if got := explained("env", all); !strings.Contains(got, "drains:  in the prolog and the epilog, where") {
 		t.Error(got)
 	}

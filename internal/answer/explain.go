@@ -204,7 +204,7 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 		case action == config.Repeat:
 			again = " of the second job in a row that meets it"
 			phases = append(phases, name)
-		case action == config.Drain, e.Scope == code.Own && action == config.Warn && here.OnUnknown == config.Drain:
+		case action == config.Drain, e.Scope == code.Own && action == config.Warn && here.OnOwnError == config.Drain:
 			phases = append(phases, name)
 		}
 	}
@@ -215,7 +215,7 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 	case e.Code == code.Output:
 		return false, "never: it is about a file in its user's hands"
 	case len(phases) == 0 && e.Scope == code.Own:
-		return true, "not as configured: only where the policy, or on_unknown, says drain"
+		return true, "not as configured: only where the policy, or on_own_error, says drain"
 	case len(phases) == 0:
 		return true, "not as configured: only where the policy says drain"
 	case here.Mode != config.Enforce:

@@ -22,7 +22,7 @@ const (
 	Card      Scope = "card"      // one GPU of the hook's job
 	Elsewhere Scope = "elsewhere" // another GPU of the node: never drains, and decides no exit code
 	Driver    Scope = "driver"    // the driver or backend as a whole
-	Own       Scope = "own"       // Bookend itself: never drains unless on_unknown says so
+	Own       Scope = "own"       // Bookend itself: never drains unless on_own_error says so
 
 	Job  Whose = "job"  // the user whose job left or did it
 	Node Whose = "node" // the admin: GPU, driver or what runs on the node

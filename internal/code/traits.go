@@ -84,7 +84,7 @@ func (t Traits) Group() Group {
 func (e Entry) NeverDrains() string {
 	switch {
 	case e.Scope == Own:
-		return "a fault of Bookend itself drains only by on_unknown: drain"
+		return "a fault of Bookend itself drains only by on_own_error: drain"
 	case e.Scope == Elsewhere:
 		return "it is about a GPU that is not the hook's job's"
 	case e.Scope == Card && e.Severity == Note:

@@ -79,7 +79,7 @@ func (r *reader) checkTimes(c *Config) {
 		epilog.Driver+epilog.Scan+epilog.Probe+epilog.Append+epilog.Outputs)
 	r.checkSum("deadlines.health_check", check.Total, check.Driver+check.Scan+check.Slurm+check.Outputs)
 	const within = "must not exceed deadlines.prolog.driver: it is part of that"
-	r.require(prolog.Scan <= prolog.Driver, within, "deadlines.prolog.scan", "deadlines.prolog.driver")
+	r.require(prolog.Scan <= prolog.Driver, within, "deadlines.prolog.processes", "deadlines.prolog.driver")
 	r.require(prolog.Probe <= prolog.Driver, within, "deadlines.prolog.probe", "deadlines.prolog.driver")
 	r.checkSettle("prolog", c.Settle.Prolog, prolog.Driver)
 	r.checkSettle("epilog", c.Settle.Epilog, epilog.Driver)
@@ -94,23 +94,23 @@ func (r *reader) checkTimes(c *Config) {
 		grace = fmt.Sprintf(", grace %v of clean_up", c.CleanUp.Grace)
 	}
 	r.require(needs <= epilog.Total,
-		fmt.Sprintf("two watches of flat %v%s and the steps behind them need %v of "+
+		fmt.Sprintf("two watches of stable %v%s and the steps behind them need %v of "+
 			"total %v", flat, grace, needs, epilog.Total),
-		"settle.epilog.flat", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
+		"settle.epilog.stable", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
 }
 
 // checkSum: sum is what the steps that follow each other may take.
 func (r *reader) checkSum(hook string, total, sum Duration) {
 	var keys []string
-	for _, step := range []string{"total", "driver", "scan", "probe", "append", "slurm", "outputs"} {
+	for _, step := range []string{"total", "driver", "processes", "probe", "job_log", "slurm", "records"} {
 		keys = append(keys, hook+"."+step)
 	}
 	r.require(sum <= total, fmt.Sprintf("the steps add up to %v, more than the total of %v", sum, total), keys...)
 }
 
 func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
-	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".flat", "deadlines."+hook+".driver"
-	r.require(s.Flat <= s.Max, fmt.Sprintf("flat %v is longer than max %v: nothing would ever be flat", s.Flat, s.Max),
+	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".stable", "deadlines."+hook+".driver"
+	r.require(s.Flat <= s.Max, fmt.Sprintf("stable %v is longer than max %v: no memory would ever count as settled", s.Flat, s.Max),
 		flatKey, maxKey)
 	r.require(s.Max+driverMargin <= driver,
 		fmt.Sprintf("max %v must end %v before %s %v", s.Max, driverMargin, driverKey, driver), maxKey, driverKey)

@@ -74,8 +74,8 @@ const (
 type Config struct {
 	Version    int        `yaml:"version"`
 	Mode       Mode       `yaml:"mode" words:"observe enforce"`
-	OnUnknown  Action     `yaml:"on_unknown" words:"warn drain"`     // what Bookend's own faults lead to
-	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"` // others that drain as shipped only warn
+	OnOwnError Action     `yaml:"on_own_error" was:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
+	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // others that drain as shipped only warn
 	Paths      Paths      `yaml:"paths"`
 	Backend    string     `yaml:"backend" text:"path"` // the vendor backend's program
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
@@ -94,7 +94,7 @@ type Config struct {
 	HelpURL string `yaml:"help_url" text:"line or empty"`
 	Contact string `yaml:"contact" text:"line or empty"`
 
-	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, which have no effect any more
+	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, and names that earlier versions had
 }
 
 // Paths are the roots of everything Bookend touches.
@@ -155,11 +155,11 @@ type Deadlines struct {
 
 // CheckDeadline is the health check's time and the caps of its steps. Slurm ends it after 60 s.
 type CheckDeadline struct {
-	Total   Duration `yaml:"total" from:"1s" to:"55s"`      // what it started needs to end
-	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`  // one watch of the cards
-	Scan    Duration `yaml:"scan" from:"100ms" to:"55s"`    // reading /proc
-	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`   // asking Slurm, where there is something to ask
-	Outputs Duration `yaml:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
+	Total   Duration `yaml:"total" from:"1s" to:"55s"`                    // what it started needs to end
+	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`                // one watch of the cards
+	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"55s"`  // reading /proc
+	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // asking Slurm, where there is something to ask
+	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
 // Hook is the same as the deadline of a root hook, in which asking Slurm takes the place of the job's log: between the
@@ -171,11 +171,11 @@ func (d CheckDeadline) Hook() HookDeadline {
 // HookDeadline is one root hook's time and the caps of its steps.
 type HookDeadline struct {
 	Total   Duration `yaml:"total" from:"1s" to:"10m"`
-	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`  // backend with settle
-	Scan    Duration `yaml:"scan" from:"100ms" to:"10m"`    // reading /proc; in the prolog part of Driver's time
-	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`   // the test allocation; in the prolog part of Driver's time
-	Append  Duration `yaml:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
-	Outputs Duration `yaml:"outputs" from:"100ms" to:"10m"` // state, log
+	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`                // backend with settle
+	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; in the prolog part of Driver's time
+	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; in the prolog part of Driver's time
+	Append  Duration `yaml:"job_log" was:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
+	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
 // Duration is a time.Duration written as text ("3.5s") in the file.
@@ -190,7 +190,7 @@ type Settle struct {
 // SettleTimes bound the watching in one hook.
 type SettleTimes struct {
 	Max  Duration `yaml:"max"`
-	Flat Duration `yaml:"flat" from:"200ms" to:"10m"`
+	Flat Duration `yaml:"stable" was:"flat" from:"200ms" to:"10m"`
 }
 
 // Size is a number of bytes written as text ("512MiB") in the file.

@@ -11,10 +11,10 @@ const mib = 1 << 20
 // Default returns the configuration as shipped.
 func Default() Config {
 	return Config{
-		Version:   1,
-		Mode:      Observe,
-		OnUnknown: Warn,
-		DrainOn:   []Group{code.Leftovers, code.Faults},
+		Version:    1,
+		Mode:       Observe,
+		OnOwnError: Warn,
+		DrainOn:    []Group{code.Leftovers, code.Faults},
 		Paths: Paths{
 			Proc: "/proc", Sys: "/sys", Dev: "/dev",
 			Run: "/run/bookend", Var: "/var/lib/bookend", Log: "/var/log/bookend",
@@ -40,7 +40,7 @@ func Default() Config {
 		},
 		Settle: Settle{
 			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
-			// Orphaned PyTorch workers go away by themselves after 3 s (measured): flat must be longer.
+			// Orphaned PyTorch workers go away by themselves after 3 s (measured): Flat must be longer.
 			Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},
 		},
 		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib},

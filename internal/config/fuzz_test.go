@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 			"drain}}\n",
 		"policy: {partitions: {gpu: {mode: observe, prolog: {BKD-LOST: warn}}}}\n",
 		"nvidia: {gpu_map: {0: GPU-1, 1: \"0000:1b:00.0\"}}\nslurm: {shared_partitions: [a, b]}\n",
-		"version: 1\nthresholds: {report: 64MiB, drain: 1GiB}\nsettle:\n  prolog: {max: 1.5s, flat: 300ms}\n",
+		"version: 1\nthresholds: {report: 64MiB, drain: 1GiB}\nsettle:\n  prolog: {max: 1.5s, stable: 300ms}\n",
 		"\"\\e[2J\\u202e\": 1\nversion: \"\\x07\"\n", "version: 1\n---\nversion: 1\n", "version: 1\n\tmode: x\n",
 	} {
 		f.Add([]byte(seed))
@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 func refused(t *testing.T, c Config, problems []Problem) {
 	t.Helper()
 	d := Default()
-	if c.Mode != Observe || c.OnUnknown != Warn || !reflect.DeepEqual(c.Policy, d.Policy) || c.CleanUp != d.CleanUp {
+	if c.Mode != Observe || c.OnOwnError != Warn || !reflect.DeepEqual(c.Policy, d.Policy) || c.CleanUp != d.CleanUp {
 		t.Fatalf("a bad configuration could drain, or end processes: %+v", c)
 	}
 	if len(problems) > maxProblems+1 {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -50,13 +49,15 @@ log: {format: json, syslog: FALSE}
 		t.Fatal(problems)
 	}
 	want := Default()
-	want.Mode, want.OnUnknown = Enforce, Drain
+	want.Mode, want.OnOwnError = Enforce, Drain
 	want.Paths.Run = "/run/other"
 	want.NVIDIA.GPUMap = map[int]string{0: "GPU-a", 1: "0000:3b:00.0"}
 	want.Slurm.SharedPartitions, want.Slurm.RunInJobBackend = []string{"debug", "mps"}, true
 	want.Slurm.Shards, want.Slurm.GresConf = ShardsNo, "/srv/slurm/gres.conf"
 	want.Unused = []Problem{
+		{3, "on_unknown", "is called on_own_error now"},
 		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
+		{14, "settle.epilog.flat", "is called stable now"},
 		{16, "look", "has no effect any more: remove it"},
 		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
 	}
@@ -200,16 +201,6 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func BenchmarkParse(b *testing.B) {
-	text, err := os.ReadFile(manual)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		Parse(text)
-	}
-}
-
 // A single word is as good as a section; the keys of earlier releases have no effect.
 func TestJobLog(t *testing.T) {
 	for text, want := range map[string]Show{
@@ -226,5 +217,14 @@ func TestJobLog(t *testing.T) {
 	}
 	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
 		t.Errorf("%v", problems)
+	}
+}
+
+// A key under both its names would be two values.
+func TestOldAndNewName(t *testing.T) {
+	for _, text := range []string{"on_unknown: drain\non_own_error: warn\n", "on_own_error: warn\non_unknown: drain\n"} {
+		if _, problems := Parse([]byte(text)); len(problems) != 1 || problems[0].Line != 2 {
+			t.Errorf("%q: %v", text, problems)
+		}
 	}
 }

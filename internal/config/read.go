@@ -15,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key; words, from, to and
+// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in earlier versions; words, from, to and
 // text say what its value may be. The YAML package's own decoder would take yes for true and 2.5 for 2, follow aliases,
 // empty what has no value, and name no keys.
 type reader struct {
@@ -27,7 +27,7 @@ type reader struct {
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
 	"BKD-BARMAP", // of policy
-	"deadlines.prolog.append", "job_log.end", "job_log.start", "job_log.steps", "job_log.why", "look",
+	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps", "job_log.why", "look",
 	"nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions", "thresholds.per_client",
 }
 
@@ -83,7 +83,11 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, at, fmt.Sprintf("stands twice, first in line %d", seen[name.Value]))
 		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
 			seen[name.Value] = name.Line
-			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
+			text := "has no effect any more: remove it"
+			if key == "job_log" {
+				text = "has no effect any more: job_log is one word now, such as problems"
+			}
+			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: text})
 		default:
 			seen[name.Value], r.lines[at] = name.Line, name.Line
 			use(name.Value, at, pair[1])
@@ -94,10 +98,22 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
-		if key, _, _ := strings.Cut(tag.Get("yaml"), ","); key == name && name != "-" {
-			r.fill(value, v.Field(i), at, tag)
+		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
+		old := tag.Get("was")
+		if name != key && name != old || key == "-" {
+			continue
+		}
+		is, was := strings.TrimSuffix(at, name)+key, strings.TrimSuffix(at, name)+old
+		if old != "" && r.lines[is] > 0 && r.lines[was] > 0 {
+			r.problem(r.lines[at], at, "stands twice: "+old+" is what earlier versions called "+key)
 			return
 		}
+		if name == old {
+			r.unused = append(r.unused, Problem{Line: r.lines[at], Key: at, Text: "is called " + key + " now"})
+			r.lines[is] = r.lines[at]
+		}
+		r.fill(value, v.Field(i), is, tag)
+		return
 	}
 	r.problem(r.lines[at], at, "no such key")
 }

@@ -169,29 +169,9 @@ func judgeDriver(v *view) string {
 		if d.Problem != "" {
 			v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
 		}
-		judgeCards(v)
 		return judgeBackend(v)
 	}
 	return ""
-}
-
-// judgeCards reports GPUs that the driver has lost: which numbers Slurm gives the others is then not certain.
-func judgeCards(v *view) {
-	const shifted = "which numbers Slurm gives the others is not certain: none is looked at"
-	highest := -1
-	for _, c := range v.Survey.Driver.Cards {
-		switch {
-		case c.Unknown != "":
-			v.wrong(fmt.Sprintf("GPU %s cannot be read: %s", c.Device.BusID, c.Unknown), "nvidia-smi -L; dmesg | grep -i xid").
-				Why = shifted
-		case c.Device.Minor != nil:
-			highest = max(highest, *c.Device.Minor)
-		}
-	}
-	if gaps := highest + 1 - len(v.Survey.Driver.Cards); gaps > 0 {
-		v.wrong(fmt.Sprintf("%d of %d have gone since the driver was loaded", gaps, highest+1),
-			"dmesg | grep -i xid   # then reset or reboot").Why = shifted
-	}
 }
 
 func judgeBackend(v *view) string {

@@ -205,14 +205,14 @@ func judgeRules(v *view, rules []Rule) string {
 	return fmt.Sprintf("%d files and directories are root's, with the right modes", there)
 }
 
-// judgeConfig reports the first mistake of the configuration, and the first key that has no effect.
+// judgeConfig reports the first mistake of the configuration, and the first key of an earlier version.
 func (v *view) judgeConfig() {
 	const all = "bookend config check lists all"
 	if v.Mistake != "" {
 		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
 	}
 	if unused := v.Config.Unused; len(unused) > 0 {
-		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "remove it; "+all)
+		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "correct it; "+all)
 	}
 }
 

@@ -68,7 +68,7 @@ func reasonTable() string {
 		case e.End == config.Drain:
 			by = "at the end"
 		case e.Scope == code.Own:
-			by = "with `on_unknown: drain`"
+			by = "with `on_own_error: drain`"
 		}
 		text := string(Text(example(e), 42, slurm.Epilog))
 		fmt.Fprintf(&b, "| [%s](findings.md#%s) | `%s` | `%s` | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),

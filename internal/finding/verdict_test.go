@@ -47,9 +47,9 @@ func TestDecide(t *testing.T) {
 		{"not where faults do not drain", enforcing(func(c *config.Config) { c.DrainOn = nil }), slurm.Epilog,
 			[]Finding{{Code: code.Broken, Repeated: true}}, 0, config.Warn, 0, false},
 		{"a driver that is gone at two jobs", enforcing(), slurm.Prolog, []Finding{{Code: code.NoDriver, Repeated: true}}, 0, config.Drain, 22, false},
-		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
+		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
 			[]Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
-		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
+		{"own notes never drain", enforcing(func(c *config.Config) { c.OnOwnError = config.Drain }), slurm.Epilog,
 			[]Finding{{Code: code.NoRecord}, {Code: code.Again}, {Code: code.Output, Observed: "hung"}}, 0, config.Note, 0, false},
 		{"a note about a GPU never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog = map[code.Code]config.Action{code.Ended: config.Drain, code.Unjudged: config.Drain}
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 
 // The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
 func TestHealthCheckNeverDrains(t *testing.T) {
-	c := enforcing(func(c *config.Config) { c.OnUnknown = config.Drain })
+	c := enforcing(func(c *config.Config) { c.OnOwnError = config.Drain })
 	c.Policy.HealthCheck = map[code.Code]config.Action{}
 	for _, e := range code.All() {
 		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so

@@ -111,15 +111,15 @@ type Ref struct {
 	Part  uint32 // RefArray: the task; RefHet: the component
 }
 
-// RefKind is the form of a Ref.
+// RefKind is the form of a Ref: the sign in it, of an array task or a component.
 type RefKind string
 
 // The forms.
 const (
-	RefJob   RefKind = "job"   // 1234
-	RefArray RefKind = "array" // 1234_7
-	RefHet   RefKind = "het"   // 1234+1
-	RefRun   RefKind = "run"   // a SLUID
+	RefJob   RefKind = ""  // 1234
+	RefArray RefKind = "_" // 1234_7
+	RefHet   RefKind = "+" // 1234+1
+	RefRun   RefKind = "s" // a SLUID
 )
 
 // ParseRef reads a job id, an array task, a component of a heterogeneous job or a SLUID.
@@ -129,10 +129,7 @@ func ParseRef(s string) (Ref, error) {
 	}
 	kind, number, part := RefJob, s, "0"
 	if i := strings.IndexAny(s, "_+"); i >= 0 {
-		kind, number, part = RefArray, s[:i], s[i+1:]
-		if s[i] == '+' {
-			kind = RefHet
-		}
+		kind, number, part = RefKind(s[i:i+1]), s[:i], s[i+1:]
 	}
 	id, ok := ParseJobID(number)
 	n, partOK := decimal(part)
@@ -148,13 +145,10 @@ func (r Ref) String() string {
 	switch r.Kind {
 	case RefRun:
 		return string(r.SLUID)
-	case RefArray:
-		return fmt.Sprintf("%d_%d", r.ID, r.Part)
-	case RefHet:
-		return fmt.Sprintf("%d+%d", r.ID, r.Part)
-	default:
+	case RefJob:
 		return fmt.Sprint(r.ID)
 	}
+	return fmt.Sprintf("%d%s%d", r.ID, r.Kind, r.Part)
 }
 
 const sluidLen = 14 // "s" and 13 characters

@@ -155,14 +155,6 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
-	for version, want := range map[Version]bool{{24, 5, 8}: true, {24, 5}: true, {23, 11, 11}: false, Oldest: false, Newest: true} {
-		if got := version.Has(SeveralHooks); got != want {
-			t.Errorf("%s: %v, want %v", version, got, want)
-		}
-	}
-}
-
 func TestOwnerOfCgroup(t *testing.T) {
 	const (
 		sluid = "sCHNM7Y8WBK900"
@@ -174,7 +166,6 @@ func TestOwnerOfCgroup(t *testing.T) {
 		want Owner
 	}{
 		{"v1 devices with task", "5:devices:/slurm_n1/uid_5/job_1/step_0/task_0", Owner{ID: 1, Step: "0"}},
-		{"v1 task epilog: job only", "6:freezer:/slurm_n1/uid_5/job_1", Owner{ID: 1}},
 		{"v1 whole file, unconstrained controllers elsewhere",
 			"12:pids:/system.slice/slurmd.service\n6:freezer:/slurm_n1/uid_5/job_1\n" +
 				"5:devices:/slurm_n1/uid_5/job_1/step_0/task_0\n1:name=systemd:/system.slice/slurmd.service\n0::/\n",
@@ -193,7 +184,6 @@ func TestOwnerOfCgroup(t *testing.T) {
 
 		{"looks like a job, in no directory of Slurm's", "0::/user.slice/job_5/step_0/user", Owner{}},
 		{"v1 without uid", "6:freezer:/slurm/job_5/step_0", Owner{}},
-		{"job id 0", scope + "/job_0/step_0", Owner{}},
 		{"SLUID with an excluded letter", scope + "/sCHNM7Y8WBK90L/step_0", Owner{}},
 		{"directory made within the job", scope + "/job_12/step_0/user/task_0/job_1/step_0", Owner{ID: 12, Step: "0"}},
 		{"whole tree made within the job", scope + "/job_12/step_0/user/task_0/slurmstepd.scope/job_1/step_0/slurm",

@@ -107,12 +107,6 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSettleRemembersFailure(t *testing.T) {
-	if got := (Asked{Failed: true, At: 5}).Settle(nil); got.Tried != 5 {
-		t.Errorf("tried at %v, want 5ns", got.Tried)
-	}
-}
-
 func TestSame(t *testing.T) {
 	for name, spoil := range map[string]func(*Key){
 		"another boot":   func(k *Key) { k.Boot = "c" },

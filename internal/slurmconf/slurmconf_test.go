@@ -101,15 +101,6 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
-	if got := Words("gpu:h100:4(S:0-1), shard:16,,mps"); !reflect.DeepEqual(got, []string{"gpu", "shard", "mps"}) {
-		t.Errorf("%q", got)
-	}
-	if !HasWord("Alloc,contain", "Contain") || HasWord("DeferBatch", "Batch") || HasWord("", "") {
-		t.Error("a word is found by its letters, whatever their case, and whole")
-	}
-}
-
 func TestContains(t *testing.T) {
 	for _, tt := range []struct {
 		list, node string
@@ -170,12 +161,9 @@ func TestSharedGPUs(t *testing.T) {
 		why         string
 	}{
 		"no such type": {plain, whole, "n1", No, "slurm.conf has GresTypes=gpu"},
-		"no such type, node elsewhere": {"GresTypes = gpu,nic\nInclude nodes.conf\n", whole, "n1", No,
-			"GresTypes=gpu,nic"},
 		"no such type, and a line": {plain, parts, "n1", Unknown,
 			"slurm.conf has GresTypes=gpu, but gres.conf line 2 has Name=shard"},
 		"the node has shards":          {sliced, parts, "n1", Yes, "slurm.conf has Gres=gpu:4,shard:16"},
-		"another node has shards":      {sliced, whole, "m1", No, "slurm.conf has Gres=gpu:h100:8(S:0-1)"},
 		"a line where nodes are apart": {split, parts, "n1", Yes, "gres.conf line 2 has Name=shard"},
 		"no line where nodes are apart": {split, parts, "n3", Unknown,
 			`line 2 includes "nodes.conf", which is not read`},
@@ -190,8 +178,6 @@ func TestSharedGPUs(t *testing.T) {
 			"line 2"},
 		"continued": {"GresTypes=gpu,shard\nNodeName=n1 \\\n  CPUs=8 \\  \n  Gres=gpu:1,shard:4\nNodeName=m1\n",
 			whole, "n1", Yes, "shard:4"},
-		"a comment": {"#GresTypes=gpu\nGresTypes=gpu,shard # MPS\\\nNodeName=n1 Gres=gpu:1#,shard:4\n", whole, "n1",
-			No, "Gres=gpu:1"},
 		"a line gone wrong": {"GresTypes=gpu,shard\nNodeName=n1 and so on\n", whole, "n1", Unknown, "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

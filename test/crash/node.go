@@ -39,17 +39,17 @@ const information = "Model: \t\t A GPU\nGPU UUID: \t %s\nBus Location: \t %s\nDe
 // machine does not reach; the kernel's log is not read, for which no deadline can be set.
 const configuration = `version: 1
 mode: enforce
-on_unknown: warn
+on_own_error: warn
 backend: %[1]s/backend/backend
 paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log}
 nvidia: {driver_proc: %[1]s/driver, gpu_map: {%[3]s}}
 slurm: {shards: "no"}
 deadlines:
-  prolog: {total: 200s, driver: 100s, scan: 50s, outputs: 60s}
-  epilog: {total: 300s, driver: 100s, scan: 50s, probe: 50s, append: 10s, outputs: 60s}
+  prolog: {total: 200s, driver: 100s, processes: 50s, records: 60s}
+  epilog: {total: 300s, driver: 100s, processes: 50s, probe: 50s, job_log: 10s, records: 60s}
 settle:
-  prolog: {max: 50s, flat: 200ms}
-  epilog: {max: 50s, flat: 200ms}
+  prolog: {max: 50s, stable: 200ms}
+  epilog: {max: 50s, stable: 200ms}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
 metrics: {textfile: %[1]s/var/bookend.prom}

@@ -29,11 +29,11 @@ const crowd = 64
 // wants answers.
 const crowded = `
 deadlines:
-  prolog: {total: 120s, driver: 90s, scan: 60s, probe: 30s, outputs: 20s}
-  epilog: {total: 240s, driver: 60s, scan: 60s, probe: 60s, append: 20s, outputs: 30s}
+  prolog: {total: 120s, driver: 90s, processes: 60s, probe: 30s, records: 20s}
+  epilog: {total: 240s, driver: 60s, processes: 60s, probe: 60s, job_log: 20s, records: 30s}
 settle:
-  prolog: {max: 1500ms, flat: 500ms}
-  epilog: {max: 25s, flat: 1s}
+  prolog: {max: 1500ms, stable: 500ms}
+  epilog: {max: 25s, stable: 1s}
 `
 
 // The scripts of the crowd say which card they have and wait at a gate that opens for all at once. Of the stranger's,

@@ -17,8 +17,8 @@ const patience = 3 * time.Minute
 // briskly watches cards that are not clean for less time than shipped, for stories in which nothing moves.
 const briskly = `
 settle:
-  prolog: {max: 1500ms, flat: 500ms}
-  epilog: {max: 3s, flat: 500ms}
+  prolog: {max: 1500ms, stable: 500ms}
+  epilog: {max: 3s, stable: 500ms}
 `
 
 // roomily are deadlines that a busy machine does not reach, for stories that are not about them. For stories in which
@@ -26,15 +26,15 @@ settle:
 const (
 	roomily = `
 deadlines:
-  prolog: {total: 45s, driver: 25s, scan: 10s, probe: 8s, outputs: 15s}
-  epilog: {total: 55s, driver: 20s, scan: 10s, probe: 8s, append: 5s, outputs: 10s}
-  health_check: {total: 55s, driver: 15s, scan: 5s, slurm: 15s, outputs: 15s}
+  prolog: {total: 45s, driver: 25s, processes: 10s, probe: 8s, records: 15s}
+  epilog: {total: 55s, driver: 20s, processes: 10s, probe: 8s, job_log: 5s, records: 10s}
+  health_check: {total: 55s, driver: 15s, processes: 5s, slurm: 15s, records: 15s}
   task: 10s
 `
 	withinTotals = `
 deadlines:
-  prolog: {driver: 3s, outputs: 2s}
-  epilog: {driver: 4s, scan: 1s, probe: 2s, append: 4s, outputs: 4s}
+  prolog: {driver: 3s, records: 2s}
+  epilog: {driver: 4s, processes: 1s, probe: 2s, job_log: 4s, records: 4s}
 `
 	asShipped = "deadlines: {}\n"
 )

@@ -113,7 +113,7 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 		*c = conf{
 			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
-			settle: "{max: 2s, flat: 200ms}",
+			settle: "{max: 2s, stable: 200ms}",
 		}
 	})
 	return n
@@ -133,14 +133,14 @@ func (n *node) configure(change func(*conf)) {
 // Deadlines: roomy ones are never reached even on a busy machine, tight ones at once.
 const (
 	roomy = `deadlines:
-  prolog: {total: 2m, driver: 40s, scan: 20s, outputs: 30s}
-  epilog: {total: 3m, driver: 40s, scan: 20s, append: 20s, outputs: 30s}
-  health_check: {total: 55s, driver: 18s, scan: 8s, slurm: 14s, outputs: 15s}
+  prolog: {total: 2m, driver: 40s, processes: 20s, records: 30s}
+  epilog: {total: 3m, driver: 40s, processes: 20s, job_log: 20s, records: 30s}
+  health_check: {total: 55s, driver: 18s, processes: 8s, slurm: 14s, records: 15s}
 `
 	tight = `deadlines:
-  prolog: {total: 6s, driver: 2700ms, scan: 1200ms, probe: 300ms, outputs: 2700ms}
-  epilog: {total: 9s, driver: 2700ms, scan: 1200ms, probe: 300ms, append: 1800ms, outputs: 2700ms}
-  health_check: {total: 12s, driver: 2700ms, scan: 1200ms, slurm: 600ms, outputs: 2700ms}
+  prolog: {total: 6s, driver: 2700ms, processes: 1200ms, probe: 300ms, records: 2700ms}
+  epilog: {total: 9s, driver: 2700ms, processes: 1200ms, probe: 300ms, job_log: 1800ms, records: 2700ms}
+  health_check: {total: 12s, driver: 2700ms, processes: 1200ms, slurm: 600ms, records: 2700ms}
 `
 )
 
@@ -151,12 +151,12 @@ func (n *node) text() string {
 	}
 	return fmt.Sprintf(`version: 1
 mode: %s
-on_unknown: %s
+on_own_error: %s
 backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: {max: 2s, flat: 200ms}
+  prolog: {max: 2s, stable: 200ms}
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}

@@ -18,7 +18,7 @@ type fault struct {
 	job   job // what slurmd tells the hook; nil: newJob
 	finds code.Code
 	says  string // in the log's line of the finding
-	// exit is the number with mode enforce and on_unknown: drain; otherwise a fault of Bookend's never drains.
+	// exit is the number with mode enforce and on_own_error: drain; otherwise a fault of Bookend's never drains.
 	exit int
 }
 
@@ -93,7 +93,7 @@ var faults = map[string]fault{
 	"hangs in the driver": {finds: code.Hang, says: "driver does not answer",
 		harm: tightly(driver(memoryCall, "hang-hard"))},
 
-	// on_unknown has no part in what is wrong with the driver
+	// on_own_error has no part in what is wrong with the driver
 	"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
 		harm: func(n *node) { must(n, os.Remove(n.world.NVML())) }},
 	"no driver in proc": {finds: code.NoDriver, says: "not loaded",

@@ -83,7 +83,7 @@ func TestCleanUpOutlivesItsHook(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.configure(func(c *conf) {
-		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 2s, flat: 800ms}"
+		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 2s, stable: 800ms}"
 	})
 	n.clean(prolog, newJob())
 	p := n.leftover("--stop")
@@ -297,7 +297,7 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 func TestSecondEpilogJudgesAsTheFirst(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
-	n.configure(func(c *conf) { c.settle = "{max: 20s, flat: 2s}" }) // time enough for the second to begin
+	n.configure(func(c *conf) { c.settle = "{max: 20s, stable: 2s}" }) // time enough for the second to begin
 	n.clean(prolog, newJob())
 	n.leftover()
 	first := n.start(epilog, newJob())

@@ -101,12 +101,12 @@ func (l *lane) up() {
 }
 
 // A rehearsal is about the lane and the judgement, not about how long PyTorch's workers take, so its times are short.
-const rehearsalSettle = "{prolog: {flat: 200ms, max: 1s}, epilog: {flat: 500ms, max: 3s}}"
+const rehearsalSettle = "{prolog: {stable: 200ms, max: 1s}, epilog: {stable: 500ms, max: 3s}}"
 
 // rehearsalDeadlines leave a busy machine the time that may be configured: a rehearsal is not about how fast hooks are.
-const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, scan: 60s, probe: 30s, outputs: 60s}, " +
-	"epilog: {total: 5m, driver: 60s, scan: 60s, probe: 60s, append: 30s, outputs: 60s}, " +
-	"health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 5s, outputs: 10s}}"
+const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, processes: 60s, probe: 30s, records: 60s}, " +
+	"epilog: {total: 5m, driver: 60s, processes: 60s, probe: 60s, job_log: 30s, records: 60s}, " +
+	"health_check: {total: 55s, driver: 20s, processes: 10s, slurm: 5s, records: 10s}}"
 
 // sections are what the lane configures beside the shipped defaults, with further or other sections by name.
 func (l *lane) sections(other map[string]string) string {

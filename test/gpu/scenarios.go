@@ -28,7 +28,7 @@ func (c chain) settings(rehearsal bool) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, c.with)
 	if c.brisk && !rehearsal {
-		all["settle"] = "{epilog: {flat: 1.5s, max: 4s}}"
+		all["settle"] = "{epilog: {stable: 1.5s, max: 4s}}"
 	}
 	return all
 }

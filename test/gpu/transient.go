@@ -13,7 +13,7 @@ import (
 
 // transientChains are the scenarios in which memory is still in use when the job has ended, and goes away by itself.
 func transientChains() []chain {
-	hasty := map[string]string{"settle": "{epilog: {flat: 200ms, max: 500ms}}"}
+	hasty := map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"}
 	return []chain{
 		{gpus: 1, torch: true, mode: "enforce", steps: []step{loaderKilled}},
 		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: without(workers, hasty)},

@@ -175,6 +175,15 @@ func says(text string, pieces ...string) error {
 	return errors.Join(errs...)
 }
 
+// holds checks that a file has all pieces.
+func holds(path string, pieces ...string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return says(string(text), pieces...)
+}
+
 // absent checks that files are not there.
 func absent(paths ...string) error {
 	var errs []error

@@ -35,16 +35,9 @@ func (n *node) runsJob() {
 	n.b.needs("a job starts", err)
 	n.b.must("let it end", n.tells())
 	n.b.shows("it ends: node idle, record whole, both reports in its log, both ends in bookend.log", n.ends(id))
-	n.b.shows("its metrics", n.isCounted())
-}
-
-func (n *node) isCounted() error {
-	text, err := os.ReadFile(n.in("/var/lib/bookend/bookend.prom"))
-	if err != nil {
-		return err
-	}
-	return says(string(text), `bookend_last_run_timestamp_seconds{hook="prolog"} 1`, `bookend_last_run_timestamp_seconds{hook="epilog"} 1`,
-		`bookend_drains_total{hook="epilog"} 0`)
+	n.b.shows("its metrics", holds(n.in("/var/lib/bookend/bookend.prom"),
+		`bookend_last_run_timestamp_seconds{hook="prolog"} 1`, `bookend_last_run_timestamp_seconds{hook="epilog"} 1`,
+		`bookend_drains_total{hook="epilog"} 0`))
 }
 
 func showDebian12(b *bench) {
@@ -76,24 +69,17 @@ func showDebian13(b *bench) {
 func showDebian11(b *bench) {
 	n := b.newNode("bullseye")
 	n.installs()
-	out, err := n.run("/usr/libexec/bookend/bookend-gpu", "--version")
-	if err == nil {
-		err = says(out, "bookend-gpu")
-	}
 	libc, _ := n.run("dpkg-query", "-W", "-f", "${Version}", "libc6")
-	b.shows("the backend starts under glibc "+libc, err)
+	b.shows("the backend starts under glibc "+libc,
+		n.answers([]string{"/usr/libexec/bookend/bookend-gpu", "--version"}, "bookend-gpu"))
 	n.doctorsWithout()
 	b.must("configure", n.configure("observe"))
-	out, err = n.run("bookend", "snapshot")
-	if err == nil {
-		err = says(out, "nvidia0", "nvidia1", "0 MiB used")
-	}
-	b.shows("it reads two fake GPUs there", err)
+	b.shows("it reads two fake GPUs there", n.answers([]string{"bookend", "snapshot"}, "nvidia0", "nvidia1", "0 MiB used"))
 	// Its Slurm is not started, but configured, as far as doctor asks.
 	b.must("write a slurm.conf", os.WriteFile(n.in("/etc/slurm/slurm.conf"), []byte("ClusterName=old\nSlurmctldHost=localhost\n"+
 		"NodeName=localhost CPUs=1\nPartitionName=main Nodes=localhost\nInclude "+packaged+"\n"), 0o644))
 	n.env = []string{"SLURM_CONF=/etc/slurm/slurm.conf"} // not that of a slurmd of this machine's, which /proc shows too
-	out, _, err = n.examine()
+	out, _, err := n.examine()
 	if err == nil {
 		err = says(out, "20.11")
 	}

@@ -101,24 +101,10 @@ func (n *node) setsUp() (string, error) {
 
 // linkConf lets commands in the chroot find slurm.conf where an admin has it.
 func (n *node) linkConf(dir, conf string) error {
-	if err := os.RemoveAll(n.in("/etc/slurm")); err != nil {
-		return err
-	}
-	if err := os.Mkdir(n.in("/etc/slurm"), 0o755); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(n.in(dir), 0o755); err != nil {
-		return err
-	}
-	if _, err := command("mount", "--bind", dir, n.in(dir)); err != nil {
-		return err
-	}
 	n.env = []string{"SLURM_CONF=" + conf, "SLURMD_NODENAME=n1"}
-	var errs []error
-	for _, name := range []string{"slurm.conf", "gres.conf", "cgroup.conf"} {
-		errs = append(errs, os.Symlink(filepath.Join(filepath.Dir(conf), name), n.in("/etc/slurm/"+name)))
-	}
-	return errors.Join(errs...)
+	_, err := command("sh", "-ec", `rm -rf "$1/etc/slurm"; mkdir "$1/etc/slurm"; mkdir -p "$1$2"; mount --bind "$2" "$1$2"
+for name in slurm gres cgroup; do ln -s "$3/$name.conf" "$1/etc/slurm/"; done`, "sh", n.dir, dir, filepath.Dir(conf))
+	return err
 }
 
 func (n *node) mountDrop() error {
@@ -128,10 +114,8 @@ func (n *node) mountDrop() error {
 	}
 	_, after, _ := strings.Cut(string(unit), "\nOptions=")
 	options, _, _ := strings.Cut(after, "\n")
-	if err := os.MkdirAll(n.in("/run/bookend/drop"), 0o711); err != nil {
-		return err
-	}
-	_, err = command("mount", "-t", "tmpfs", "-o", options, "tmpfs", n.in("/run/bookend/drop"))
+	drop := n.in("/run/bookend/drop")
+	_, err = command("sh", "-ec", `mkdir -p -m 0711 "$1"; mount -t tmpfs -o "$2" tmpfs "$1"`, "sh", drop, options)
 	return err
 }
 
@@ -185,25 +169,12 @@ func (n *node) isUp() error {
 }
 
 func (n *node) isRecorded(id cluster.JobID) error {
-	out, err := n.run("bookend", "show", "--node", "n1", string(id))
-	if err == nil {
-		err = says(out, "start:", "end:", "!BKD-", "!unknown")
-	}
-	if err != nil {
-		return fmt.Errorf("bookend show %s: %w", id, err)
-	}
-	return nil
+	return n.answers([]string{"bookend", "show", "--node", "n1", string(id)}, "start:", "end:", "!BKD-", "!unknown")
 }
 
 func (n *node) isReported(id cluster.JobID) error {
 	out, err := n.slurm.Output(id)
-	if err == nil {
-		err = says(out, "\n| bookend: ", "GPU 0", "clean") // an older release has other words
-	}
-	if err != nil {
-		return fmt.Errorf("log of job %s: %w", id, err)
-	}
-	return nil
+	return errors.Join(err, says(out, "\n| bookend: ", "GPU 0", "clean")) // an older release has other words
 }
 
 func (n *node) isLogged(id cluster.JobID) error {

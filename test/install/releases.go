@@ -52,11 +52,7 @@ func (b *bench) next() string {
 	b.must("ask for the version", err)
 	cmd := exec.Command("deploy/packages/build.sh", arch)
 	later := strings.TrimSuffix(strings.TrimSpace(version), "-1")
-	if strings.Contains(later, "+") {
-		later += ".next"
-	} else {
-		later += "+next"
-	}
+	later += map[bool]string{true: ".next", false: "+next"}[strings.Contains(later, "+")]
 	cmd.Env = append(os.Environ(), "OUT="+dir, "VERSION="+later)
 	_, err = finish(cmd)
 	b.must("build a later version", err)
@@ -69,73 +65,25 @@ func (b *bench) nextDeb() string {
 	return path
 }
 
+// older makes DIR/older.deb of a package: the programs and the configuration of a commit in their places. What the
+// commit has no program for stays away.
+const older = `set -e
+cd "$DIR" && mkdir older-tree && dpkg-deb -R "$DEB" older-files
+git -C "$OLDPWD" archive "$COMMIT" | tar -x -C older-tree
+make -C older-tree build VERSION=older
+cd older-files
+for path in usr/libexec/bookend/* usr/bin/bookend; do
+	if [ -e "../older-tree/bin/${path##*/}" ]; then cp "../older-tree/bin/${path##*/}" "$path"; else rm "$path"; fi
+done
+cp ../older-tree/configs/bookend.yaml etc/bookend/bookend.yaml
+sed -i 's/^Version: .*/Version: 0.0.0~older-1/' DEBIAN/control
+find usr -type f -exec md5sum {} + >DEBIAN/md5sums
+dpkg-deb --root-owner-group -b . ../older.deb`
+
 // olderDeb is the package with the programs and the configuration of another commit, as the release before.
 func (b *bench) olderDeb() (string, error) {
-	tree, files := filepath.Join(b.dir, "older-tree"), filepath.Join(b.dir, "older-files")
-	if _, err := command("sh", "-c", fmt.Sprintf("mkdir %[1]s && git archive %[2]s | tar -x -C %[1]s", tree, b.Older)); err != nil {
-		return "", err
-	}
-	if _, err := command("make", "-C", tree, "build", "VERSION=older"); err != nil {
-		return "", err
-	}
-	if _, err := command("dpkg-deb", "-R", b.deb(), files); err != nil {
-		return "", err
-	}
-	if err := replaceWith(files, tree); err != nil {
-		return "", err
-	}
-	deb := filepath.Join(b.dir, "older.deb")
-	_, err := command("dpkg-deb", "--root-owner-group", "-b", files, deb)
-	return deb, err
-}
-
-// replaceWith puts the programs and the configuration of a built tree into an unpacked package. What that has and the tree
-// has not stays away.
-func replaceWith(files, tree string) error {
-	programs, err := filepath.Glob(filepath.Join(files, "usr/libexec/bookend/*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range append(programs, filepath.Join(files, "usr/bin/bookend")) {
-		data, err := os.ReadFile(filepath.Join(tree, "bin", filepath.Base(path)))
-		if os.IsNotExist(err) {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, data, 0o755); err != nil {
-			return err
-		}
-	}
-	data, err := os.ReadFile(filepath.Join(tree, "configs/bookend.yaml"))
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(files, "etc/bookend/bookend.yaml"), data, 0o644); err != nil {
-		return err
-	}
-	control := filepath.Join(files, "DEBIAN/control")
-	text, err := os.ReadFile(control)
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "Version: ") {
-			line = "Version: 0.0.0~older-1\n"
-		}
-		b.WriteString(line)
-	}
-	sums := filepath.Join(files, "DEBIAN/md5sums")
-	if err := os.Remove(sums); err != nil {
-		return err
-	}
-	if _, err := command("sh", "-c", fmt.Sprintf("cd %s && find usr -type f -exec md5sum {} + >DEBIAN/md5sums", files)); err != nil {
-		return err
-	}
-	return os.WriteFile(control, []byte(b.String()), 0o644)
+	cmd := exec.Command("sh", "-c", older)
+	cmd.Env = append(os.Environ(), "DIR="+b.dir, "DEB="+b.deb(), "COMMIT="+b.Older)
+	_, err := finish(cmd)
+	return filepath.Join(b.dir, "older.deb"), err
 }

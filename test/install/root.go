@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -41,23 +40,28 @@ func (r root) run(argv ...string) (string, error) {
 	return finish(cmd)
 }
 
-// bring copies a file to /root of it and returns its path there.
-func (r root) bring(file string) (string, error) {
-	data, err := os.ReadFile(file)
+// answers checks that a command succeeds and says all pieces.
+func (r root) answers(argv []string, pieces ...string) error {
+	out, err := r.run(argv...)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("%q: %w", argv, err)
 	}
-	path := filepath.Join("/root", filepath.Base(file))
-	return path, os.WriteFile(r.in(path), data, 0o644)
+	return says(out, pieces...)
 }
 
-// apt installs a package's file as an admin does.
+// bring copies a file to /root of it and returns its path there.
+func (r root) bring(file string) (string, error) {
+	path := filepath.Join("/root", filepath.Base(file))
+	_, err := command("cp", file, r.in(path))
+	return path, err
+}
+
+// apt installs a package's file as an admin does: in /root as "./bookend_….deb".
 func (r root) apt(deb string) (string, error) {
 	path, err := r.bring(deb)
 	if err != nil {
 		return "", err
 	}
-	// In /root as "./bookend_….deb".
 	return r.run("sh", "-c", "cd /root && apt-get install -y ./"+filepath.Base(path))
 }
 
@@ -107,47 +111,32 @@ func (r root) stubbed() error {
 }
 
 func (r root) isStub(hook string) error {
-	info, err := os.Lstat(r.in(hook))
-	if err != nil {
-		return err
+	said, err := command("stat", "-c", "%F %a %u:%g", r.in(hook))
+	if err == nil && said != "regular file 755 0:0\n" {
+		err = fmt.Errorf("%s is a %s", hook, said)
 	}
-	if !info.Mode().IsRegular() || info.Mode().Perm() != 0o755 {
-		return fmt.Errorf("%s: mode %v", hook, info.Mode())
+	out, errTask := r.run("env", "-i", "SLURM_SCRIPT_CONTEXT=prolog_task", hook)
+	if out != "" {
+		errTask = fmt.Errorf("%s as a task's hook says %q", hook, out)
 	}
-	if owner, err := command("stat", "-c", "%u:%g", r.in(hook)); err != nil || owner != "0:0\n" {
-		return fmt.Errorf("%s: owner %q, %v", hook, owner, err)
-	}
-	text, err := os.ReadFile(r.in(hook))
-	if err != nil || !strings.Contains(string(text), stubMark) {
-		return fmt.Errorf("%s is no stub, %v", hook, err)
-	}
-	out, err := r.run("env", "-i", "SLURM_SCRIPT_CONTEXT=prolog_slurmd", hook)
-	if err == nil {
-		err = says(out, "Bookend is not installed", hook)
-	}
-	if err == nil {
-		out, err = r.run("env", "-i", "SLURM_SCRIPT_CONTEXT=prolog_task", hook)
-		if out != "" {
-			err = fmt.Errorf("%s as a task's hook says %q", hook, out)
-		}
-	}
-	return err
+	return errors.Join(err, holds(r.in(hook), stubMark), errTask,
+		r.answers([]string{"env", "-i", "SLURM_SCRIPT_CONTEXT=prolog_slurmd", hook}, "Bookend is not installed", hook))
 }
 
 // programs checks that at each hook's path is the program again, and that dpkg has forgotten what a removal told it.
 func (r root) programs() error {
 	var errs []error
 	for _, hook := range hooks {
-		out, err := r.run(hook, "--version")
-		errs = append(errs, err)
-		if err == nil {
-			errs = append(errs, says(out, filepath.Base(hook)))
-		}
-		errs = append(errs, absent(r.in(hook+".removed"), r.in(hook+".new")))
+		errs = append(errs, r.answers([]string{hook, "--version"}, filepath.Base(hook)),
+			absent(r.in(hook+".removed"), r.in(hook+".new")))
 	}
+	return errors.Join(append(errs, r.undiverted())...)
+}
+
+func (r root) undiverted() error {
 	out, err := r.run("dpkg-divert", "--list", "*bookend*")
 	if out != "" {
 		err = fmt.Errorf("diversions: %s", out)
 	}
-	return errors.Join(append(errs, err)...)
+	return err
 }

@@ -65,11 +65,7 @@ func (n *node) goesUpAndDown() {
 		n.b.must("install what it begins with", n.dpkg(way.from))
 		n.b.shows(way.name+" while the epilog runs: the same", n.duringEpilog(way.to))
 	}
-	text, err := os.ReadFile(n.in("/etc/bookend/bookend.yaml"))
-	if err == nil {
-		err = says(string(text), "on_unknown: drain")
-	}
-	n.b.shows("the admin's configuration is kept", err)
+	n.b.shows("the admin's configuration is kept", holds(n.in("/etc/bookend/bookend.yaml"), "on_unknown: drain"))
 }
 
 // meetsOlder shows the same with the code of an earlier commit, whose records the later one finds and the other way round.
@@ -179,18 +175,15 @@ func (n *node) isRemoved() {
 	n.b.shows("the next job runs, the node stays up", n.runsWithoutUs())
 	err = n.watched(func() error { return n.dpkg(n.b.deb()) })
 	n.b.needs("installing it again replaces the stubs", errors.Join(err, n.intact(), n.programs()))
-	n.b.shows("the admin's configuration is still there", n.keptMode())
+	n.b.shows("the admin's configuration is still there", holds(n.in("/etc/bookend/bookend.yaml"), "mode: enforce"))
 	n.runsJob()
 	n.purges()
 }
 
 func (n *node) stubTold() error {
-	err := says(n.log.said(), "bookend: Bookend is not installed, but slurm.conf still names /usr/libexec/bookend/bookend-epilog")
-	log, errLog := n.slurm.SlurmdLog("n1")
-	if errLog == nil {
-		errLog = says(log, "Bookend is not installed")
-	}
-	return errors.Join(err, errLog)
+	log, err := n.slurm.SlurmdLog("n1")
+	return errors.Join(err, says(log, "Bookend is not installed"), says(n.log.said(),
+		"bookend: Bookend is not installed, but slurm.conf still names /usr/libexec/bookend/bookend-epilog"))
 }
 
 func (n *node) runsWithoutUs() error {
@@ -208,26 +201,11 @@ func (n *node) runsWithoutUs() error {
 	return errors.Join(err, n.isUp())
 }
 
-func (n *node) keptMode() error {
-	text, err := os.ReadFile(n.in("/etc/bookend/bookend.yaml"))
-	if err != nil {
-		return err
-	}
-	return says(string(text), "mode: enforce")
-}
-
 // purges shows a purge; slurm.conf still names what goes with it.
 func (n *node) purges() {
-	out, err := n.run("dpkg", "-P", "bookend")
-	if err == nil {
-		err = says(out, "still names what is gone now")
-	}
-	n.b.shows("dpkg -P warns that slurm.conf names what is gone now", err)
+	n.b.shows("dpkg -P warns that slurm.conf names what is gone now",
+		n.answers([]string{"dpkg", "-P", "bookend"}, "still names what is gone now"))
 	n.b.shows("stubs, configuration, records and logs are gone", absent(n.in("/usr/libexec/bookend"), n.in("/etc/bookend"),
 		n.in("/var/lib/bookend"), n.in("/var/log/bookend"), n.in("/run/bookend")))
-	left, err := n.run("dpkg-divert", "--list", "*bookend*")
-	if left != "" {
-		err = errors.Join(err, errors.New(left))
-	}
-	n.b.shows("dpkg knows nothing of it any more", err)
+	n.b.shows("dpkg knows nothing of it any more", n.undiverted())
 }

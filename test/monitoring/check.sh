@@ -79,8 +79,8 @@ paths: {run: $dir/run, var: $dir/var, log: $dir/log, sys: $world/sys, dev: $dev}
 nvidia: {nvml_library: $world/libnvidia-ml.so.1, cuda_library: $world/libcuda.so.1, driver_proc: $world/proc-driver/nvidia}
 metrics: {textfile: $textfile}
 slurm: {shards: no, gres_conf: $dir/slurm/gres.conf, slurmd: $dir/slurm/slurmd}
-deadlines: {prolog: {total: 25s, outputs: 15s}, epilog: {total: 40s, outputs: 15s}, health_check: {outputs: 15s}}
-settle: {epilog: {max: 3s, flat: 500ms}}
+deadlines: {prolog: {total: 25s, records: 15s}, epilog: {total: 40s, records: 15s}, health_check: {records: 15s}}
+settle: {epilog: {max: 3s, stable: 500ms}}
 END
 # hook PROGRAM [CONTEXT JOB] runs a program as slurmd does for a job that has GPU 0 alone.
 hook() {

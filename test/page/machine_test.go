@@ -54,11 +54,11 @@ backend: %s
 paths: {proc: /proc, run: %[2]s/run, var: %[2]s/var, log: %[2]s/log, sys: %[3]s, dev: %[4]s}
 nvidia: {nvml_library: %[5]s, cuda_library: %[6]s, driver_proc: %[7]s}
 deadlines:
-  prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
-  epilog: {total: 40s, driver: 20s, scan: 5s, append: 5s, outputs: 5s}
+  prolog: {total: 30s, driver: 20s, processes: 5s, records: 5s}
+  epilog: {total: 40s, driver: 20s, processes: 5s, job_log: 5s, records: 5s}
 settle:
-  prolog: {max: 400ms, flat: 200ms}
-  epilog: {max: 400ms, flat: 200ms}
+  prolog: {max: 400ms, stable: 200ms}
+  epilog: {max: 400ms, stable: 200ms}
 slurm: {shards: "no", %[8]s}
 log: {syslog: false}
 `, filepath.Join(programs, "bookend-gpu"), m.dir, world.Sys(), world.Dev(), world.NVML(), world.CUDA(),

@@ -118,7 +118,7 @@ log: {syslog: false}
 deadlines:
   epilog: {total: %[2]s, driver: 1s, scan: 300ms, probe: 100ms, append: 1s, outputs: 1s}
 settle:
-  epilog: {max: 400ms, flat: 200ms}
+  epilog: {max: 400ms, stable: 200ms}
 `, w.root, epilogTotal)
 }
 

@@ -1,4 +1,4 @@
-package setup
+package slurmconf
 
 import (
 	"os"
@@ -7,11 +7,10 @@ import (
 	"testing"
 
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // What a site has, and what it needs: each line, each script, and what is left to do.
-func TestMake(t *testing.T) {
+func TestMakePlan(t *testing.T) {
 	const (
 		taskHooks = "TaskProlog=/s/bookend/task-prolog\nTaskEpilog=/s/bookend/task-epilog\n"
 		alloc     = "PrologFlags=Alloc\n"
@@ -69,10 +68,10 @@ func TestMake(t *testing.T) {
 			lines: hooks + taskHooks + alloc + timeout + check},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conf := slurmconf.Parse("/s/slurm.conf", []byte(tt.conf), func(name string) []slurmconf.File {
-				return []slurmconf.File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
+			conf := Parse("/s/slurm.conf", []byte(tt.conf), func(name string) []File {
+				return []File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
 			})
-			p := Make(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts})
+			p := MakePlan(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts})
 			if got := without(p.Text(), "#"); got != tt.lines {
 				t.Errorf("lines:\n%swant\n%s", got, tt.lines)
 			}

@@ -1,6 +1,4 @@
-// Package setup decides what a site's slurm.conf needs so that Slurm calls Bookend: which lines, which scripts next to
-// it, and what is left to do. It goes by what slurm.conf has already.
-package setup
+package slurmconf
 
 import (
 	"fmt"
@@ -9,19 +7,18 @@ import (
 	"strings"
 
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
-// Site is what is there already.
+// Site is what a site has, before `bookend setup` adds what slurm.conf needs so that Slurm calls Bookend.
 type Site struct {
 	Version slurm.Version
-	Conf    slurmconf.Conf // slurm.conf
-	Pyxis   bool           // plugstack.conf loads pyxis
-	Adopts  bool           // PAM adopts logins into jobs (pam_slurm_adopt)
+	Conf    Conf // slurm.conf
+	Pyxis   bool // plugstack.conf loads pyxis
+	Adopts  bool // PAM adopts logins into jobs (pam_slurm_adopt)
 }
 
-// Line is one of slurm.conf, with the reason for it.
-type Line struct{ Text, Why string }
+// Added is a line for slurm.conf, with the reason for it.
+type Added struct{ Text, Why string }
 
 // Script is a file next to slurm.conf: a shipped script, or one that becomes the site's own.
 type Script struct {
@@ -33,7 +30,7 @@ type Script struct {
 // Plan is what to add.
 type Plan struct {
 	Found   []string // what the site has, in words
-	Lines   []Line
+	Lines   []Added
 	Include string // how slurm.conf names the file with these lines
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
@@ -46,14 +43,14 @@ type planner struct {
 	configless bool
 }
 
-// Make decides.
-func Make(s Site) Plan {
+// MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
+func MakePlan(s Site) Plan {
 	p := planner{Site: s}
 	// What setup wrote before counts for nothing: it is written again.
-	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l slurmconf.Line) bool {
+	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l Line) bool {
 		return strings.HasSuffix(l.File, "/bookend.conf")
 	})
-	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && slurmconf.HasWord(v.Text, "enable_configless") {
+	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && HasWord(v.Text, "enable_configless") {
 		p.configless = true
 		p.found("configless nodes (%s)", v.Line.Where())
 	}
@@ -74,7 +71,7 @@ func (p *planner) found(format string, args ...any) {
 	p.Found = append(p.Found, fmt.Sprintf(format, args...))
 }
 func (p *planner) line(why, format string, args ...any) {
-	p.Lines = append(p.Lines, Line{fmt.Sprintf(format, args...), why})
+	p.Lines = append(p.Lines, Added{fmt.Sprintf(format, args...), why})
 }
 func (p *planner) step(format string, args ...any) {
 	p.Steps = append(p.Steps, fmt.Sprintf(format, args...))
@@ -96,8 +93,8 @@ func (p *planner) script(name, shipped, own string) string {
 }
 
 // theirs is the site's own value of a key.
-func (p *planner) theirs(key string) (v slurmconf.Value, ok bool) {
-	all := slices.DeleteFunc(p.Conf.All(key), func(v slurmconf.Value) bool {
+func (p *planner) theirs(key string) (v Value, ok bool) {
+	all := slices.DeleteFunc(p.Conf.All(key), func(v Value) bool {
 		return v.Text == "" || strings.Contains(v.Text, "/bookend/") || strings.HasPrefix(path.Base(v.Text), "bookend-")
 	})
 	if len(all) == 0 {
@@ -159,7 +156,7 @@ func (p *planner) taskHooks() {
 // has a start to compare with.
 func (p *planner) flags() {
 	own, has := p.Conf.Get("PrologFlags")
-	in := func(flag string) bool { return slurmconf.HasWord(own.Text, flag) }
+	in := func(flag string) bool { return HasWord(own.Text, flag) }
 	if has {
 		p.found("PrologFlags=%s (%s)", own.Text, own.Line.Where())
 	}
