@@ -103,7 +103,7 @@ func sketch(c Chart, l Lane) string {
 	for _, m := range l.Marks {
 		fmt.Fprintf(&b, "mark %v; ", m.Entries)
 	}
-	return b.String() + l.Facts()
+	return b.String() + fmt.Sprintf("%d jobs, %d findings", l.Jobs, l.Found)
 }
 
 func TestLayout(t *testing.T) {
@@ -117,7 +117,7 @@ func TestLayout(t *testing.T) {
 			"job 8 row 1 of 2 19-20; held 4-6 20.0 GiB stayed by a hook of job 1; held 6-8 20.0 GiB stayed by a hook of job 2; " +
 			"held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
 			"mark [1]; 5 jobs, 2 findings",
-		"job 3 row 0 of 1 9-10; job 5 row 0 of 1 12-15; job 6 row 0 of 1 17-17 nostart; 3 jobs",
+		"job 3 row 0 of 1 9-10; job 5 row 0 of 1 12-15; job 6 row 0 of 1 17-17 nostart; 3 jobs, 0 findings",
 	} {
 		if got := sketch(c, c.Lanes[i]); got != want {
 			t.Errorf("lane %d: got\n%s\nwant\n%s", i, got, want)

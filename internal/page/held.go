@@ -8,6 +8,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/settle"
 )
 
 // look is what one hook or health check saw of one card.
@@ -59,35 +60,26 @@ func usedOf(r gpu.Reading) gpu.Figure {
 }
 
 // judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
-// All that is in use then was left by somebody. While another job has the card only the findings tell whose what is.
+// While another job has the card only the findings tell whose what is.
 func (h *history) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
-	used, beside := usedOf(reading), h.busy(id, e.Wall)
-	known := used.Known() && used.Bytes >= finding.WorthTelling
-	l := look{at: e.Wall, bytes: used}
+	l, beside := look{at: e.Wall, bytes: usedOf(reading)}, h.busy(id, e.Wall)
 	if beside {
 		l.bytes = gpu.Unknown("others have the GPU too")
+	} else if start != nil && start.left { // what a job got and gave back so is no finding of its end
+		l.left = l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
 	}
-	// What a job got and gave back so is no finding of its end.
-	l.left = start != nil && start.left && known && !beside
-	blind := beside || start != nil && !start.tells
 	for _, f := range e.Findings {
-		if f.GPU != id {
-			continue
-		}
 		kind, _ := code.Lookup(f.Code)
 		of := kind.Traits.Memory
-		small := f.Bytes.Known() && f.Bytes.Bytes < finding.WorthTelling
-		if f.Unknown == "" && !small && (of.Stays() || of == code.Inherited && !beside) {
+		if f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited && !beside) {
 			l.left = true
 			if beside && f.Bytes.Bytes > l.bytes.Bytes {
 				l.bytes = f.Bytes
 			}
 		}
-		blind = blind || kind.Scope == code.Card && (f.Unknown != "" || f.Code == code.Lost)
 	}
-	state := e.Curves[id].State
-	l.tells = l.left || !blind && (state.AtRest() || state == "" && used.Known() && !known)
+	l.tells = l.left || !beside && (start == nil || start.tells) && e.Curves[id].State == settle.Clean
 	return l
 }
 
@@ -112,19 +104,11 @@ type Held struct {
 	Start, End time.Time
 	Bytes      gpu.Figure // as the first look saw it
 	Share      float64    // of the card's memory, the least that is visible where that is unknown
-	Fate       Fate
-	By         string // who saw it first
+	// Fate is what became of it: stayed, where it was seen at both ends; gone at some moment in between; unseen, where no
+	// look since could tell.
+	Fate string
+	By   string // who saw it first
 }
-
-// Fate is what became of what stayed.
-type Fate string
-
-// The fates. Only Stayed was seen at both ends; the others say what the next look found, or that there was none.
-const (
-	Stayed Fate = "stayed"
-	Gone   Fate = "gone"   // it went at some moment in between
-	Unseen Fate = "unseen" // no look since could tell
-)
 
 // held are a card's leftovers in the time shown.
 func (h *history) held(c Card) (all []Held) {
@@ -133,12 +117,12 @@ func (h *history) held(c Card) (all []Held) {
 		if !l.left {
 			continue
 		}
-		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: Unseen, By: l.by,
+		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
 			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
-			if k.End, k.Fate = next.at, Gone; next.left && !l.epoch.Changed(next.epoch) {
-				k.Fate = Stayed
+			if k.End, k.Fate = next.at, "gone"; next.left && !l.epoch.Changed(next.epoch) {
+				k.Fate = "stayed"
 			}
 		}
 		k.End = k.End.In(h.ask.Zone)

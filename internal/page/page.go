@@ -61,7 +61,8 @@ var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": clean, "plural": count,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
 	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": outcome,
-	"stamp": func(t time.Time) string { return t.Format(stamp) },
+	"stamp": func(t time.Time) string { return t.Format(stamp) }, "figure": figure,
+	"moment": func(t time.Time) string { return t.Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
 // Write writes the page.

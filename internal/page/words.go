@@ -53,28 +53,10 @@ func namesOf(people []string) *regexp.Regexp {
 	return re
 }
 
-// Range words the time shown, with the zone at both ends: it may change meanwhile.
-func (s sheet) Range() string {
-	if s.Chart.First.IsZero() {
-		return ""
-	}
-	const moment = "2 January 2006, 15:04 (UTC-07:00)"
-	return s.Chart.Since.Format(moment) + " to " + s.Chart.Until.Format(moment)
-}
-
-// Empty is said where there is nothing to draw.
-func (s sheet) Empty() string {
-	c := s.Chart
-	switch {
-	case c.First.IsZero():
-		return "No records yet: no hook has written a record on this node. No job with GPUs has run since Bookend was " +
-			"installed, or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."
-	case c.Jobs == 0 && len(c.Entries) == 0 &&
-		!slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
-		return fmt.Sprintf("Nothing on record in this time. The records of this node reach from %s to %s.",
-			c.First.Format(stamp), c.Last.Format(stamp))
-	}
-	return ""
+// Nothing reports that there is nothing to draw in the time shown.
+func (s sheet) Nothing() bool {
+	left := func(l Lane) bool { return len(l.Held) > 0 }
+	return s.Chart.Jobs == 0 && len(s.Chart.Entries) == 0 && !slices.ContainsFunc(s.Chart.Lanes, left)
 }
 
 // Listed are the findings that the table has.
@@ -114,15 +96,6 @@ func cardName(c Card) string {
 	return string(clean(c.ID))
 }
 
-// Facts are a lane in words.
-func (l Lane) Facts() string {
-	text := count(l.Jobs, "job", "jobs")
-	if l.Found > 0 {
-		text += ", " + count(l.Found, "finding", "findings")
-	}
-	return text
-}
-
 func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -148,18 +121,6 @@ func (k Block) Label() string {
 		return ""
 	}
 	return label
-}
-
-// Class is a block's form.
-func (k Block) Class() string {
-	class := "job"
-	if k.Running || k.NoEnd {
-		class += " running"
-	}
-	if k.NoStart {
-		class += " nostart"
-	}
-	return class
 }
 
 // BlockTip is a block in words.
@@ -194,13 +155,6 @@ func (s sheet) of(user string) string {
 	return " of " + string(clean(user))
 }
 
-// Tip is a piece in words.
-func (k Held) Tip() string {
-	fate := map[Fate]string{Stayed: "still there at", Gone: "gone by", Unseen: "not seen again up to"}[k.Fate]
-	return fmt.Sprintf("%s left on the GPU\nseen %s by %s, %s %s", figure(k.Bytes), k.Start.Format(stamp), k.By, fate,
-		k.End.Format(stamp))
-}
-
 // Gravest is the finding that a mark looks like.
 func (s sheet) Gravest(m Mark) Entry { return s.Chart.Entries[m.Entries[0]] }
 
@@ -210,12 +164,6 @@ func (s sheet) Link(m Mark) string {
 		return "findings"
 	}
 	return fmt.Sprintf("f%d", m.Entries[0])
-}
-
-// CodeID is the place where a code is explained. It is a number: the name of a code from outside is a claim.
-func (s sheet) CodeID(kind code.Entry) string {
-	return fmt.Sprintf("code-%d",
-		slices.IndexFunc(s.Chart.Codes, func(n Count) bool { return n.Kind.Code == kind.Code }))
 }
 
 // LaneOf is the lane of a finding, -1 for one that concerns no card that is shown.
