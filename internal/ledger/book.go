@@ -31,10 +31,8 @@ type Now struct {
 	Sighted Sighted
 }
 
-// Between reads the records of the node for a look that is no run's end: there is no self but what health checks saw.
-func Between(runs []Run, now Now) Book { return Open(runs, Run{}, now) }
-
-// Open reads every record of the node and sets self, which may be among them, apart.
+// Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
+// self but what health checks saw.
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Left: leftovers(runs, now)}
 	ofRun := self.Job.ID != 0
