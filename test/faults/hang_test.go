@@ -191,9 +191,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	}
 	mend()
 	n.none()
-	if on := readers(); len(on) > 0 {
-		t.Errorf("on record %+v", on)
-	}
+	await(t, "the end of the reader on record", func() bool { return len(readers()) == 0 })
 	if n.hook(n.own(epilog), newJob()); about(odd.PID).Code == "" {
 		t.Errorf("once it can be read: %+v", n.findings(epilog))
 	}
