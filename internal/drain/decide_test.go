@@ -219,6 +219,8 @@ func TestStandingDrain(t *testing.T) {
 		"a cause past telling":    {times(2, cause(code.XidFatal, "GPU-a")), Leave, "that BKD-XIDFATAL is over", 0},
 		"a second GPU not clean": {
 			times(2, cause(code.Residue, "GPU-b"), sees("GPU-b", inUse)), Leave, "GPU GPU-b is not clean", 0},
+		"not known, and a second GPU not clean": {
+			times(2, cause(code.Residue, "GPU-b"), sees("GPU-a", occupied), sees("GPU-b", inUse)), Leave, "GPU-b is not", 0},
 		"no cause, not clean": {
 			times(2, sees("GPU-b", Seen{Memory: Dirty, Why: "in use", Given: true}), sees("GPU-c", occupied)),
 			Leave, "GPU GPU-b is not clean: in use", 0},
@@ -268,17 +270,6 @@ func TestFurtherCause(t *testing.T) {
 		}
 		if len(d.Memory.Settled) != 2 || w.Reason != reason42 || len(in.Memory.Written.Causes) != 1 {
 			t.Errorf("%s: %+v after %+v", name, d.Memory, in.Memory)
-		}
-	}
-}
-
-// One card that is not clean outweighs one that nobody knows of, in whatever order.
-func TestWorstOfAll(t *testing.T) {
-	a, b := Cause{Code: code.Orphan, GPU: "GPU-a"}, Cause{Code: code.Orphan, GPU: "GPU-b"}
-	for _, causes := range [][]Cause{{a, b}, {b, a}} {
-		worst, why := verify(causes, map[gpu.ID]Seen{"GPU-b": inUse})
-		if worst != Dirty || !strings.Contains(why, "GPU-b") {
-			t.Errorf("%+v: %s (%s), want %s of GPU-b", causes, worst, why, Dirty)
 		}
 	}
 }
@@ -420,15 +411,6 @@ func TestStoppedHook(t *testing.T) {
 	}
 	if (Written{Epoch: epoch}).unverifiable() == "" {
 		t.Error("a drain without a cause could be resumed")
-	}
-}
-
-// What a health check can tell to be over is about a card.
-func TestVerifiable(t *testing.T) {
-	for _, e := range code.All() {
-		if Verifiable(e.Code) && e.Scope != code.Card {
-			t.Errorf("%s is not about a GPU", e.Code)
-		}
 	}
 }
 

@@ -2,7 +2,7 @@
 // node_exporter. It works on disk and so belongs into a child. The counts outlive a reboot and a lost or full tmpfs:
 //
 //	VAR/metrics/     0700
-//	  counters.json  the counts, and each trouble with its first and last time. book.go, file.go
+//	  counters.json  the counts, and each trouble with its first and last time. book.go
 //	  lock           one writer at a time
 //	TEXTFILE         0644  what node_exporter reads. text.go
 //
