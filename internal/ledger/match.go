@@ -140,9 +140,7 @@ func (n Node) mayShare(r Run) bool {
 
 // gotClean reports that a run was given a card with nobody on it.
 func (r Run) gotClean(d Assigned) bool {
-	given := slices.ContainsFunc(r.Devices,
-		func(o Assigned) bool { return o.Device.ID == d.Device.ID && o.Device.ID != "" })
 	reading, seen := r.Start.Snapshot.Reading(d.Device.ID)
-	return given && seen && r.Start.Curves[d.Device.ID].State == settle.Clean && reading.ProcessesUnknown == "" &&
-		len(reading.Processes) == 0
+	return r.had(d.Device.ID) && seen && r.Start.Curves[d.Device.ID].State == settle.Clean &&
+		reading.ProcessesUnknown == "" && len(reading.Processes) == 0
 }
