@@ -44,8 +44,6 @@ type Lane struct {
 	Blocks []Block
 	Held   []Held
 	Marks  []Mark
-	Jobs   int
-	Found  int // findings of this card that are no notes
 }
 
 // Card is a GPU or MIG instance as the latest record has it.
@@ -81,16 +79,7 @@ func Lay(runs []ledger.Run, r Request) Chart {
 	h.readLooks()
 	h.readEntries()
 	for _, c := range h.cards() {
-		l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)}
-		for _, k := range l.Blocks {
-			l.Jobs += k.Jobs
-		}
-		for _, e := range h.Entries {
-			if e.GPU == c.ID && e.Grave() > 1 {
-				l.Found++
-			}
-		}
-		h.Lanes = append(h.Lanes, l)
+		h.Lanes = append(h.Lanes, Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)})
 	}
 	h.Node = h.marks("")
 	h.count()

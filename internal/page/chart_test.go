@@ -103,7 +103,7 @@ func sketch(c Chart, l Lane) string {
 	for _, m := range l.Marks {
 		fmt.Fprintf(&b, "mark %v; ", m.Entries)
 	}
-	return b.String() + fmt.Sprintf("%d jobs, %d findings", l.Jobs, l.Found)
+	return b.String()
 }
 
 func TestLayout(t *testing.T) {
@@ -116,8 +116,8 @@ func TestLayout(t *testing.T) {
 		"job 1 row 0 of 2 0-4; job 2 row 0 of 2 6-8; job 4 row 0 of 2 11-14; job 7 row 0 of 2 18-24 running; " +
 			"job 8 row 1 of 2 19-20; held 4-6 20.0 GiB stayed by a hook of job 1; held 6-8 20.0 GiB stayed by a hook of job 2; " +
 			"held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
-			"mark [1]; 5 jobs, 2 findings",
-		"job 3 row 0 of 1 9-10; job 5 row 0 of 1 12-15; job 6 row 0 of 1 17-17 nostart; 3 jobs, 0 findings",
+			"mark [1]; ",
+		"job 3 row 0 of 1 9-10; job 5 row 0 of 1 12-15; job 6 row 0 of 1 17-17 nostart; ",
 	} {
 		if got := sketch(c, c.Lanes[i]); got != want {
 			t.Errorf("lane %d: got\n%s\nwant\n%s", i, got, want)
@@ -213,15 +213,15 @@ func TestDense(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	for _, l := range c.Lanes {
-		jobs := 0
+		total := 0
 		for _, k := range l.Blocks {
-			jobs += k.Jobs
+			total += k.Jobs
 		}
-		if len(l.Blocks) > 2/cell || len(l.Held) > 2/cell || len(l.Marks) > 65 || jobs != l.Jobs {
-			t.Errorf("%d blocks of %d jobs, %d pieces, %d marks", len(l.Blocks), jobs, len(l.Held), len(l.Marks))
+		if len(l.Blocks) > 2/cell || len(l.Held) > 2/cell || len(l.Marks) > 65 || total != jobs/cards {
+			t.Errorf("%d blocks of %d jobs, %d pieces, %d marks", len(l.Blocks), total, len(l.Held), len(l.Marks))
 		}
 	}
-	if len(c.Entries) != jobs || c.Jobs != jobs || c.Lanes[0].Jobs != jobs/cards {
+	if len(c.Entries) != jobs || c.Jobs != jobs {
 		t.Errorf("%d entries, %d jobs", len(c.Entries), c.Jobs)
 	}
 }
@@ -317,7 +317,6 @@ func TestHeld(t *testing.T) {
 		"found again":                   {runs{leaves, got(2, 6, 8, 20*gib, 0)}, nil, "2-6 20 stayed, 6-8 20 gone"},
 		"the driver was reloaded":       {runs{leaves, reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
 		"how much no one knows":         {runs{ran(1, cardA, seenAs(0, cardA, 0), vague)}, nil, "2-24 ? unseen"},
-		"a small remainder":             {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20))}, nil, ""},
 		"in use, by whom no one knows":  {runs{clean(1, 0, 2)}, checked(gib), ""},
 		"a health check saw it":         {runs{leaves}, leaked, "2-5 20 stayed, 5-24 20 unseen"},
 		"a health check saw it gone":    {runs{leaves}, checked(0), "2-5 20 gone"},
@@ -332,9 +331,6 @@ func TestHeld(t *testing.T) {
 		"left beside another job": {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, gib)),
 			ran(2, cardA, seenAs(3, cardA, 0), seenAs(4, cardA, 50*gib, found(code.Orphan, cardA, gib)))}, nil,
 			"4-9 1 gone"},
-		"beside another job that got it so": {
-			runs{leaves, got(2, 5, 20, 20*gib, 20*gib), got(3, 8, 9, 20*gib, 20*gib)}, nil,
-			"2-5 20 stayed, 5-20 20 stayed, 20-24 20 unseen"},
 		"an end that no one saw": {runs{leaves, ran(2, cardA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
 			clean(3, 10, 11)}, nil, "2-6 20 stayed, 6-10 20 gone"},
 	} {
