@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -123,32 +122,8 @@ func (k Block) Label() string {
 	return label
 }
 
-// BlockTip is a block in words.
-func (s sheet) BlockTip(k Block) string {
-	head := "Job " + k.Job
-	if k.Jobs > 1 {
-		head = count(k.Jobs, "job", "jobs") + ", too close to be told apart here"
-	}
-	from, to := k.Start.Format(stamp), k.End.Format(stamp)
-	if k.NoStart {
-		from += " (start not on record)"
-	}
-	when := fmt.Sprintf("%s to %s, %v", from, to, k.End.Sub(k.Start).Round(time.Second))
-	switch {
-	case k.Running:
-		when = "since " + from + ", still running"
-	case k.NoEnd:
-		when = from + ", end not on record, over by " + to
-	}
-	use := "memory in use: not sampled"
-	if k.Most.Known() {
-		use = "most memory seen in use: " + figure(k.Most)
-	}
-	return head + s.of(k.User) + "\n" + when + "\n" + use
-}
-
-// of names a user, where that is wanted.
-func (s sheet) of(user string) string {
+// Of names a user, where that is wanted.
+func (s sheet) Of(user string) string {
 	if !s.Users || user == "" {
 		return ""
 	}
@@ -241,7 +216,7 @@ func (s sheet) Occasion(e Entry) string {
 	if e.Job == "" {
 		return e.Phase
 	}
-	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.of(e.User))
+	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.Of(e.User))
 }
 
 // outcome words what policy made of a finding.
