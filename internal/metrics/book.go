@@ -11,7 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -107,26 +107,31 @@ func (b *book) add(r Run) {
 
 // check shows what a health check saw in place of what the one before it did: a card that is not read any more has no
 // figure.
-func (b *book) check(c Check) {
+func (b *book) check(c ledger.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
 	})
-	if c.Keepers != nil {
-		*b.at(driverKeepers) = float64(*c.Keepers)
-	}
 	*b.at(checkSeconds) = c.Took.Seconds()
+	if k := c.Keepers; k != nil && k.Unknown == "" {
+		*b.at(driverKeepers) = float64(k.Count)
+	}
 	for _, card := range c.Cards {
-		number := strconv.Itoa(card.GPU)
-		if card.GPU < 0 { // not certain
-			number = ""
+		id, number := card.Device.ID, ""
+		if card.Index >= 0 { // certain
+			number = strconv.Itoa(card.Index)
 		}
-		for name, f := range map[string]gpu.Figure{
-			usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked,
-		} {
-			if f.Known() {
-				*b.at(name, number, string(card.UUID)) = float64(f.Bytes)
-			}
+		reading, read := c.Snapshot.Reading(id)
+		if !read {
+			continue
 		}
+		show := func(name string, bytes uint64) { *b.at(name, number, string(id)) = float64(bytes) }
+		if reading.Memory.Used.Known() {
+			show(usedBytes, reading.Memory.Used.Bytes)
+		}
+		if bytes, told := c.Unexplained[id]; told {
+			show(unexplainedBytes, bytes)
+		}
+		show(leakedBytes, c.Leaked[id])
 	}
 }
 

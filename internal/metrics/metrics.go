@@ -23,6 +23,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -57,26 +58,9 @@ type Run struct {
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	Settled []time.Duration   `json:"settled_ns,omitempty"`
 	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
-	// Check is what a health check alone knows; nil for a job's hooks.
-	Check *Check `json:"check,omitempty"`
-}
-
-// Check is what stands until the next health check.
-type Check struct {
-	Took  time.Duration `json:"took_ns"`
-	Cards []Card        `json:"cards,omitempty"` // that were read
-	// Keepers is how many processes outside of jobs keep drains for memory without a process off; nil where that is
-	// unknown.
-	Keepers *int `json:"keepers,omitempty"`
-}
-
-// Card is one card or MIG instance as the health check saw it. What is not known is not shown.
-type Card struct {
-	GPU         int        `json:"gpu"` // Slurm's number, -1 where that is not certain
-	UUID        gpu.ID     `json:"uuid"`
-	Used        gpu.Figure `json:"used"`        // bytes
-	Unexplained gpu.Figure `json:"unexplained"` // bytes
-	Leaked      gpu.Figure `json:"leaked"`      // bytes
+	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
+	// shown.
+	Check *ledger.Check `json:"check,omitempty"`
 }
 
 // Hook names a root hook.

@@ -19,6 +19,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -394,10 +395,15 @@ func TestTimesAndTests(t *testing.T) {
 	wants(t, shown(t, f), want)
 }
 
-// checked is a health check that saw these cards.
-func checked(minute int, cards ...Card) Run {
+// checked is a health check that saw so much in use on each card.
+func checked(minute int, c ledger.Check, used ...gpu.Figure) Run {
+	c.Took = 250 * time.Millisecond
+	for i, f := range used {
+		d := gpu.Device{ID: c.Cards[i].Device.ID}
+		c.Snapshot.Readings = append(c.Snapshot.Readings, gpu.Reading{Device: d, Memory: gpu.Memory{Used: f}})
+	}
 	r := at(minute, HealthCheck)
-	r.Job, r.Action, r.Check = 0, config.Ignore, &Check{Took: 250 * time.Millisecond, Cards: cards}
+	r.Job, r.Action, r.Check = 0, config.Ignore, &c
 	return r
 }
 
@@ -410,43 +416,29 @@ func gauges(t *testing.T, f Files) string {
 	return strings.Join(lines, "\n")
 }
 
-// A card's figures stand until the next check: jobs' hooks leave them, a card
+// A card's figures, and how many processes keep drains off, stand until the next check: jobs' hooks leave them, a card
 // that has gone has none, nor has what could not be read.
 func TestGaugesOfTheHealthCheck(t *testing.T) {
 	f := host(t)
-	one := gpu.Bytes(1 << 30)
-	two := checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
-		Leaked: gpu.Bytes(0)})
-	record(t, f, checked(1, Card{GPU: 0, UUID: "GPU-a", Used: one, Unexplained: one, Leaked: one},
-		Card{GPU: 1, UUID: "GPU-b", Used: one, Unexplained: one, Leaked: one}), two, at(3, Epilog))
-	want := `bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
+	a, b, one := gpu.Device{ID: "GPU-a"}, gpu.Device{ID: "GPU-b"}, gpu.Bytes(1<<30)
+	both := map[gpu.ID]uint64{"GPU-a": 1, "GPU-b": 1}
+	record(t, f, checked(1, ledger.Check{Cards: []ledger.Assigned{{Index: 0, Device: a}, {Index: 1, Device: b}},
+		Unexplained: both, Leaked: both}, one, one),
+		checked(2, ledger.Check{Cards: []ledger.Assigned{{Index: -1, Device: a}, {Index: 1, Device: b}},
+			Unexplained: map[gpu.ID]uint64{"GPU-b": 1}, Keepers: &ledger.Keepers{Count: 2}}, gpu.Bytes(0)), at(3, Epilog))
+	want := `bookend_driver_kept_open_processes 2
+bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0
 bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0
 bookend_health_check_duration_seconds 0.25`
 	if got := gauges(t, f); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	record(t, f, checked(4)) // the driver could not be asked
+	record(t, f, checked(4, ledger.Check{Keepers: &ledger.Keepers{Unknown: "not told"}})) // the driver could not be asked
 	if got, want := gauges(t, f), "bookend_health_check_duration_seconds 0.25"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)
-	}
-}
-
-// How many processes keep drains off stands until a check that cannot tell.
-func TestKeepersOfTheHealthCheck(t *testing.T) {
-	f := host(t)
-	two := checked(1)
-	two.Check.Keepers = new(int)
-	*two.Check.Keepers = 2
-	record(t, f, two, at(2, Epilog))
-	if got := gauges(t, f); !strings.Contains(got, "bookend_driver_kept_open_processes 2\n") {
-		t.Errorf("%q", got)
-	}
-	record(t, f, checked(3))
-	if got := gauges(t, f); strings.Contains(got, "bookend_driver_kept_open_processes") {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -223,25 +222,12 @@ func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
 }
 
 // gauge is what metrics show of the GPUs until the next check.
-func (r *record) gauge(keepers *ledger.Keepers) *metrics.Check {
-	m := &metrics.Check{Took: r.Clock.Boot() - r.Start}
-	if keepers != nil && keepers.Unknown == "" {
-		m.Keepers = &keepers.Count
+func (r *record) gauge(keepers *ledger.Keepers) *ledger.Check {
+	c := &ledger.Check{Took: r.Clock.Boot() - r.Start, Cards: r.Seen.Cards, Unexplained: r.Unexplained(),
+		Leaked: r.Leaked(), Keepers: keepers}
+	for _, reading := range r.Seen.Side.Snapshot.Readings {
+		reading.Processes = nil
+		c.Snapshot.Readings = append(c.Snapshot.Readings, reading)
 	}
-	unexplained, leaked := r.Unexplained(), r.Leaked()
-	for _, card := range r.Seen.Cards {
-		id := card.Device.ID
-		reading, ok := r.Seen.Side.Snapshot.Reading(id)
-		if !ok {
-			continue
-		}
-		rest := gpu.Unknown("not told")
-		if bytes, told := unexplained[id]; told {
-			rest = gpu.Bytes(bytes)
-		}
-		m.Cards = append(m.Cards, metrics.Card{
-			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(leaked[id]),
-		})
-	}
-	return m
+	return c
 }
