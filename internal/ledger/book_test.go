@@ -185,26 +185,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Times of another boot do not compare: a run of an earlier epoch, whose clock was ahead, ends nobody.
-func TestOtherEpochsEndNobody(t *testing.T) {
-	old := run(102, []gpu.ID{card0}, at(745), saw(755))
+// A run of an earlier epoch, whose clock was ahead, ends nobody. An older open run of one's own job id is over, whatever
+// its record says: it cannot share the card by right. One's own record is none of the others'.
+func TestOpen(t *testing.T) {
+	old, open := run(102, []gpu.ID{card0}, at(745), saw(755)), run(102, []gpu.ID{card0}, at(42))
 	old.Epoch = otherEpoch
-	book := Open([]Run{old, run(102, []gpu.ID{card0}, at(42))}, run(103, []gpu.ID{card0}, at(40)), looking())
-	if len(book.Others) != 1 || !book.Others[0].Live() || book.Self.Alone {
-		t.Errorf("%+v", book)
-	}
-}
-
-// An older open run of one's own job id is over, whatever its record says: it cannot share the card by right.
-func TestOwnOlderRunIsOver(t *testing.T) {
-	book := Open([]Run{run(102, []gpu.ID{card0}, at(42))}, run(102, []gpu.ID{card0}, nil), looking())
-	if len(book.Others) != 1 || book.Others[0].Live() {
-		t.Errorf("%+v", book)
-	}
-	self := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
-	book = Open([]Run{self, run(102, []gpu.ID{card0}, at(42))}, self, looking())
-	if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Self.Alone {
-		t.Errorf("beside its own record: %+v", book)
+	kept := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
+	for name, tt := range map[string]struct {
+		other, self Run
+		live        bool
+	}{
+		"another epoch": {old, run(103, []gpu.ID{card0}, at(40)), true},
+		"its own id":    {old, run(102, []gpu.ID{card0}, nil), false},
+		"its own":       {kept, kept, true},
+	} {
+		book := Open([]Run{tt.other, open}, tt.self, looking())
+		if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Others[0].Live() != tt.live || book.Self.Alone {
+			t.Errorf("%s: %+v", name, book)
+		}
 	}
 }
 

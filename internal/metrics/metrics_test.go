@@ -20,6 +20,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -39,23 +40,16 @@ func at(minute int, hook Hook, troubles ...code.Code) Run {
 func host(t *testing.T) Files {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "metrics-test-")
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
 }
 
 func record(t *testing.T, f Files, runs ...Run) {
 	t.Helper()
 	for _, r := range runs {
-		must(t, Record(f, r))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		must.Do(t, Record(f, r))
 	}
 }
 
@@ -63,7 +57,7 @@ func must(t *testing.T, err error) {
 func shown(t *testing.T, f Files) map[string]float64 {
 	t.Helper()
 	data, err := os.ReadFile(f.Textfile)
-	must(t, err)
+	must.Do(t, err)
 	series, err := parse(string(data))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
@@ -129,7 +123,7 @@ func TestTroublesOverTime(t *testing.T) {
 		f := host(t)
 		record(t, f, tt.runs...)
 		state, err := Read(f.Var)
-		must(t, err)
+		must.Do(t, err)
 		got := state.Troubles[slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })]
 		since, last := got.Since.Sub(noon).Minutes(), got.Last.Sub(noon).Minutes()
 		text := fmt.Sprintf("%v to %v: %d, %s; %d", since, last, got.Count, got.Hook, got.Clear)
@@ -144,14 +138,14 @@ func TestCountersOfALaterRelease(t *testing.T) {
 	f := host(t)
 	record(t, f, at(0, Prolog, code.BadConfig))
 	data, err := os.ReadFile(f.book())
-	must(t, err)
+	must.Do(t, err)
 	later := strings.NewReplacer(`"version":1`, `"version":1,"fleet":{"nodes":[1,2]}`,
 		`"samples":[`, `"samples":[{"name":"bookend_heat_kelvin","labels":["0","GPU-a"],"value":-3,"unit":"K"},`,
 		`"troubles":[`, `"troubles":[{"code":"BKD-NEW-KIND","count":4,"hook":"night_watch","mood":"bad"},`)
-	must(t, os.WriteFile(f.book(), []byte(later.Replace(string(data))), 0o600))
+	must.Do(t, os.WriteFile(f.book(), []byte(later.Replace(string(data))), 0o600))
 	record(t, f, at(1, Prolog))
 	data, err = os.ReadFile(f.book())
-	if must(t, err); strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
+	if must.Do(t, err); strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
 		t.Errorf("%s", data)
 	}
 	wants(t, shown(t, f), map[string]float64{
@@ -166,20 +160,20 @@ func TestDamagedCounts(t *testing.T) {
 	f := host(t)
 	record(t, f, at(0, Prolog))
 	data, err := os.ReadFile(f.book())
-	must(t, err)
+	must.Do(t, err)
 	whole, label := string(data), `{"name":"`+drains+`","labels":["a"]}`
-	put := func(text string) func() { return func() { must(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
+	put := func(text string) func() { return func() { must.Do(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
 	for name, damage := range map[string]func(){
 		"empty": put(""), "cut off": put(whole[:len(whole)/2]), "null": put("null"), "huge": put(strings.Repeat(" ", maxBook+1)),
 		"newer":     put(strings.Replace(whole, `"version":1`, `"version":2`, 1)),
 		"negative":  put(strings.Replace(whole, `"value":1`, `"value":-1`, 1)),
 		"twice":     put(`{"version":1,"samples":[` + label + "," + label + "]}"),
 		"a label":   put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
-		"another's": func() { put(whole)(); must(t, os.Chown(f.book(), 65534, 65534)) },
-		"writable":  func() { put(whole)(); must(t, os.Chmod(f.book(), 0o666)) },
+		"another's": func() { put(whole)(); must.Do(t, os.Chown(f.book(), 65534, 65534)) },
+		"writable":  func() { put(whole)(); must.Do(t, os.Chmod(f.book(), 0o666)) },
 	} {
 		t.Log(name)
-		must(t, os.RemoveAll(f.book()))
+		must.Do(t, os.RemoveAll(f.book()))
 		damage()
 		if err := Record(f, at(1, Epilog)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
@@ -193,7 +187,7 @@ func TestDamagedCounts(t *testing.T) {
 			t.Errorf("%s: afterwards %v runs", name, n)
 		}
 	}
-	must(t, os.WriteFile(f.book(), []byte("{"), 0o600))
+	must.Do(t, os.WriteFile(f.book(), []byte("{"), 0o600))
 	if _, err := Read(f.Var); !errors.Is(err, ErrDamaged) {
 		t.Errorf("reading: %v", err)
 	}
@@ -215,15 +209,15 @@ func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
 	} {
 		f := host(t)
 		folder := filepath.Join(filepath.Dir(f.Var), "exporter/textfiles")
-		must(t, os.MkdirAll(folder, 0o755))
+		must.Do(t, os.MkdirAll(folder, 0o755))
 		f.Textfile = filepath.Join(folder, "bookend.prom")
-		must(t, harm(folder))
+		must.Do(t, harm(folder))
 		written := Record(f, at(0, Prolog))
 		if _, err := os.Lstat(f.Textfile); written == nil || err == nil {
 			t.Errorf("%s: the file is there: %v, %v", name, written, err)
 		}
 		s, err := Read(f.Var)
-		must(t, err)
+		must.Do(t, err)
 		if len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite ||
 			!strings.Contains(string(s.Troubles[0].Detail), "write metrics") {
 			t.Errorf("%s: %+v", name, s.Troubles)
@@ -237,7 +231,7 @@ func TestFilesInTheFolders(t *testing.T) {
 	record(t, f, at(0, Prolog))
 	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
 		for _, name := range []string{".tmp-0123456789abcdef", ".tmp-mine", "other.prom"} {
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
 		}
 	}
 	record(t, f, at(1, Prolog))
@@ -278,9 +272,7 @@ func FuzzDecode(f *testing.F) {
 	b := book{Version: bookVersion}
 	b.add(at(1, Prolog, code.BadConfig))
 	data, err := json.Marshal(b)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	f.Add(data)
 	f.Add([]byte(`{"version":1,"samples":[{"name":"bookend_drains_total","labels":["\n\"\\\u0000"],"value":1e300}]}`))
 	f.Add([]byte(`{"version":1,"epoch":[{}],"samples":[{"name":"bookend_new","value":1,"unit":"K"}],` +
@@ -291,7 +283,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := json.Marshal(got)
-		must(t, err)
+		must.Do(t, err)
 		if _, err := decode(again); err != nil {
 			t.Fatalf("%v: %q, written again as %q", err, data, again)
 		}
@@ -351,7 +343,7 @@ func belongs(sample, family, kind string) bool {
 func TestAlso(t *testing.T) {
 	f, r := host(t), at(0, Epilog)
 	record(t, f, r)
-	must(t, Also(f, r, []Finding{{Code: code.StateWrite, Own: true, Detail: "no space"}}))
+	must.Do(t, Also(f, r, []Finding{{Code: code.StateWrite, Own: true, Detail: "no space"}}))
 	wants(t, shown(t, f), map[string]float64{
 		`bookend_hook_runs_total{hook="epilog",action="note"}`: 1, `bookend_own_errors_total{code="BKD-ST-WRITE"}`: 1,
 	})
@@ -411,7 +403,7 @@ func checked(minute int, c ledger.Check, used ...gpu.Figure) Run {
 func gauges(t *testing.T, f Files) string {
 	t.Helper()
 	text, err := os.ReadFile(f.Textfile)
-	must(t, err)
+	must.Do(t, err)
 	lines := regexp.MustCompile(`(?m)^bookend_(gpu|health_check|driver)_.*$`).FindAllString(string(text), -1)
 	return strings.Join(lines, "\n")
 }
@@ -460,7 +452,7 @@ func TestMetricsDoc(t *testing.T) {
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.Join(f.labels, ", "), f.kind, f.help)
 	}
 	got, err := os.ReadFile(doc)
-	must(t, err)
+	must.Do(t, err)
 	before, rest, marked := strings.Cut(string(got), begin)
 	_, after, ended := strings.Cut(rest, end)
 	want := before + begin + table + end + after
@@ -468,7 +460,7 @@ func TestMetricsDoc(t *testing.T) {
 	case !marked || !ended:
 		t.Fatalf("%s has no place for the table", doc)
 	case *update:
-		must(t, os.WriteFile(doc, []byte(want), 0o644))
+		must.Do(t, os.WriteFile(doc, []byte(want), 0o644))
 	case string(got) != want:
 		t.Errorf("%s differs from the families: run go test ./internal/metrics -update", doc)
 	}

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 const (
@@ -128,9 +129,7 @@ func TestLayout(t *testing.T) {
 // Ticks stand at times of the calendar, whatever the zone, and never so near that their labels touch.
 func TestTicks(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin") // its clocks went back on 25 October 2026: 25 hours
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, tt := range map[string]struct {
 		since, until string
 		zone         *time.Location
