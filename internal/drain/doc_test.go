@@ -12,6 +12,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md")
@@ -20,10 +21,7 @@ const doc = "../../docs/drain-reasons.md"
 
 // The table in the documentation has a reason for each code that may drain, as it is composed, and what can be resumed.
 func TestDocIsTheCatalogue(t *testing.T) {
-	data, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile(doc))(t)
 	got, want := string(data), string(data)
 	for _, part := range []struct{ name, text string }{
 		{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()},

@@ -14,6 +14,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // about is a finding with everything that a reason can say.
@@ -72,10 +73,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Every form that a release wrote is read, and is ours.
 func TestEveryFormEverWritten(t *testing.T) {
-	data, err := os.ReadFile("testdata/reasons.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile("testdata/reasons.txt"))(t)
 	for line := range strings.Lines(string(data)) {
 		text, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if strings.HasPrefix(line, "#") {

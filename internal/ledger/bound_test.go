@@ -18,6 +18,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // readable is the size that a record must stay below to be read: package state's.
@@ -163,10 +164,7 @@ func judged(e End) string {
 
 // docs/limits.md has the limits as they are.
 func TestBoundsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Have(os.ReadFile("../../docs/limits.md"))(t)
 	b := shrinking[0]
 	for name, most := range map[string]int{
 		"`listed`": b.many, "`processes`": b.many, "`holdings`": b.some, "`findings`": b.some, "`candidates`": b.few,

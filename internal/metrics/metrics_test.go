@@ -39,8 +39,7 @@ func at(minute int, hook Hook, troubles ...code.Code) Run {
 // host is a folder of root's, as a node has it.
 func host(t *testing.T) Files {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "metrics-test-")
-	must.Do(t, err)
+	dir := must.Have(os.MkdirTemp("/run", "metrics-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must.Do(t, os.Chmod(dir, 0o755))
 	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
@@ -56,8 +55,7 @@ func record(t *testing.T, f Files, runs ...Run) {
 // shown are the series of the textfile, which must be of the exposition format.
 func shown(t *testing.T, f Files) map[string]float64 {
 	t.Helper()
-	data, err := os.ReadFile(f.Textfile)
-	must.Do(t, err)
+	data := must.Have(os.ReadFile(f.Textfile))(t)
 	series, err := parse(string(data))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
@@ -116,14 +114,14 @@ func TestTroublesOverTime(t *testing.T) {
 		"by both":        {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)}, "1 to 2: 2, epilog; 0"},
 		"by one of two": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(day, Epilog, refused), at(day+1, Prolog)},
 			"1 to 1440: 2, epilog; 1"},
-		"over":               {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)}, "1 to 1: 1, epilog; 2"},
-		"back":               {[]Run{at(1, Epilog, refused), at(9, Epilog, missing), at(day+2, Epilog, refused)}, "1442 to 1442: 1, epilog; 0"},
+		"over": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)}, "1 to 1: 1, epilog; 2"},
+		"back": {[]Run{at(1, Epilog, refused), at(9, Epilog, missing), at(day+2, Epilog, refused)},
+			"1442 to 1442: 1, epilog; 0"},
 		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)}, "9 to 1: 2, epilog; 0"},
 	} {
 		f := host(t)
 		record(t, f, tt.runs...)
-		state, err := Read(f.Var)
-		must.Do(t, err)
+		state := must.Have(Read(f.Var))(t)
 		got := state.Troubles[slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })]
 		since, last := got.Since.Sub(noon).Minutes(), got.Last.Sub(noon).Minutes()
 		text := fmt.Sprintf("%v to %v: %d, %s; %d", since, last, got.Count, got.Hook, got.Clear)
@@ -137,15 +135,14 @@ func TestTroublesOverTime(t *testing.T) {
 func TestCountersOfALaterRelease(t *testing.T) {
 	f := host(t)
 	record(t, f, at(0, Prolog, code.BadConfig))
-	data, err := os.ReadFile(f.book())
-	must.Do(t, err)
+	data := must.Have(os.ReadFile(f.book()))(t)
 	later := strings.NewReplacer(`"version":1`, `"version":1,"fleet":{"nodes":[1,2]}`,
 		`"samples":[`, `"samples":[{"name":"bookend_heat_kelvin","labels":["0","GPU-a"],"value":-3,"unit":"K"},`,
 		`"troubles":[`, `"troubles":[{"code":"BKD-NEW-KIND","count":4,"hook":"night_watch","mood":"bad"},`)
 	must.Do(t, os.WriteFile(f.book(), []byte(later.Replace(string(data))), 0o600))
 	record(t, f, at(1, Prolog))
-	data, err = os.ReadFile(f.book())
-	if must.Do(t, err); strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
+	data = must.Have(os.ReadFile(f.book()))(t)
+	if strings.Contains(string(data), "heat") || strings.Contains(string(data), "NEW") {
 		t.Errorf("%s", data)
 	}
 	wants(t, shown(t, f), map[string]float64{
@@ -159,8 +156,7 @@ func TestCountersOfALaterRelease(t *testing.T) {
 func TestDamagedCounts(t *testing.T) {
 	f := host(t)
 	record(t, f, at(0, Prolog))
-	data, err := os.ReadFile(f.book())
-	must.Do(t, err)
+	data := must.Have(os.ReadFile(f.book()))(t)
 	whole, label := string(data), `{"name":"`+drains+`","labels":["a"]}`
 	put := func(text string) func() { return func() { must.Do(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
 	for name, damage := range map[string]func(){
@@ -216,8 +212,7 @@ func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
 		if _, err := os.Lstat(f.Textfile); written == nil || err == nil {
 			t.Errorf("%s: the file is there: %v, %v", name, written, err)
 		}
-		s, err := Read(f.Var)
-		must.Do(t, err)
+		s := must.Have(Read(f.Var))(t)
 		if len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite ||
 			!strings.Contains(string(s.Troubles[0].Detail), "write metrics") {
 			t.Errorf("%s: %+v", name, s.Troubles)
@@ -282,8 +277,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(got)
-		must.Do(t, err)
+		again := must.Have(json.Marshal(got))(t)
 		if _, err := decode(again); err != nil {
 			t.Fatalf("%v: %q, written again as %q", err, data, again)
 		}
@@ -402,8 +396,7 @@ func checked(minute int, c ledger.Check, used ...gpu.Figure) Run {
 // gauges are the lines of the textfile on cards and on the health check.
 func gauges(t *testing.T, f Files) string {
 	t.Helper()
-	text, err := os.ReadFile(f.Textfile)
-	must.Do(t, err)
+	text := must.Have(os.ReadFile(f.Textfile))(t)
 	lines := regexp.MustCompile(`(?m)^bookend_(gpu|health_check|driver)_.*$`).FindAllString(string(text), -1)
 	return strings.Join(lines, "\n")
 }
@@ -451,8 +444,7 @@ func TestMetricsDoc(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.Join(f.labels, ", "), f.kind, f.help)
 	}
-	got, err := os.ReadFile(doc)
-	must.Do(t, err)
+	got := must.Have(os.ReadFile(doc))(t)
 	before, rest, marked := strings.Cut(string(got), begin)
 	_, after, ended := strings.Cut(rest, end)
 	want := before + begin + table + end + after
