@@ -25,18 +25,11 @@ const (
 	Resume Act = "resumed"
 )
 
-// Rules are the site's.
-type Rules struct {
-	By     config.ReasonBy
-	Resume bool
-	After  int // health checks in a row that find the cause gone
-}
-
 // Input is all that a decision rests on.
 type Input struct {
 	Now    Moment
 	Epoch  gpu.Epoch
-	Rules  Rules
+	Rules  config.DrainRules
 	Memory Memory
 	Exits  []Exit // on record in this boot, oldest first
 	Node   Node
@@ -57,16 +50,16 @@ type Decision struct {
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
-func Pending(r Rules, m Memory, exits []Exit, now time.Time) bool {
+func Pending(r config.DrainRules, m Memory, exits []Exit, now time.Time) bool {
 	switch w := m.Written; {
-	case r.By == config.ReasonByNone:
+	case r.ReasonBy == config.ReasonByNone:
 		return false
 	case len(m.open(exits)) > 0:
 		return true
 	case w == nil:
 		return false
 	default:
-		return r.Resume && w.unverifiable() == "" || m.Last == nil || m.Last.Act != Leave ||
+		return r.Resume.Enabled && w.unverifiable() == "" || m.Last == nil || m.Last.Act != Leave ||
 			now.Sub(m.Last.Wall).Abs() >= seldom
 	}
 }
@@ -145,9 +138,9 @@ func (in Input) standing(open []Exit) Decision {
 		return in.leave(m, why)
 	case Clean:
 	}
-	w.Clean = min(w.Clean+1, in.Rules.After)
-	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.After)
-	if w.Clean < in.Rules.After {
+	w.Clean = min(w.Clean+1, in.Rules.Resume.After)
+	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.Resume.After)
+	if w.Clean < in.Rules.Resume.After {
 		return in.said(Decision{Act: Count, Why: times, Memory: m})
 	}
 	if flag := in.Node.beyond(quiet...); flag != "" {
@@ -163,7 +156,7 @@ func (in Input) standing(open []Exit) Decision {
 func (in Input) verified(w Written) (answer Answer, why string) {
 	never := w.unverifiable()
 	switch {
-	case !in.Rules.Resume:
+	case !in.Rules.Resume.Enabled:
 		never = "drain.resume is off"
 	case !w.Epoch.Same(in.Epoch):
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"

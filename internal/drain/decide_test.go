@@ -92,7 +92,7 @@ var (
 func asked(edits ...edit) Input {
 	in := Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
-		Rules: Rules{By: config.ReasonByHealthcheck, After: 3},
+		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
 		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
@@ -117,7 +117,7 @@ func TestFirstDecision(t *testing.T) {
 		"twenty seconds late":        {stamped(20 * time.Second), Write, "", 0},
 		"jobs still on the node":     {flags("MIXED", "DRAIN"), Write, "", 0},
 		"another job ends just now":  {flags("IDLE", "COMPLETING", "DRAIN"), Write, "", 0},
-		"the hook was to write":      {func(in *Input) { in.Rules.By = config.ReasonByHook }, Write, reason42, 0},
+		"the hook was to write":      {func(in *Input) { in.Rules.ReasonBy = config.ReasonByHook }, Write, reason42, 0},
 		"another script's, before":   {stamped(-3 * time.Second), Leave, "not ours", 1},
 		"another script's, after":    {stamped(21 * time.Second), Leave, "not ours", 1},
 		"of unknown time":            {func(in *Input) { in.Node.At = time.Time{} }, Leave, "not ours", 1},
@@ -183,7 +183,7 @@ func TestSeveralExits(t *testing.T) {
 
 // stood is a node that has had our reason for an hour.
 func stood(e edit) Input {
-	in := asked(func(in *Input) { in.Rules.Resume = true })
+	in := asked(func(in *Input) { in.Rules.Resume.Enabled = true })
 	d := Decide(in)
 	in.Memory, in.Now = d.Memory.settle(in.Exits, in.Exits...), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
@@ -208,7 +208,7 @@ func TestStandingDrain(t *testing.T) {
 		"not clean":               {times(2, sees("GPU-a", inUse)), Leave, "GPU 0 is not clean: in use", 0},
 		"no one knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
 		"not looked at":           {times(2, func(in *Input) { in.Cards = nil }), Leave, "not looked at", 2},
-		"off":                     {times(2, func(in *Input) { in.Rules.Resume = false }), Leave, "resume is off", 0},
+		"off":                     {times(2, func(in *Input) { in.Rules.Resume.Enabled = false }), Leave, "resume is off", 0},
 		"the driver was reloaded": {times(2, func(in *Input) { in.Epoch.Module = "m2" }), Leave, "reloaded", 0},
 		"the driver is not known": {times(2, func(in *Input) { in.Epoch.Driver = "" }), Leave, "reloaded", 0},
 		"an end is at work":       {times(2, flags("IDLE", "COMPLETING", "DRAIN")), Leave, "COMPLETING", 3},
@@ -304,17 +304,19 @@ func TestPending(t *testing.T) {
 	further := said(0, nil)
 	further.Settled = nil
 	const minutes = 5 * time.Minute
-	check, hook := Rules{By: config.ReasonByHealthcheck}, Rules{By: config.ReasonByHook}
-	resumes := Rules{By: config.ReasonByHook, Resume: true}
+	rules := func(by config.ReasonBy) config.DrainRules { return config.DrainRules{ReasonBy: by} }
+	check, hook, none := rules(config.ReasonByHealthcheck), rules(config.ReasonByHook), rules(config.ReasonByNone)
+	resumes := hook
+	resumes.Resume.Enabled = true
 	for name, tt := range map[string]struct {
-		rules Rules
+		rules config.DrainRules
 		m     Memory
 		exits []Exit
 		want  bool
 	}{
 		"nothing":                          {check, Memory{}, nil, false},
 		"an exit":                          {check, Memory{}, in.Exits, true},
-		"an exit, for none":                {Rules{By: config.ReasonByNone}, Memory{}, in.Exits, false},
+		"an exit, for none":                {none, Memory{}, in.Exits, false},
 		"a reason, just written":           {hook, wrote, nil, true},
 		"a settled exit":                   {hook, Memory{Settled: wrote.Settled}, in.Exits, false},
 		"a reason, and nothing to do":      {hook, said(minutes, nil), nil, false},

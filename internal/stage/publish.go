@@ -293,12 +293,11 @@ func (r *record) settleDrain(c judge.Check) {
 	if r.Store == nil {
 		return
 	}
-	resume := r.Config.Drain.Resume
 	memory := r.drainMemory()
 	runs, _ := r.Store.Runs() // again: an end may have come since; what is damaged is reported by whoever looks into it
 	in := drain.Input{
 		Now: r.moment(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.moment()), Exits: drain.Exits(runs, r.moment()),
-		Rules: drain.Rules{By: r.Config.Drain.ReasonBy, Resume: resume.Enabled, After: resume.After},
+		Rules: r.Config.Drain,
 	}
 	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now.Wall) {
 		return
