@@ -71,8 +71,7 @@ const (
 	notJudged = "not judged: see " + confCheck
 )
 
-// slurmChecks are those of slurm.conf, of slurmd and of what they say of the hooks and GPUs. The first says why the others
-// are not judged, where it cannot be read.
+// slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.
 var slurmChecks = []Check{
 	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
 		why: "what hooks are told depends on the version"},
@@ -80,8 +79,8 @@ var slurmChecks = []Check{
 		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
 			"site's own then drains the node"},
 	{Name: "cgroups", path: besideConf("cgroup.conf"), judge: judgeCgroups,
-		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that were " +
-			"given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
+		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that " +
+			"were given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
 	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
@@ -100,7 +99,8 @@ func Checks() []Check {
 	all := append(ruleChecks(), Check{Name: confCheck, path: slurmConfPath, judge: judgeConf,
 		why: "it says whether and how Slurm calls the hooks"})
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath, judge: h.judge})
+		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
+			judge: h.judge})
 	}
 	for _, c := range slurmChecks {
 		c.needsConf = true

@@ -60,12 +60,14 @@ func judgeOrder(v *view) string {
 	case d.Problem != "" || have == 0:
 		v.unknown("the driver shows 0 GPUs: none to compare with Slurm's", "nvidia-smi -L")
 	case count > have && !mig:
-		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have), "nvidia-smi -L   # which is missing?").
+		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have),
+			"nvidia-smi -L   # which is missing?").
 			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
 	case mig && byMap:
 		return "map, of MIG instances"
 	case mig:
-		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+		v.warn("MIG is on, and there is no nvidia.gpu_map",
+			"nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
 			Why = "if Slurm gives numbers alone, instances are not known"
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())

@@ -109,7 +109,8 @@ func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
 	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
 		return nil, fmt.Errorf("no answer within %v", c.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return nil, fmt.Errorf("%s, exit %d: %.200q", res.Outcome, res.ExitCode, last[bytes.LastIndexByte(last, '\n')+1:])
+		return nil, fmt.Errorf("%s, exit %d: %.200q", res.Outcome, res.ExitCode,
+			last[bytes.LastIndexByte(last, '\n')+1:])
 	case len(res.Stdout)+len(res.Stderr) >= maxListing:
 		return nil, fmt.Errorf("more than %d bytes of output", maxListing)
 	}

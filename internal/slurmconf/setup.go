@@ -116,8 +116,8 @@ func (p *planner) hook(key, name string) bool {
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
 	case strings.ContainsAny(own.Text, "*?["):
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
-		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into, before,
-			key)
+		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into,
+			before, key)
 	case p.configless:
 		p.step("Call %s at the end of %s: %s %s line.", p.script(name, name, ""), own.Text, before, key)
 	default:
