@@ -81,25 +81,18 @@ func Operations() operation.Others {
 // survey looks at the node: what its configuration and the driver say, and then what follows.
 func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
-	together(
-		func() {
-			var err error
-			if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
-				v.Slurm.Unread = err.Error()
-			}
-		},
-		func() {
-			var err error
-			if v.Driver, err = operation.Ask[Driver](opDriver, bare, patience); err != nil {
-				v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
-			}
-		},
-	)
+	driver := operation.Aside(func() (Driver, error) { return operation.Ask[Driver](opDriver, bare, patience) })
+	var err error
+	if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
+		v.Slurm.Unread = err.Error()
+	}
+	if v.Driver, err = driver(); err != nil {
+		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
+	}
 	s.Survey = v
-	together(
-		func() { v.Skipped, v.Glance = askDriver(s) },
-		func() { v.Numbers = askNumbers(s) },
-	)
+	numbers := operation.Aside(func() (slurmconf.List, error) { return askNumbers(s), nil })
+	v.Skipped, v.Glance = askDriver(s)
+	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
 	}
@@ -107,20 +100,6 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
-}
-
-// together runs all at once and waits for all. Each bounds itself; of one that fails inside, nothing is known.
-func together(all ...func()) {
-	done := make(chan struct{}, len(all))
-	for _, f := range all {
-		routine.Go(func(*routine.Panic) { done <- struct{}{} }, func() {
-			f()
-			done <- struct{}{}
-		})
-	}
-	for range all {
-		<-done
-	}
 }
 
 // slurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
