@@ -3,11 +3,9 @@ package doctor
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -18,7 +16,6 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
-	"bookend/internal/safefile"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -126,32 +123,17 @@ func (r request) slurm() (s Slurm, _ error) {
 	}
 	s.Conf, s.Gres, s.Cgroup, s.Pyxis = &found, gres, cgroup, slurmcmd.Pyxis(found)
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
-	s.askSlurmd(append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...))
-	return s, nil
-}
-
-// askSlurmd asks the first slurmd that exists for its version, with SLURM_CONF: without it, it would ask the network
-// where that is. Threat: it runs as root; one that a user could have written is not started.
-func (s *Slurm) askSlurmd(programs []string) {
-	const patience, maxVersion = 3 * time.Second, 4 << 10
-	for _, path := range programs {
-		if _, err := os.Stat(path); err != nil {
-			continue
-		}
-		if err := safefile.Trusted(path); err != nil {
-			s.Silent = "not started: " + err.Error()
-			return
-		}
-		res := child.Run(child.Spec{Path: path, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + s.Conf.Path},
-			MaxOutput: maxVersion, Timeout: patience})
-		if res.Outcome != child.Exited || res.ExitCode != 0 {
-			s.Silent = fmt.Sprintf("%s: %s, exit %d: %.200s", path, res.Outcome, res.ExitCode, res.Stderr)
-		}
-		text, _, _ := strings.Cut(string(res.Stdout), "\n")
-		s.Version = strings.TrimSpace(text)
-		return
-	}
 	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
+	for _, program := range append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...) {
+		if _, err := os.Stat(program); err == nil {
+			s.Version, err = slurmcmd.Version(program, found.Path)
+			if s.Silent = ""; err != nil {
+				s.Silent = err.Error()
+			}
+			break
+		}
+	}
+	return s, nil
 }
 
 func (r request) driver() (d Driver, err error) {
