@@ -27,11 +27,11 @@ func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 		d.Unknown["answers"] = why
 	} else {
 		now = a.glance(cfg, all)
-		answers := now.Why == "" || len(now.Snapshot.Readings) > 0
+		answers := now.Problem == "" || len(now.Snapshot.Readings) > 0
 		d.Answers, d.Release, d.Seconds = &answers, now.Snapshot.Driver.Version,
 			now.Took.Round(time.Millisecond).Seconds()
-		if now.Why != "" {
-			d.Unknown["release"] = fmt.Sprintf("%s%s %s", now.Code, now.Fault, now.Why)
+		if now.Problem != "" {
+			d.Unknown["release"] = now.Problem
 		}
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
@@ -63,7 +63,7 @@ func (a *app) unaskable(n *answer.Node, cfg config.Config, all records) string {
 // unexplained may be a probe's: then it looks again with probes locked out.
 func (a *app) glance(cfg config.Config, all records) stage.Glance {
 	now := a.look(cfg, all)
-	if all.store == nil || now.Why != "" {
+	if all.store == nil || now.Problem != "" {
 		return now
 	}
 	var odd []gpu.ID

@@ -161,10 +161,8 @@ func judgeBackend(v *view) string {
 	switch skipped := v.Survey.Skipped; {
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
-	case g.Code != "":
-		v.wrong(fmt.Sprintf("%s: %s", g.Code, g.Why), try)
-	case g.Fault != "":
-		v.wrong(fmt.Sprintf("it says %s: %s", g.Fault, g.Why), "nvidia-smi")
+	case g.Problem != "":
+		v.wrong("it says "+g.Problem, "nvidia-smi; "+try)
 	case v.Version != "" && g.Version != v.Version:
 		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", g.Version, v.Version),
 			"install both from the same package").Why = "programs of two releases were not tried together"

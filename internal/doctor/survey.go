@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/child"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
@@ -187,7 +186,7 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 	}
 	limit := s.driverLimit()
 	answers := make(chan stage.Glance, 1)
-	routine.Go(func(p *routine.Panic) { answers <- stage.Glance{Code: code.Panicked, Why: p.Error()} }, func() {
+	routine.Go(func(p *routine.Panic) { answers <- stage.Glance{Problem: p.Error()} }, func() {
 		answers <- stage.Look(s.env(), s.Config, limit)
 	})
 	select {

@@ -66,7 +66,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 		b.Residents = append(b.Residents,
 			Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
 	}
-	bytes, unknown := balance(r, s.Limits)
+	bytes, unknown := Unexplained(r, s.Limits, Baseline{})
 	if unknown != "" || bytes > MaxBaseline {
 		return old, false
 	}

@@ -56,7 +56,10 @@ type Scene struct {
 func Compare(s Scene) []Finding {
 	var all []Finding
 	for _, c := range s.Cards {
-		all = append(all, s.card(c)...)
+		for _, f := range s.card(c) {
+			f.GPU, f.Index = c.Device.ID, &c.Index
+			all = append(all, f)
+		}
 	}
 	return all
 }
@@ -73,7 +76,7 @@ func (s Scene) card(c Card) []Finding {
 	}
 	reading, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	if !ok {
-		return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: "the driver gave no reading of this GPU"})}
+		return []Finding{Finding{Code: code.Unread, Unknown: "the driver gave no reading of this GPU"}}
 	}
 	curve := s.Now.Curves[c.Device.ID]
 	switch curve.State {
@@ -85,9 +88,9 @@ func (s Scene) card(c Card) []Finding {
 		return s.moving(c, reading, curve)
 	}
 	if reading.Memory.Unjudged != "" {
-		return []Finding{s.about(c, Finding{Code: code.Unjudged, Unknown: reading.Memory.Unjudged})}
+		return []Finding{Finding{Code: code.Unjudged, Unknown: reading.Memory.Unjudged}}
 	}
-	return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: curve.Why})}
+	return []Finding{Finding{Code: code.Unread, Unknown: curve.Why}}
 }
 
 func (s Scene) faulty(c Card) (Finding, bool) {
@@ -100,7 +103,7 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 		if curve := s.Now.Curves[c.Device.ID]; curve.State != settle.Unknown || !curve.Steady {
 			found.doubt("seen in %d looks over %.1f s only", curve.Looks, curve.Span.Seconds())
 		}
-		return s.about(c, found), true
+		return found, true
 	}
 	return Finding{}, false
 }
@@ -120,16 +123,16 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 		switch {
 		case !worth:
 		case stayed:
-			out = append(out, s.about(c, s.atLeast(f, all[i])))
+			out = append(out, s.atLeast(f, all[i]))
 		case f.Code == code.Foreign:
-			out = append(out, s.about(c, f))
+			out = append(out, f)
 		}
 	}
-	return append(s.certain(out, c.Device.ID), s.about(c, Finding{
+	return append(s.certain(out, c.Device.ID), Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
-	}))
+	})
 }
 
 // atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count
@@ -155,24 +158,18 @@ func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
 // residents names everything that stays on a settled card: listed processes, then memory nobody explains.
 func (s Scene) residents(c Card, r gpu.Reading) []Finding {
 	if r.ProcessesUnknown != "" {
-		return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: "process list: " + r.ProcessesUnknown})}
+		return []Finding{Finding{Code: code.Unread, Unknown: "process list: " + r.ProcessesUnknown}}
 	}
 	var out []Finding
 	for _, p := range r.Processes {
 		if f, worth := s.process(c, p); worth {
-			out = append(out, s.about(c, f))
+			out = append(out, f)
 		}
 	}
 	if f, worth := s.unexplained(c, r); worth {
-		out = append(out, s.about(c, f))
+		out = append(out, f)
 	}
 	return s.certain(out, c.Device.ID)
-}
-
-func (s Scene) about(c Card, f Finding) Finding {
-	index := c.Index
-	f.GPU, f.Index = c.Device.ID, &index
-	return f
 }
 
 // process judges one listed process that did not go away.
@@ -313,12 +310,6 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 // Unexplained is the balance of a card in bytes: used - the baseline - its listed processes - the driver's share a
 // client, or why it cannot be told.
 func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown string) {
-	bytes, unknown = balance(r, l)
-	return bytes - min(bytes, b.Bytes), unknown
-}
-
-// balance returns used - listed - the driver's share a client, or why it cannot be told.
-func balance(r gpu.Reading, l Limits) (bytes uint64, unknown string) {
 	if r.Memory.Unjudged != "" {
 		return 0, r.Memory.Unjudged
 	}
@@ -336,7 +327,7 @@ func balance(r gpu.Reading, l Limits) (bytes uint64, unknown string) {
 		listed += p.Memory.Bytes + l.PerClient
 	}
 	if used := r.Memory.Used.Bytes; used > listed {
-		return used - listed, ""
+		return used - min(used, listed+b.Bytes), ""
 	}
 	if listed > r.Memory.Used.Bytes+uint64(len(r.Processes))*l.PerClient {
 		return 0, "processes account for more than is used: shared memory counted twice"

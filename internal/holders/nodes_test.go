@@ -4,11 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
@@ -50,43 +54,13 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestParseMap(t *testing.T) {
-	for line, want := range map[string]string{
-		strings.TrimSuffix(mapLine("/dev/nvidia0"), "\n"):                    "/dev/nvidia0",
-		strings.TrimSuffix(mapLine("/a b/ c\\012d (deleted)"), "\n"):         "/a b/ c\\012d (deleted)",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0 ":                   "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0":                    "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [heap]":           "",
-		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [anon: /dev/x]":   "",
-		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]": "",
-		"/dev/nvidia0": "",
-		"":             "",
-	} {
-		if got := string(parseMap([]byte(line))); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-}
-
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
 const statTail = " 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n"
 
 func TestParseStat(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		want stat
-	}{
-		"plain":         {"42 (python3) S" + statTail, stat{"python3", "S", 1234560 * time.Millisecond}},
-		"brackets":      {"4259 (a) R (b) S" + statTail, stat{"a) R (b", "S", 1234560 * time.Millisecond}},
-		"newline":       {"42 (a\n1 (b) Z" + statTail, stat{"a\n1 (b", "Z", 1234560 * time.Millisecond}},
-		"forged line":   {"42 (x) R 1 1 1) T" + statTail, stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}},
-		"empty name":    {"42 () D" + statTail, stat{"", "D", 1234560 * time.Millisecond}},
-		"not valid utf": {"42 (\xff\xfe) S" + statTail, stat{"\xff\xfe", "S", 1234560 * time.Millisecond}},
-	} {
-		got, err := parseStat(tc.text)
-		if err != nil || got != tc.want {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, tc.want)
-		}
+	got, err := parseStat("42 (x) R 1 1 1) T" + statTail) // whatever else it calls itself: FuzzStat
+	if want := (stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "42", "42 (x", "42 x) S", ")(", "42 (x) S 1 2", "42 (x) SS" + statTail,
 		strings.Replace("42 (x) S"+statTail, "123456", "-1", 1),
@@ -159,4 +133,174 @@ func TestLongExe(t *testing.T) {
 	if p := one(t, "/proc", start(t, "idle", nil)); p.Exe != must.Have(os.Executable())(t) {
 		t.Errorf("%q", p.Exe)
 	}
+}
+
+// Whatever a process calls itself, the rest of its line stays the kernel's.
+func FuzzStat(f *testing.F) {
+	f.Add("42 (python3) S" + statTail)
+	f.Add("4259 (a) R (b) S" + statTail)
+	f.Add("42 (\n) ")
+	f.Fuzz(func(t *testing.T, text string) {
+		st, err := parseStat(text)
+		switch {
+		case err == nil && (st.start < 0 || len(st.state) != 1 || !strings.Contains(text, "("+st.name+")")):
+			t.Errorf("%q: %+v", text, st)
+		case err != nil && st != (stat{}):
+			t.Errorf("%q: %+v and %v", text, st, err)
+		}
+		forged := "1 (" + text + ") S" + statTail
+		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" ||
+			st.start != 1234560*time.Millisecond {
+			t.Errorf("name %q: %+v, %v", text, st, err)
+		}
+	})
+}
+
+// A user is the one of the kernel's own line, whatever lines a name makes up.
+func FuzzStatus(f *testing.F) {
+	f.Add("sleep")
+	f.Add("x\nUid:\t0\t0\t0\t0")
+	f.Add("\nUid:\t1\t1\t1\t1\nUid:")
+	f.Fuzz(func(t *testing.T, text string) {
+		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+			err != nil && uid != 0 {
+			t.Errorf("%q: %d, %v", text, uid, err)
+		}
+		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil ||
+			uid != 1000 {
+			t.Errorf("name %q: %d, %v", text, uid, err)
+		}
+	})
+}
+
+func FuzzOtherPIDs(f *testing.F) {
+	f.Add("x\nNSpid:\t1\t2")
+	f.Fuzz(func(t *testing.T, name string) {
+		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
+			t.Errorf("name %q makes up a namespace", name)
+		}
+		if parseOtherPIDs("Name:\tx\nUid:\t0\t0\t0\t0\n") {
+			t.Error("a kernel without that line makes up a namespace")
+		}
+		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
+			t.Errorf("name %q hides a namespace", name)
+		}
+	})
+}
+
+// The job is that of the first entry of its name, and one that was cut off is none.
+func FuzzEnviron(f *testing.F) {
+	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
+	f.Add("SLURM_JOB_ID=4294967295", 3)
+	for _, text := range []string{
+		"XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", "SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=77",
+		"A=SLURM_JOB_ID=77\x00", "SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=4294967296\x00",
+		"A=1\x00SLURM_JOB_ID=77", "SLURM_JOB_ID=77\x00A=", "",
+	} {
+		f.Add(text, max(0, len(text)-1))
+		f.Add(text, len(text))
+	}
+	f.Fuzz(func(t *testing.T, text string, at int) {
+		whole, plain := parseEnviron(text, false), slurm.JobID(0)
+		for _, entry := range strings.Split(text, "\x00") {
+			if name, value, _ := strings.Cut(entry, "="); name == "SLURM_JOB_ID" && strings.Contains(entry, "=") {
+				if id, ok := slurm.ParseJobID(value); ok {
+					plain = id
+				}
+				break
+			}
+		}
+		if whole != plain {
+			t.Errorf("%q: %d, not %d", text, whole, plain)
+		}
+		if at < 0 || at > len(text) {
+			return
+		}
+		if part := parseEnviron(text[:at], true); part != 0 && part != whole {
+			t.Errorf("cut at %d, %q reads %d for %d", at, text, part, whole)
+		}
+	})
+}
+
+// Nobody is excused as a service or a container by folders that a user, or a job, has made.
+func FuzzUnit(f *testing.F) {
+	for _, tc := range units {
+		f.Add(tc.text)
+	}
+	f.Add("1:name=systemd:/system.slice/slurmd.service\n0::/machine.slice/machine-x.scope\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		service, container := parseUnit(text)
+		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit ||
+			strings.Contains(service, "slurmd") {
+			t.Errorf("%q: %q, %q", text, service, container)
+		}
+		if name := strings.TrimSuffix(service, "..."); service != "" && !strings.Contains(text, "/"+name) {
+			t.Errorf("%q has no service %q", text, service)
+		}
+		// Whatever a user's own manager calls its folders.
+		below := strings.NewReplacer("\n", "", "\x00", "").Replace(text)
+		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below +
+			"\n"); service != "" || container != "" {
+			t.Errorf("below a user's manager %q: %q, %q", below, service, container)
+		}
+		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") +
+			"\n"); service != "" {
+			t.Errorf("in Slurm's own unit %q: %q, %q", below, service, container)
+		}
+	})
+}
+
+// nodeForm is what the driver's nodes are called, below any folder.
+var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|renderD(0|[1-9][0-9]{0,6}))$`)
+
+func FuzzNode(f *testing.F) {
+	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)",
+		"/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
+		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]",
+		"/dev/nvidia0 (deleted)"} {
+		f.Add(seed, "/dev")
+		f.Add(seed, "")
+	}
+	f.Fuzz(func(t *testing.T, target, dev string) {
+		n, folder, ok := parseNode(target)
+		name := strings.TrimSuffix(target, deleted)
+		if ok && (!nodeForm.MatchString(name) || n.Kind == 0 || !strings.HasPrefix(target, folder+"/") ||
+			!mayBeNode([]byte(target))) {
+			t.Errorf("%q: %+v in %q", target, n, folder)
+		}
+		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
+			t.Errorf("%q is GPU %d in %q", target, n.Minor, folder)
+		}
+		if strings.HasPrefix(target, "/memfd:") && ok {
+			t.Errorf("a process made up %q", target)
+		}
+		var own, foreign held
+		own.add([]byte(target), place{dev, func() bool { return false }})
+		foreign.add([]byte(target), place{dev, func() bool { return true }})
+		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
+			folder != strings.TrimRight(dev, "/") {
+			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
+		}
+	})
+}
+
+func FuzzMap(f *testing.F) {
+	f.Add("/dev/nvidia0")
+	f.Add("[anon: x] /dev/nvidia0")
+	f.Add("7f65389df000-7f65389e0000 rw-s 00000000 00:05 1042                       /dev/nvidiactl")
+	f.Fuzz(func(t *testing.T, text string) {
+		if path := parseMap([]byte(text)); len(path) > 0 && (path[0] != '/' || !strings.HasSuffix(text, string(path))) {
+			t.Errorf("%q: %q", text, path)
+		}
+		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
+				t.Errorf("%q: %q", text, path)
+			}
+		}
+		if anonymous := "[anon:" + text; !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
+				t.Errorf("%q is the file %q", anonymous, path)
+			}
+		}
+	})
 }

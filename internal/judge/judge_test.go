@@ -3,10 +3,12 @@ package judge
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -51,21 +53,6 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// A finding and what policy made of it are one value; a record has them as two lists of one length.
-func TestJudgementAsRecord(t *testing.T) {
-	c := enforcing(finding.Finding{Code: code.Orphan}, finding.Finding{Code: code.NoRecord})
-	j := Judge(c)
-	v := j.Verdict
-	if j.Exit != 10 || v.Exit != 10 || v.Code != code.Orphan || len(v.Judged) != 2 || len(j.Found) != 2 {
-		t.Fatalf("got %+v and verdict %+v, want exit 10 and two findings", j, v)
-	}
-	for i, want := range []config.Action{config.Drain, config.Note} {
-		if j.Of(i).Action != want || v.Judged[i].Action != want {
-			t.Errorf("finding %d: got %q, on record %q, want %q", i, j.Of(i).Action, v.Judged[i].Action, want)
-		}
-	}
-}
-
 // What is found later may decide until the last word, and only be told after that. The judgement before it stays.
 func TestLaterFindings(t *testing.T) {
 	c := enforcing()
@@ -75,21 +62,11 @@ func TestLaterFindings(t *testing.T) {
 	if before.Exit != 0 || len(before.Found) != 0 || after.Exit != 20 || told.Exit != 0 {
 		t.Errorf("got exits %d, then %d, told late %d; want 0, 20, 0", before.Exit, after.Exit, told.Exit)
 	}
+	if v := after.Verdict; v.Code != code.Lost || len(v.Judged) != 1 || v.Judged[0].Action != config.Drain {
+		t.Errorf("got %+v, want what was found with what policy made of it", v)
+	}
 	if !told.Tells(0) || told.Tells(1) {
 		t.Errorf("got %+v, want the first told and the note not", told.Found)
-	}
-}
-
-// The node's records are asked only where a GPU is not clean.
-func TestAsks(t *testing.T) {
-	card := finding.Card{Device: gpu.Device{ID: "GPU-0"}}
-	for state, want := range map[settle.State]bool{settle.Clean: false, settle.Flat: true, "": true} {
-		c := enforcing()
-		c.Seen.Cards = []finding.Card{card}
-		c.Seen.Side = finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-0": {State: state}}}
-		if got := c.Asks(); got != want {
-			t.Errorf("%q: got %v, want %v", state, got, want)
-		}
 	}
 }
 
@@ -143,20 +120,6 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// What a GPU carried in another epoch explains nothing now, nor does anything where one half of the epoch is unknown.
-func TestBaselinesOf(t *testing.T) {
-	learned := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	known := map[gpu.ID]finding.Baseline{"GPU-0": {GPU: "GPU-0", Epoch: learned, Bytes: 48 << 20, Holder: "dcgm.service"}}
-	for now, want := range map[gpu.Epoch]int{
-		learned: 1, {Boot: "c", Driver: "580", Module: "m"}: 0, {Boot: "b", Driver: "580", Module: "n"}: 0,
-		{Boot: "b", Driver: "580"}: 0, {}: 0,
-	} {
-		if got := BaselinesOf(known, now); len(got) != want {
-			t.Errorf("epoch %+v: got %+v, want %d of them", now, got, want)
-		}
-	}
-}
-
 // A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One
 // that could not be read says nothing either.
 func TestSeenByCard(t *testing.T) {
@@ -206,5 +169,277 @@ func TestWhose(t *testing.T) {
 	}
 	if want := map[int]bool{1: true, 2: false, 6: true, 7: false}; !maps.Equal(w.own, want) {
 		t.Errorf("%v, want %v", w.own, want)
+	}
+}
+
+const (
+	card = gpu.ID("GPU-0")
+	gib  = uint64(1) << 30
+	mib  = uint64(1) << 20
+)
+
+// eyes see a node whose state is a script: each watch takes the next series of looks.
+type eyes struct {
+	watches [][]gpu.Snapshot
+	who     map[int]attrib.Process
+	later   map[int]attrib.Process // from the second question on, where set
+	scan    attrib.Scan
+	busy    map[gpu.ID]string
+	beside  *gpu.Snapshot // one look at the other GPU
+	did     string        // a letter for each call, in order
+}
+
+func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
+	e.did += "w"
+	if len(e.watches) == 0 {
+		return nil
+	}
+	looks := e.watches[0]
+	e.watches = e.watches[1:]
+	return looks
+}
+
+func (e *eyes) Processes(pids []int) map[int]attrib.Process {
+	out := map[int]attrib.Process{}
+	if len(pids) == 0 {
+		return out
+	}
+	e.did += "p"
+	for _, pid := range pids {
+		out[pid] = e.who[pid]
+	}
+	if e.later != nil {
+		e.who = e.later
+	}
+	return out
+}
+
+func (e *eyes) Holders() *attrib.Scan { e.did += "s"; return &e.scan }
+
+func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
+	e.did += "q"
+	return e.busy, func() { e.did += "r" }
+}
+
+// looks are n looks at one GPU, a second apart, from this second on.
+func looks(from, n int, used uint64, processes ...gpu.Process) (all []gpu.Snapshot) {
+	for i := range n {
+		all = append(all, gpu.Snapshot{At: time.Duration(from+i) * time.Second, Readings: []gpu.Reading{{
+			Device: gpu.Device{ID: card}, Processes: processes,
+			Memory: gpu.Memory{Total: gpu.Bytes(140 * gib), Used: gpu.Bytes(used)},
+		}}})
+	}
+	return all
+}
+
+func order() Order {
+	return Order{
+		Cards:  []finding.Card{{Device: gpu.Device{ID: card}}},
+		Rule:   gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
+		Limits: finding.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+		Sure:   true,
+	}
+}
+
+// series is what a hook's watches show, one after the other.
+func series(watches ...[]gpu.Snapshot) [][]gpu.Snapshot { return watches }
+
+// is what /proc says of PID 70.
+func is(p attrib.Process) map[int]attrib.Process {
+	p.PID = 70
+	return map[int]attrib.Process{70: p, 71: {PID: 71, Why: "not read"}}
+}
+
+// What each state of a GPU costs, and what comes of it: a clean one costs no look at /proc at all, and only what nobody
+// explains a search of it. What is there when /proc is read need not be what was looked at.
+func TestLook(t *testing.T) {
+	const second = time.Second
+	held, big := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, gpu.Process{PID: 70, Memory: gpu.Bytes(20 * gib)}
+	with := func(from, n int) []gpu.Snapshot { return looks(from, n, gib+9*mib, held) }
+	none := func(from, n int) []gpu.Snapshot { return looks(from, n, 2*gib) }
+	moving := func(from, n int, also ...gpu.Process) (all []gpu.Snapshot) { // something else moves all the time
+		for i := range n {
+			used := uint64(i%3) * 64 * mib
+			other := gpu.Process{PID: 71, Memory: gpu.Bytes(gib/2 + used)}
+			all = append(all, looks(from+i, 1, 20*gib+gib/2+18*mib+used, append(also, other)...)...)
+		}
+		return all
+	}
+	there, gone, reused := attrib.Process{Start: 5}, attrib.Process{Gone: true}, attrib.Process{Start: 18 * second}
+	denied, job := attrib.Process{Why: "denied"}, attrib.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	beside := &gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
+		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
+	}}}
+	first := moving(10, 7, big)
+	for name, tt := range map[string]struct {
+		eyes eyes
+		want string // state, calls, and what else there is to say
+	}{
+		"clean":        {eyes{watches: series(looks(0, 1, 0))}, "clean w"},
+		"not seen":     {eyes{}, " w"},
+		"still moving": {eyes{watches: series(append(looks(0, 1, gib), looks(1, 1, 2*gib)...))}, "moving w"},
+
+		"a process explains all":  {eyes{who: is(there), watches: series(with(0, 5), with(5, 1))}, "flat wpqwpr known"},
+		"memory no one explains":  {eyes{watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "flat wqswr"},
+		"its process is gone":     {eyes{who: is(gone), watches: series(with(0, 5), with(5, 5))}, "flat wpqswpr known"},
+		"it ends meanwhile":       {eyes{who: is(there), later: is(gone), watches: series(with(0, 5), with(5, 1))}, "moving wpqwpr known"},
+		"gone at the second look": {eyes{watches: series(looks(0, 5, gib), looks(5, 1, 0))}, "clean wqswr"},
+		"no second look":          {eyes{watches: series(looks(0, 5, gib))}, "moving wqswr"},
+		"a probe at work": {eyes{busy: map[gpu.ID]string{card: "a probe"},
+			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
+
+		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
+		"as old as the look":   {eyes{who: is(attrib.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"younger than it":      {eyes{who: is(attrib.Process{Start: 16*second + attrib.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"reused between looks": {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
+		"not read again":       {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+
+		// Who came after the search was not looked into.
+		"as much as at the search":    {eyes{watches: series(none(10, 7), none(20, 7))}, "flat wqswr"},
+		"a little more than then":     {eyes{watches: series(none(10, 7), looks(20, 7, 2*gib+4*mib))}, "flat wqswr"},
+		"less than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, gib))}, "flat wqswr"},
+		"more than at the search":     {eyes{watches: series(none(10, 7), looks(20, 7, 3*gib))}, "flat wqswr partial"},
+		"listed since, and lives":     {eyes{beside: beside, who: is(job), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "flat wpqswpr known"},
+		"listed elsewhere, not now":   {eyes{beside: beside, who: is(job), later: is(gone), watches: series(none(10, 7), none(20, 7))}, "flat wpqswr known"},
+		"listed since, and is gone":   {eyes{beside: beside, who: is(job), later: is(gone), watches: series(none(10, 7), looks(20, 7, 2*gib, held))}, "moving wpqswpr"},
+		"listed all along, then gone": {eyes{beside: beside, who: is(job), later: is(gone), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+
+		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
+		// says that each look showed the same one, and that are there still.
+		"stayed all the time":        {eyes{who: is(there), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed"},
+		"its PID was used again":     {eyes{who: is(attrib.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
+		"/proc does not tell":        {eyes{who: is(denied), watches: series(first)}, "moving wp"},
+		"stayed until it ended":      {eyes{who: is(there), later: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known"},
+		"not in the last look":       {eyes{who: is(there), watches: series(first, moving(17, 1))}, "moving wpqwpr known"},
+		"stayed, and no last look":   {eyes{who: is(there), watches: series(first)}, "moving wpqwpr known"},
+		"not in the first look":      {eyes{who: is(there), watches: series(append(moving(10, 1), moving(11, 7, big)...))}, "moving wp known"},
+		"gone, for another watch":    {eyes{who: is(gone), watches: series(first, moving(17, 7, big))}, "moving wpqswpr known stayed"},
+		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known"},
+	} {
+		o := order()
+		o.Neighbours = tt.eyes.beside
+		side, _ := Look(&tt.eyes, o)
+		got := string(side.Curves[card].State) + " " + tt.eyes.did
+		if p, asked := side.Processes[70]; asked && p.Why == "" {
+			got += " known"
+		}
+		if side.Scan != nil && side.Scan.Partial != "" {
+			got += " partial"
+		}
+		if len(side.Stayed[card]) > 0 && side.Stayed[card][0].PID == 70 && side.Stayed[card][0].Memory == big.Memory {
+			got += " stayed"
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// An expected PID that is another process by now is not expected: the GPU is watched again without it.
+func TestStrangersAreNotExpected(t *testing.T) {
+	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
+	for name, tt := range map[string]struct {
+		now   attrib.Process
+		known map[int]time.Duration
+		held  uint64
+		want  settle.State
+	}{
+		"the same process":               {attrib.Process{Start: 5}, then, gib, settle.Clean},
+		"its PID was used again":         {attrib.Process{Start: 77}, then, gib, settle.Flat},
+		"it is gone, its memory is not":  {attrib.Process{Gone: true}, then, gib, settle.Flat},
+		"it was gone before":             {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
+		"it was gone, with other memory": {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
+		"no one could tell then":         {attrib.Process{Start: 77}, nil, gib, settle.Clean},
+		"no one can tell now":            {attrib.Process{Why: "permission denied"}, then, gib, settle.Clean},
+	} {
+		watched := looks(0, 5, gib+9*mib, listed)
+		e := &eyes{who: is(tt.now), watches: series(watched, watched, looks(5, 5, gib+9*mib, listed))}
+		o := order()
+		o.Known = tt.known
+		expected := gpu.ExpectedProcess{PID: 70, Bytes: tt.held, Share: 9 * mib}
+		o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{expected}}}
+		side, _ := Look(e, o)
+		if got := side.Curves[card].State; got != tt.want {
+			t.Errorf("%s: got %q, want %q; did %s", name, got, tt.want, e.did)
+		}
+	}
+}
+
+// A GPU known by its bus id alone gets its id from the first reading.
+func TestIdentified(t *testing.T) {
+	const bus = gpu.BusID("00000000:3b:00.0")
+	watched := looks(0, 1, 0)
+	watched[0].Readings[0].Device.BusID = bus
+	o := order()
+	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
+	side, cards := Look(&eyes{watches: series(watched)}, o)
+	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
+		t.Errorf("GPUs %+v, curves %+v", cards, side.Curves)
+	}
+}
+
+// With whoever had the driver open, memory that nobody is listed for may go.
+func TestHolderEndsMeanwhile(t *testing.T) {
+	minor := 3
+	for name, tt := range map[string]struct {
+		minors []int
+		ends   bool
+		used   uint64
+		want   settle.State
+	}{
+		"on the driver alone":                {nil, false, 2 * gib, settle.Flat},
+		"on this GPU":                        {[]int{3}, false, 2 * gib, settle.Flat},
+		"it has ended, on the driver alone":  {nil, true, 2 * gib, settle.Moving},
+		"it has ended, on this GPU":          {[]int{3}, true, 2 * gib, settle.Moving},
+		"it has ended, on another GPU":       {[]int{1}, true, 2 * gib, settle.Moving},
+		"it has ended, and nothing is there": {[]int{1}, true, 0, settle.Clean},
+	} {
+		last := looks(20, 7, tt.used)
+		for _, s := range last {
+			s.Readings[0].Device.Minor = &minor
+		}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(attrib.Process{Start: 5, Gone: tt.ends})}
+		held := attrib.Holding{Process: attrib.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
+		e.scan.Holdings = []attrib.Holding{held}
+		o := order()
+		o.Cards[0].Device.Minor = &minor
+		side, _ := Look(e, o)
+		if got := side.Curves[card].State; got != tt.want {
+			t.Errorf("%s: got %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// Of two GPUs: a process whose PID is another's now has ended on both that list it; a dead one on the one is watched
+// again for the whole flat time, and what the other showed before still counts, also where that time is not to be had.
+func TestTwoGPUs(t *testing.T) {
+	held, dead := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, gpu.Process{PID: 80, Memory: gpu.Bytes(gib)}
+	both := func(from, n int, second gpu.Process) []gpu.Snapshot {
+		all := looks(from, n, gib+9*mib, held)
+		for i := range all {
+			r := all[i].Readings[0]
+			r.Device.ID, r.Processes = "GPU-1", []gpu.Process{second}
+			all[i].Readings = append(all[i].Readings, r)
+		}
+		return all
+	}
+	who := map[int]attrib.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	for name, tt := range map[string]struct {
+		eyes eyes
+		want []settle.State
+	}{
+		"reused": {eyes{who: who, later: is(attrib.Process{Start: 18 * time.Second}),
+			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
+		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
+			[]settle.State{settle.Flat, settle.Moving}},
+		"dead, six more": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 6, dead))},
+			[]settle.State{settle.Flat, settle.Flat}},
+	} {
+		o := order()
+		o.Cards = append(o.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
+		side, _ := Look(&tt.eyes, o)
+		if got := []settle.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
 	}
 }

@@ -54,7 +54,7 @@ type DiskRequest struct {
 
 // Disk writes the log and the metrics, moves records to the disk, and removes drops that have served. It answers what
 // went wrong: by then the verdict and the job's record are final.
-var Disk = Operation[DiskRequest, []metrics.Finding]{"disk", atTheDisk}
+var Disk = New("disk", atTheDisk)
 
 func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 	var troubles []metrics.Finding

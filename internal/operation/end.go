@@ -42,7 +42,7 @@ type Result struct {
 // through it, so that a PID that is used again in between is never another process's end. What cannot be proven is
 // left alone. It takes at most Grace and config.KillWait, however many they are, beside the reading. Results are in
 // the order given.
-var Cleanup = Operation[CleanupRequest, []Result]{"cleanup", func(r CleanupRequest) ([]Result, error) {
+var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 	// Reading takes less than a millisecond unless it hangs; a process at which it does is left alone.
 	const pinnedRead = 500 * time.Millisecond
 	read := func(pid int) attrib.Process {
@@ -51,7 +51,7 @@ var Cleanup = Operation[CleanupRequest, []Result]{"cleanup", func(r CleanupReque
 	open := func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
 	send := func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) }
 	return (&ending{r, read, open, send, map[int]int{}, make([]Result, len(r.Processes))}).run(), nil
-}}
+})
 
 // ending is clean-up at work.
 type ending struct {

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"time"
 
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/routine"
+	"bookend/internal/state"
 )
 
 // Env is the outside world as a main hands it over.
@@ -34,31 +34,19 @@ type Env struct {
 
 // Operation is one thing that a child can be asked for. Its name is on the child's command line, and in records of
 // children that could not be killed.
-type Operation[Req, Rep any] struct {
-	Name  string
-	serve func(Req) (Rep, error)
-}
+type Operation[Req, Rep any] struct{ Name string }
 
 // Others are operations that only one program has, by their names.
 type Others map[string]func(request []byte) (any, error)
 
-// servant is an operation without its types.
-type servant interface {
-	name() string
-	answer(request []byte) (any, error)
+// served are the operations that every program serves.
+var served = Others{}
+
+// New makes an operation that every program serves.
+func New[Req, Rep any](name string, serve func(Req) (Rep, error)) Operation[Req, Rep] {
+	served[name] = Served(serve)
+	return Operation[Req, Rep]{name}
 }
-
-// all are the operations that every program serves.
-func all() []servant {
-	return []servant{
-		Inventory, Present, Processes, Holders, Kernel, Numbering, SharingOf, Cleanup, Disk,
-		Append, Tail, Locate, Launchers, OpenDevices,
-	}
-}
-
-func (o Operation[Req, Rep]) name() string { return o.Name }
-
-func (o Operation[Req, Rep]) answer(request []byte) (any, error) { return Served(o.serve)(request) }
 
 // Served makes a typed function an operation of one program. A request that this very program cannot have written is
 // refused before anything is looked at: one with more in it than the operation knows, and one that says nothing.
@@ -82,9 +70,9 @@ const maxReply = 4 << 20
 
 // Serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
 func Serve(env Env, op string, others Others) (exit int) {
-	serve := others[op]
-	if i := slices.IndexFunc(all(), func(s servant) bool { return s.name() == op }); i >= 0 {
-		serve = all()[i].answer
+	serve := served[op]
+	if serve == nil {
+		serve = others[op]
 	}
 	if serve == nil {
 		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
@@ -132,6 +120,15 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// stuck is the child that a failure has left behind, nil for none.
+func stuck(op string, failure error, now time.Duration) *state.Stuck {
+	var failed *Error
+	if !errors.As(failure, &failed) || failed.Result.Outcome != child.Abandoned {
+		return nil
+	}
+	return &state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: now, Op: op}
+}
+
 // Why there was no child at all.
 var (
 	ErrNoTime = errors.New("no time left")
@@ -139,8 +136,10 @@ var (
 )
 
 // Ask is Ask of this operation.
-func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (Rep, error) {
-	return Ask[Rep](o.Name, req, timeout)
+func (o Operation[Req, Rep]) Ask(
+	req Req, timeout time.Duration, started ...func(pid int, startTicks uint64),
+) (Rep, error) {
+	return Ask[Rep](o.Name, req, timeout, started...)
 }
 
 // Ask has an operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.

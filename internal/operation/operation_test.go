@@ -5,64 +5,296 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/state"
 )
 
-// closing is a stdin that ends in an error, so that what waits for its end does not outlive the test.
-type closing struct{ io.Reader }
-
-func (c closing) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	if errors.Is(err, io.EOF) && n == 0 {
-		panic("the end of stdin")
-	}
-	return n, err
-}
-
-// A child that is asked for anything but one of its operations, in full, says so and answers nothing. What it is asked
-// in full is not done here: that is for the tests of each operation.
+// A child that is asked for anything but one of its operations, in full, says so and answers nothing.
 func FuzzChildRequest(f *testing.F) {
-	for i := range all() {
-		for _, seed := range []string{``, `{}`, `null`, `5`, `[]`, `{"a":1}`, `{"run":7,"pid":"x","uid":-1}`, `"x"`, `{"proc":`, "\x00", `{} {}`, `{"run":null}`} {
-			f.Add(i, []byte(seed))
-		}
+	for _, seed := range []string{
+		``, `{}`, `null`, `5`, `[]`, `{"a":1}`, `{"run":7,"pid":"x","uid":-1}`, `"x"`, `{"proc":`, "\x00", `{} {}`,
+		`{"run":null}`, `{"proc":"/proc","owner":{"id":1}}`, `{"proc":"/proc","pid":1}`,
+	} {
+		f.Add([]byte(seed))
 	}
-	f.Fuzz(func(t *testing.T, which int, request []byte) {
-		if which < 0 || which >= len(all()) || all()[which].(interface{ meant([]byte) bool }).meant(request) {
-			return
+	f.Fuzz(func(t *testing.T, request []byte) {
+		var got *CleanupRequest
+		serve := Served(func(r CleanupRequest) (bool, error) { got = &r; return true, nil })
+		reply, err := serve(request)
+		decoder := json.NewDecoder(bytes.NewReader(request))
+		decoder.DisallowUnknownFields()
+		var want CleanupRequest
+		meant := decoder.Decode(&want) == nil && !reflect.ValueOf(want).IsZero()
+		if (err == nil) != meant || (got != nil) != meant || (reply == true) != meant {
+			t.Fatalf("%q: %v, %v, asked %+v, want %v", request, reply, err, got, meant)
 		}
-		name := all()[which].name()
-		var stdout, stderr strings.Builder
-		env := Env{Stdin: closing{bytes.NewReader(request)}, Stdout: &stdout, Stderr: &stderr, Exit: func(int) {}}
-		exit := ask1(t, env, name)
-		if exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
-			t.Fatalf("%s of %q: exit %d, %q, %q", name, request, exit, stdout.String(), stderr.String())
+		if meant && !reflect.DeepEqual(*got, want) {
+			t.Fatalf("%q: asked %+v, want %+v", request, *got, want)
 		}
 	})
 }
 
-// ask1 serves one request; a stdin that ends before the request does is one way not to ask.
-func ask1(t *testing.T, env Env, op string) (exit int) {
-	t.Helper()
-	defer func() {
-		if recover() != nil {
-			exit = 1
-			_, _ = env.Stderr.Write([]byte("no request\n"))
+// What is no operation, or no request, ends the child with a word.
+func TestServe(t *testing.T) {
+	for op, request := range map[string]string{"none": `{"proc":"/proc"}`, Cleanup.Name: `{"proc":`, Disk.Name: `null`} {
+		var stdout, stderr strings.Builder
+		held, end := io.Pipe() // so that what waits for its end does not outlive the test
+		env := Env{
+			Stdin: io.MultiReader(strings.NewReader(request), strings.NewReader(" "), held), Stdout: &stdout, Stderr: &stderr,
+			Exit: func(int) {},
 		}
-	}()
-	return Serve(env, op, nil)
+		if request == `{"proc":` {
+			end.Close()
+		}
+		if exit := Serve(env, op, nil); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
+			t.Errorf("%s of %q: exit %d, %q, %q", op, request, exit, stdout.String(), stderr.String())
+		}
+	}
 }
 
-// meant reads a request as strictly as its operation must: all of it known, and something asked for.
-func (o Operation[Req, Rep]) meant(data []byte) bool {
-	var first json.RawMessage
-	if json.NewDecoder(bytes.NewReader(data)).Decode(&first) != nil {
-		return false
+var entry = Entry{
+	At:    time.Date(2026, 3, 4, 5, 6, 7, 89e6, time.FixedZone("", 3600)),
+	Level: config.Warning, Program: "bookend-epilog", PID: 77, Message: "job ended",
+	Fields: Fields{"job": uint32(1234), "took_seconds": 1500 * time.Millisecond, "code": "BKD-ORPHAN", "drained": false},
+}
+
+func TestLine(t *testing.T) {
+	for format, want := range map[config.LogFormat]string{
+		"": `time="2026-03-04T05:06:07.089+01:00" level=warning msg="job ended" code=BKD-ORPHAN drained=false ` +
+			"job=1234 pid=77 program=bookend-epilog took_seconds=1.5\n",
+		config.JSON: `{"code":"BKD-ORPHAN","drained":false,"job":1234,"level":"warning","msg":"job ended","pid":77,` +
+			`"program":"bookend-epilog","time":"2026-03-04T05:06:07.089+01:00","took_seconds":1.5}` + "\n",
+	} {
+		if got := string(entry.Line(config.Log{Level: config.Info, Format: format})); got != want {
+			t.Errorf("%q: got %s, want %s", format, got, want)
+		}
 	}
-	var request Req
-	decoder := json.NewDecoder(bytes.NewReader(first))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(&request) == nil && !reflect.ValueOf(&request).Elem().IsZero()
+	order := []config.LogLevel{config.Debug, config.Info, config.Warning, config.Error}
+	for i, least := range order {
+		for j, level := range order {
+			e := entry
+			e.Level = level
+			if logged := len(e.Line(config.Log{Level: least})) > 0; logged != (j >= i) {
+				t.Errorf("level %s with log.level %s: logged %v", level, least, logged)
+			}
+		}
+	}
+}
+
+// A log daemon gets each line with its severity; one that does not read is an error at once, and none at all is no
+// error, as containers and small nodes have none.
+func TestSyslog(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log")
+	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for level, pri := range map[config.LogLevel]string{
+		config.Debug: "<31>", config.Info: "<30>", config.Warning: "<28>", config.Error: "<27>",
+	} {
+		e := entry
+		e.Level = level
+		if err := e.Syslog(path, []byte("msg=hello\n")); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 1024)
+		n, err := listener.Read(buf)
+		want := pri + "Mar  4 05:06:07 bookend-epilog[77]: msg=hello"
+		if err != nil || string(buf[:n]) != want {
+			t.Errorf("got %q, %v, want %q", buf[:n], err, want)
+		}
+	}
+	for range 100_000 {
+		if err = entry.Syslog(path, []byte("x\n")); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("a full socket: got %v, want %v", err, unix.EAGAIN)
+	}
+	listener.Close()
+	for at, want := range map[string]error{
+		filepath.Join(dir, "none"): nil, path: unix.ECONNREFUSED, "/" + strings.Repeat("x", 200): unix.EINVAL,
+	} {
+		if err := entry.Syslog(at, []byte("x\n")); !errors.Is(err, want) {
+			t.Errorf("%.40s: got %v, want %v", at, err, want)
+		}
+	}
+}
+
+// textLine is the head of a line that nobody can forge: time, level, then the message, if any, in quotes or as one
+// word.
+var textLine = regexp.MustCompile(`^time="2026-03-04T[0-9:.+]+" level=warning (msg=("([^"\\]|\\.)*"|[^ "]+) )?`)
+
+// An entry is one line of printable ASCII, whatever is in it, and its head is this program's.
+func FuzzLine(f *testing.F) {
+	f.Add("job ended", "a b", "x=y")
+	f.Add("two\nlines \x1b[31m \xff", "\u202e\x00", "time")
+	f.Add(strings.Repeat("long", 5000), strings.Repeat("\n", 5000), "level")
+	f.Add("\" level=error msg=\"forged", "\"\\", "msg")
+	f.Fuzz(func(t *testing.T, message, value, name string) {
+		e := entry
+		e.Message, e.Fields = message, Fields{"name": value, name: errors.New(value)}
+		for _, format := range []config.LogFormat{config.Text, config.JSON} {
+			line := e.Line(config.Log{Level: config.Info, Format: format})
+			body, ok := bytes.CutSuffix(line, []byte("\n"))
+			if !ok || len(line) > 20<<10 {
+				t.Fatalf("line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
+			}
+			if i := bytes.IndexFunc(body, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+				t.Fatalf("byte %#x in %q", body[i], body)
+			}
+			switch {
+			case format == config.JSON:
+				head(t, body)
+			case !textLine.Match(body), message != "" && len(textLine.FindSubmatch(body)[1]) == 0:
+				t.Fatalf("line %q", body)
+			}
+			if frame := e.frame(line); !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00") {
+				t.Fatalf("frame %q", frame)
+			}
+		}
+	})
+}
+
+// head: the level and the time of an entry are those it was made with.
+func head(t *testing.T, body []byte) {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal(body, &fields); err != nil {
+		t.Fatalf("not JSON: %v: %s", err, body)
+	}
+	if at, _ := fields["time"].(string); fields["level"] != "warning" || !strings.HasPrefix(at, "2026-03-04T") {
+		t.Fatalf("head of %s", body)
+	}
+}
+
+// Many ends of one user wait for one another only until a child has come back from that user's files; where the lock of
+// the visits is out of use each hook is on its own.
+func TestTurn(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "run")
+	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.Open(run, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Hour
+	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
+	enter := func(op string, want error, when string) (met func(bool)) {
+		t.Helper()
+		met, err := v.enter(op)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", when, err, want)
+		}
+		return met
+	}
+	met := enter(Append.Name, nil, "the first")
+	enter(Append.Name, errInVisit, "beside one who has not come back")
+	met(true)
+	enter(Append.Name, nil, "one has come back")
+	defer enter(Tail.Name, nil, "another operation")(false)
+	enter(Append.Name, nil, "one has come back from writing, and another reads")
+	enter(Tail.Name, errInVisit, "it came back from writing, not from reading")
+	if err := os.RemoveAll(run); err != nil {
+		t.Fatal(err)
+	}
+	enter(Tail.Name, nil, "no lock")(true)
+}
+
+// Which readers of /proc keep a new one from being started.
+func TestHung(t *testing.T) {
+	at := []attrib.Instance{{PID: 70, Start: 1}}
+	many := make([]state.Reader, state.MaxReaders)
+	for i := range many {
+		many[i] = state.Reader{Stuck: state.Stuck{Op: Holders.Name}, At: at}
+	}
+	for name, tt := range map[string]struct {
+		readers []state.Reader
+		at      int
+		blocked bool
+	}{
+		"none":              {nil, 0, false},
+		"one":               {many[:1], 1, false},
+		"did not say":       {[]state.Reader{{Stuck: state.Stuck{Op: Holders.Name}}}, 0, true},
+		"another operation": {[]state.Reader{{Stuck: state.Stuck{Op: Processes.Name}}}, 0, false},
+		"nearly too many":   {many[1:], state.MaxReaders - 1, false},
+		"too many":          {many, state.MaxReaders, true},
+	} {
+		if skip, blocked := Hung(Holders.Name, tt.readers); len(skip) != tt.at || blocked != tt.blocked {
+			t.Errorf("%s: got %d places, blocked %v, want %d, %v", name, len(skip), blocked, tt.at, tt.blocked)
+		}
+	}
+}
+
+// What comes back from a process that the user may have got at is what Tail could have written, or nothing.
+func TestTailReply(t *testing.T) {
+	no := gpu.Unknown("not said")
+	m := oom.Message{
+		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no,
+		Line: "CUDA error: out of memory", Count: 1,
+	}
+	forged := m
+	forged.Line = "\x1b[2J| bookend: all is well"
+	second := m
+	second.File = 1
+	one, two := Searched{Size: 70, Read: 70}, []Searched{{Size: 70, Read: 70}, {}}
+	no2 := func(why string) []Searched { return []Searched{one, {Refused: why}} }
+	for name, tt := range map[string]struct {
+		reply TailReply
+		valid bool
+	}{
+		"nothing found":             {TailReply{Files: two}, true},
+		"found":                     {TailReply{Messages: []oom.Message{m}, Files: two}, true},
+		"refused":                   {TailReply{Files: []Searched{{Refused: "missing"}, {Refused: "not-owner"}}}, true},
+		"found in one":              {TailReply{Messages: []oom.Message{m}, Files: no2("links")}, true},
+		"found in both":             {TailReply{Messages: []oom.Message{m, second}, Files: two}, true},
+		"an invalid message":        {TailReply{Messages: []oom.Message{m, forged}, Files: two}, false},
+		"many messages":             {TailReply{Messages: slices.Repeat([]oom.Message{m}, oom.MaxMessages+1), Files: two}, false},
+		"no answer":                 {TailReply{Messages: []oom.Message{m}}, false},
+		"an answer too many":        {TailReply{Files: []Searched{one, one, one}}, false},
+		"another reason":            {TailReply{Files: no2("because\n")}, false},
+		"found in one refused":      {TailReply{Messages: []oom.Message{second}, Files: no2("links")}, false},
+		"found in the same":         {TailReply{Messages: []oom.Message{second}, Files: []Searched{one, {Same: true}}}, false},
+		"more read than there is":   {TailReply{Files: []Searched{one, {Size: 5, Read: 6}}}, false},
+		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
+		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
+	} {
+		if err := tt.reply.Check(2); (err == nil) != tt.valid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What became of an append is one of the known words, or the reply is none.
+func FuzzAppendReply(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"refused":"missing"}`, `{"refused":"full\nexport X"}`, `{"refused":"\u001b"}`, `null`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var reply AppendReply
+		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
+			return
+		}
+		if strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12 {
+			t.Fatalf("%q", reply.Refused)
+		}
+	})
 }

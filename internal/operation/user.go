@@ -39,12 +39,12 @@ func (r AppendReply) Check() error {
 }
 
 // Append starts as root and gives that up, for good, before it opens anything of the user's.
-var Append = Operation[AppendRequest, AppendReply]{"append", func(r AppendRequest) (AppendReply, error) {
+var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
 		return AppendReply{}, err
 	}
 	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
-}}
+})
 
 // TailRequest asks what a job's outputs say of memory. The targets are the user's claims.
 type TailRequest struct {
@@ -81,7 +81,7 @@ const lookBack = 16 << 20
 
 // Tail starts as root and gives that up, for good, before it opens anything of the user's. What the job wrote stays
 // in this process: only what is understood of it goes back.
-var Tail = Operation[TailRequest, TailReply]{"tail", readTails}
+var Tail = New("tail", readTails)
 
 func readTails(r TailRequest) (reply TailReply, err error) {
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
@@ -89,10 +89,10 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
-	var all searchedFiles
-	recognised := false
+	var all []*searchedFile
+	count, recognised := 0, false
 	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
-		f := all.open(target, r.UID)
+		f := searched(target, r.UID, all)
 		if f.File != nil {
 			defer f.Close()
 		}
@@ -101,56 +101,12 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 		reply.Cancelled = reply.Cancelled || f.search.Cancelled
 	}
 	if (r.Back || reply.Cancelled) && !recognised {
-		all.back(func() bool { return inTime.Err() == nil })
+		back(all, func() bool { return inTime.Err() == nil })
 	}
-	all.answer(&reply)
-	return reply, nil
-}
-
-// searchedFile is a target while it is looked through. Of one that is not the search is empty.
-type searchedFile struct {
-	*joblog.File
-	search *joblog.Search
-	same   bool
-	err    error
-}
-
-type searchedFiles []*searchedFile
-
-// open opens a target and looks through its end, unless it is the same file as one of the others.
-func (all searchedFiles) open(t joblog.Target, uid uint32) *searchedFile {
-	f := &searchedFile{search: new(joblog.Search)}
-	if f.File, f.err = joblog.Open(t, uid); f.err != nil {
-		return f
-	}
-	f.same = slices.ContainsFunc(all, func(o *searchedFile) bool { return o.File != nil && f.Is(o.File) })
-	if !f.same {
-		f.search = joblog.NewSearch(f.File, f.Size)
-		f.err = f.search.Tail()
-	}
-	return f
-}
-
-// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
-// the others'.
-func (all searchedFiles) back(more func() bool) {
-	unreadable := func(f *searchedFile) bool { return f.same || f.err != nil }
-	readable := slices.DeleteFunc(slices.Clone(all), unreadable)
-	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
-	left := int64(lookBack)
-	for i, f := range readable {
-		before := f.search.Read
-		f.err = f.search.Back(left/int64(len(readable)-i), more)
-		left = max(0, left-(f.search.Read-before))
-	}
-}
-
-// answer is what goes back. Of too many messages each file's last are kept.
-func (all searchedFiles) answer(reply *TailReply) {
-	count, most := 0, oom.MaxMessages
 	for _, f := range all {
 		count += len(f.search.Messages)
 	}
+	most := oom.MaxMessages // of too many messages each file's last are kept
 	if count > most {
 		most /= len(all)
 	}
@@ -164,6 +120,42 @@ func (all searchedFiles) answer(reply *TailReply) {
 			}
 		}
 		reply.Files = append(reply.Files, one)
+	}
+	return reply, nil
+}
+
+// searchedFile is a target while it is looked through. Of one that is not the search is empty.
+type searchedFile struct {
+	*joblog.File
+	search *joblog.Search
+	same   bool
+	err    error
+}
+
+// searched opens a target and looks through its end, unless it is the same file as one of the others.
+func searched(t joblog.Target, uid uint32, others []*searchedFile) *searchedFile {
+	f := &searchedFile{search: new(joblog.Search)}
+	if f.File, f.err = joblog.Open(t, uid); f.err != nil {
+		return f
+	}
+	f.same = slices.ContainsFunc(others, func(o *searchedFile) bool { return o.File != nil && f.Is(o.File) })
+	if !f.same {
+		f.search = joblog.NewSearch(f.File, f.Size)
+		f.err = f.search.Tail()
+	}
+	return f
+}
+
+// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
+// the others'.
+func back(all []*searchedFile, more func() bool) {
+	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.same || f.err != nil })
+	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
+	left := int64(lookBack)
+	for i, f := range readable {
+		before := f.search.Read
+		f.err = f.search.Back(left/int64(len(readable)-i), more)
+		left = max(0, left-(f.search.Read-before))
 	}
 }
 
@@ -214,14 +206,14 @@ func (f Searched) Why() string {
 }
 
 // Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
-// wrong with the record until the hook collects it.
+// wrong with the record (Trouble) until the hook collects it.
 type Visit struct {
-	Store    *state.Store // nil where state cannot be used: each hook is on its own
-	UID      uint32
-	Alive    func(state.Stuck) bool
-	Now      func() time.Duration // CLOCK_BOOTTIME
-	Left     func() time.Duration // for the next step
-	Troubles []error
+	Store   *state.Store // nil where state cannot be used: each hook is on its own
+	UID     uint32
+	Alive   func(state.Stuck) bool
+	Now     func() time.Duration // CLOCK_BOOTTIME
+	Left    func() time.Duration // for the next step
+	Trouble error
 }
 
 // What keeps a hook from a visit.
@@ -240,10 +232,8 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	}
 	reply, err = o.Ask(req, v.Left())
 	defer met(err == nil) // of this operation alone: reading may work where writing hangs
-	var failed *Error
-	if v.Store != nil && errors.As(err, &failed) && failed.Result.Outcome == child.Abandoned {
-		stuck := state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: v.Now(), Op: op}
-		v.trouble(v.Store.SetStuckVisit(v.UID, stuck, v.Alive))
+	if left := stuck(op, err, v.Now()); left != nil && v.Store != nil {
+		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, *left, v.Alive))
 	}
 	return reply, err
 }
@@ -264,18 +254,12 @@ func (v *Visit) enter(op string) (met func(back bool), err error) {
 		met = alone
 	}
 	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
-	v.trouble(err)
+	v.Trouble = errors.Join(v.Trouble, err)
 	if stuck != nil {
 		met(false)
 		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, stuck.PID, stuck.Op)
 	}
 	return met, nil
-}
-
-func (v *Visit) trouble(err error) {
-	if err != nil {
-		v.Troubles = append(v.Troubles, err)
-	}
 }
 
 // LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task
@@ -296,7 +280,7 @@ type Located struct {
 }
 
 // Locate asks the file system of the job's output, which may hang.
-var Locate = Operation[LocateRequest, Located]{"locate", func(r LocateRequest) (found Located, err error) {
+var Locate = New("locate", func(r LocateRequest) (found Located, err error) {
 	if found.Target, err = joblog.Locate(r.Proc, r.PID, r.FD); err != nil {
 		return found, err
 	}
@@ -308,7 +292,7 @@ var Locate = Operation[LocateRequest, Located]{"locate", func(r LocateRequest) (
 		found.Lost = found.Lost || named
 	}
 	return found, nil
-}}
+})
 
 // JobRequest asks for processes of a job on this node.
 type JobRequest struct {
@@ -319,13 +303,13 @@ type JobRequest struct {
 }
 
 // OpenDevices finds, as the user, those that have a GPU open. What was found before an error is worth saying.
-var OpenDevices = Operation[JobRequest, []holders.OfJob]{"open", func(r JobRequest) ([]holders.OfJob, error) {
+var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	open, err := holders.Using(r.Proc, r.Dev, r.UID, r.Owner)
 	if len(open) > 0 {
 		err = nil
 	}
 	return open, err
-}}
+})
 
 // Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can
 // name.
@@ -336,7 +320,7 @@ type Launched struct {
 
 // Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
 // task.
-var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) (found Launched, err error) {
+var Launchers = New("launchers", func(r JobRequest) (found Launched, err error) {
 	all, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
 	for _, p := range all {
 		written, _ := joblog.Written(r.Proc, p.PID) // one that has ended writes nothing more
@@ -346,4 +330,4 @@ var Launchers = Operation[JobRequest, Launched]{"launchers", func(r JobRequest) 
 	slices.SortFunc(found.Files, joblog.Target.Compare)
 	found.Files = slices.Compact(found.Files)
 	return found, err
-}}
+})

@@ -3,6 +3,7 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (r *record) check() (worth bool) {
 		}
 	}
 	if why != "" {
-		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
+		r.Add(finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge()
 		return true
 	}
@@ -49,7 +50,6 @@ func (r *record) check() (worth bool) {
 	r.settleDrain(c)
 	r.add(r.Take()...)
 	r.keep(c.Last, keepers)
-	r.gauges = r.gauge(keepers)
 	return true
 }
 
@@ -63,11 +63,11 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	heard := r.Listen(since)
 	r.lookAround()
 	r.Seen.Kernel = heard()
-	r.Node = r.readNode()
+	r.Node = r.readNode(nil)
 	c.Case = r.Case
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := r.LookCloser(unclean)
-		residue.Node = *r.again(*r.Node)
+		residue.Node = *r.readNode(r.Node)
 		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
 	r.Faults = Once(append(r.Faults, r.Take()...), nil)
@@ -89,10 +89,9 @@ func (r *record) lookAround() {
 	if !r.Meet() {
 		return
 	}
-	i := r.Inventory(ledger.Run{})
-	if r.Seen.Epoch = i.Epoch; len(i.Cards) > 0 {
-		r.Past.Baselines = r.baselines(i.Epoch)
-		r.Glance(i)
+	if r.Seen = r.Inventory(ledger.Run{}); len(r.Seen.Cards) > 0 {
+		r.Past.Baselines = r.baselines(r.Seen.Epoch)
+		r.Glance()
 	}
 }
 
@@ -117,8 +116,8 @@ func (r *record) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
 		nodes, err := state.Nodes(r.Config.Paths.Run, "")
-		host, hostErr := ReadOwn(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
-		host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
+		long, hostErr := os.ReadFile(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
+		host, _, _ := strings.Cut(strings.TrimSpace(string(long)), ".")
 		switch {
 		case err != nil:
 			return fmt.Sprintf("SLURMD_NODENAME is not set, and the records do not tell: %v", err)
@@ -146,29 +145,21 @@ func (r *record) lastCheck() *ledger.Check {
 	r.Try(err)
 	store := r.Store
 	r.Unfinished(func(e ledger.End) {
-		stopped := onwards(last)
-		stopped.At, stopped.Wall, stopped.Findings, stopped.Verdict = e.At, e.Wall, e.Findings, e.Verdict
-		stopped.Stopped = true
+		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
+		if last != nil {
+			stopped.Health, stopped.Kernel, stopped.Boot, stopped.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
+		}
 		_ = store.PutLastCheck(stopped)
 	})
 	return last
 }
 
-// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not
-// look.
-func onwards(last *ledger.Check) (now ledger.Check) {
-	if last != nil {
-		now.Health, now.Kernel, now.Boot, now.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
-	}
-	return now
-}
-
-// keep puts on record what this check saw and made of it.
+// keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
 func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
-	if r.Store == nil {
-		return
+	var now ledger.Check // which begins with what the last one knew, for where this one could not look
+	if last != nil {
+		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
 	}
-	now := onwards(last)
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
@@ -179,9 +170,12 @@ func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
 	if log := r.Seen.Kernel; log != nil && log.Unknown == "" {
 		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot
 	}
-	r.Finish()
-	r.Try(r.Store.PutLastCheck(now))
-	r.add(r.Take()...)
+	r.gauges = gauge(now)
+	if r.Store != nil {
+		r.Finish()
+		r.Try(r.Store.PutLastCheck(now))
+		r.add(r.Take()...)
+	}
 }
 
 // settleRuns closes runs whose epilog never came. That judges nothing.
@@ -222,25 +216,24 @@ func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
 	return c.Keepers(*r.Holders(), r.Start)
 }
 
-// gauge is what metrics show of the GPUs until the next check.
-func (r *record) gauge(keepers *ledger.Keepers) *metrics.Check {
-	m := &metrics.Check{Took: r.Clock.Boot() - r.Start}
-	if keepers != nil && keepers.Unknown == "" {
-		m.Keepers = &keepers.Count
+// gauge is what metrics show of the GPUs.
+func gauge(now ledger.Check) *metrics.Check {
+	m := &metrics.Check{Took: now.Took}
+	if now.Keepers != nil && now.Keepers.Unknown == "" {
+		m.Keepers = &now.Keepers.Count
 	}
-	unexplained, leaked := r.Unexplained(), r.Leaked()
-	for _, card := range r.Seen.Cards {
+	for _, card := range now.Cards {
 		id := card.Device.ID
-		reading, ok := r.Seen.Side.Snapshot.Reading(id)
+		reading, ok := now.Snapshot.Reading(id)
 		if !ok {
 			continue
 		}
 		rest := gpu.Unknown("not told")
-		if bytes, told := unexplained[id]; told {
+		if bytes, told := now.Unexplained[id]; told {
 			rest = gpu.Bytes(bytes)
 		}
 		m.Cards = append(m.Cards, metrics.Card{
-			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(leaked[id]),
+			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(now.Leaked[id]),
 		})
 	}
 	return m

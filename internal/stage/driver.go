@@ -13,20 +13,16 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/operation"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
 
 // Meet reports whether the driver may be asked: where no abandoned child lives in it, and no other hook waits for its
 // answer in vain. Leave ends what Meet began.
-func (d *Driver) Meet() bool { return d.answers() && d.meet() }
+func (d *Driver) Meet() bool { return d.Store == nil || d.answers() && d.meet() }
 
 // answers reports that no child is stuck in the driver: while one lives, nobody starts another.
 func (d *Driver) answers() bool {
-	if d.Store == nil {
-		return true
-	}
 	stuck, err := d.Store.Stuck()
 	d.Try(err)
 	if stuck == nil {
@@ -66,13 +62,13 @@ func (d *Driver) askBackend(r wire.Request) backend.Answer {
 		Path: d.Config.Backend, Root: d.EUID == 0,
 		Started: d.started(operation.Backend), Answered: func() { d.contact.met(true) },
 	}, r)
-	d.looks += len(answer.Snapshots)
-	d.Add(d.troubles(answer)...)
+	d.Seen.Looks += len(answer.Snapshots)
+	d.Add(d.troubles(answer, "")...)
 	return answer
 }
 
-// troubles turns what went wrong below the readings into findings.
-func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
+// troubles turns what went wrong below the readings into findings, which say in what.
+func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding) {
 	if a.Abandoned != nil {
 		d.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
 	}
@@ -81,16 +77,17 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	}
 	for _, t := range a.Troubles {
 		switch {
-		case t.Code == code.Hang && d.contact.waited > patience/3 && d.looks == 0: // which says nothing for certain
+		case t.Code == code.Hang && d.contact.waited > patience/3 && d.Seen.Looks == 0: // which says nothing for certain
 			const why = "another hook's wait for the driver left too little time: "
-			found = append(found, finding.Unsure(code.Slow, why+t.Detail))
+			found = append(found, finding.Unsure(code.Slow, why+in+t.Detail))
 		case t.Unsure:
-			found = append(found, finding.Unsure(t.Code, t.Detail))
+			found = append(found, finding.Unsure(t.Code, in+t.Detail))
 		default:
-			found = append(found, finding.Saw(t.Code, t.Detail, "a whole answer from the backend"))
+			found = append(found, finding.Saw(t.Code, in+t.Detail, "a whole answer from the backend"))
 		}
 	}
 	for _, f := range a.Faults {
+		f.Detail = in + f.Detail
 		fault := finding.FromFault(f)
 		if fault.Code == code.Lost {
 			fault.Doubts = []string{"said of the driver as a whole, not of this job's GPUs"}
@@ -162,21 +159,6 @@ func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	}
 }
 
-// CleanUp ends processes of the ended job, each within the grace. The error says that there is no word of what became
-// of them.
-func (d *Driver) CleanUp(processes []attrib.Process, grace, limit time.Duration) ([]operation.Result, error) {
-	request := operation.CleanupRequest{
-		Proc: d.Config.Paths.Proc, Processes: processes, Grace: grace,
-		Owner: slurm.Owner{ID: d.Job.ID, SLUID: d.Job.SLUID},
-	}
-	results, err := operation.Cleanup.Ask(request, d.Left(limit, d.Reserve()))
-	if err != nil {
-		d.abandonedReader(operation.Cleanup.Name, err)
-		d.childFault(operation.Cleanup.Name, err)
-	}
-	return results, err
-}
-
 // contact is this hook's first contact with the driver.
 type contact struct {
 	holds  bool          // it asks, and others wait for its answer
@@ -195,9 +177,6 @@ const worthAsking = 500 * time.Millisecond
 // comes of it, as long as it sleeps where nothing can wake it: else each would leave a child there. One that is merely
 // slow, stopped or busy keeps nobody: they ask beside it. Without state each hook is on its own.
 func (d *Driver) meet() bool {
-	if d.Store == nil {
-		return true
-	}
 	left := func() time.Duration { return d.Left(time.Duration(d.Times.Driver), d.Reserve()) }
 	began := d.Clock.Boot()
 	for first := true; first || left() > worthAsking; first = false {

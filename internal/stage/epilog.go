@@ -12,11 +12,11 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/health"
-	"bookend/internal/joblog"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/report"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -39,7 +39,6 @@ func (r *record) prolog() {
 			r.Try(r.Store.PutBaseline(b))
 		}
 	}
-	r.Faults = append(r.Faults, r.Take()...)
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
 	r.test(tested, sole)
@@ -60,13 +59,12 @@ func (r *record) prolog() {
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
 func (r *record) epilog() {
 	sole := r.recall()
-	r.Faults = append(r.Faults, r.Take()...)
 	out := r.output()
 	heard, listened := r.Listen(judge.Mark(r.Past.Run, r.Job)), r.listen(out)
 	r.observe()
 	r.Seen.Kernel = heard()
 	r.consult()
-	r.Faults = append(r.Faults, r.Take()...)
+	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
 	r.cleanUp()
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
@@ -76,7 +74,7 @@ func (r *record) epilog() {
 	r.diagnose()
 	r.add(r.Take()...)
 	r.text = report.End(r.report())
-	r.close(out.drop)
+	r.close(out)
 	if !r.Past.Again && !r.Past.Second {
 		r.append(out)
 	}
@@ -137,13 +135,13 @@ func (r *record) outlast() {
 
 // close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
 // hands.
-func (r *record) close(drop *joblog.Drop) {
+func (r *record) close(out *output) {
 	if r.Store == nil {
 		return
 	}
 	run := r.Self()
-	if drop != nil {
-		run.Display = ledger.Display{Array: drop.Array, HetID: drop.HetID}
+	if out.told {
+		run.Display = ledger.Display{Array: out.drop.Array, HetID: out.drop.HetID}
 	}
 	if len(r.Seen.Cards) > 0 { // an end that could not look keeps what the start knew
 		run.Devices, run.Numbering = r.Seen.Cards, r.Seen.Origin
@@ -197,8 +195,13 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	for _, t := range targets {
 		processes = append(processes, t.Process)
 	}
-	results, err := r.CleanUp(processes, grace, limit)
-	if err != nil {
+	results, err := operation.Cleanup.Ask(operation.CleanupRequest{
+		Proc: r.Config.Paths.Proc, Processes: processes, Grace: grace,
+		Owner: slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID},
+	}, r.Left(limit, r.Reserve()))
+	if err != nil { // there is no word of what became of them
+		r.abandonedReader(operation.Cleanup.Name, err)
+		r.childFault(operation.Cleanup.Name, err)
 		return nil, true
 	}
 	for i, result := range results {

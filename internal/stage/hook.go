@@ -3,12 +3,14 @@ package stage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -16,6 +18,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/judge"
+	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
@@ -37,7 +40,6 @@ type Driver struct {
 
 	contact contact
 	unkept  bool // a reader of /proc is stuck, and could not be put on record
-	looks   int  // that came back so far
 }
 
 // New frames a hook, of which nothing is known yet.
@@ -60,28 +62,25 @@ func (d *Driver) Configure() (problem string) {
 	}
 	d.Limit(time.Duration(d.Times.Total))
 	if problem != "" {
-		d.fault(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
+		d.Add(finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
 	}
 	return problem
 }
-
-// fault adds what went wrong before the GPUs are looked at.
-func (d *Driver) fault(f finding.Finding) { d.Faults = append(d.Faults, f) }
 
 // IdentifyJob reads the job from the environment; without a job nothing can be said about anybody's GPUs.
 func (d *Driver) IdentifyJob() (ok bool) {
 	job, err := slurm.FromEnv(d.Getenv)
 	if err != nil {
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
-		d.fault(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
+		d.Add(finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks"))
 		return false
 	}
 	if d.Job = job; job.GPUProblem != "" {
-		d.fault(finding.Unsure(code.Ambiguous, job.GPUProblem))
+		d.Add(finding.Unsure(code.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(d.Config.Paths.Proc)
 	if err != nil {
-		d.fault(finding.Unsure(code.BadEnv, err.Error()))
+		d.Add(finding.Unsure(code.BadEnv, err.Error()))
 	}
 	if d.InJob = slurm.InJob(own); d.InJob {
 		d.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
@@ -89,7 +88,7 @@ func (d *Driver) IdentifyJob() (ok bool) {
 		if d.blinded() {
 			observed += ": no GPU is looked at (slurm.run_in_job_backend)"
 		}
-		d.fault(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
+		d.Add(finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
 	}
 	return true
 }
@@ -108,7 +107,6 @@ func (d *Driver) OpenState() {
 		d.Store = store
 	}
 	d.Try(err)
-	d.Faults = append(d.Faults, d.Take()...)
 }
 
 // Reserve is what the steps after looking need.
@@ -134,14 +132,6 @@ func (d *Driver) Visit(reserve time.Duration) *operation.Visit {
 	}
 }
 
-// Visited tells what went wrong with the record of a visit that is over.
-func (d *Driver) Visited(v *operation.Visit) {
-	for _, err := range v.Troubles {
-		d.Try(err)
-	}
-	v.Troubles = nil
-}
-
 // Panicked makes a panic a finding. The stack goes to slurmd's log.
 func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 	fmt.Fprintf(d.Stderr, "bookend: %v\n%s", p, p.Stack)
@@ -149,20 +139,9 @@ func (d *Driver) Panicked(p *routine.Panic) finding.Finding {
 }
 
 // OwnCgroup reads this process's cgroup file.
-func OwnCgroup(proc string) (string, error) { return ReadOwn(filepath.Join(proc, "self/cgroup")) }
-
-// ReadOwn reads a file about this very process, or of the kernel's own: it is answered without waiting for anybody.
-func ReadOwn(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 64<<10)) // a cgroup file has a dozen lines
-	if err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
-	}
-	return string(b), nil
+func OwnCgroup(proc string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(proc, "self/cgroup"))
+	return string(text), err
 }
 
 // ReadConfig reads the configuration that this process is to use, and says where it lies. With problems, or an
@@ -249,4 +228,94 @@ func (d *Driver) Defect(err error) bool {
 	}
 	d.Add(d.Panicked(p))
 	return true
+}
+
+// Frame is a hook's deadline, and its Checkpoint.
+type Frame struct {
+	Checkpoint
+	Start    time.Duration // CLOCK_BOOTTIME at process start
+	deadline time.Duration
+	clock    routine.Clock
+	watchdog *time.Timer
+}
+
+// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, and
+// the record of an end that the steps could not write. They run beside the steps and touch nothing else.
+type Checkpoint struct {
+	exit       atomic.Int32
+	unfinished atomic.Pointer[func(ledger.End)]
+}
+
+// Reach sets the exit code reached.
+func (c *Checkpoint) Reach(exit int) { c.exit.Store(int32(exit)) }
+
+// Reached is the exit code reached.
+func (c *Checkpoint) Reached() int { return int(c.exit.Load()) }
+
+// Unfinished sets what puts an end on record if the steps do not come to it.
+func (c *Checkpoint) Unfinished(put func(ledger.End)) { c.unfinished.Store(&put) }
+
+// Finish says that the steps write the record themselves.
+func (c *Checkpoint) Finish() { c.unfinished.Store(nil) }
+
+// GiveUp puts on record what there is, where nothing has been put there yet.
+func (c *Checkpoint) GiveUp(e ledger.End) {
+	if put := c.unfinished.Swap(nil); put != nil {
+		(*put)(e)
+	}
+}
+
+// NewFrame bounds a hook before its configuration is known: even that may lie on a disk that does not answer.
+func NewFrame(now routine.Clock) *Frame {
+	const untilConfigured = 5 * time.Second
+	start := now.Boot()
+	return &Frame{Start: start, deadline: start + untilConfigured, clock: now, watchdog: time.NewTimer(untilConfigured)}
+}
+
+// Limit fixes the one absolute deadline, counted from process start.
+func (f *Frame) Limit(total time.Duration) {
+	f.deadline = f.Start + total
+	f.watchdog.Reset(f.Left(1<<62, 0))
+}
+
+// Left is the time for a step: its cap, or what the deadline leaves after reserve for the steps behind it.
+func (f *Frame) Left(limit, reserve time.Duration) time.Duration {
+	return max(0, min(limit, f.deadline-f.clock.Boot()-reserve))
+}
+
+// LastWords is what is left for them: slurmd grants 10 ms between SIGTERM and SIGKILL, and a killed hook counts
+// as failed.
+const LastWords = 5 * time.Millisecond
+
+// Guard ends the process with the exit code reached, at the deadline or at SIGTERM, after say has had its say.
+// It runs beside a hook that may be stuck anywhere.
+func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why string)) (stop func()) {
+	term := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	signal.Notify(term, syscall.SIGTERM)
+	routine.Go(onPanic, func() {
+		why := "SIGTERM"
+		select {
+		case <-done:
+			return
+		case <-term:
+		case <-f.watchdog.C:
+			why = "the deadline"
+		}
+		said := make(chan struct{})
+		routine.Go(func(*routine.Panic) {}, func() {
+			defer close(said)
+			say(why)
+		})
+		select {
+		case <-said:
+		case <-time.After(LastWords):
+		}
+		end(f.Reached())
+	})
+	return func() {
+		close(done)
+		f.watchdog.Stop()
+		signal.Stop(term)
+	}
 }

@@ -1,45 +1,41 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
+	"bookend/internal/state"
 )
 
-// Inventory is the node's list of GPUs, and which of them are the job's, or for a health check everybody's.
-type Inventory struct {
-	Epoch  gpu.Epoch
-	Cards  []finding.Card
-	Origin slurmconf.Origin
-	Given  map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
-}
-
-// Inventory lists the node's GPUs. Recalled is the record of this run's start.
-func (d *Driver) Inventory(recalled ledger.Run) Inventory {
+// Inventory lists the node's GPUs: the epoch, and which of them are the job's, or for a health check everybody's, with
+// where their numbers came from. Recalled is the record of this run's start.
+func (d *Driver) Inventory(recalled ledger.Run) (seen judge.Seen) {
 	remembered := settled(recalled, d.Job)
 	numbers, paths := d.startNumbering(remembered), d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	reply, err := operation.Ask[operation.InventoryReply](
-		operation.Inventory.Name, request, limit, d.started(operation.Inventory.Name))
+	reply, err := operation.Inventory.Ask(request, limit, d.started(operation.Inventory.Name))
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
-		return Inventory{}
+		return seen
 	}
-	i := Inventory{Epoch: reply.Epoch}
-	if request.DriverProc == "" {
+	if seen.Epoch = reply.Epoch; request.DriverProc == "" {
 		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is a finding already
-			return i
+			return seen
 		}
 	}
 	switch {
@@ -49,37 +45,41 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
 		}
 		d.Add(f)
-		return i
 	case reply.Problem != "":
 		d.Add(finding.Unsure(code.DriverKO, reply.Problem))
-		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
-		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
-		return i
+		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
+	default:
+		res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
+		if slurmconf.GivesNumbers(d.Job) && remembered {
+			res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+		}
+		d.unresolved(res, len(reply.Cards))
+		seen.Cards, seen.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
 	}
-	res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
-	if slurmconf.GivesNumbers(d.Job) && remembered {
-		res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
-	}
+	return seen
+}
+
+// unresolved tells which of the job's numbers stand for no GPU of those that the driver has, and which for nobody knows
+// what.
+func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	if res.Unknown != "" {
 		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
 	}
 	for _, index := range res.Missing {
 		d.Add(finding.Finding{
 			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
-			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(reply.Cards)),
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, have),
 			Doubts:   []string{"the numbering may be configured wrongly"},
 		})
 	}
-	i.Cards, i.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
-	return i
 }
 
 // listed asks the backend for the node's GPUs: for a driver that shows them in no directory of /proc.
 func (d *Driver) listed() (cards []gpu.Card) {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()), false))
-	d.looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
+	d.Seen.Looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
 	for _, s := range answer.Snapshots {
 		for _, r := range s.Readings {
 			if r.Device.Parent == "" {
@@ -152,4 +152,144 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 		all = append(all, card)
 	}
 	return append(all, unread...)
+}
+
+// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Nothing is
+// done where Slurm or the admin names the devices, nor at the end of a run whose start has done so.
+func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List) {
+	job := d.Job
+	if d.Phase == slurm.HealthCheck {
+		job.GPUIndexes = []int{0}
+	}
+	if !slurmconf.GivesNumbers(job) || len(d.Config.NVIDIA.GPUMap) > 0 || remembered {
+		return func() slurmconf.List { return slurmconf.List{} }
+	}
+	var kept *slurmconf.Kept
+	if d.Store != nil {
+		var err error
+		kept, err = d.Store.Numbering()
+		d.Try(err)
+	}
+	conf, check := d.Getenv("SLURM_CONF"), d.Phase == slurm.HealthCheck
+	if check && conf == "" && d.Config.Slurm.GresConf == "" && kept == nil {
+		return func() slurmconf.List { return slurmconf.Unclear("no hook of a job has asked slurmd yet") }
+	}
+	settled := d.numbers(kept, conf)
+	return func() slurmconf.List {
+		now := settled()
+		// One that does not know which slurmd runs leaves the answer for one that did.
+		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
+		if now != kept && now.Key.Conf != "" && d.Store != nil && known {
+			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook keeps the same
+				d.Try(err)
+			}
+		}
+		return now.List
+	}
+}
+
+// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
+// not known.
+func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
+	d := New(env, slurm.HealthCheck)
+	d.Config, d.Times, d.Job.Node = cfg, cfg.Deadlines.HealthCheck.Hook(), node
+	d.Limit(time.Duration(d.Times.Total))
+	defer d.watchdog.Stop()
+	return d.numbers(state.PeekNumbering(cfg.Paths.Run, node), slurmConf)().List
+}
+
+// numbers begins to find the answer: kept itself where it still holds.
+func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func() *slurmconf.Kept) {
+	request := operation.NumberingRequest{
+		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
+		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
+	}
+	due := false
+	if kept != nil {
+		request.Kept, due = kept.Key, kept.Due(d.Clock.Boot(), d.Phase == slurm.HealthCheck)
+	}
+	limit := func() time.Duration { return d.Left(time.Duration(d.Times.Scan), d.Reserve()) }
+	wait := operation.Numbering.Beside(request, limit())
+	unclear := func(err error) *slurmconf.Kept {
+		d.Defect(err)
+		return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
+	}
+	return func() *slurmconf.Kept {
+		reply, err := wait()
+		switch {
+		case err != nil:
+			return unclear(err)
+		case kept != nil && !due && kept.Key.Same(reply.Key):
+			return kept
+		case reply.Unknown != "":
+			return unclear(errors.New(reply.Unknown))
+		}
+		now := d.renumber(reply, kept)
+		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
+			return unclear(errors.New("which slurmd is running is not known"))
+		}
+		after, err := operation.Numbering.Ask(request, limit())
+		if err == nil && !reply.Key.Equal(after.Key) {
+			err = errors.New("slurm.conf, gres.conf or slurmd changed while slurmd -G read them")
+		}
+		if err != nil {
+			return unclear(err)
+		}
+		return now
+	}
+}
+
+// renumber asks slurmd, and settles what is in force.
+func (d *Driver) renumber(reply operation.NumberingReply, kept *slurmconf.Kept) *slurmconf.Kept {
+	asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
+	if daemon := reply.Key.Daemon; daemon.PID != 0 {
+		const perTick = time.Second / 100 // USER_HZ
+		asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
+	}
+	asked.List, asked.Failed = d.askSlurmd(reply)
+	now := asked.Settle(kept)
+	return &now
+}
+
+// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt. While an earlier one lives
+// that cannot be killed no other is started: it would get stuck as well.
+func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
+	if d.Store != nil {
+		for _, r := range d.readers().Stuck() {
+			if r.Op == operation.SlurmdG {
+				why := fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID)
+				reply.Counted.Why = why
+				return reply.Counted, true
+			}
+		}
+	}
+	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
+	command := slurmcmd.Slurmd{
+		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: d.EUID == 0,
+		Entries: reply.Entries,
+		Timeout: d.Left(limit, d.Reserve()+limit),
+	}
+	if d.Store != nil {
+		command.Private = d.Store.Dir()
+	}
+	gpus, res, err := command.List()
+	if res.Outcome == child.Abandoned {
+		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
+	}
+	if err == nil && reply.Unsure != "" {
+		return slurmconf.Unclear("%s", reply.Unsure), false
+	}
+	if err == nil && len(gpus) == 0 && reply.Counted.Known() {
+		err = errors.New("slurmd -G lists no GPUs")
+	}
+	switch {
+	case err != nil && reply.Counted.Known():
+		reply.Counted.Why = err.Error()
+		return reply.Counted, true
+	case err != nil:
+		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
+	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
+		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
+	}
+	return slurmconf.List{Source: slurmconf.BySlurmd, GPUs: gpus}, false
 }

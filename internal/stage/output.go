@@ -20,16 +20,16 @@ import (
 	"bookend/internal/slurm"
 )
 
-// output is where a job writes: the user's claims. Drop is what its task hooks left, nil for no record or one that is
-// not of its form.
+// output is where a job writes: the user's claims.
 type output struct {
 	job   slurm.Job
-	drop  *joblog.Drop
-	hangs *bool // it lies on a file system that did not answer
+	drop  joblog.Drop // what the job's task hooks left
+	told  bool        // they left one that is of its form
+	hangs bool        // the job's output lies on a file system that did not answer
 }
 
-func (r *record) output() output {
-	o := output{job: r.Job, hangs: new(bool)}
+func (r *record) output() *output {
+	o := &output{job: r.Job}
 	if r.Store == nil {
 		return o
 	}
@@ -37,11 +37,11 @@ func (r *record) output() output {
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
 	}
-	if err != nil {
-		return o
+	if err == nil {
+		o.drop, err = joblog.ParseDrop(raw)
 	}
-	if drop, err := joblog.ParseDrop(raw); err == nil {
-		o.drop = &drop
+	if o.told = err == nil; !o.told {
+		o.drop = joblog.Drop{}
 	}
 	return o
 }
@@ -50,8 +50,8 @@ func (r *record) output() output {
 var hindered = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
 
 // addressSpace is the limit that a task hook of the job left word of: the user's claim.
-func (o output) addressSpace() gpu.Figure {
-	if o.drop == nil || o.drop.AddressSpace == 0 {
+func (o *output) addressSpace() gpu.Figure {
+	if o.drop.AddressSpace == 0 {
 		return gpu.Unknown("no task hook of the job told its limit of address space")
 	}
 	return gpu.Bytes(o.drop.AddressSpace)
@@ -60,7 +60,7 @@ func (o output) addressSpace() gpu.Figure {
 // listen begins to look through the job's outputs for messages about memory, as the user, beside what the hook does
 // meanwhile. The function that it returns waits for what was found, at most as long as an append and its turn may take,
 // or says why nobody looked; it is called once.
-func (r *record) listen(o output) (listened func() judge.Heard) {
+func (r *record) listen(o *output) (listened func() judge.Heard) {
 	nothing := judge.Heard{AddressSpace: o.addressSpace()}
 	switch {
 	case !r.Config.JobLog.Read:
@@ -72,9 +72,6 @@ func (r *record) listen(o output) (listened func() judge.Heard) {
 	case r.Job.UID == 0:
 		nothing.Unknown = "the job is root's"
 	}
-	if nothing.Unknown != "" {
-		return func() judge.Heard { return nothing }
-	}
 	exit := o.job.Exit
 	all, request := o.writtenBy(), operation.TailRequest{
 		UID: o.job.UID, GID: o.job.GID, User: o.job.User, Within: time.Duration(r.Times.Append),
@@ -85,41 +82,29 @@ func (r *record) listen(o output) (listened func() judge.Heard) {
 			request.Targets = append(request.Targets, w.target)
 		}
 	}
-	if len(request.Targets) == 0 {
-		return func() judge.Heard { return heard(nothing, all, operation.TailReply{}) }
+	if nothing.Unknown == "" && len(request.Targets) == 0 {
+		nothing = heard(nothing, all, operation.TailReply{}, false)
+	}
+	if nothing.Unknown != "" {
+		return func() judge.Heard { return nothing }
 	}
 	visit := r.Visit(r.Reserve())
 	wait := operation.Aside(func() (operation.TailReply, error) { return operation.Tail.Visited(visit, request) })
 	return func() judge.Heard {
 		reply, err := wait()
-		r.Visited(visit)
-		if err == nil {
-			err = reply.Check(len(request.Targets))
-		}
-		if err != nil {
+		r.Try(visit.Trouble)
+		if err = cmp.Or(err, reply.Check(len(request.Targets))); err != nil {
 			nothing.Unknown = r.unheard(o, err)
 			return nothing
 		}
-		if o.job.Restarts > 0 {
-			requeued(reply)
-		}
-		return heard(nothing, all, reply)
-	}
-}
-
-// requeued leaves out of account what stands before an end report: it is an earlier run's, and no part of this one's
-// output.
-func requeued(r operation.TailReply) {
-	for i := range r.Files {
-		if f := &r.Files[i]; f.Earlier {
-			f.Size, f.Earlier = f.Read, false
-		}
+		return heard(nothing, all, reply, o.job.Restarts > 0)
 	}
 }
 
 // heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file
-// that has two paths is one output.
-func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
+// that has two paths is one output. What stands before an end report in a requeued job's is an earlier run's, and no part
+// of this one's output.
+func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) judge.Heard {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
 	for _, w := range all {
@@ -134,6 +119,9 @@ func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
 			file++
 			if f.Same {
 				continue
+			}
+			if requeued && f.Earlier {
+				f.Size, f.Earlier = f.Read, false
 			}
 			o.Size, o.Read, o.Why = f.Size, f.Read, f.Why()
 		}
@@ -150,24 +138,24 @@ func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
 
 // unheard words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
 // the append, which would meet the same, is spared.
-func (r *record) unheard(o output, err error) string {
+func (r *record) unheard(o *output, err error) string {
 	var failed *operation.Error
 	switch {
 	case r.Defect(err):
 	case errors.Is(err, operation.ErrStuckVisit):
-		*o.hangs = true
+		o.hangs = true
 		return operation.ErrStuckVisit.Error()
 	case errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung):
-		*o.hangs = true
+		o.hangs = true
 		return "the file system that it lies on does not answer"
 	}
 	return err.Error()
 }
 
 // append adds the end report to the job's own output, as the user. A job without such a file is normal.
-func (r *record) append(o output) {
+func (r *record) append(o *output) {
 	start := r.Past.Run.Start
-	untold := start != nil && start.Report != "" && o.drop == nil // no task hook was there to print it
+	untold := start != nil && start.Report != "" && !o.told // no task hook was there to print it
 	if len(r.text) == 0 && !untold || r.EUID != 0 || r.Job.UID == 0 {
 		return
 	}
@@ -176,39 +164,31 @@ func (r *record) append(o output) {
 		r.jobLog = "no file"
 		return
 	}
-	if *o.hangs {
-		r.notAppended("the file system of the job's output does not answer")
-		return
-	}
 	text := quote(joined(r.text))
 	if untold {
 		text = quote(start.Report) + text
 	}
 	req := operation.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, User: r.Job.User, Target: target, Text: "\n" + text}
-	visit := r.Visit(time.Duration(r.Times.Outputs))
-	reply, err := operation.Append.Visited(visit, req)
-	r.Visited(visit)
-	r.late(r.Take()...)
-	if err == nil {
-		err = reply.Check()
+	var reply operation.AppendReply
+	err := errors.New("the file system of the job's output does not answer")
+	if !o.hangs {
+		visit := r.Visit(time.Duration(r.Times.Outputs))
+		reply, err = operation.Append.Visited(visit, req)
+		r.Try(visit.Trouble)
+		r.late(r.Take()...)
+		err = cmp.Or(err, reply.Check())
 	}
-	if err != nil {
-		r.notAppended(err.Error())
-		return
+	if r.jobLog = cmp.Or(reply.Refused, "appended"); err != nil {
+		r.jobLog = "failed"
+		r.late(finding.Saw(code.Output, err.Error(), "the job's output takes the end report"))
 	}
-	r.jobLog = cmp.Or(reply.Refused, "appended")
-}
-
-func (r *record) notAppended(why string) {
-	r.jobLog = "failed"
-	r.late(finding.Saw(code.Output, why, "the job's output takes the end report"))
 }
 
 // target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is
 // the job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
 // expands to.
-func (o output) target() joblog.Target {
-	recorded := o.dropped().Target
+func (o *output) target() joblog.Target {
+	recorded := o.drop.Target
 	if recorded.Path != "" && o.job.Stderr == "" {
 		return recorded
 	}
@@ -216,14 +196,6 @@ func (o output) target() joblog.Target {
 		return out.target
 	}
 	return recorded
-}
-
-// dropped is what the job's task hooks left, nothing where there were none.
-func (o output) dropped() joblog.Drop {
-	if o.drop == nil {
-		return joblog.Drop{}
-	}
-	return *o.drop
 }
 
 // written is one of the outputs of a job, and where it lies: the user's claim. One whose place is not known has a Why.
@@ -242,9 +214,8 @@ const (
 
 // writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them
 // apart, and what its steps write to. A task hook's own errors went to the file that it recorded.
-func (o output) writtenBy() (all []written) {
-	drop := o.dropped()
-	recorded := drop.Target.Path != ""
+func (o *output) writtenBy() (all []written) {
+	drop, recorded := o.drop, o.drop.Target.Path != ""
 	switch {
 	case recorded && o.job.Stderr == "":
 		all = append(all, at(ledger.ScriptOutput, drop.Target))
@@ -285,12 +256,11 @@ func add(all []written, w written) []written {
 }
 
 // expanded is the output that a pattern of the batch script's names.
-func (o output) expanded(kind ledger.OutputKind, pattern string) written {
+func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
 	if slurm.FirstHost(o.job.NodeList) != o.job.Node {
 		return unplaced(kind, onFirstNode)
 	}
-	drop := o.dropped()
-	facts := joblog.Facts{Job: o.job, Told: o.drop != nil, Array: drop.Array, Name: drop.Name}
+	facts := joblog.Facts{Job: o.job, Told: o.told, Array: o.drop.Array, Name: o.drop.Name}
 	if name, err := os.Hostname(); err == nil {
 		facts.Host, _, _ = strings.Cut(name, ".")
 	}
@@ -303,11 +273,11 @@ func (o output) expanded(kind ledger.OutputKind, pattern string) written {
 }
 
 // pattern is what the job's output is named by. Slurm may not say it for sbatch's default (slurm.TellsRun).
-func (o output) pattern() string {
+func (o *output) pattern() string {
 	switch {
 	case o.job.Stdout != "" || !o.job.Batch:
 		return o.job.Stdout
-	case o.dropped().Array.Master != 0:
+	case o.drop.Array.Master != 0:
 		return "slurm-%A_%a.out"
 	}
 	return "slurm-%j.out"

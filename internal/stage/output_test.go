@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"encoding/json"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
 	"bookend/internal/operation"
+	"bookend/internal/report"
 	"bookend/internal/slurm"
 )
 
@@ -36,12 +39,12 @@ func TestHeard(t *testing.T) {
 		"srun too":          {[]written{out, srun}, operation.TailReply{Files: []operation.Searched{whole}}, "", "a step's output: " + ofSrun, nil, 2},
 		"an earlier run's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
 		"another job's":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
-		"a requeued job's":  {[]written{out}, afterRequeue(operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}), "", "", nil, 1},
+		"a requeued job's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
 		"one under 2 paths": {[]written{out, errs, step}, operation.TailReply{Files: []operation.Searched{whole, {Same: true}, whole}, Messages: []oom.Message{of(0), of(2)}}, "", "", []int{0, 1}, 2},
 		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, operation.TailReply{Files: []operation.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
 		"same reason twice": {[]written{out, step, step}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {
-		got := heard(judge.Heard{}, tt.all, tt.reply)
+		got := heard(judge.Heard{}, tt.all, tt.reply, name == "a requeued job's")
 		var files []int
 		for _, m := range got.Messages {
 			files = append(files, m.File)
@@ -50,11 +53,6 @@ func TestHeard(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-}
-
-func afterRequeue(r operation.TailReply) operation.TailReply {
-	requeued(r)
-	return r
 }
 
 // Which outputs a job has follows from what Slurm tells the epilog and from what task hooks left.
@@ -87,7 +85,11 @@ func TestWritten(t *testing.T) {
 		"more than a record can say": {batch, &joblog.Drop{Target: target("/r/o"), Steps: []joblog.Target{target("/s")}, More: 2}, []string{"output /r/o", "step /s", "step " + unknown}},
 	} {
 		var got []string
-		for _, w := range (output{job: tt.job, drop: tt.drop}).writtenBy() {
+		o := output{job: tt.job, told: tt.drop != nil}
+		if o.told {
+			o.drop = *tt.drop
+		}
+		for _, w := range o.writtenBy() {
 			where := w.Path
 			if (w.Why == "") != (w.Path != "") || w.Path != w.target.Path {
 				t.Errorf("%s: %+v", name, w)
@@ -103,30 +105,101 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A task's limit of address space is what Slurm carries to it, or else its own daemon's.
-func TestAddressSpace(t *testing.T) {
-	for carried, want := range map[string]uint64{
-		"U68719476736": 68719476736, "4294967296": 4294967296, "18446744073709551615": joblog.Unlimited,
-		"U18446744073709551615": joblog.Unlimited, "18446744073709551616": 0, "-1": 0, "much": 0, "U": 0, "0": 0,
+// What comes back from a process that the user may have got at is what a tail could have written, or nothing.
+func FuzzTailReply(f *testing.F) {
+	const message = `{"kind":"device","framework":"PyTorch","asked":{"bytes":2147483648},"total":{"unknown":"not said"},"free":{"bytes":5},"in_use":{"unknown":"x"},` +
+		`"allocated":{"bytes":0},"idle":{"bytes":7},"limit":{"unknown":"not said"},"line":"CUDA out of memory","count":2,"gpu":0,"pid":77,"others":[{"pid":9,"memory":{"bytes":5}}]}`
+	f.Add([]byte(`{"messages":[`+message+`],"files":[{"size":9,"read":9},{}]}`), 2)
+	f.Add([]byte(`{"files":[{"refused":"missing"},{"refused":"because\n"}]}`), 2)
+	f.Add([]byte(`{"messages":[{"kind":"device","line":"\u001b[2J","count":1}],"files":[{}]}`), 1)
+	f.Add([]byte(`{"messages":[`+strings.Replace(message, `"count":2`, `"count":2,"file":1`, 1)+`],"files":[{"same":true}]}`), 1)
+	f.Add([]byte(`{}`), 0)
+	f.Fuzz(func(t *testing.T, data []byte, targets int) {
+		var reply operation.TailReply
+		if json.Unmarshal(data, &reply) != nil || targets < 0 || targets > oom.MaxFiles || reply.Check(targets) != nil {
+			return
+		}
+		if len(reply.Messages) > oom.MaxMessages {
+			t.Fatalf("%d messages", len(reply.Messages))
+		}
+		for _, m := range reply.Messages {
+			if err := oom.Valid(m); err != nil || m.File >= max(targets, 1) {
+				t.Fatalf("%v: %+v", err, m)
+			}
+		}
+		all := make([]written, targets)
+		for i := range all {
+			all[i] = at(ledger.StepOutput, joblog.Target{Path: "/o"})
+		}
+		if s := heard(judge.Heard{}, all, reply, false); !plain(s.Unknown) || !plain(s.Part) || len(s.Unknown+s.Part) > 1000 || len(s.Outputs) > targets {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func plain(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// Slurm obeys lines that begin with export and unset, and ends one without a line's end with a NUL: whatever stands in
+// a report, each line is one for it to print. Blanks before a line, and a carriage return, count for nothing with
+// Slurm.
+func FuzzPrintLines(f *testing.F) {
+	for _, seed := range []string{"bookend: GPU 0 of n1 clean\n", "export PATH=/tmp\n", "a\nunset HOME", "\x00", "\n\n", "a\rexport X=1\n", "  print x", "\u2028export A=b\n", strings.Repeat("x", 300)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var out strings.Builder
+		printLines(&out, text)
+		lines := strings.SplitAfter(out.String(), "\n")
+		if last := lines[len(lines)-1]; last != "" {
+			t.Fatalf("a line without an end: %q", last)
+		}
+		lines = lines[:len(lines)-1]
+		if want := strings.Count(text, "\n"); len(lines) != want && len(lines) != want+1 {
+			t.Fatalf("%d lines of %q", len(lines), text)
+		}
+		for _, line := range lines {
+			if !strings.HasPrefix(line, "print | ") || !plain(strings.TrimSuffix(line, "\n")) || len(line) > len("print | \n")+report.Width {
+				t.Fatalf("line %q", line)
+			}
+		}
+		for line := range strings.Lines(quote(text)) {
+			if !strings.HasPrefix(line, "| ") {
+				t.Fatalf("line %q of a job's log", line)
+			}
+		}
+	})
+}
+
+// A limit that the user's environment states is a figure that the epilog takes back from the record, or unknown. Where
+// Slurm carries none it is this process's own.
+func FuzzAddressSpace(f *testing.F) {
+	for _, seed := range []string{
+		"U68719476736", "4294967296", "18446744073709551615", "U", "UU1", "-1", "+1", "0x1", "1_0", "18446744073709551616",
+		"U0", "",
 	} {
-		hook := task{env: Env{Getenv: func(name string) string {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, carried string) {
+		got := (&task{env: Env{Getenv: func(name string) string {
 			return map[string]string{"SLURM_RLIMIT_AS": carried}[name]
-		}}}
-		if got := hook.addressSpace(); got != want {
-			t.Errorf("SLURM_RLIMIT_AS=%s: %d, want %d", carried, got, want)
+		}}}).addressSpace()
+		want, ok := new(big.Int).SetString(strings.TrimPrefix(carried, "U"), 10)
+		if !ok || strings.Trim(strings.TrimPrefix(carried, "U"), "0123456789") != "" || !want.IsUint64() {
+			want = new(big.Int)
 		}
-	}
-	own := task{env: Env{Getenv: func(string) string { return "" }}}
-	if got := own.addressSpace(); got == 0 || got > joblog.Unlimited {
-		t.Errorf("this process's own: %d", got)
-	}
-	for _, drop := range []*joblog.Drop{nil, {}} {
-		got := (output{drop: drop}).addressSpace()
-		if got.Known() || !strings.Contains(got.Unknown, "no task hook") {
-			t.Errorf("%+v: %+v", drop, got)
+		if carried == "" && (got == 0 || got > joblog.Unlimited) || carried != "" && got != min(want.Uint64(), joblog.Unlimited) {
+			t.Fatalf("SLURM_RLIMIT_AS=%q: %d, want %v", carried, got, want)
 		}
-	}
-	if got := (output{drop: &joblog.Drop{AddressSpace: 7}}).addressSpace(); got != gpu.Bytes(7) {
-		t.Errorf("%+v", got)
-	}
+		record, err := joblog.Drop{AddressSpace: got}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		drop, err := joblog.ParseDrop(record)
+		o := &output{drop: drop}
+		if err != nil || got > 0 && o.addressSpace() != gpu.Bytes(got) || got == 0 && o.addressSpace().Known() {
+			t.Fatalf("%s: %+v, %v", record, drop, err)
+		}
+	})
 }

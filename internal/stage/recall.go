@@ -27,12 +27,12 @@ func (r *record) observe() {
 	if !r.Meet() {
 		return
 	}
-	i := r.Inventory(r.Past.Run)
-	before, found := judge.StartOf(r.Past.Run, r.Job, i.Epoch)
+	seen := r.Inventory(r.Past.Run)
+	before, found := judge.StartOf(r.Past.Run, r.Job, seen.Epoch)
 	r.Add(found...)
-	r.Past.Before, r.Past.Baselines = before, r.baselines(i.Epoch)
-	r.Seen = judge.Seen{Epoch: i.Epoch, Origin: i.Origin}
-	r.Seen.Side, r.Seen.Cards = r.Look(i.Cards)
+	r.Past.Before, r.Past.Baselines = before, r.baselines(seen.Epoch)
+	r.Seen = seen
+	r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
 }
 
 // baselines are what the node's GPUs carry without any job.
@@ -51,14 +51,14 @@ func (r *record) consult() {
 	case r.Asks():
 		r.complete()
 	case r.AsksCondition():
-		r.Node = r.readNode()
+		r.Node = r.readNode(nil)
 	}
 }
 
 // complete reads what has not been read yet of the node's records, and of who may share its GPUs.
 func (r *record) complete() {
 	if r.Node == nil {
-		r.Node = r.readNode()
+		r.Node = r.readNode(nil)
 	}
 	if r.Sharing == nil {
 		answer := r.askSharing()
@@ -66,20 +66,19 @@ func (r *record) complete() {
 	}
 }
 
-// readNode reads the records of all of the node's hooks.
-func (r *record) readNode() *judge.Node {
-	if r.Store == nil {
-		return &judge.Node{}
-	}
-	seen, err := r.Store.Sighted()
-	r.Try(err)
-	return r.again(judge.Node{Sighted: seen})
-}
-
-// again reads the node's records as they are now: jobs may have begun, or ended, meanwhile.
-func (r *record) again(n judge.Node) *judge.Node {
+// readNode reads the records of all of the node's hooks as they are now: jobs may have begun, or ended, since they were
+// read. What was sighted stays as it was known.
+func (r *record) readNode(known *judge.Node) *judge.Node {
+	var n judge.Node
 	if r.Store == nil {
 		return &n
+	}
+	if known != nil {
+		n.Sighted = known.Sighted
+	} else {
+		seen, err := r.Store.Sighted()
+		r.Try(err)
+		n.Sighted = seen
 	}
 	runs, damaged := r.Store.Runs()
 	n.Runs = runs
@@ -204,7 +203,7 @@ func (r *record) recheck() (now judge.Case, isAgain bool) {
 		return now, r.Past.Again || r.Past.Second
 	}
 	if known != nil {
-		now.Node = r.again(*known)
+		now.Node = r.readNode(known)
 	}
 	run, which, _ := r.Store.Find(r.Job)
 	lost := which == ledger.NoRun && r.Past.Run.Key != ""

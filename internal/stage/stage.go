@@ -125,9 +125,10 @@ func ofJob(steps func(*record)) func(*record) bool {
 
 // judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
 func (r *record) judge() {
+	r.Faults = append(r.Faults, r.Take()...)
 	r.Judgement = judge.Judge(r.Case)
 	if r.Node == nil && r.AsksRepeat(r.Judgement) {
-		r.Node = r.readNode()
+		r.Node = r.readNode(nil)
 		r.Judgement = judge.Judge(r.Case)
 	}
 	r.Reach(r.Verdict.Exit)

@@ -1,12 +1,21 @@
 package stage
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/backend"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -17,7 +26,9 @@ import (
 	"bookend/internal/routine"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
+	"bookend/internal/wire"
 )
 
 // a hook of a node with state, at work.
@@ -92,30 +103,6 @@ func TestTestedWhileAStartLooks(t *testing.T) {
 	}
 }
 
-// Records that are read again may be damaged by then: that is told, and once.
-func TestDamageSinceTheFirstReading(t *testing.T) {
-	r, run := a(t, slurm.Epilog)
-	node := r.readNode()
-	if found := r.Take(); len(found) > 0 {
-		t.Fatalf("%+v", found)
-	}
-	job := filepath.Join(run, "state", "n1", "100")
-	if err := os.Mkdir(job, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(job, "r1.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var told []finding.Finding
-	for range 2 {
-		r.again(*node)
-		told = append(told, Once(r.Take(), told)...)
-		if len(told) != 1 || told[0].Code != code.StateDamage {
-			t.Errorf("got %+v, want the damage once", told)
-		}
-	}
-}
-
 // A finding is one line of the log, and the same one as long as only its figures wander.
 func TestWords(t *testing.T) {
 	index := 3
@@ -136,5 +123,257 @@ func TestWords(t *testing.T) {
 	more := f
 	if more.Bytes = gpu.Bytes(1); subject(f) != subject(more) {
 		t.Errorf("%q, then %q: a figure that wanders is said again", subject(f), subject(more))
+	}
+}
+
+// A hook that is stuck ends at the deadline that the README promises for the default configuration, or 5 s after its
+// start if it could not read its configuration. It runs on a clock of its own: no machine is too slow for this test.
+func TestShippedDeadlineEndsHooks(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // its goroutine must not be of a test's bubble
+	for _, tt := range []struct {
+		hook    func(Env) int
+		context slurm.Context
+		stuck   string // reading this variable
+		promise time.Duration
+	}{
+		{Prolog, slurm.Prolog, "SLURM_JOB_ID", 5 * time.Second},
+		{Epilog, slurm.Epilog, "SLURM_JOB_ID", 15 * time.Second},
+		{Prolog, slurm.Prolog, "BOOKEND_CONFIG", 5 * time.Second},
+		{Epilog, slurm.Epilog, "BOOKEND_CONFIG", 5 * time.Second},
+		{Prolog, slurm.TaskProlog, "SLURM_RLIMIT_AS", time.Second}, // the job's script waits for it
+	} {
+		environ := map[string]string{
+			"SLURM_SCRIPT_CONTEXT": string(tt.context), "SLURM_JOB_GPUS": "0",
+			"BOOKEND_CONFIG": filepath.Join(t.TempDir(), "missing.yaml"),
+		}
+		synctest.Test(t, func(t *testing.T) {
+			began, ended := time.Now(), make(chan struct{})
+			getenv := func(name string) string {
+				if name == tt.stuck {
+					<-ended
+					runtime.Goexit() // what follows would write to this machine's own directories
+				}
+				return environ[name]
+			}
+			go tt.hook(Env{
+				Args: []string{"bookend"}, Getenv: getenv, Stdout: io.Discard, Stderr: io.Discard, EUID: 1,
+				Clock: routine.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
+				Exit:  func(int) { close(ended) },
+			})
+			<-ended
+			if took := time.Since(began); took < tt.promise || took > tt.promise+LastWords {
+				t.Errorf("%s stuck at %s: ended after %v, want %v", tt.context, tt.stuck, took, tt.promise)
+			}
+		})
+	}
+}
+
+// A hook that came late to the driver, and that nobody keeps from it, asks it all the same.
+func TestMeetLate(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "run")
+	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.Open(run, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(operation.Env{Clock: routine.SystemClock()}, slurm.Prolog)
+	d.Config, d.Store = config.Default(), store
+	d.Times = d.Config.Deadlines.Prolog
+	d.deadline = d.Clock.Boot() + d.Reserve() + worthAsking/2
+	if !d.meet() || !d.contact.holds || len(d.list) != 0 {
+		t.Errorf("holds %v, found %+v", d.contact.holds, d.list)
+	}
+	d.Leave()
+	if met, err := store.Meet(d.Clock.Boot, time.Second); err != nil || met == nil {
+		t.Errorf("the next hook: %v", err)
+	}
+}
+
+// What another hook's wait has left of the driver's time proves no hang, where nothing was seen in it.
+func TestHangAfterWaiting(t *testing.T) {
+	hung := backend.Answer{Troubles: []backend.Trouble{{Code: code.Hang, Detail: "killed after 1s"}}}
+	for name, tt := range map[string]struct {
+		waited time.Duration
+		looks  int
+		want   code.Code
+	}{
+		"asked at once":       {0, 0, code.Hang},
+		"waited":              {patience, 0, code.Slow},
+		"waited, and it came": {patience, 1, code.Hang},
+	} {
+		d := &Driver{contact: contact{waited: tt.waited}}
+		d.Seen.Looks = tt.looks
+		found := d.troubles(hung, "")
+		if len(found) != 1 || found[0].Code != tt.want || (found[0].Unknown != "") != (tt.want == code.Slow) {
+			t.Errorf("%s: got %+v, want %s", name, found, tt.want)
+		}
+	}
+}
+
+// A stuck reader that cannot be put on record is the last that this hook starts.
+func TestUnkeptReader(t *testing.T) {
+	d := New(operation.Env{Clock: routine.SystemClock()}, slurm.Epilog)
+	d.Config = config.Default()
+	d.Config.Paths.Run = t.TempDir()
+	for _, tt := range []struct {
+		outcome child.Outcome
+		want    bool
+	}{{child.Hung, false}, {child.Abandoned, true}} {
+		failure := &operation.Error{Op: operation.Holders.Name, Result: child.Result{Outcome: tt.outcome}}
+		d.abandonedReader(operation.Holders.Name, failure)
+		if d.unkept != tt.want {
+			t.Errorf("after a reader that was %s: got %v, want %v", tt.outcome, d.unkept, tt.want)
+		}
+	}
+}
+
+// What is said in the same words is told once.
+func TestOnce(t *testing.T) {
+	said := []finding.Finding{{Unknown: "a"}}
+	news := Once([]finding.Finding{{Unknown: "a"}, {Unknown: "b"}, {Unknown: "b"}, {Unknown: "c"}}, said)
+	if len(news) != 2 || news[0].Unknown != "b" || news[1].Unknown != "c" {
+		t.Errorf("got %+v, want b and c", news)
+	}
+}
+
+// Tests take no longer than their own limit, what the deadline leaves and, in a prolog, what is left of the driver's
+// time. Only as many GPUs are tested as fit into that.
+func TestRoomForTests(t *testing.T) {
+	const sec, ms = time.Second, time.Millisecond
+	for name, tt := range map[string]struct {
+		phase  slurm.Context
+		now    time.Duration // since the hook began
+		cards  int
+		budget time.Duration
+		room   int
+	}{
+		"an end":                       {slurm.Epilog, 1 * sec, 2, 2200 * ms, 2},
+		"an end, late":                 {slurm.Epilog, 7500 * ms, 2, 1500 * ms, 2},
+		"an end, too late for two":     {slurm.Epilog, 8 * sec, 2, 1 * sec, 1},
+		"an end, too late":             {slurm.Epilog, 8500 * ms, 1, 500 * ms, 0},
+		"just enough":                  {slurm.Epilog, 8050 * ms, 1, 950 * ms, 1},
+		"a start":                      {slurm.Prolog, 1 * sec, 2, 2200 * ms, 2},
+		"a start, the driver was slow": {slurm.Prolog, 3 * sec, 2, 1 * sec, 1},
+	} {
+		at := routine.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
+		d := &Driver{
+			Env: operation.Env{Clock: at}, Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at},
+			Case: judge.Case{Phase: tt.phase},
+		}
+		d.Times.Driver, d.Times.Probe = config.Duration(4*sec), config.Duration(2200*ms)
+		d.Times.Outputs = config.Duration(sec)
+		tester := &tester{Driver: d}
+		if budget, room := tester.budget(), tester.room(tt.cards); budget != tt.budget || room != tt.room {
+			t.Errorf("%s: got %v for %d GPUs, want %v for %d", name, budget, room, tt.budget, tt.room)
+		}
+	}
+}
+
+// A start that listed hundreds of processes on each GPU does not keep the end from asking: the request fits.
+func TestRequestFits(t *testing.T) {
+	var e gpu.Expected
+	for pid := range 480 {
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: 4_000_000 + pid, Bytes: 1 << 36, Share: 1 << 28})
+	}
+	for want, ids := range map[bool][]gpu.ID{true: {"GPU-0"}, false: {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}} {
+		r := wire.Request{Op: wire.Watch, Watch: gpu.WatchRule{Expect: map[gpu.ID]gpu.Expected{}}}
+		for _, id := range ids {
+			r.Watch.Expect[id] = e
+		}
+		if kept := fitting(r).Watch.Expect != nil; kept != want {
+			t.Errorf("%d GPUs: got %v, want %v", len(ids), kept, want)
+		}
+	}
+}
+
+func gpuCard(minor int, bus gpu.BusID) gpu.Card {
+	id := gpu.ID(fmt.Sprint("GPU-", minor))
+	return gpu.Card{Device: gpu.Device{ID: id, BusID: bus, Minor: &minor, Vendor: "nvidia"}}
+}
+
+// numbered is cards with their numbers, in words.
+func numbered(cards []finding.Card) string {
+	var all []string
+	for _, c := range cards {
+		name := string(c.Device.ID)
+		if name == "" {
+			name = string(c.Device.BusID)
+		}
+		all = append(all, fmt.Sprintf("%d=%s", c.Index, name))
+	}
+	return strings.Join(all, " ")
+}
+
+// listedBySlurmd is an answer of slurmd -G.
+func listedBySlurmd(minors ...int) slurmconf.List {
+	l := slurmconf.List{Source: slurmconf.BySlurmd}
+	for _, m := range minors {
+		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", m)})
+	}
+	return l
+}
+
+// The health check numbers the GPUs as the hooks do, and where Slurm's number is not certain it has none. What is on a
+// GPU that Slurm does not give out is not its to judge.
+func TestEveryCard(t *testing.T) {
+	first, second := gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")
+	both, twisted := []gpu.Card{first, second}, []gpu.Card{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
+	excluded := second
+	excluded.Excluded = true
+	part := slurmconf.GPU{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}
+	byMap := config.NVIDIA{GPUMap: map[int]string{3: "GPU-0"}}
+	for name, tt := range map[string]struct {
+		cards       []gpu.Card
+		conf        config.NVIDIA
+		list        slurmconf.List
+		want, given string // given is "" for the same
+	}{
+		"in order":        {both, config.NVIDIA{}, listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1", ""},
+		"in another":      {both, config.NVIDIA{}, listedBySlurmd(1, 0), "1=GPU-0 0=GPU-1", ""},
+		"minors twisted":  {twisted, config.NVIDIA{}, listedBySlurmd(0, 1), "1=GPU-1 0=GPU-0", ""},
+		"not Slurm's":     {both, config.NVIDIA{}, listedBySlurmd(1), "-1=GPU-0 0=GPU-1", "0=GPU-1"},
+		"not known":       {both, config.NVIDIA{}, slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1", ""},
+		"by map":          {both, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1", ""},
+		"one is left out": {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0", ""},
+		"no GPU is there": {nil, config.NVIDIA{}, listedBySlurmd(0), "", ""},
+		"parts of one": {both, config.NVIDIA{}, slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{part}},
+			"-1=GPU-0 -1=GPU-1", "-1=GPU-1"},
+		"all by a count": {both, config.NVIDIA{},
+			slurmconf.List{Source: slurmconf.ByCount, GPUs: listedBySlurmd(0, 1).GPUs}, "0=GPU-0 1=GPU-1", ""},
+	} {
+		c := judge.Check{}
+		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyCard(tt.cards, tt.conf, tt.list)
+		if tt.given == "" {
+			tt.given = tt.want
+		}
+		if got, given := numbered(c.Seen.Cards), numbered(c.Given()); got != tt.want || given != tt.given {
+			t.Errorf("%s: got %q, given out %q, want %q and %q", name, got, given, tt.want, tt.given)
+		}
+	}
+}
+
+// A look adds the ids that the driver alone knows, and instances in place of the GPU that they are part of; a GPU that
+// it could not read stays.
+func TestWithReadings(t *testing.T) {
+	read := func(id gpu.ID, bus gpu.BusID, parent gpu.ID) gpu.Reading {
+		return gpu.Reading{Device: gpu.Device{ID: id, BusID: bus, Parent: parent}}
+	}
+	two := []finding.Card{{Index: 0, Device: gpu.Device{BusID: "a"}}, {Index: 1, Device: gpu.Device{BusID: "b"}}}
+	first, second, third := read("GPU-0", "a", ""), read("GPU-1", "b", ""), read("GPU-2", "c", "")
+	for name, tt := range map[string]struct {
+		readings []gpu.Reading
+		want     string
+	}{
+		"both are read": {[]gpu.Reading{first, second}, "0=GPU-0 1=GPU-1"},
+		"one is lost":   {[]gpu.Reading{second}, "1=GPU-1 0=a"},
+		"one is cut in two": {[]gpu.Reading{first, read("MIG-0", "a", "GPU-0"), read("MIG-1", "a", "GPU-0"), second},
+			"-1=MIG-0 -1=MIG-1 1=GPU-1"},
+		"one that the driver did not list": {[]gpu.Reading{first, second, third}, "0=GPU-0 1=GPU-1 -1=GPU-2"},
+	} {
+		if got := numbered(withReadings(two, gpu.Snapshot{Readings: tt.readings})); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
 	}
 }

@@ -141,8 +141,7 @@ func (t *task) recordOutput() {
 	if !t.inScript() && err == nil && own >= 0 && t.LocalID >= 0 {
 		// The first task of its step on this node: tasks are dealt out in blocks, or one node after the other.
 		request.Task, request.Others = own, []int{max(0, own-t.LocalID)}
-		node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID"))
-		if err == nil && node >= 0 && t.LocalID > 0 {
+		if node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID")); err == nil && node >= 0 && t.LocalID > 0 {
 			request.Others = append(request.Others, node)
 		}
 	}

@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
@@ -20,16 +20,14 @@ import (
 )
 
 // Look takes stock of GPUs, in the light of what is known so far.
-func (d *Driver) Look(cards []finding.Card) (side finding.Side, found []finding.Card) {
+func (d *Driver) Look(cards []finding.Card) (finding.Side, []finding.Card) {
 	return d.lookBeside(cards, nil)
 }
 
-func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (side finding.Side, found []finding.Card) {
+func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (finding.Side, []finding.Card) {
 	order := d.Order(cards, d.Settle)
 	order.Neighbours = others
-	side, found = judge.Look(d, order)
-	d.Seen.Looks = d.looks
-	return side, found
+	return judge.Look(d, order)
 }
 
 // LookCloser watches some of the GPUs of a glance until they settle: a health check's second target. The others were
@@ -45,13 +43,13 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 
 // Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a
 // reading there is no more than the list of GPUs.
-func (d *Driver) Glance(i Inventory) {
+func (d *Driver) Glance() {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver), d.Reserve()), true))
-	d.Seen.Given, d.Seen.Looks, d.Seen.Health = i.Given, d.looks, answer.Health
+	d.Seen.Health = answer.Health
 	if n := len(answer.Snapshots); n > 0 {
 		d.Seen.Side.Snapshot = answer.Snapshots[n-1]
 	}
-	d.Seen.Cards = withReadings(i.Cards, d.Seen.Side.Snapshot)
+	d.Seen.Cards = withReadings(d.Seen.Cards, d.Seen.Side.Snapshot)
 	if len(d.Seen.Side.Snapshot.Readings) > 0 {
 		d.Seen.Side = judge.Glance(d, d.Seen.Side.Snapshot)
 	}
@@ -82,7 +80,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 		r.Devices = append(r.Devices, c.Device)
 	}
 	switch {
-	case d.looks > 0:
+	case d.Seen.Looks > 0:
 	case d.Phase == slurm.Prolog:
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 	default:
@@ -165,25 +163,9 @@ type Glance struct {
 	Who      map[int]attrib.Process
 	Version  string // the backend's
 	Took     time.Duration
-	// Why is why the look is not whole: Code names the backend's trouble, Fault the driver's; both empty where it is.
-	Why   string
-	Code  code.Code
-	Fault gpu.FaultCode
+	Problem  string // why the look is not whole, with the backend's code or the driver's; what was seen before counts
 	// Stuck is the backend that could not be killed, nil for none: nobody may start another while it lives.
 	Stuck *state.Stuck
-}
-
-// Snapshot is Look with the driver's time of an end, and an error where the look is not whole. What was seen before
-// that counts.
-func Snapshot(env operation.Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
-	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
-	switch {
-	case g.Code != "":
-		return g.Snapshot, g.Who, fmt.Errorf("ask backend: %s: %.200q", g.Code, g.Why)
-	case g.Why != "":
-		return g.Snapshot, g.Who, fmt.Errorf("ask driver: %s: %.200q", g.Fault, g.Why)
-	}
-	return g.Snapshot, g.Who, nil
 }
 
 // Look asks the driver once about every device of the node, for at most a while, and reads who is on them: for the
@@ -206,9 +188,149 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	g.Who = judge.Glance(d, g.Snapshot).Processes
 	switch {
 	case len(answer.Troubles) > 0:
-		g.Code, g.Why = answer.Troubles[0].Code, cmp.Or(answer.Troubles[0].Detail, "no more is known")
+		g.Problem = fmt.Sprintf("%s: %s", answer.Troubles[0].Code, answer.Troubles[0].Detail)
 	case len(answer.Faults) > 0:
-		g.Fault, g.Why = answer.Faults[0].Code, cmp.Or(answer.Faults[0].Detail, "no more is known")
+		g.Problem = fmt.Sprintf("%s: %s", answer.Faults[0].Code, answer.Faults[0].Detail)
 	}
 	return g
+}
+
+// Snapshot is Look with the driver's time of an end, and an error where the look is not whole.
+func Snapshot(env operation.Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
+	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
+	if g.Problem != "" {
+		return g.Snapshot, g.Who, fmt.Errorf("ask driver: %.200q", g.Problem)
+	}
+	return g.Snapshot, g.Who, nil
+}
+
+// What a test takes. Measured: 160-240 ms a GPU for the driver's library to initialise, nearly all of the whole, up to
+// 380 ms for one alone; the rest is room for a busy machine.
+const (
+	testBase = 700 * time.Millisecond
+	testCard = 250 * time.Millisecond
+	// testLock is the longest wait for whoever is judging the GPUs: a hook looks for a second or two, but holds
+	// the locks only once something on them is unexplained.
+	testLock = 300 * time.Millisecond
+	// testGrace is what a process that is attaching a GPU may take to die: 1-3 s were reported for the whole.
+	testGrace = time.Second
+)
+
+// tester makes test allocations for a hook. Of MIG instances nobody asks for one.
+type tester struct {
+	*Driver
+	rule  gpu.ProbeRule
+	until time.Duration // for all processes together
+	stuck bool          // a backend could not be killed: no other is started
+}
+
+// Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
+// work on the same end, or start, of the job; known are the processes that belong to the node.
+func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
+	t, n, why := tester{Driver: d}, 0, ""
+	switch {
+	case d.Store == nil:
+		why = "no state to lock the GPUs in"
+	case !sole:
+		why = "whether another hook of this job is at work could not be told"
+	default:
+		empty, err := d.Store.NoMPS()
+		if err != nil {
+			d.Try(err)
+			why = "no empty directory in the state"
+			break
+		}
+		t.rule = gpu.ProbeRule{Gap: uint64(d.Config.Probe.Gap), Known: known, LockWait: testLock, Empty: empty}
+		n, why = t.room(len(cards)), "no time left"
+		tested = t.run(cards[:n])
+	}
+	for _, c := range cards[n:] {
+		skipped = append(skipped, health.SkippedTest(c.Device.ID, why))
+	}
+	return tested, skipped
+}
+
+// budget is what is left for tests; in a prolog they are part of the driver's time.
+func (t *tester) budget() time.Duration {
+	left := t.Left(time.Duration(t.Times.Probe), t.Reserve())
+	if t.Phase == slurm.Prolog {
+		left = min(left, t.Start+time.Duration(t.Times.Driver)-t.Clock.Boot())
+	}
+	return left
+}
+
+// room is how many of the GPUs there is time for.
+func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
+
+// run tests the GPUs in one process, then lets a second process look, one GPU at a time, at what the first could not
+// do: only what two saw may be called broken for certain.
+func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
+	t.until = t.Clock.Boot() + t.budget()
+	all := make([]gpu.Device, len(cards))
+	for i, c := range cards {
+		all[i] = c.Device
+	}
+	for i, p := range t.allocate(all) {
+		o := health.Outcome{Probe: p, Seen: 1}
+		if o.Retry(len(cards) > 1) && t.until-t.Clock.Boot() >= testBase+testCard {
+			o = o.Again(t.allocate(all[i : i+1])[0])
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
+}
+
+// allocate has devices tested by one process, and answers for each.
+func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
+	left := t.until - t.Clock.Boot()
+	var answer backend.Answer
+	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
+		// A killed test may take a while to die: a start of CUDA that is slow in the driver cannot be interrupted, and
+		// one that is given up makes every hook of the node blind until it has ended.
+		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
+		request := wire.Request{
+			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
+			Options: t.Config.NVIDIA.ForTests(),
+		}
+		request.Probe.Locks = map[gpu.ID]string{}
+		for _, d := range devices {
+			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
+		}
+		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace}, request)
+		t.stuck = answer.Abandoned != nil
+		t.Add(t.troubles(answer, "the test allocation: ")...)
+	}
+	for _, d := range devices {
+		i := slices.IndexFunc(answer.Probes, func(p gpu.Probe) bool { return p.Device == d.ID })
+		switch {
+		case i >= 0:
+			all = append(all, answer.Probes[i])
+		case left < testBase:
+			all = append(all, health.SkippedTest(d.ID, "no time left"))
+		default:
+			all = append(all, t.unanswered(d.ID, answer))
+		}
+	}
+	return all
+}
+
+// unanswered is what is said of a device of which the backend came to no end. A crash is as bad as an error: programs
+// may crash there as well. A hang has its own finding.
+func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
+	p := health.SkippedTest(id, "the backend did not test it")
+	p.At = t.Clock.Boot()
+	switch {
+	case t.stuck && len(a.Troubles) == 0:
+		p.Why = "an earlier test is stuck in the driver"
+	case len(a.Faults) > 0:
+		p.Why = a.Faults[0].Detail
+	case len(a.Troubles) == 0:
+	case a.Troubles[0].Code == code.Hang:
+		p.Why = "the test did not end in time: " + a.Troubles[0].Detail
+	case a.Troubles[0].Code == code.BackendCrash:
+		p.Result, p.Why = gpu.ProbeBroken, "the backend crashed in the middle of the test: "+a.Troubles[0].Detail
+	default:
+		p.Why = string(a.Troubles[0].Code) + ": " + a.Troubles[0].Detail
+	}
+	return p
 }

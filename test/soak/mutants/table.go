@@ -51,7 +51,7 @@ var mutants = []mutant.Mutant{
 		Old: "curve.State == settle.Flat && s.startedAtRest(id)", New: "true",
 	},
 	{
-		Name: "memory without a process ignored", File: "internal/settle/look.go", Func: "look.clean",
+		Name: "memory without a process ignored", File: "internal/settle/settle.go", Func: "look.clean",
 		Old: "stranger || !within && why == \"\"", New: "stranger || !within && why == \"-\"",
 	},
 	{
@@ -91,11 +91,11 @@ var mutants = []mutant.Mutant{
 		Old: "!s.leftBehind(o) && !nobodys || o.Rival != 0", New: "o.Rival != 0 && !nobodys",
 	},
 	{
-		Name: "baselines of another driver's life believed", File: judgings + "case.go", Func: "BaselinesOf",
+		Name: "baselines of another driver's life believed", File: judgings + "judge.go", Func: "BaselinesOf",
 		Old: "b.Epoch.Same(epoch)", New: "b.Epoch != (gpu.Epoch{})",
 	},
 	{
-		Name: "records not asked where a GPU is not clean", File: judgings + "case.go", Func: "Case.asks",
+		Name: "records not asked where a GPU is not clean", File: judgings + "judge.go", Func: "Case.asks",
 		Old: "return !side.AtRest(c.Seen.Cards)", New: "return side.AtRest(c.Seen.Cards)",
 	},
 	{
