@@ -29,16 +29,6 @@ func (s Site) given() (count int, unsure string) {
 	return count, ""
 }
 
-// usable is how many GPUs a job can be given.
-func (d Driver) usable() (n int) {
-	for _, c := range d.Cards {
-		if !c.Excluded {
-			n++
-		}
-	}
-	return n
-}
-
 // mig reports that a GPU gives out instances: Slurm then counts these.
 func (s Site) mig() bool {
 	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
@@ -48,7 +38,7 @@ func (s Site) mig() bool {
 
 func judgeOrder(v *view) string {
 	count, unsure := v.given()
-	d, n, have := v.Survey.Driver, v.Survey.Numbers, v.Survey.Driver.usable()
+	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
 	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
 	switch {
 	case count == 0 && have > 0:
