@@ -145,7 +145,6 @@ func TestEndLeavesAlone(t *testing.T) {
 		why  string
 	}{
 		"its PID is another's":    {now(func(p *attrib.Process) { p.Start += attrib.Tick }), finding.AlreadyGone, ""},
-		"its cgroup is another's": {now(func(p *attrib.Process) { p.Cgroup.ID = 43 }), finding.Refused, "not proven"},
 		"no cgroup any more":      {now(func(p *attrib.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
 		"it is Slurm's":           {now(func(p *attrib.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
 		"it calls itself Slurm's": {now(func(p *attrib.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
@@ -216,31 +215,6 @@ func TestEndStillThere(t *testing.T) {
 			t.Errorf("%s: sent %v, want %v", name, sent, want)
 		}
 	}
-}
-
-// A process that stays keeps no other waiting: at the last look each one that has ended is told.
-func TestWaitTellsEachThatEnded(t *testing.T) {
-	const pairs = 32
-	e := &ending{pinned: map[int]int{}, results: make([]Result, 2*pairs)}
-	for i := range e.results {
-		ends := make([]int, 2)
-		if err := unix.Pipe(ends); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Close(ends[1]) })
-		if e.pinned[i] = ends[0]; i >= pairs {
-			t.Cleanup(func() { _ = unix.Close(ends[0]) })
-		} else if _, err := unix.Write(ends[1], []byte{0}); err != nil { // readable, as a process that has ended is
-			t.Fatal(err)
-		}
-	}
-	e.wait(0, finding.ByTerm)
-	for i, r := range e.results {
-		if _, waited := e.pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
-			t.Errorf("descriptor %d: %+v, still waited for: %v", i, r, waited)
-		}
-	}
-	(&ending{}).wait(time.Hour, finding.ByTerm) // with none left there is nothing to wait for
 }
 
 // Before a process is ended it is proven again to be the one that was judged, and still the ended job's.
