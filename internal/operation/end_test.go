@@ -2,7 +2,6 @@ package operation
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
+	"bookend/internal/holders"
 	"bookend/internal/slurm"
 )
 
@@ -43,21 +43,11 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
-// read looks at a process as package holders does, as far as it matters here: all are in the job's cgroup.
+// read looks at a process; all are in the job's cgroup.
 func read(pid int) attrib.Process {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return attrib.Process{PID: pid, Gone: true}
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if err != nil || len(fields) < 20 {
-		return attrib.Process{PID: pid, Why: "not read"}
-	}
-	ticks, _ := strconv.ParseUint(string(fields[19]), 10, 64)
-	state := string(fields[0])
-	return attrib.Process{
-		PID: pid, Start: time.Duration(ticks) * attrib.Tick, State: state, Gone: state == "Z", Cgroup: job,
-	}
+	p := holders.Processes("/proc", []int{pid}, time.Minute)[0]
+	p.Cgroup, p.EnvJobID = job, 0
+	return p
 }
 
 // ends is clean-up of these processes of the job.
