@@ -121,7 +121,7 @@ func writePlan(dir string, plan slurmconf.Plan, scripts map[string]string) error
 			return fmt.Errorf("write script %q: %w", name, err)
 		}
 	}
-	if err := safefile.Replace(dir, "bookend.conf", []byte(plan.Text()), 0o644); err != nil {
+	if err := safefile.Replace(dir, "bookend.conf", []byte(plan.Text), 0o644); err != nil {
 		return fmt.Errorf("write lines: %w", err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, written boo
 	} else {
 		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to "+
 			"%s/bookend.conf, and the "+
-			"%d scripts that they name\n", plan.Text(), dir, len(plan.Scripts))
+			"%d scripts that they name\n", plan.Text, dir, len(plan.Scripts))
 	}
 	fmt.Fprintf(w, "  distribute both to every host, as you distribute slurm.conf\n"+
 		"  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n  scontrol "+

@@ -73,45 +73,37 @@ const KillWait = time.Second
 
 // checkTimes: the steps of each hook must fit into its time, and what is watched into its step.
 func (r *reader) checkTimes(c *Config) {
-	prolog, epilog, check := c.Deadlines.Prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck
-	r.checkSum("deadlines.prolog", prolog.Total, prolog.Driver+prolog.Outputs)
-	r.checkSum("deadlines.epilog", epilog.Total,
-		epilog.Driver+epilog.Scan+epilog.Probe+epilog.Append+epilog.Outputs)
-	r.checkSum("deadlines.health_check", check.Total, check.Driver+check.Scan+check.Slurm+check.Outputs)
-	const within = "must not exceed deadlines.prolog.driver: it is part of that"
-	r.require(prolog.Scan <= prolog.Driver, within, "deadlines.prolog.processes", "deadlines.prolog.driver")
-	r.require(prolog.Probe <= prolog.Driver, within, "deadlines.prolog.probe", "deadlines.prolog.driver")
-	r.checkSettle("prolog", c.Settle.Prolog, prolog.Driver)
-	r.checkSettle("epilog", c.Settle.Epilog, epilog.Driver)
+	prolog := c.Deadlines.Prolog
+	const at, within = "deadlines.prolog.", "must not exceed deadlines.prolog.driver: it is part of that"
+	r.require(prolog.Scan <= prolog.Driver, within, at+"processes", at+"driver")
+	r.require(prolog.Probe <= prolog.Driver, within, at+"probe", at+"driver")
+	prolog.Scan, prolog.Probe = 0, 0
+	for i, d := range []HookDeadline{prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck.Hook()} {
+		at := "deadlines." + []string{"prolog", "epilog", "health_check"}[i] + "."
+		sum := d.Driver + d.Scan + d.Probe + d.Append + d.Outputs
+		r.require(sum <= d.Total, fmt.Sprintf("the steps add up to %v, more than the total of %v", sum, d.Total),
+			at+"total", at+"driver", at+"processes", at+"probe", at+"job_log", at+"slurm", at+"records")
+	}
+	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
+	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
 	// What stays under the PID of a process that has ended is watched for the flat time once more, or it could never be
 	// told from memory on its way back. Looks are up to a second apart. Where a leftover is ended, the second watch
 	// comes after its grace.
-	flat := c.Settle.Epilog.Flat
+	epilog, flat, grace := c.Deadlines.Epilog, c.Settle.Epilog.Flat, ""
 	needs := 2*(flat+min(flat, Duration(time.Second))) + driverMargin + epilog.Append + epilog.Outputs
-	grace := ""
 	if c.CleanUp.Enabled {
 		needs += c.CleanUp.Grace + Duration(KillWait)
 		grace = fmt.Sprintf(", grace %v of clean_up", c.CleanUp.Grace)
 	}
-	r.require(needs <= epilog.Total,
-		fmt.Sprintf("two watches of stable %v%s and the steps behind them need %v of "+
-			"total %v", flat, grace, needs, epilog.Total),
+	r.require(needs <= epilog.Total, fmt.Sprintf("two watches of stable %v%s and the steps behind them need %v of "+
+		"total %v", flat, grace, needs, epilog.Total),
 		"settle.epilog.stable", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
-}
-
-// checkSum: sum is what the steps that follow each other may take.
-func (r *reader) checkSum(hook string, total, sum Duration) {
-	var keys []string
-	for _, step := range []string{"total", "driver", "processes", "probe", "job_log", "slurm", "records"} {
-		keys = append(keys, hook+"."+step)
-	}
-	r.require(sum <= total, fmt.Sprintf("the steps add up to %v, more than the total of %v", sum, total), keys...)
 }
 
 func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
 	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".stable", "deadlines."+hook+".driver"
-	r.require(s.Flat <= s.Max, fmt.Sprintf("stable %v is longer than max %v: no memory would ever count as settled", s.Flat, s.Max),
-		flatKey, maxKey)
+	r.require(s.Flat <= s.Max, fmt.Sprintf("stable %v is longer than max %v: no memory would ever count as settled",
+		s.Flat, s.Max), flatKey, maxKey)
 	r.require(s.Max+driverMargin <= driver,
 		fmt.Sprintf("max %v must end %v before %s %v", s.Max, driverMargin, driverKey, driver), maxKey, driverKey)
 }

@@ -112,34 +112,19 @@ func TestShippedDrains(t *testing.T) {
 // promise is the README's, of the default configuration.
 var promise = regexp.MustCompile(`prolog\b[^.|]*? (\d+) s\b[^.|]*?epilog\b[^.|]*? (\d+) s\b`)
 
-// What the README promises of hooks is the default configuration's.
+// What the README promises of hooks, and of what is off, is the default configuration's.
 func TestPromisedDeadlines(t *testing.T) {
 	m := promise.FindSubmatch(readFile(t, "../../README.md"))
 	if m == nil {
 		t.Fatal("README.md does not say how long a prolog and an epilog may take")
 	}
 	d := Default().Deadlines
+	if Default().CleanUp.Enabled || Default().Drain.Resume.Enabled {
+		t.Error("clean-up and resume are promised to be off")
+	}
 	for said, total := range map[string]Duration{string(m[1]): d.Prolog.Total, string(m[2]): d.Epilog.Total} {
 		if seconds, err := strconv.Atoi(said); err != nil || Duration(seconds)*Duration(time.Second) != total {
 			t.Errorf("README.md promises %s s, the default is %v", said, total)
-		}
-	}
-}
-
-// Who switches clean-up on need not change anything else; who does not is not held to its budget.
-func TestCleanUpFitsTheShippedTimes(t *testing.T) {
-	if Default().CleanUp.Enabled {
-		t.Error("clean-up is on by default")
-	}
-	for text, fits := range map[string]bool{
-		"clean_up: {enabled: true}":                                               true,
-		"clean_up: {enabled: true, grace: 3s}":                                    true,
-		"clean_up: {enabled: true, grace: 4s}":                                    false,
-		"clean_up: {enabled: false, grace: 4s}":                                   true,
-		"clean_up: {enabled: true, grace: 4s}\ndeadlines: {epilog: {total: 16s}}": true,
-	} {
-		if _, problems := Parse([]byte(text)); (len(problems) == 0) != fits {
-			t.Errorf("%s: %v", text, problems)
 		}
 	}
 }

@@ -71,9 +71,46 @@ const (
 	notJudged = "not judged: see " + confCheck
 )
 
+// slurmChecks are those of slurm.conf, of slurmd and of what they say of the hooks and GPUs. The first says why the others
+// are not judged, where it cannot be read.
+var slurmChecks = []Check{
+	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
+		why: "what hooks are told depends on the version"},
+	{Name: "hook-timeout", path: slurmConfPath, judge: judgeTimeout,
+		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
+			"site's own then drains the node"},
+	{Name: "cgroups", path: besideConf("cgroup.conf"), judge: judgeCgroups,
+		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that were " +
+			"given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
+	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
+		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
+			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
+	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
+		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
+	{Name: "slurm-twice", path: slurmConfPath, judge: judgeTwice,
+		why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works"},
+	{Name: "gpu-order", path: besideConf("gres.conf"), judge: judgeOrder,
+		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
+	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
+		why: "nothing found on a GPU drains, and none is tested by an allocation"},
+}
+
 // Checks are all checks, in the order of the report.
 func Checks() []Check {
-	return slices.Concat(ruleChecks(), slurmChecks(), hookChecks(), gpuChecks())
+	all := append(ruleChecks(), Check{Name: confCheck, path: slurmConfPath, judge: judgeConf,
+		why: "it says whether and how Slurm calls the hooks"})
+	for _, h := range slots() {
+		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath, judge: h.judge})
+	}
+	for _, c := range slurmChecks {
+		c.needsConf = true
+		all = append(all, c)
+	}
+	return append(all,
+		Check{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "no GPU is looked at"},
+		Check{Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
+			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
+				"but does not drain this node for it"})
 }
 
 // view is what one check sees, and what it reports.

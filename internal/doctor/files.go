@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -160,17 +161,8 @@ func quoted(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// namedBy are Bookend's programs by the words that stand for them in scripts: themselves, the package's scripts, and
-// the check that it has for Node Health Check.
-var namedBy = map[string]string{
-	"bookend-prolog": "bookend-prolog", "/hooks/prolog": "bookend-prolog", "/hooks/task-prolog": "bookend-prolog",
-	"bookend-epilog": "bookend-epilog", "/hooks/epilog": "bookend-epilog", "/hooks/task-epilog": "bookend-epilog",
-	"bookend-healthcheck": "bookend-healthcheck", "/hooks/healthcheck": "bookend-healthcheck",
-	"check_bookend": "bookend-healthcheck",
-}
-
-// names reports whether a file is a script that names a program of Bookend's.
-func names(path, program string) bool {
+// runs reports whether a file is a script that names a program of Bookend's.
+func runs(path, program string) bool {
 	const maxScript = 64 << 10
 	// Threat: none by content: it is only searched for names. A pipe that has taken its place is not waited for.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -182,35 +174,17 @@ func names(path, program string) bool {
 		return false
 	}
 	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
-	return slices.Contains(namesIn(text), program)
+	return names(text, program)
 }
 
-// namesIn are Bookend's programs that a script names, comments left out; of a program as a linker makes it none.
-func namesIn(text []byte) (names []string) {
-	if bytes.HasPrefix(text, []byte("\x7fELF")) {
-		return nil
+// names reports whether a script names a program, itself or by the package's script, or by the check that it has for
+// Node Health Check; in no comment, and not as the beginning of a longer name. A program as a linker makes it names none.
+func names(script []byte, program string) bool {
+	words := program + "|/hooks/(task-)?" + strings.TrimPrefix(program, "bookend-")
+	if program == "bookend-healthcheck" {
+		words += "|check_bookend"
 	}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(strings.TrimSpace(line), "#") {
-			continue
-		}
-		for word, program := range namedBy {
-			if hasWord(line, word) {
-				names = append(names, program)
-			}
-		}
-	}
-	return names
-}
-
-// hasWord reports a program's name in a line that is not the beginning of a longer one.
-func hasWord(line, name string) bool {
-	const more = "-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	for {
-		_, rest, ok := strings.Cut(line, name)
-		if !ok || rest == "" || !strings.ContainsRune(more, rune(rest[0])) {
-			return ok
-		}
-		line = rest
-	}
+	plain := regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAll(script, nil)
+	return !bytes.HasPrefix(script, []byte("\x7fELF")) &&
+		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }

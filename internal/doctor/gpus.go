@@ -15,28 +15,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-func gpuChecks() []Check {
-	return []Check{
-		{
-			Name: "gpu-order", needsConf: true, path: besideConf("gres.conf"), judge: judgeOrder,
-			why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)",
-		},
-		{
-			Name: "gpu-shards", needsConf: true, path: slurmConfPath, judge: judgeShards,
-			why: "nothing found on a GPU drains, and none is tested by an allocation",
-		},
-		{
-			Name: "driver", path: fixed("driver"), judge: judgeDriver,
-			why: "no GPU is looked at",
-		},
-		{
-			Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
-			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
-				"but does not drain this node for it",
-		},
-	}
-}
-
 // given is how many GPUs of this node slurm.conf gives out; unsure is why that is not known, -1 that it has no such
 // node.
 func (s Site) given() (count int, unsure string) {
@@ -137,7 +115,7 @@ func (v *view) places(count int) string {
 
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
-	answer, said := slurmconf.SharedGPUs(s.Conf, s.Gres, v.NodeName), v.Config.Slurm.Shards
+	answer, said := slurmconf.SharedGPUs(s.Conf, &s.Gres, v.NodeName), v.Config.Slurm.Shards
 	const auto = "shards: auto   # below slurm: in bookend.yaml"
 	switch {
 	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:

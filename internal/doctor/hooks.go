@@ -16,8 +16,7 @@ import (
 type slot struct {
 	check, key, program string
 	script              string // what the package has for this place, below hooks/
-	why                 string // what happens if the file cannot be run
-	without             string
+	why, without        string // what happens if the file cannot be run, or is not named
 }
 
 // healthKey is the one of slurm.conf that names the health check.
@@ -50,21 +49,6 @@ func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 // task reports a hook that runs as the job's user, and may be left out.
 func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
 
-func hookChecks() (all []Check) {
-	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath, judge: h.judge})
-	}
-	return append(all,
-		Check{
-			Name: "prolog-flags", needsConf: true, path: slurmConfPath, judge: judgeFlags,
-			why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain",
-		},
-		Check{
-			Name: "slurm-twice", needsConf: true, path: slurmConfPath, judge: judgeTwice,
-			why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works",
-		})
-}
-
 // named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.
 func (h slot) named(conf slurmconf.Conf) (paths []string) {
 	values := conf.All(h.key)
@@ -92,7 +76,7 @@ func (h slot) otherwise(s Site) string {
 	if h.key != healthKey {
 		return ""
 	}
-	if names(nhc, h.program) {
+	if runs(nhc, h.program) {
 		return path.Base(nhc)
 	}
 	if _, there := inspect(timer); there {
@@ -123,28 +107,28 @@ func (h slot) judge(v *view) string {
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.Path)); h.isProgram(f) || names(f.Path, h.program) {
+			if order = append(order, path.Base(f.Path)); h.isProgram(f) || runs(f.Path, h.program) {
 				ours++
 			}
 		}
 	}
-	runs := h.key + "= runs " + strings.Join(order, ", ")
+	all := h.key + "= runs " + strings.Join(order, ", ")
 	call := fmt.Sprintf("[ ! -x %[1]s ] || %[1]s   # as a line of %s", h.shipped(), quoted(paths[len(paths)-1]))
 	switch {
 	case len(order) == 0: // said already
 	case ours == 0 && h.task():
-		v.warn(fmt.Sprintf("%s: none names %s", runs, h.program), call).Why = h.without
+		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), call).Why = h.without
 	case ours == 0 && other == "": // a script that runs it through another file is not seen through
-		v.unknown(fmt.Sprintf("%s: none is %s or names it", runs, h.program),
+		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program),
 			strings.Replace(call, "   #", " || exit $?   #", 1)).Why = h.without
 	case ours > 1:
-		v.wrong(fmt.Sprintf("%s: %s %d times", runs, h.program, ours), "name it once").
+		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
 	}
 	if h.key == healthKey {
 		judgeInterval(v)
 	}
-	return runs
+	return all
 }
 
 // matching are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those

@@ -84,21 +84,14 @@ func newNode(t *testing.T) node {
 	return n
 }
 
-// install installs everything, and leaves beside it what it was installed from.
+// install installs everything.
 func (n node) install() {
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend-gpu",
-		"bookend"} {
-		text := "#!/bin/sh\necho " + name + " test\n"
-		if name == "bookend-gpu" {
-			text = backendSaying("test", nil)
-		}
-		put(n.T, n.in("build/bin/"+name), text, 0o755)
-		put(n.T, n.in("libexec/"+name), text, 0o755)
+	for _, name := range []string{"libexec/bookend-prolog", "libexec/bookend-epilog", "libexec/bookend-healthcheck",
+		"bin/bookend"} {
+		put(n.T, n.in(name), "#!/bin/sh\necho "+name+" test\n", 0o755)
 	}
-	must(n.T, os.MkdirAll(n.in("bin"), 0o755))
-	must(n.T, os.Rename(n.in("libexec/bookend"), n.in("bin/bookend")))
+	put(n.T, n.in("libexec/bookend-gpu"), backendSaying("test", nil), 0o755)
 	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
-	put(n.T, n.in("build/configs/bookend.yaml"), "version: 1\n", 0o644)
 	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
 	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
 		put(n.T, n.in("lib/"+name+".580.1"), "", 0o644)
@@ -141,11 +134,10 @@ func notWell(results []Result) []Result {
 	return bad
 }
 
-// do runs a fix as an admin does, in the folder where Bookend was built.
+// do runs a fix as an admin does.
 func (n node) do(command string) {
 	n.Helper()
 	c := exec.Command("/bin/sh", "-ec", command)
-	c.Dir = n.in("build")
 	if text, err := c.CombinedOutput(); err != nil {
 		n.Fatalf("%s: %v: %s", command, err, text)
 	}

@@ -126,7 +126,7 @@ func slurmLines() map[string]line {
 			func(n node) {
 				must(n.T, os.Mkdir(n.in("slurm/gres.conf"),
 					0o755))
-			}), "slurm-conf", Unknown, "could not be read: gres.conf", "make it readable"},
+			}), "slurm-conf", Unknown, "gres.conf\": not a file", "make it readable"},
 		"another node": {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning,
 			`it has no node "n1"`, ""},
 		"Slurm 21.08": {slurmdSays("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},

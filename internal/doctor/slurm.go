@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -12,34 +13,6 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
-
-func slurmChecks() []Check {
-	return []Check{
-		{
-			Name: confCheck, path: slurmConfPath, judge: judgeConf,
-			why: "it says whether and how Slurm calls the hooks",
-		},
-		{
-			Name: "slurm-version", needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
-			why: "what hooks are told depends on the version",
-		},
-		{
-			Name: "hook-timeout", needsConf: true, path: slurmConfPath, judge: judgeTimeout,
-			why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of " +
-				"the site's own then drains the node",
-		},
-		{
-			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
-			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs " +
-				"that were given to others (BKD-TRESPASS reports it, but nothing prevents it)",
-		},
-		{
-			Name: "pyxis", needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
-			why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
-				"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail",
-		},
-	}
-}
 
 // slurmConfPath is the path of slurm.conf; its bare name if there is none.
 func slurmConfPath(s Site) string {
@@ -63,10 +36,7 @@ func judgeConf(v *view) string {
 	s := v.Survey.Slurm
 	switch {
 	case s.Unread != "":
-		r := v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
-		if n := len(s.Tried); n > 0 {
-			r.Path = s.Tried[n-1]
-		}
+		v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
@@ -74,7 +44,7 @@ func judgeConf(v *view) string {
 			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""
 	}
-	if doubt := s.Conf.Doubt(); doubt != "" {
+	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt(), s.Cgroup.Doubt()); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
@@ -165,10 +135,7 @@ func judgeCgroups(v *view) string {
 	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
 		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity"))
 	}
-	var set slurmconf.Value
-	if c := v.Survey.Slurm.Cgroup; c != nil {
-		set, _ = c.Get("ConstrainDevices")
-	}
+	set, _ := v.Survey.Slurm.Cgroup.Get("ConstrainDevices")
 	if !slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text)) {
 		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
 	}

@@ -40,13 +40,13 @@ type Survey struct {
 
 // Slurm is Slurm's configuration as it is on the node.
 type Slurm struct {
-	// Tried are the places that were looked at; Conf is what the first that exists says, nil if it could not be read,
-	// as Unread says, or if there is none.
+	// Tried are the places for slurm.conf; Conf is what the first that exists says, nil if it could not be read, as
+	// Unread says, or if there is none.
 	Tried  []string
 	Conf   *slurmconf.Conf
 	Unread string
-	// Gres and Cgroup are the files next to it; nil if there are none. Pyxis is loaded by plugstack.conf.
-	Gres, Cgroup *slurmconf.Conf
+	// Gres and Cgroup are the files next to it, if there are any. Pyxis is loaded by plugstack.conf.
+	Gres, Cgroup slurmconf.Conf
 	Pyxis        bool
 	// Version is what slurmd says of its version, Silent why it does not.
 	Version, Silent string
@@ -129,47 +129,25 @@ func (r request) slurm() (s Slurm, _ error) {
 	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
 		slurmd, conf = kept.Key.Slurmd.Path, cmp.Or(conf, kept.Key.Conf)
 	}
-	for _, files := range slurmconf.Find(c.Slurm.GresConf, conf) {
-		s.Tried = append(s.Tried, files.Slurm)
-		conf, err := slurmcmd.Read(files.Slurm)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			s.Conf = &conf
-			err = s.readBeside(files)
-		}
-		if err != nil {
-			s.Conf, s.Unread = nil, err.Error()
-			break
-		}
-		beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
-		s.askSlurmd(append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...))
-		break
+	places := slurmconf.Find(c.Slurm.GresConf, conf)
+	for _, p := range places {
+		s.Tried = append(s.Tried, p.Slurm)
 	}
+	at, found, gres, err := slurmcmd.ReadFirst(places)
+	if at.Slurm == "" {
+		return s, nil
+	}
+	cgroup, errCgroup := slurmcmd.Read(filepath.Join(filepath.Dir(at.Slurm), "cgroup.conf"))
+	for _, err := range []error{err, errCgroup} {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.Unread = err.Error()
+			return s, nil
+		}
+	}
+	s.Conf, s.Gres, s.Cgroup, s.Pyxis = &found, gres, cgroup, slurmcmd.Pyxis(found)
+	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
+	s.askSlurmd(append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...))
 	return s, nil
-}
-
-// readBeside reads the files next to slurm.conf.
-func (s *Slurm) readBeside(files slurmconf.Files) error {
-	var wrong []error
-	read := func(name string) *slurmconf.Conf {
-		conf, err := slurmcmd.Read(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err == nil && conf.Doubt() != "":
-			err = errors.New(conf.Doubt())
-		}
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", filepath.Base(name), err))
-		}
-		return &conf
-	}
-	folder := filepath.Dir(files.Slurm)
-	s.Gres, s.Cgroup = read(files.Gres), read(filepath.Join(folder, "cgroup.conf"))
-	s.Pyxis = slurmcmd.Pyxis(*s.Conf)
-	return errors.Join(wrong...)
 }
 
 // askSlurmd asks the first slurmd that exists for its version, with SLURM_CONF: without it, it would ask the network

@@ -257,7 +257,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	if r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = kept.Conf
 	}
-	at, conf, gres, unread := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))
+	at, conf, gres, unread := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case reply.Key.Daemon.PID != 0:
 	case child.Alive(r.Proc, kept.Daemon.PID, kept.Daemon.Ticks):
@@ -326,7 +326,7 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 // SharingOf answers from Slurm's files, which may lie on a file system that does not answer, whether a node's GPUs are
 // given out in shards or by MPS.
 var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
-	at, slurm, gres, err := readConf(slurmconf.Find(r.GresConf, r.SlurmConf))
+	at, slurm, gres, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
 		return unknown("no slurm.conf was found (slurm.gres_conf, slurm.shards)"), nil
@@ -338,21 +338,6 @@ var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error
 
 func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
-}
-
-// readConf reads the configuration that is there; at is empty where none is. An error of fs.ErrNotExist says that there
-// is no gres.conf, which may be.
-func readConf(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
-	for _, at = range places {
-		if slurm, err = slurmcmd.Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			gres, err = slurmcmd.Read(at.Gres)
-		}
-		return at, slurm, gres, err
-	}
-	return slurmconf.Files{}, slurm, gres, nil
 }
 
 // NodeSharing answers for a node, from the configuration or else from Slurm's files. A child's failure is an unknown

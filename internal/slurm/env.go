@@ -34,7 +34,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	job := Job{
 		Context:   e.context(Prolog, Epilog),
 		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
-		SLUID:     SLUID(e.optional("SLURM_JOB_SLUID", "a SLUID", ValidSLUID)),
+		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", func(s string) bool { return s == "" || ValidSLUID(s) })),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
 		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
 		Cluster:   e.text(maxName, "SLURM_CLUSTER_NAME"),
@@ -42,7 +42,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 		User:      e.text(maxName, "SLURM_JOB_USER"),
 		UID:       e.number("SLURM_JOB_UID", account, 0, maxAccount),
 		GID:       e.number("SLURM_JOB_GID", account, 0, maxAccount),
-		NodeList:  e.text(maxList, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+		NodeList:  cmp.Or(e.text(maxList, "SLURM_JOB_NODELIST"), e.text(maxList, "SLURM_NODELIST")),
 		WorkDir:   e.path("SLURM_JOB_WORK_DIR"),
 		Batch:     e.path("SLURM_JOB_STDIN") != "",
 		Stdout:    e.path("SLURM_JOB_STDOUT"),
@@ -73,20 +73,16 @@ type reader struct {
 // required reads a variable that must be set, in the form that valid knows.
 func (e *reader) required(variable, form string, valid func(string) bool) string {
 	value := e.getenv(variable)
-	if valid(value) {
+	switch {
+	case valid(value):
 		return value
+	case e.first != nil:
+	case value == "":
+		e.first = fmt.Errorf("read job from environment: %s is not set", variable)
+	default:
+		e.first = fmt.Errorf("read job from environment: %s=%+q is not %s", variable, value[:min(len(value), 64)], form)
 	}
-	problem := fmt.Errorf("read job from environment: %s=%+q is not %s", variable, value[:min(len(value), 64)], form)
-	if value == "" {
-		problem = fmt.Errorf("read job from environment: %s is not set", variable)
-	}
-	e.first = cmp.Or(e.first, problem)
 	return ""
-}
-
-// optional reads a variable that may be missing.
-func (e *reader) optional(variable, form string, valid func(string) bool) string {
-	return e.required(variable, form, func(s string) bool { return s == "" || valid(s) })
 }
 
 // number reads a number in the given bounds.
@@ -111,13 +107,9 @@ func (e *reader) jobID(variable string) JobID {
 	return id
 }
 
-func (e *reader) text(limit int, names ...string) string {
-	for _, name := range names {
-		if value := e.getenv(name); value != "" {
-			return value[:min(len(value), limit)]
-		}
-	}
-	return ""
+func (e *reader) text(limit int, name string) string {
+	value := e.getenv(name)
+	return value[:min(len(value), limit)]
 }
 
 // path drops a path that no system call would take: cut, it would name another file.
@@ -129,12 +121,11 @@ func (e *reader) path(name string) string {
 }
 
 // start is the zero time if Slurm does not say.
-func (e *reader) start() time.Time {
-	seconds, ok := decimal(e.getenv("SLURM_JOB_START_TIME"))
-	if !ok || seconds == 0 || seconds >= noValue {
-		return time.Time{}
+func (e *reader) start() (start time.Time) {
+	if seconds, ok := decimal(e.getenv("SLURM_JOB_START_TIME")); ok && seconds > 0 && seconds < noValue {
+		start = time.Unix(int64(seconds), 0).UTC()
 	}
-	return time.Unix(int64(seconds), 0).UTC()
+	return start
 }
 
 // noValue is Slurm's NO_VAL, "not set"; INFINITE is one more.
@@ -199,6 +190,7 @@ func gpuValue(getenv func(string) string, names ...string) string {
 func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, problem string) {
 	numbers, err := devices(gpuValue(getenv, "SLURM_JOB_GPUS"), "a device index", func(s string) bool {
 		n, ok := decimal(s)
+		indexes = append(indexes, int(n))
 		return ok && n <= maxIndex
 	})
 	if err != nil {
@@ -213,10 +205,6 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	if err != nil {
 		return nil, nil, fmt.Sprintf("the list of visible devices cannot be read: %v", err)
 	}
-	for _, number := range numbers {
-		n, _ := decimal(number)
-		indexes = append(indexes, int(n))
-	}
 	return indexes, ids, ""
 }
 
@@ -226,10 +214,10 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
-	if n := strings.Count(list, ",") + 1; n > maxDevices {
-		return nil, fmt.Errorf("%d devices are more than a node has", n)
-	}
 	all := strings.Split(list, ",")
+	if len(all) > maxDevices {
+		return nil, fmt.Errorf("%d devices are more than a node has", len(all))
+	}
 	for i, element := range all {
 		switch shown := element[:min(len(element), maxID)]; {
 		case !valid(element):

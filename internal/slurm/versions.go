@@ -39,11 +39,8 @@ var (
 	ConfiglessTaskHooks = Version{25, 11}
 )
 
-// Has reports whether a version has what began with another.
-func (v Version) Has(since Version) bool { return !v.Before(since) }
-
-// Before reports whether a release of v's series is older than one of o's; the last number is not looked at.
-func (v Version) Before(o Version) bool { return slices.Compare(v[:2], o[:2]) < 0 }
+// Has reports whether a version has what began with another; the last number is not looked at.
+func (v Version) Has(since Version) bool { return slices.Compare(v[:2], since[:2]) >= 0 }
 
 // String is a version as Slurm writes it.
 func (v Version) String() string { return fmt.Sprintf("%s.%d", v.Series(), v[2]) }

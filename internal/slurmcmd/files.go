@@ -1,8 +1,10 @@
 package slurmcmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,21 @@ import (
 // Read reads a configuration. An error is about its first file; what is wrong with included ones is in the lines. Slurm
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
+
+// ReadFirst reads the first configuration that is there; at is empty where none is. An error of fs.ErrNotExist says that
+// there is no gres.conf, which may be.
+func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
+	for _, at = range places {
+		if slurm, err = Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			gres, err = Read(at.Gres)
+		}
+		return at, slurm, gres, err
+	}
+	return slurmconf.Files{}, slurm, gres, nil
+}
 
 // Pyxis reports whether plugstack.conf, in which an include may be a pattern, loads pyxis.
 func Pyxis(conf slurmconf.Conf) bool {

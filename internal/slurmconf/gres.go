@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +40,7 @@ func (c Conf) Gres(node string) (g Gres) {
 		switch name, _ := l.Get("Name"); {
 		case strings.EqualFold(name, "gpu"):
 			g.GPUs = append(g.GPUs, l)
-		case inParts(name):
+		case HasWord("shard,mps", name):
 			g.Parts = append(g.Parts, l)
 		}
 	}
@@ -144,11 +143,6 @@ func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
 	return given
 }
 
-// inParts reports a resource that gives a GPU to several jobs.
-func inParts(name string) bool {
-	return strings.EqualFold(name, "shard") || strings.EqualFold(name, "mps")
-}
-
 // givenInParts answers from slurm.conf as it is: Slurm refuses a second definition of a node and complains of a second
 // GresTypes, in included files too.
 func givenInParts(conf *Conf, node string) Answer {
@@ -159,13 +153,13 @@ func givenInParts(conf *Conf, node string) Answer {
 	own := conf.Node(node)
 	why := fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)
 	switch {
-	case stated && !slices.ContainsFunc(Words(types.Text), inParts):
+	case stated && !HasWord(types.Text, "shard") && !HasWord(types.Text, "mps"):
 		return Answer{No, fmt.Sprintf("slurm.conf has GresTypes=%.80s", types.Text)}
 	case own.Unsure != "":
 		return Answer{Unknown, own.Unsure}
 	case !own.Found:
 		return Answer{Unknown, "slurm.conf does not say what Gres this node has"}
-	case slices.ContainsFunc(Words(own.Gres), inParts):
+	case HasWord(own.Gres, "shard") || HasWord(own.Gres, "mps"):
 		return Answer{Yes, why}
 	}
 	return Answer{No, why}

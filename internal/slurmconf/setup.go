@@ -17,9 +17,6 @@ type Site struct {
 	Adopts  bool // PAM adopts logins into jobs (pam_slurm_adopt)
 }
 
-// Added is a line for slurm.conf, with the reason for it.
-type Added struct{ Text, Why string }
-
 // Script is a file next to slurm.conf: a shipped script, or one that becomes the site's own.
 type Script struct {
 	Name    string // below the directory of slurm.conf
@@ -30,8 +27,8 @@ type Script struct {
 // Plan is what to add.
 type Plan struct {
 	Found   []string // what the site has, in words
-	Lines   []Added
-	Include string // how slurm.conf names the file with these lines
+	Text    string   // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
+	Include string   // how slurm.conf names the file with these lines
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
@@ -45,7 +42,7 @@ type planner struct {
 
 // MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
 func MakePlan(s Site) Plan {
-	p := planner{Site: s}
+	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
 	// What setup wrote before counts for nothing: it is written again.
 	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l Line) bool {
 		return strings.HasSuffix(l.File, "/bookend.conf")
@@ -71,7 +68,10 @@ func (p *planner) found(format string, args ...any) {
 	p.Found = append(p.Found, fmt.Sprintf(format, args...))
 }
 func (p *planner) line(why, format string, args ...any) {
-	p.Lines = append(p.Lines, Added{fmt.Sprintf(format, args...), why})
+	if why != "" {
+		p.Text += "# " + why + "\n"
+	}
+	p.Text += fmt.Sprintf(format, args...) + "\n"
 }
 func (p *planner) step(format string, args ...any) {
 	p.Steps = append(p.Steps, fmt.Sprintf(format, args...))
@@ -212,19 +212,6 @@ func (p *planner) healthCheck() {
 		p.line("", "HealthCheckInterval=300")
 		p.line("", "HealthCheckNodeState=ANY,CYCLE")
 	}
-}
-
-// Text is the file that slurm.conf includes, or the lines to paste.
-func (p Plan) Text() string {
-	var b strings.Builder
-	b.WriteString("# Slurm calls Bookend. Made by: bookend setup\n")
-	for _, l := range p.Lines {
-		if l.Why != "" {
-			fmt.Fprintf(&b, "# %s\n", l.Why)
-		}
-		b.WriteString(l.Text + "\n")
-	}
-	return b.String()
 }
 
 // Render is a script's text; shipped gives the text of a shipped script.

@@ -72,7 +72,7 @@ func TestMakePlan(t *testing.T) {
 				return []File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
 			})
 			p := MakePlan(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts})
-			if got := without(p.Text(), "#"); got != tt.lines {
+			if got := without(p.Text, "#"); got != tt.lines {
 				t.Errorf("lines:\n%swant\n%s", got, tt.lines)
 			}
 			if got := other(p.Scripts); got != tt.scripts {

@@ -4,6 +4,7 @@
 package slurmconf
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -166,23 +167,13 @@ func (c Conf) Doubt() string {
 	return ""
 }
 
-// Words are the parts of a list of words, "Alloc,Contain", without what follows a colon or an equals sign.
-func Words(list string) []string {
-	var all []string
-	for _, element := range slurm.Elements(list) {
-		if end := strings.IndexAny(element, ":(="); end >= 0 {
-			element = element[:end]
-		}
-		if element = strings.TrimSpace(element); element != "" {
-			all = append(all, element)
-		}
-	}
-	return all
-}
-
-// HasWord reports whether a list of words has one, whatever its case.
+// HasWord reports whether a list of words, "Alloc,Contain", has one, whatever its case and whatever follows a colon or an
+// equals sign.
 func HasWord(list, word string) bool {
-	return slices.ContainsFunc(Words(list), func(w string) bool { return strings.EqualFold(w, word) })
+	return slices.ContainsFunc(slurm.Elements(list), func(element string) bool {
+		element, _, _ = strings.Cut(strings.NewReplacer("(", ":", "=", ":").Replace(element), ":")
+		return word != "" && strings.EqualFold(strings.TrimSpace(element), word)
+	})
 }
 
 // Contains reports whether a node list as Slurm writes it ("n[001-010,020],m3") names a node; known is false if it may
@@ -213,22 +204,14 @@ func (c Conf) Node(name string) Node {
 	var n Node
 	defaults, doubt := "", ""
 	for _, l := range c.Lines {
-		if why := l.Unreadable(); why != "" {
-			doubt = why
-		}
-		list, ok := l.Get("NodeName")
-		if !ok {
-			continue
-		}
+		doubt = cmp.Or(l.Unreadable(), doubt)
+		list, names := l.Get("NodeName")
 		gres, stated := l.Get("Gres")
-		if strings.EqualFold(list, "DEFAULT") {
-			if stated {
-				defaults = gres
-			}
-			continue
-		}
 		here, known := Contains(list, name)
 		switch {
+		case !names:
+		case strings.EqualFold(list, "DEFAULT") && stated:
+			defaults = gres
 		case here && stated:
 			return Node{Found: true, Gres: gres, Line: l}
 		case here:

@@ -64,55 +64,34 @@ func under(t *testing.T, shell, name, text string) (cmd *exec.Cmd, out, errs *by
 }
 
 // Slurm sees a hook's verdict and its output. Whatever else ends a hook is no verdict: it drains no node and fails no
-// task.
+// task. Nor is a program that is there and cannot be started: cut short by a crash, or without its interpreter.
 func TestHooksPassVerdictsOnly(t *testing.T) {
 	t.Parallel()
-	type end struct {
-		text string
-		exit int
-	}
-	ends := []end{{"exit 0", 0}, {"exit 40", code.ExitOther}}
+	const starts = "#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "
+	ends := map[string]int{starts + "exit 0\n": 0, starts + "exit 40\n": code.ExitOther,
+		"\x7fELF\x02\x01\x01\x00((( ;": 0, "": 0, "#!/nowhere/sh\n": 0}
 	for _, e := range code.Exits() {
-		ends = append(ends, end{fmt.Sprintf("exit %d", e.Exit), e.Exit})
+		ends[fmt.Sprintf(starts+"exit %d\n", e.Exit)] = e.Exit
 	}
 	for _, other := range []int{1, 2, 3, 9, 100, 125, 126, 127, 128, 137, 255} {
-		ends = append(ends, end{fmt.Sprintf("exit %d", other), 0})
+		ends[fmt.Sprintf(starts+"exit %d\n", other)] = 0
 	}
 	for _, signal := range []string{"KILL", "TERM", "SEGV", "ABRT", "HUP"} {
-		ends = append(ends, end{"kill -" + signal + " $$", 0})
+		ends[starts+"kill -"+signal+" $$\n"] = 0
 	}
 	underEachShell(t, func(t *testing.T, shell string) {
-		for _, e := range ends {
+		for text, verdict := range ends {
+			said := map[bool]string{true: "0 n1\n"}[strings.HasPrefix(text, starts)]
 			for _, name := range append(taskHooks, drainers...) {
-				want := e.exit
+				want := verdict
 				if slices.Contains(taskHooks, name) {
 					want = 0
 				}
-				cmd, out, errs := under(t, shell, name,
-					"#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "+e.text+"\n")
+				cmd, out, errs := under(t, shell, name, text)
 				_ = cmd.Run()
-				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != "0 n1\n" ||
-					!strings.HasPrefix(errs.String(), "e\n") {
-					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, e.text, cmd.ProcessState, out,
-						errs, want)
-				}
-			}
-		}
-	})
-}
-
-// A program that is there and cannot be started (cut short by a crash, of another architecture, without its
-// interpreter) is Bookend's own fault.
-func TestHooksThatCannotBeStarted(t *testing.T) {
-	t.Parallel()
-	underEachShell(t, func(t *testing.T, shell string) {
-		for what, text := range map[string]string{
-			"cut short": "\x7fELF\x02\x01\x01\x00((( ;", "empty": "", "an interpreter that is not": "#!/nowhere/sh\n",
-		} {
-			for _, name := range append(taskHooks, drainers...) {
-				cmd, out, _ := under(t, shell, name, text)
-				if err := cmd.Run(); err != nil || out.Len() > 0 {
-					t.Errorf("%s, program %s: %v, %q", name, what, err, out)
+				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != said ||
+					said != "" && !strings.HasPrefix(errs.String(), "e\n") {
+					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, text, cmd.ProcessState, out, errs, want)
 				}
 			}
 		}

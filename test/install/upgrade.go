@@ -31,26 +31,34 @@ func (n *node) change(deb string) error {
 
 // watched does something and looks all the while whether each hook is there and may be started.
 func (n *node) watched(do func() error) error {
-	var stop atomic.Bool
 	var looks, missed int
+	err := meanwhile(do, func() {
+		for _, hook := range hooks {
+			looks++
+			if unix.Access(n.in(hook), unix.X_OK) != nil {
+				missed++
+			}
+		}
+	})
+	if missed > 0 || looks < 1000 {
+		err = errors.Join(err, fmt.Errorf("in %d of %d looks a hook could not have been started", missed, looks))
+	}
+	return err
+}
+
+// meanwhile does something, and something else again and again until it is done.
+func meanwhile(do func() error, again func()) error {
+	var stop atomic.Bool
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for !stop.Load() {
-			for _, hook := range hooks {
-				looks++
-				if unix.Access(n.in(hook), unix.X_OK) != nil {
-					missed++
-				}
-			}
+			again()
 		}
 	}()
 	err := do()
 	stop.Store(true)
 	<-done
-	if missed > 0 || looks < 1000 {
-		err = errors.Join(err, fmt.Errorf("in %d of %d looks a hook could not have been started", missed, looks))
-	}
 	return err
 }
 
@@ -130,19 +138,12 @@ func (n *node) replaces(hook, deb string) error {
 	if err := n.until(hook+" runs", func() bool { return runs(file) }); err != nil {
 		return err
 	}
-	var stop, ran atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for !stop.Load() && !ran.Load() {
-			ran.Store(runs(file + " (deleted)"))
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
-	err := n.change(deb)
-	stop.Store(true)
-	<-done
-	if !ran.Load() {
+	ran := false
+	err := meanwhile(func() error { return n.change(deb) }, func() {
+		ran = ran || runs(file+" (deleted)")
+		time.Sleep(5 * time.Millisecond)
+	})
+	if !ran {
 		err = errors.Join(err, fmt.Errorf("no %s ran on when its file was replaced", hook))
 	}
 	return err

@@ -60,7 +60,7 @@ ok "a mistake planted in any alert is noticed"
 mkdir "$dir/libexec" "$dir/textfiles" "$dir/slurm"
 install -m 0755 "$programs"/bookend-{prolog,epilog,healthcheck,gpu} "$dir/libexec"
 export textfile=$dir/textfiles/bookend.prom world=$dir/world
-go run ./test/fakegpu/fakeworld new "$world" gpus=2
+go run ./test/monitoring "$world"
 dev=$(echo "$world"/dev-*)
 coproc keeper { "$world/fakekeeper"; } # it ends with its input
 printf 'ClusterName=lab\nGresTypes=gpu\nNodeName=n1 Gres=gpu:2\n' >"$dir/slurm/slurm.conf"
