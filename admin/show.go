@@ -57,7 +57,7 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
+		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
 	})
 	s := answer.NewShow(all.node, ref.String(), runs, all.runs)
 	err = a.write(func() any { return s }, func(w io.Writer) { s.Text(w) })

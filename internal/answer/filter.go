@@ -44,8 +44,8 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.Code != "" && !finds(r,
 		func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
 	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return e.Verdict.Tells(i) }):
-	case !f.Since.IsZero() && r.Closed() && r.LastSeen().Before(f.Since): // one that runs is there now
-	case !f.Until.IsZero() && r.FirstSeen().After(f.Until):
+	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // one that runs is there now
+	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
 	default:
 		return true
 	}

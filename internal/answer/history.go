@@ -91,9 +91,9 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 		s.Start = &v
 		s.Findings = append(s.Findings, briefs("start", *r.Start)...)
 	}
-	if r.EndSeen() {
+	if r.Epilog() != nil {
 		v := newVerdict(r.Last().Verdict)
-		s.End, s.StillBytes = &v, stillThere(r, *r.Last())
+		s.End, s.StillBytes = &v, stillThere(r, r.Last())
 		for _, e := range r.Ends {
 			s.Findings = append(s.Findings, briefs("end", e)...)
 		}
@@ -167,7 +167,7 @@ func (h *RunHead) ended(r ledger.Run) {
 
 func stateOf(r ledger.Run, all []ledger.Run) State {
 	switch {
-	case r.EndSeen():
+	case r.Epilog() != nil:
 		return Ended
 	case r.Running(all):
 		return Running
