@@ -91,18 +91,18 @@ var plantings = []planting{
 		return f.Sync()
 	}
 `, "\n"),
-	faulted("no fault").of("another job's record taken", "internal/state/run.go",
-		"(r.Job.Node != node || r.Job.ID != id || r.Key != key)", "r.Job.Node != node"),
-	faulted("no fault").of("damage removed, not set aside", "internal/state/damaged.go",
+	faulted("no fault").of("another job's record taken", "internal/state/runs.go",
+		"case r.Job.Node != node || r.Job.ID != id || r.Key != key:", "case r.Job.Node != node:"),
+	faulted("no fault").of("damage removed, not set aside", "internal/state/file.go",
 		"_ = os.Rename(filepath.Join(s.dir, path), to)", "_ = os.Remove(filepath.Join(s.dir, path))"),
 	planting{both: true}.of("lock shared by two ends", "internal/state/state.go",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
 	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
-		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
+		"r.Try(r.Store.Close(run, r.end()))", "_ = r.Store.Close(run, r.end())"),
 	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
 		"s.sweep(now), ", ""),
-	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/history.go",
+	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/archive.go",
 		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 
