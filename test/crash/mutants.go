@@ -20,46 +20,42 @@ type planting struct {
 const (
 	writeFile = "internal/safefile/write.go"
 	safely    = `
-		temp, err := writeTemp(dirfd, data, a)
-		if err != nil {
-			return err
-		}
-		if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
-			_ = unix.Unlinkat(dirfd, temp, 0)
-			return fmt.Errorf("rename: %w", err)
-		}
+	temp, err := writeTemp(dirfd, data, a)
+	if err != nil {
+		return err
+	}
+	if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
+		_ = unix.Unlinkat(dirfd, temp, 0)
+		return fmt.Errorf("rename: %w", err)
+	}
 `
 	inPlace = `
-		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), name)
-		err = fill(f, data, a)
-		if closing := f.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
-			return err
-		}
+	fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := errors.Join(fill(f, data, a), f.Close()); err != nil {
+		return err
+	}
 `
 	renameFirst = `
-		temp, err := tempName()
-		if err != nil {
-			return err
-		}
-		fd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), temp)
-		defer f.Close()
-		if err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {
-			return err
-		}
-		if err := fill(f, data, a); err != nil {
-			return err
-		}
+	temp, err := writeTemp(dirfd, nil, a)
+	if err != nil {
+		return err
+	}
+	fd, err := openAt(dirfd, temp, unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), temp)
+	defer f.Close()
+	if err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {
+		return err
+	}
+	if err := fill(f, data, a); err != nil {
+		return err
+	}
 `
 )
 
@@ -79,7 +75,8 @@ const writing = "start: hook write run/state"
 var plantings = []planting{
 	faulted(writing).of("written in place", writeFile, safely, inPlace),
 	faulted(writing).of("renamed before it is written", writeFile, safely, renameFirst),
-	faulted("no fault").of("a name on disk without a sync", writeFile, "return syncFD(dirfd)", "return nil"),
+	faulted("no fault").of("a name on disk without a sync", writeFile,
+		"return retry(func() error { return unix.Fsync(dirfd) })", "return nil"),
 	faulted(writing).of("half a file left", writeFile, `
 	if err != nil {
 		_ = unix.Unlinkat(dirfd, temp, 0)
