@@ -113,6 +113,7 @@ int fetch_shared(const char *path, unsigned char handle[IPC_HANDLE], unsigned lo
 }
 
 void answer_shared(int connection) {
-	if (write(connection, "m", 1) != 1) die("answer the exporter: %s", strerror(errno));
+	// The exporter may have been killed once this process had said that it is ready.
+	if (write(connection, "m", 1) != 1 && errno != EPIPE && errno != ECONNRESET) die("answer the exporter: %s", strerror(errno));
 	close(connection);
 }
