@@ -99,7 +99,8 @@ var plantings = []planting{
 		"r.Try(r.Store.Close(run, r.end()))", "_ = r.Store.Close(run, r.end())"),
 	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
 		"s.sweep(now), ", ""),
-	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/archive.go",
+	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept",
+		"internal/state/archive.go",
 		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 
