@@ -105,7 +105,7 @@ var plantings = []planting{
 }
 
 // mutants plants each, and prints what noticed it.
-func (b *bench) mutants(o order) error {
+func (b bench) mutants(o order) error {
 	survived := 0
 	for _, m := range plantings {
 		if !strings.Contains(m.Name, o.only) {
@@ -128,20 +128,8 @@ func (b *bench) mutants(o order) error {
 }
 
 // notice says what notices a planted mistake, "" for nothing.
-func (b *bench) notice(m planting, o order) (by string, err error) {
-	root, err := rig.Module()
-	if err != nil {
-		return "", err
-	}
-	folder, err := b.folder("mutant")
-	if err != nil {
-		return "", err
-	}
-	overlay, err := m.Overlay(root, folder)
-	if err != nil {
-		return "", err
-	}
-	programs, err := b.build(overlay)
+func (b bench) notice(m planting, o order) (by string, err error) {
+	programs, err := b.programs(m.Mutant)
 	if err != nil {
 		return "", err
 	}
@@ -152,10 +140,10 @@ func (b *bench) notice(m planting, o order) (by string, err error) {
 		o.workers = min(o.workers, 2)
 		err = b.faults(o, programs, t)
 	}
-	if wrong := (wrongHistory{}); errors.As(err, &wrong) {
-		return wrong.why, nil
+	if wrong := wrongHistory(""); errors.As(err, &wrong) {
+		return string(wrong), nil
 	}
-	if t.failures() == 0 {
+	if len(t.failed) == 0 {
 		return "", err
 	}
 	return t.failed[0], err
