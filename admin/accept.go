@@ -15,7 +15,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
@@ -23,9 +23,9 @@ const quietTime = 2 * time.Second
 
 func acceptCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
-		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
-			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
+		Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
+		Long: fmt.Sprintf("Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its\n"+
+			"baseline, until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 	}
@@ -59,7 +59,7 @@ func accepted(env operation.Env, cfg config.Config, all records, name string) (b
 		return b, errors.New(why)
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	s, _, err := session.Snapshot(env, cfg)
+	s, _, err := stage.Snapshot(env, cfg)
 	if err != nil {
 		return b, err
 	}
@@ -86,7 +86,7 @@ func again(env operation.Env, cfg config.Config, all records, first gpu.Reading)
 	if why := busy[id]; why != "" {
 		return finding.Baseline{}, errors.New(why)
 	}
-	s, who, err := session.Snapshot(env, cfg)
+	s, who, err := stage.Snapshot(env, cfg)
 	if err != nil {
 		return finding.Baseline{}, err
 	}

@@ -11,7 +11,7 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
@@ -56,10 +56,10 @@ func run(env operation.Env, args []string) int {
 func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bookend",
-		Short: "what Bookend's hooks have seen of this node's GPUs and jobs",
-		Long: `Bookend takes stock of each GPU when a job gets it and when the job has ended.
-This program shows what was seen, on the node where it was. Root sees
-everything, others their own jobs alone.`,
+		Short: "show what Bookend recorded of this node's GPUs and jobs",
+		Long: `Bookend records each GPU's memory and processes when a job starts and when it ends.
+This program shows the records of this node. Root sees everything; other users
+see their own jobs.`,
 		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
 		TraverseChildren: false,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +83,7 @@ everything, others their own jobs alone.`,
 	cmd.Version = cmp.Or(a.env.Version, version)
 	cmd.SetVersionTemplate("bookend {{.Version}}\n")
 	cmd.InitDefaultVersionFlag()
-	cmd.Flags().Lookup("version").Usage = "the version of this program"
+	cmd.Flags().Lookup("version").Usage = "print the version"
 	describe(cmd)
 	offerNothing(cmd)
 	return cmd
@@ -97,12 +97,12 @@ var commands = []func(*app) *cobra.Command{
 
 // perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, where several slurmd share this host")
+	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, if several slurmd run on this host")
 }
 
 // inJSON gives a command --json.
 func (a *app) inJSON(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.json, "json", false, "a document for programs (docs/cli.md has its fields)")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON for programs (fields: docs/cli.md)")
 }
 
 // write says the same to programs, or to people.
@@ -116,7 +116,7 @@ func (a *app) write(document func() any, words func(io.Writer)) error {
 
 // config is the configuration, and says on the way what is wrong with it.
 func (a *app) config() config.Config {
-	cfg, problem := session.LoadConfig(a.env)
+	cfg, problem := stage.LoadConfig(a.env)
 	if problem != "" {
 		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
 	}

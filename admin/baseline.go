@@ -19,10 +19,9 @@ const nameWidth = 48
 
 func baselineCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "baseline", Short: "what the GPUs carry without any job; accept it for one, or forget it",
-		Long: `Lists what each GPU carries without any job: what services of the node hold was
-learned, the rest was accepted by an admin. It counts as the GPU's own until the
-driver is reloaded.`,
+		Use: "baseline", Short: "show, accept or reset the memory that GPUs use without any job",
+		Long: `Lists the memory that each GPU uses without any job. Bookend learns what the node's
+services use; an admin can accept more. It is valid until the driver is reloaded.`,
 		Args: none,
 		RunE: func(*cobra.Command, []string) error { return a.listBaselines() },
 	}
@@ -43,9 +42,8 @@ const cardNames = "GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot show
 
 func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reset UUID|all", Short: "forget what a GPU, or each, carries without a job",
-		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next " +
-			"job's start.",
+		Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
+		Long:              "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
 		Args:              operands(1, 1, "a UUID, as bookend baseline shows it, or all"),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
 		ValidArgsFunction: firstOnly(fixed("all")),

@@ -11,7 +11,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 // driverTime is how long "bookend status" waits for the driver.
@@ -22,7 +22,7 @@ func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 	n.Slurm = a.slurmNode(cfg, n.Drain, n.Name)
 	d := answer.Driver{Unknown: answer.Unknown{}}
 	n.Driver = &d
-	var now session.Glance
+	var now stage.Glance
 	if why := a.unaskable(n, cfg, all); why != "" {
 		d.Unknown["answers"] = why
 	} else {
@@ -61,7 +61,7 @@ func (a *app) unaskable(n *answer.Node, cfg config.Config, all records) string {
 
 // glance looks at all cards; a child that could not be killed is recorded, so that nobody starts another. What looks
 // unexplained may be a probe's: then it looks again with probes locked out.
-func (a *app) glance(cfg config.Config, all records) session.Glance {
+func (a *app) glance(cfg config.Config, all records) stage.Glance {
 	now := a.look(cfg, all)
 	if all.store == nil || now.Why != "" {
 		return now
@@ -81,8 +81,8 @@ func (a *app) glance(cfg config.Config, all records) session.Glance {
 	return a.look(cfg, all)
 }
 
-func (a *app) look(cfg config.Config, all records) session.Glance {
-	now := session.Look(a.env, cfg, driverTime)
+func (a *app) look(cfg config.Config, all records) stage.Glance {
+	now := stage.Look(a.env, cfg, driverTime)
 	if now.Stuck != nil && all.store != nil {
 		if err := all.store.SetStuck(*now.Stuck); err != nil {
 			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)

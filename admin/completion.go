@@ -15,8 +15,7 @@ var bashWords string
 
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands and flags in a " +
-			"shell",
+		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
 		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
   bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
   bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish

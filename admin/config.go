@@ -18,12 +18,12 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func configCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "the configuration in effect, and whether one is valid and root's",
+		Use: "config", Short: "show or check the configuration",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -34,11 +34,10 @@ func configCommand(a *app) *cobra.Command {
 	}
 	var syntax bool
 	check := &cobra.Command{
-		Use: "check [FILE]", Short: "check the configuration in force, or another before it is installed",
-		Long: `Checks a configuration as the hooks would: its text, whether root may trust it,
-and whether they can start the backend that it names and load its libraries.
---syntax checks the text of FILE alone, as any user, on a machine without
-Bookend's other programs: for a site's CI.`,
+		Use: "check [FILE]", Short: "check the configuration in effect, or a file before it is installed",
+		Long: `Checks a configuration as the hooks do: its text, its owner and mode, and whether the
+backend that it names starts and can load its libraries. With --syntax it checks only
+the text of FILE, as any user and without Bookend's other programs: for a site's CI.`,
 		Args: operands(0, 1, "check [FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -53,7 +52,7 @@ Bookend's other programs: for a site's CI.`,
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		}),
 	}
-	check.Flags().BoolVar(&syntax, "syntax", false, "the text of FILE alone")
+	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
 	a.inJSON(check)
 	cmd.AddCommand(a.configShow(), check)
 	return cmd
@@ -63,12 +62,12 @@ Bookend's other programs: for a site's CI.`,
 func (a *app) configShow() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "every key in effect, where it is set, and what it means",
-		Long: `Shows every key in effect, the line of the configuration that sets it, and what
-it means. docs/config.md and bookend.yaml(5) have the whole meaning.`,
+		Use: "show", Short: "show every key in effect, where it is set, and what it means",
+		Long: `Shows every key in effect, the line of the configuration that sets it, and what it
+means in short. docs/config.md and bookend.yaml(5) have the full text.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
 	}
-	cmd.Flags().BoolVar(&defaults, "defaults", false, "the defaults alone, whatever the configuration says")
+	cmd.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
 	return cmd
 }
 
@@ -156,7 +155,7 @@ func (a *app) checkConfig(args []string) error {
 		env.Getenv = naming(file, env.Getenv)
 		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
-	cfg, path, problems, err := session.ReadConfig(env)
+	cfg, path, problems, err := stage.ReadConfig(env)
 	c.Config = answer.NewConfig(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
@@ -168,7 +167,7 @@ func (a *app) checkConfig(args []string) error {
 		for _, p := range problems {
 			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
 		}
-		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the shipped policy", c.isNot, c.do)
+		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)
 	default:
 		c.Valid = true
 		for _, p := range cfg.Unused {

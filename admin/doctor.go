@@ -15,20 +15,19 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func doctorCommand(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "everything that makes an installation wrong or slow, and the line that puts it right",
-		Long: `Looks at owners and modes, slurm.conf and what it leaves out, the driver and its
-GPUs, and the rest of the node, and changes nothing. It prints how many checks
-are well, and each that is not with why it matters and what to do. Each mistake
-of a configuration is for bookend config check.`,
+		Use: "doctor", Short: "check the installation and show how to fix it",
+		Long: `Checks owners and modes, slurm.conf, the driver and its GPUs, and the rest of the node.
+It changes nothing. It prints what is wrong, why it matters and how to fix it, and how
+many checks are ok. bookend config check lists every mistake of a configuration.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine(all) },
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "what is well, too")
+	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")
 	a.inJSON(cmd)
 	return cmd
 }
@@ -55,7 +54,7 @@ func (a *app) examine(all bool) error {
 // site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
 // looked for beside the backend, then where they are installed.
 func site(env operation.Env) doctor.Site {
-	cfg, path, problems, err := session.ReadConfig(env)
+	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path,

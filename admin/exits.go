@@ -22,13 +22,12 @@ var exits = []struct {
 	code  int
 	means string
 }{
-	{exitOK, "done; help and versions too"},
-	{exitTrouble, "could not be done, or the answer is no: something is wrong, or was found where that was asked " +
-		"for (--exit-code)"},
+	{exitOK, "success; also for help and version"},
+	{exitTrouble, "failure, or something is wrong or was found (with --exit-code)"},
 	{exitNotFound, "no such job, run, node, GPU or finding"},
-	{exitDenied, "needs root, or the job is somebody else's"},
-	{exitUntold, "could not tell: the driver gave no answer where that was asked for (--exit-code)"},
-	{exitUsage, "wrong command line"},
+	{exitDenied, "needs root, or the job belongs to another user"},
+	{exitUntold, "unknown: the driver did not answer (with --exit-code)"},
+	{exitUsage, "invalid command line"},
 }
 
 // misuse is a command line that is not understood.

@@ -11,13 +11,13 @@ import (
 
 func explainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "explain CODE|EXITCODE|XID|REASON", Short: "what a finding, an exit code, an Xid or a drain reason " +
+		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason " +
 			"means, " +
 			"and what to do",
-		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do,
-what the policy does with it, whether it can drain a node, and its exit code and
-metrics; an exit code of Bookend's (10); an Xid, which is an error of the NVIDIA driver
-(xid79); or a node's drain reason as Slurm shows it.`,
+		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
+the policy does with it, whether it can drain a node, and its exit code and metrics. It
+also explains one of Bookend's exit codes (10), an Xid, which is an error of the NVIDIA
+driver (xid79), and a drain reason as sinfo -R shows it.`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
 			"\"Epilog error\"",
 		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),

@@ -93,7 +93,7 @@ func visible(cmd *cobra.Command) []*cobra.Command {
 func describe(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	f := cmd.Flags().Lookup("help")
-	f.Usage, f.Shorthand = "this text", "h"
+	f.Usage, f.Shorthand = "show this text", "h"
 	cmd.DisableAutoGenTag, cmd.DisableFlagsInUseLine = true, true
 	for _, c := range cmd.Commands() {
 		describe(c)
@@ -103,7 +103,7 @@ func describe(cmd *cobra.Command) {
 // helpCommand is "bookend help COMMAND".
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
+		Use: "help [COMMAND]", Short: "show what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || of == nil {

@@ -24,19 +24,19 @@ type asked struct {
 }
 
 // moments is how --since and --until are written.
-const moments = `A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
-and time (2026-11-21T08:00).`
+const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
+(2026-11-21T08:00).`
 
 func historyCommand(a *app) *cobra.Command {
 	q := asked{}
 	cmd := &cobra.Command{
-		Use: "history", Short: "the runs on record, the newest first, by GPU, job, user, finding and time",
-		Long: `Lists the runs of jobs on this node that are on record: those in memory and those
-kept on disk (90 days). Filters may be joined; a run must meet all of them.
+		Use: "history", Short: "list recorded jobs by GPU, job, user, finding and time",
+		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
+those on disk (90 days). With several filters, a run must match all of them.
 
---repeat-offenders lists GPUs on which the same was found in two runs or more, with how many
-jobs and users met it: what several users meet is the GPU's or the node's, what
-always the same one meets is most likely in what they run.
+--repeat-offenders lists GPUs with the same finding in two runs or more, with the number
+of jobs and users. If several users have it, the cause is the GPU or the node; if it is
+always the same user, the cause is most likely that user's program.
 
 ` + moments,
 		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
@@ -46,19 +46,19 @@ always the same one meets is most likely in what they run.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&q.gpu, "gpu", "", "`GPU`: Slurm's number of it, a UUID, a PCI bus id, or nvidiaN")
-	f.StringVar(&q.job, "job", "", "`JOBID`: as bookend show takes it")
+	f.StringVar(&q.gpu, "gpu", "", "`GPU`: Slurm's number, a UUID, a PCI bus id, or nvidiaN")
+	f.StringVar(&q.job, "job", "", "`JOBID`: as for bookend show")
 	f.StringVar(&q.user, "user", "", "`USER`: a name or a uid")
 	f.StringVar(&q.code, "code", "", "`CODE`: runs with this finding (BKD-ORPHAN, or orphan)")
-	f.StringVar(&q.since, "since", "", "`WHEN`: runs that were there after it")
-	f.StringVar(&q.until, "until", "", "`WHEN`: runs that began before it")
-	f.BoolVar(&q.failed, "failed", false, "jobs that failed")
-	f.BoolVar(&q.found, "found", false, "runs with a finding that policy does not hide")
+	f.StringVar(&q.since, "since", "", "`WHEN`: runs that ended after it")
+	f.StringVar(&q.until, "until", "", "`WHEN`: runs that started before it")
+	f.BoolVar(&q.failed, "failed", false, "only jobs that failed")
+	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
 	f.BoolVar(&q.lemons, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
 	f.BoolVar(&q.lemons, "lemons", false, "") // what earlier releases called it
 	_ = f.MarkHidden("lemons")
-	f.IntVar(&q.limit, "limit", usualLimit, "`N`: at most so many runs; 0: all")
-	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a repeat offender, is listed")
+	f.IntVar(&q.limit, "limit", usualLimit, "`N`: at most this many runs; 0: all")
+	f.BoolVar(&q.check, "exit-code", false, "exit 1 if a run with findings, or a repeat offender, is listed")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd

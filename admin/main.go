@@ -4,9 +4,9 @@ package main
 import (
 	"os"
 
-	"bookend/internal/clock"
 	"bookend/internal/doctor"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 )
 
 // version is set by the linker.
@@ -17,7 +17,7 @@ func main() {
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: clock.System(), Exit: os.Exit, Version: version,
+		Clock: routine.SystemClock(), Exit: os.Exit, Version: version,
 	}
 	if code, done := operation.ServeChild(env, doctor.Operations()); done {
 		os.Exit(code)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/internal/clock"
 	"bookend/internal/doctor"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
@@ -41,7 +41,7 @@ func bookend(euid int, config string, args ...string) typed {
 func typing(euid int, environment map[string]string, args ...string) typed {
 	var out, err bytes.Buffer
 	env := operation.Env{
-		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(),
+		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: routine.SystemClock(),
 		Version: "1.2",
 		Getenv:  func(name string) string { return environment[name] },
 	}
@@ -139,7 +139,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "\n  reset        forget") {
+	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "\n  reset        remove") {
 		t.Errorf("%+v", got)
 	}
 	if got := bookend(0, "", "baseline", "accept", "-h"); !strings.Contains(got.out, "up to 64 MiB") {

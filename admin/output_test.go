@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/clock"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 )
 
 // An answer that does not get out, as onto a full disk, is no answer: it is said, and the exit code says so too.
@@ -25,7 +25,7 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 	} {
 		var said strings.Builder
 		env := operation.Env{
-			Args: append([]string{"bookend"}, args...), Stdout: full, Stderr: &said, Clock: clock.System(),
+			Args: append([]string{"bookend"}, args...), Stdout: full, Stderr: &said, Clock: routine.SystemClock(),
 			Version: "1.2",
 			Getenv:  func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] },
 		}

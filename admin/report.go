@@ -30,14 +30,14 @@ type reportAsk struct {
 func reportCommand(a *app) *cobra.Command {
 	q := reportAsk{}
 	cmd := &cobra.Command{
-		Use: "report", Short: "a page for a browser: each GPU over time, its jobs, what stayed on it, what was found",
-		Long: `Makes one HTML page of the records: each GPU a lane over time, jobs as blocks, memory
-that was left behind in red, findings as marks. The page is one file, loads nothing
-from elsewhere, and can be printed. It is made for its maker alone (0600), and users
-are not named unless that is asked for.
+		Use: "report", Short: "write an HTML page: each GPU over time, its jobs, leftovers and findings",
+		Long: `Writes one HTML page from the records: each GPU is a lane over time, with jobs as blocks,
+leftover memory in red and findings as marks. The page is one file, loads nothing from
+other hosts, and can be printed. Its mode is 0600, and user names are left out unless
+--users is given.
 
-With --records it is made of a copy: of /var/lib/bookend, or of a directory in it, from
-whatever node. That needs no root.
+With --records it uses a copy of /var/lib/bookend, or of a directory in it, from any
+node. That needs no root.
 
 ` + moments,
 		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
@@ -47,13 +47,13 @@ whatever node. That needs no root.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&q.html, "html", "", "`FILE`: where the page goes; - for standard output")
-	f.StringVar(&q.since, "since", "", "`WHEN`: what was before it is left out")
-	f.StringVar(&q.until, "until", "", "`WHEN`: what was after it is left out")
-	f.StringVar(&q.gpu, "gpu", "", "`GPU`: this one alone: Slurm's number of it, a UUID, a PCI bus id, or nvidiaN")
+	f.StringVar(&q.html, "html", "", "`FILE`: the file to write; - for standard output")
+	f.StringVar(&q.since, "since", "", "`WHEN`: leave out what was before")
+	f.StringVar(&q.until, "until", "", "`WHEN`: leave out what was after")
+	f.StringVar(&q.gpu, "gpu", "", "`GPU`: only this one: Slurm's number, a UUID, a PCI bus id, or nvidiaN")
 	f.StringVar(&q.records, "records", "", "`DIR`: a copy of records, instead of this node's own")
-	f.BoolVar(&q.users, "users", false, "name the jobs' users")
-	f.BoolVar(&q.force, "force", false, "replace the file if it is there")
+	f.BoolVar(&q.users, "users", false, "show the jobs' users")
+	f.BoolVar(&q.force, "force", false, "replace the file if it exists")
 	a.perNode(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")

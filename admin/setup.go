@@ -23,17 +23,15 @@ func setupCommand(a *app) *cobra.Command {
 	var conf, version string
 	var write bool
 	cmd := &cobra.Command{
-		Use: "setup", Short: "the lines for slurm.conf and the scripts that they name",
-		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend, made for
-what is there already: own scripts, NHC, pam_slurm_adopt, X11, pyxis,
-configless nodes. --write writes them to bookend.conf next to slurm.conf,
-and the scripts to a directory there, so that they reach every host the way
-slurm.conf does. It changes no other file.`,
+		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
+		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend. They fit what the
+site already has: its own scripts, NHC, pam_slurm_adopt, X11, pyxis, configless nodes.
+--write writes them to bookend.conf next to slurm.conf and the scripts to a directory
+there, so that they reach every host as slurm.conf does. It changes no other file.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.setup(conf, version, write) },
 	}
-	cmd.Flags().StringVar(&conf, "slurm-conf", "", "`FILE`: slurm.conf, if it is not where Slurm looks for it")
-	cmd.Flags().StringVar(&version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: "+
-		"that of scontrol")
+	cmd.Flags().StringVar(&conf, "slurm-conf", "", "`FILE`: slurm.conf, if it is not at Slurm's default path")
+	cmd.Flags().StringVar(&version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: scontrol's")
 	cmd.Flags().BoolVar(&write, "write", false, "write bookend.conf and the scripts")
 	return cmd
 }

@@ -16,14 +16,12 @@ import (
 func showCommand(a *app) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "show JOBID", Short: "both ends of a job, side by side: memory, processes, findings, why it ran out",
-		Long: `Shows what Bookend's hooks saw of a job at its start and at its end, of every run
-of it on this node. JOBID is a job id (1234), a task of an array (1234_7), a
-component of a heterogeneous job (1234+1) or a SLUID. The id of an array stands
-for all of its tasks here.
+		Use: "show JOBID", Short: "show a job's start and end: memory, processes, findings, why it ran out of memory",
+		Long: `Shows what Bookend recorded at the start and the end of a job, for each run of it on this
+node. JOBID is a job id (1234), a task of an array (1234_7), a component of a
+heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks here.
 
-Who is not root gets the report of their own job: what its log got at the start,
-while Bookend keeps that.`,
+Users other than root get the start report of their own job, while Bookend keeps it.`,
 		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 		Args:    operands(1, 1, "JOBID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +41,7 @@ while Bookend keeps that.`,
 	}
 	a.perNode(cmd)
 	a.inJSON(cmd)
-	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something was found")
+	cmd.Flags().BoolVar(&check, "exit-code", false, "exit 1 if something was found")
 	return cmd
 }
 

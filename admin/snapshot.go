@@ -13,15 +13,15 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/inventory"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "snapshot", Short: "ask the driver now: each GPU's memory and processes",
-		Long: `Asks the driver once about every GPU of the node, and /proc about the processes
-on them. Root sees whose they are and each GPU's last test allocation; others see
-their own processes, and of the rest only that there are some.`,
+		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
+		Long: `Asks the driver about every GPU of the node, and reads the processes on them from /proc.
+Root sees their owners and each GPU's last test allocation. Other users see their own
+processes, and only the number of others.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.snapshot() },
 	}
 	a.inJSON(cmd)
@@ -31,7 +31,7 @@ their own processes, and of the rest only that there are some.`,
 // snapshot asks the driver once, for every GPU of the node.
 func (a *app) snapshot() error {
 	cfg := a.config()
-	s, who, problem := session.Snapshot(a.env, cfg)
+	s, who, problem := stage.Snapshot(a.env, cfg)
 	if a.env.EUID != 0 {
 		s, who = ownOnly(s, who, uint32(a.env.EUID))
 	}

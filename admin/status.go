@@ -14,22 +14,21 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
 func statusCommand(a *app) *cobra.Command {
 	var records, check bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "the node at a glance: driver, GPUs, jobs, last findings, troubles",
-		Long: `Shows the node's mode, whether driver and Slurm answer, each GPU with what is on it
-and who has it, troubles with what to do about them, and the last jobs. The driver
-has 3 s and Slurm 2 s to answer; what does not is said, and the rest is shown.`,
+		Use: "status", Short: "show the node at a glance: driver, GPUs, jobs, findings, errors",
+		Long: `Shows the node's mode, whether the driver and Slurm answer, each GPU with its memory,
+job and processes, errors with what to do about them, and the last jobs. The driver
+has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.status(records, check) },
 	}
-	cmd.Flags().BoolVar(&records, "records", false, "from records alone: ask neither driver nor Slurm")
-	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something is wrong, with 5 where the driver "+
-		"gave no answer")
+	cmd.Flags().BoolVar(&records, "records", false, "use records only: do not ask the driver or Slurm")
+	cmd.Flags().BoolVar(&check, "exit-code", false, "exit 1 if something is wrong, 5 if the driver did not answer")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd
@@ -38,7 +37,7 @@ has 3 s and Slurm 2 s to answer; what does not is said, and the rest is shown.`,
 // status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what
 // driver and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
 func (a *app) status(recordsAlone, check bool) error {
-	cfg, problem := session.LoadConfig(a.env)
+	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
 	if a.env.EUID != 0 || errors.As(unread, new(notFound)) && a.node != "" {
 		return unread

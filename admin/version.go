@@ -8,7 +8,7 @@ import (
 
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "the version of this program", Args: none,
+		Use: "version", Short: "print the version", Args: none,
 		RunE: func(*cobra.Command, []string) error {
 			fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version)
 			return nil

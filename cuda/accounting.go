@@ -39,8 +39,8 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	case p.mig == nil || *p.mig:
 		a.Unknown = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
 	default:
-		_, failed = ask(func() (bool, nvml.Return) { return true, p.card.SetAccountingMode(nvml.FEATURE_ENABLED) }, p.lib,
-			"nvmlDeviceSetAccountingMode")
+		start := func() (bool, nvml.Return) { return true, p.card.SetAccountingMode(nvml.FEATURE_ENABLED) }
+		_, failed = ask(start, p.lib, "nvmlDeviceSetAccountingMode")
 		if a.Mode = onOff(nvml.FEATURE_ENABLED); failed != nil { // where that is not so, the next look tells
 			a = gpu.Accounting{Mode: onOff(mode), Unknown: bounded("cannot be switched on: " + p.refused(*failed))}
 		}

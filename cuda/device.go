@@ -28,8 +28,8 @@ const nowhere = ^uint32(0)
 // mostInstances bounds what is asked of one card, and the numbers of its GPU instances: it has 7 at present.
 const mostInstances = 64
 
-// opened is what became of a device that was asked for, or of one index of the node where all were: the device, with its
-// MIG instances where all were asked for, or why it could not be opened.
+// opened is what became of a device that was asked for, or of one index of the node where all were: the device, with
+// its MIG instances where all were asked for, or why it could not be opened.
 type opened struct {
 	asked   gpu.Device // empty for an index
 	devices []device

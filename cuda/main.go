@@ -26,7 +26,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bookend/internal/clock"
 	"bookend/internal/routine"
 	"bookend/internal/wire"
 
@@ -84,7 +83,7 @@ func answer() error {
 		return err
 	}
 	routine.Go(func(p *routine.Panic) { stop() }, awaitHangUp)
-	return serve(req, out, clock.System().Boot)
+	return serve(req, out, routine.SystemClock().Boot)
 }
 
 // refuse names this program's protocol version to a hook that speaks another one.

@@ -60,8 +60,8 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 		return p.testAll(asked, s)
 	case <-over.C:
 		// The thread that waits in the driver ends with this process. A start that takes long is no fault: cuInit
-		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first, which
-		// was reported to take 1-3 s each.
+		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first,
+		// which was reported to take 1-3 s each.
 		return p.skipAll(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
 			"at once?)", (boot()-begin).Round(100*time.Millisecond)))
 	}

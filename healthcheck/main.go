@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"bookend/internal/clock"
+	"bookend/internal/routine"
 	"bookend/internal/stage"
 )
 
@@ -17,6 +17,6 @@ func main() {
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
-		Clock: clock.System(), Exit: os.Exit, Version: version,
+		Clock: routine.SystemClock(), Exit: os.Exit, Version: version,
 	}))
 }

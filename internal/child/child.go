@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/clock"
+	"bookend/internal/routine"
 )
 
 // grace is how long a killed child may take to die before it is abandoned, unless its Spec says more. A child that
@@ -90,7 +90,7 @@ func Self(op string) Spec {
 
 // Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and Spec.Grace.
 func Run(s Spec) (res Result) {
-	boot := clock.System().Boot
+	boot := routine.SystemClock().Boot
 	began := boot()
 	defer func() { res.Took = boot() - began }()
 	if err := s.check(); err != nil {

@@ -38,16 +38,6 @@ func Confine() error {
 	return nil
 }
 
-// SealDescriptors marks every descriptor above 2 close-on-exec: what the hook inherited (another daemon's socket,
-// Slurm's pipe) must not reach a child that may never end. Go opens its own descriptors so, and none can slip through
-// between the listing and the marking.
-func SealDescriptors() error {
-	return eachDescriptor(func(fd int) error {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
-		return err
-	})
-}
-
 // eachDescriptor does something with each of the process's open descriptors above 2.
 func eachDescriptor(do func(fd int) error) error {
 	fds, err := descriptors()

@@ -44,7 +44,7 @@ func TestEntriesAreComplete(t *testing.T) {
 		}
 		for trait, action := range map[string]Action{"Start": e.Start, "End": e.End} {
 			if !slices.Contains([]Action{ToIgnore, ToNote, ToWarn, ToRepeat, ToDrain}, action) {
-				t.Errorf("%s: fill in Traits.%s, what the shipped policy does with it: %q", e.Code, trait, action)
+				t.Errorf("%s: fill in Traits.%s, what the default policy does with it: %q", e.Code, trait, action)
 			}
 		}
 		switch {

@@ -2,28 +2,33 @@
 // change their meaning; docs/findings.md is tested against this table.
 package code
 
-// Code names one kind of finding, "BKD-…".
-type Code string
+type (
+	// Code names one kind of finding, "BKD-…".
+	Code string
+	// Severity ranks a finding for display. It decides nothing: policy does.
+	Severity string
+	// Scope says what a finding is about, and so whether it may decide a hook's exit code.
+	Scope string
+	// Whose says who has to act on a finding.
+	Whose string
+)
 
-// Severity ranks a finding for display. It decides nothing: policy does.
-type Severity string
-
-// The severities.
+// The severities, scopes, and those who may have to act.
 const (
 	Note    Severity = "note"
 	Warning Severity = "warning"
 	Serious Severity = "serious"
-)
 
-// Scope says what a finding is about, and so whether it may decide a hook's exit code.
-type Scope string
-
-// The scopes.
-const (
 	Card      Scope = "card"      // one GPU of the hook's job
 	Elsewhere Scope = "elsewhere" // another GPU of the node: never drains, and decides no exit code
 	Driver    Scope = "driver"    // the driver or backend as a whole
 	Own       Scope = "own"       // Bookend itself: never drains unless on_unknown says so
+
+	Job  Whose = "job"  // the user whose job left or did it
+	Node Whose = "node" // the admin: GPU, driver or what runs on the node
+	Site Whose = "site" // the admin: how Bookend is installed or configured
+	Self Whose = "self" // Bookend: a defect of its own, to be reported
+	None Whose = "none" // a circumstance worth knowing
 )
 
 // The catalogue's codes.
@@ -90,18 +95,6 @@ const (
 	ReasonFailed Code = "BKD-REASON"
 	Panicked     Code = "BKD-PANIC"
 	Deadline     Code = "BKD-DEADLINE"
-)
-
-// Whose says who has to act on a finding.
-type Whose string
-
-// The ones who may have to act.
-const (
-	Job  Whose = "job"  // the user whose job left or did it
-	Node Whose = "node" // the admin: card, driver or what runs on the node
-	Site Whose = "site" // the admin: how Bookend is installed or configured
-	Self Whose = "self" // Bookend: a defect of its own, to be reported
-	None Whose = "none" // nobody: a circumstance worth knowing
 )
 
 // Entry explains one code.

@@ -36,10 +36,16 @@ func (c Code) Traits() Traits {
 	return e.Traits
 }
 
-// Action is what policy does with a finding.
-type Action string
+type (
+	// Action is what policy does with a finding.
+	Action string
+	// Group is a kind of findings that drain by default, as the key drain_on names it.
+	Group string
+	// Memory tells memory on a card that is there by no right, by whose it is.
+	Memory string
+)
 
-// The actions, mildest first.
+// The actions, mildest first; the groups; the kinds of memory.
 const (
 	ToIgnore Action = "ignore"
 	ToNote   Action = "note"
@@ -47,6 +53,15 @@ const (
 	// ToRepeat warns, and drains if the job before on the GPU, or on the node, met the same.
 	ToRepeat Action = "repeat"
 	ToDrain  Action = "drain"
+
+	Leftovers Group = "leftovers" // memory or a process that stays
+	Faults    Group = "faults"    // what the driver itself calls a fault of the card
+
+	OwnProcess Memory = "process"   // of the ended job
+	Unlisted   Memory = "unlisted"  // no live process is listed with it
+	Strangers  Memory = "strangers" // of a process of no job
+	Inherited  Memory = "inherited" // was there before the job
+	Others     Memory = "others"    // of another live job
 )
 
 // Check is the shipped policy of the health check: that of a job's end, but it drains for nothing.
@@ -56,15 +71,6 @@ func (t Traits) Check() Action {
 	}
 	return t.End
 }
-
-// Group is a kind of findings that drain as shipped, as the key drain_on names it.
-type Group string
-
-// The groups.
-const (
-	Leftovers Group = "leftovers" // memory or a process that stays
-	Faults    Group = "faults"    // what the driver itself calls a fault of the card
-)
 
 // Group is the group of findings that a code belongs to, where it drains.
 func (t Traits) Group() Group {
@@ -86,18 +92,6 @@ func (e Entry) NeverDrains() string {
 	}
 	return ""
 }
-
-// Memory tells memory on a card that is there by no right, by whose it is.
-type Memory string
-
-// The kinds.
-const (
-	OwnProcess Memory = "process"   // of the ended job
-	Unlisted   Memory = "unlisted"  // no live process is listed with it
-	Strangers  Memory = "strangers" // of a process of no job
-	Inherited  Memory = "inherited" // was there before the job
-	Others     Memory = "others"    // of another live job
-)
 
 // OfTheEnded reports memory that an ended job left itself.
 func (m Memory) OfTheEnded() bool { return m == OwnProcess || m == Unlisted }

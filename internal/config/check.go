@@ -47,7 +47,7 @@ func (r *reader) checkPolicy(key string, actions map[code.Code]Action) {
 
 // require reports text at the first of keys that the file contains, unless one of them is already reported.
 func (r *reader) require(ok bool, text string, keys ...string) {
-	if ok || slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] }) {
+	if ok || slices.ContainsFunc(r.problems, func(p Problem) bool { return slices.Contains(keys, p.Key) }) {
 		return
 	}
 	at := keys[max(0, slices.IndexFunc(keys, func(k string) bool { return r.lines[k] > 0 }))]

@@ -15,25 +15,59 @@ import (
 // DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
 const DefaultFile = "/etc/bookend/bookend.yaml"
 
-// Mode says whether findings may drain.
-type Mode string
+// The types of keys that take one of several words.
+type (
+	Mode      string        // whether findings may drain
+	Action    = code.Action // what policy does with a finding
+	Group     = code.Group  // a kind of findings that drain by default
+	Shards    string        // whether a GPU may be given out in parts
+	ProbeAt   string        // the hooks that test
+	ReasonBy  string        // who writes the drain reason
+	Show      string        // how much a job's log gets
+	Privacy   string        // how much of other users' jobs a report names
+	LogLevel  string        // the least severe level that is logged
+	LogFormat string        // how a line of the log is written
+)
 
-// The modes.
+// The words.
 const (
 	Observe Mode = "observe" // report, never drain: every site's first week
 	Enforce Mode = "enforce"
-)
 
-// Action is what policy does with a finding.
-type Action = code.Action
-
-// The actions, weakest first.
-const (
-	Ignore = code.ToIgnore
+	Ignore = code.ToIgnore // the weakest action
 	Note   = code.ToNote
 	Warn   = code.ToWarn
 	Repeat = code.ToRepeat
 	Drain  = code.ToDrain
+
+	ShardsAuto Shards = "auto" // gres.conf tells; where it cannot be read, unknown
+	ShardsYes  Shards = "yes"
+	ShardsNo   Shards = "no"
+
+	ProbeNever  ProbeAt = "never"
+	ProbeProlog ProbeAt = "prolog"
+	ProbeEpilog ProbeAt = "epilog"
+	ProbeBoth   ProbeAt = "both"
+
+	ReasonByHealthcheck ReasonBy = "healthcheck"
+	ReasonByHook        ReasonBy = "hook"
+	ReasonByNone        ReasonBy = "none"
+
+	ShowProblems Show = "problems" // what is wrong, at the start and at the end
+	ShowSummary  Show = "summary"  // and one line at an end where nothing is
+	ShowAll      Show = "all"      // and one at such a start
+	ShowNone     Show = "none"
+
+	PrivacyOwn Privacy = "own"  // other users' jobs are "another job"
+	PrivacyAll Privacy = "jobs" // their job ids are named
+
+	Debug   LogLevel = "debug"
+	Info    LogLevel = "info"
+	Warning LogLevel = "warning"
+	Error   LogLevel = "error"
+
+	Text LogFormat = "text" // key=value pairs
+	JSON LogFormat = "json"
 )
 
 // Config is the whole configuration. The zero value is not usable; Default is.
@@ -111,16 +145,6 @@ type Slurm struct {
 	Slurmd          string `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
 }
 
-// Shards says whether a GPU may be given out in parts.
-type Shards string
-
-// The answers.
-const (
-	ShardsAuto Shards = "auto" // gres.conf tells; where it cannot be read, unknown
-	ShardsYes  Shards = "yes"
-	ShardsNo   Shards = "no"
-)
-
 // Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
 type Deadlines struct {
 	Prolog      HookDeadline  `yaml:"prolog"`
@@ -186,17 +210,6 @@ type Probe struct {
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 
-// ProbeAt names the hooks that test.
-type ProbeAt string
-
-// When cards are tested.
-const (
-	ProbeNever  ProbeAt = "never"
-	ProbeProlog ProbeAt = "prolog"
-	ProbeEpilog ProbeAt = "epilog"
-	ProbeBoth   ProbeAt = "both"
-)
-
 // CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
@@ -216,16 +229,6 @@ type Resume struct {
 	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
 }
 
-// ReasonBy says who writes the drain reason.
-type ReasonBy string
-
-// The writers of the reason.
-const (
-	ReasonByHealthcheck ReasonBy = "healthcheck"
-	ReasonByHook        ReasonBy = "hook"
-	ReasonByNone        ReasonBy = "none"
-)
-
 // Policy maps finding codes to actions where they differ from the catalogue's, by phase; a partition's own map comes
 // first.
 type Policy struct {
@@ -238,13 +241,10 @@ type Policy struct {
 
 // PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
-	Mode   Mode                 `yaml:"mode" words:"observe enforce"`
-	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
-	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
+	Mode   Mode                 `yaml:"mode,omitempty" words:"observe enforce"`
+	Prolog map[code.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
+	Epilog map[code.Code]Action `yaml:"epilog,omitempty" words:"ignore note warn repeat drain"`
 }
-
-// Group is a kind of findings that drain as shipped.
-type Group = code.Group
 
 // Action is what a hook of a partition does with a finding: as the partition says, else the file, else the catalogue.
 func (c Config) Action(phase slurm.Context, partition string, of code.Code) Action {
@@ -276,53 +276,7 @@ type JobLog struct {
 	Privacy Privacy `yaml:"privacy" words:"own jobs"`
 	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
 	Read bool `yaml:"read"`
-	// Start and End are what earlier releases had in place of Show.
-	Start Verbosity `yaml:"start" words:"always unclean never" old:"yes"`
-	End   Verbosity `yaml:"end" words:"always unclean never" old:"yes"`
 }
-
-// Show is how much a job's log gets.
-type Show string
-
-// What a job's log gets.
-const (
-	ShowProblems Show = "problems" // what is wrong, at the start and at the end
-	ShowSummary  Show = "summary"  // and one line at an end where nothing is
-	ShowAll      Show = "all"      // and one at such a start
-	ShowNone     Show = "none"
-)
-
-// settle reads what an earlier release's keys meant, where one of them is set, and forgets them.
-func (j *JobLog) settle() {
-	switch {
-	case j.End == Never:
-		j.Show = ShowNone
-	case j.End == Unclean:
-		j.Show = ShowProblems
-	case j.Start == Always:
-		j.Show = ShowAll
-	}
-	j.Start, j.End = "", ""
-}
-
-// Privacy says how much of other users' jobs a report names.
-type Privacy string
-
-// The levels of privacy.
-const (
-	PrivacyOwn Privacy = "own"  // other users' jobs are "another job"
-	PrivacyAll Privacy = "jobs" // their job ids are named
-)
-
-// Verbosity is when an earlier release printed a report.
-type Verbosity string
-
-// The verbosities.
-const (
-	Always  Verbosity = "always"
-	Unclean Verbosity = "unclean"
-	Never   Verbosity = "never"
-)
 
 // Log is Bookend's own log.
 type Log struct {
@@ -341,26 +295,6 @@ type Metrics struct {
 
 // TextfileSuffix ends the names of the files that node_exporter reads.
 const TextfileSuffix = ".prom"
-
-// LogLevel is the least severe level that is logged.
-type LogLevel string
-
-// The levels of the log.
-const (
-	Debug   LogLevel = "debug"
-	Info    LogLevel = "info"
-	Warning LogLevel = "warning"
-	Error   LogLevel = "error"
-)
-
-// LogFormat is how a line of the log is written.
-type LogFormat string
-
-// The formats of the log.
-const (
-	Text LogFormat = "text" // key=value pairs
-	JSON LogFormat = "json"
-)
 
 // MaxGrace is the longest clean_up.grace.
 const MaxGrace = 10 * time.Second

@@ -66,7 +66,7 @@ func defaultsOf(v reflect.Value, at string, all map[string]string) {
 		f, name := v.Field(i), v.Type().Field(i).Tag.Get("yaml")
 		key := strings.TrimPrefix(at+"."+name, ".")
 		switch text := fmt.Sprint(f.Interface()); {
-		case name == "-", key == "deadlines.prolog.append", v.Type().Field(i).Tag.Get("old") != "": // a prolog appends nothing
+		case name == "-", key == "deadlines.prolog.append": // a prolog appends nothing
 		case f.Kind() == reflect.Struct:
 			all[key] = ""
 			defaultsOf(f, key, all)

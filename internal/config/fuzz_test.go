@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 			refused(t, c, problems)
 			return
 		}
-		r := reader{lines: map[string]int{}, bad: map[string]bool{}}
+		r := reader{lines: map[string]int{}}
 		if r.check(&c); len(r.problems) > 0 {
 			t.Fatalf("accepted with %v", r.problems)
 		}

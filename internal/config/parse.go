@@ -51,24 +51,28 @@ func (p Problem) String() string {
 // where they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
 // A key that only earlier versions knew is no mistake: Config.Unused names it.
 func Parse(data []byte) (Config, []Problem) {
+	c, r := parse(data)
+	return c, r.problems
+}
+
+func parse(data []byte) (Config, reader) {
+	c, r := Default(), reader{lines: map[string]int{}}
 	root, problem := document(data)
 	if problem != nil {
-		return Default(), []Problem{*problem}
+		r.problems = []Problem{*problem}
+		return c, r
 	}
-	c := Default()
-	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
 	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
-	c.JobLog.settle()
 	r.check(&c)
 	c.Unused = r.unused
-	if len(r.problems) == 0 {
-		return c, nil
+	if len(r.problems) > 0 {
+		slices.SortFunc(r.problems, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
+		})
+		c, r.lines = degraded(c, r.problems), nil
+		r.problems = r.problems[:min(len(r.problems), maxProblems)]
 	}
-	slices.SortFunc(r.problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
-	})
-	c = degraded(c, r.problems)
-	return c, r.problems[:min(len(r.problems), maxProblems)]
+	return c, r
 }
 
 // degraded returns the default with those sections of c that say where things are and have no problem.
@@ -101,15 +105,16 @@ func document(data []byte) (root *yaml.Node, problem *Problem) {
 	}()
 	var first, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	switch err := decoder.Decode(&first); {
-	case errors.Is(err, io.EOF):
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) {
 		return &yaml.Node{Tag: "!!null"}, nil
-	case err != nil:
-		return nil, syntax(err)
 	}
-	if err := decoder.Decode(&second); err == nil {
-		return nil, &Problem{Line: second.Line, Text: "a second document begins here"}
-	} else if !errors.Is(err, io.EOF) {
+	if err == nil {
+		if err = decoder.Decode(&second); err == nil {
+			return nil, &Problem{Line: second.Line, Text: "a second document begins here"}
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		return nil, syntax(err)
 	}
 	return first.Content[0], nil
@@ -126,4 +131,38 @@ func syntax(err error) *Problem {
 		text += " (a tab? indent with spaces)"
 	}
 	return &Problem{Line: line, Text: "not YAML: " + text[:min(len(text), 80)]}
+}
+
+// Setting is one key in effect.
+type Setting struct {
+	Key   string // "settle.prolog.max"
+	Value string // as the file would have it
+	Line  int    // of the file; 0 for a default
+}
+
+// Settings are all keys in effect with a configuration's text, in the order of the documentation. A text with mistakes
+// is not used: then they are those of Parse's answer.
+func Settings(data []byte) []Setting {
+	c, r := parse(data)
+	return r.settings(reflect.ValueOf(c), "")
+}
+
+func (r reader) settings(v reflect.Value, section string) (all []Setting) {
+	for i := range v.NumField() {
+		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
+		key := strings.TrimPrefix(section+"."+name, ".")
+		if name == "-" {
+			continue
+		}
+		if field.Kind() == reflect.Struct {
+			all = append(all, r.settings(field, key)...)
+			continue
+		}
+		node := yaml.Node{}
+		_ = node.Encode(field.Interface()) // a node of scalars, lists and maps always can be
+		node.Style |= yaml.FlowStyle
+		text, _ := yaml.Marshal(&node)
+		all = append(all, Setting{Key: key, Value: strings.TrimSpace(string(text)), Line: r.lines[key]})
+	}
+	return all
 }

@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"bookend/internal/code"
 
@@ -19,21 +21,17 @@ import (
 type reader struct {
 	problems []Problem
 	unused   []Problem
-	lines    map[string]int  // where each key stands
-	bad      map[string]bool // keys with a problem of their own: cross checks leave them alone
+	lines    map[string]int // where each key is
 }
 
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
 	"BKD-BARMAP", // of policy
-	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look",
-	"nvidia.gpu_order", "probe.exclusive", "probe.max_age",
-	"probe.mig",
-	"probe.partitions", "thresholds.per_client",
+	"deadlines.prolog.append", "job_log.end", "job_log.start", "job_log.steps", "job_log.why", "look",
+	"nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions", "thresholds.per_client",
 }
 
 func (r *reader) problem(line int, key, text string) {
-	r.bad[key] = true
 	r.problems = append(r.problems, Problem{Line: line, Key: key, Text: text})
 }
 
@@ -52,8 +50,14 @@ func (r *reader) fill(n *yaml.Node, v reflect.Value, key string, tag reflect.Str
 		r.pairs(n, key, func(name, at string, value *yaml.Node) { r.field(v, name, at, value) })
 	case kind == reflect.Map:
 		r.pairs(n, key, func(name, at string, value *yaml.Node) { r.entry(v, name, at, value, tag) })
+	case kind == reflect.Slice && n.Kind != yaml.SequenceNode:
+		r.problem(n.Line, key, "want a list")
 	case kind == reflect.Slice:
-		r.list(n, v, key, tag)
+		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, item := range n.Content {
+			r.fill(item, list.Index(i), fmt.Sprintf("%s.%d", key, i), tag)
+		}
+		v.Set(list)
 	case n.Kind != yaml.ScalarNode:
 		r.problem(n.Line, key, "want a single value")
 	default:
@@ -89,7 +93,8 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 
 func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	for i := range v.NumField() {
-		if tag := v.Type().Field(i).Tag; tag.Get("yaml") == name && name != "-" {
+		tag := v.Type().Field(i).Tag
+		if key, _, _ := strings.Cut(tag.Get("yaml"), ","); key == name && name != "-" {
 			r.fill(value, v.Field(i), at, tag)
 			return
 		}
@@ -99,9 +104,19 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 
 // entry adds one pair to a map, over what is there.
 func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag reflect.StructTag) {
-	k := reflect.New(v.Type().Key()).Elem()
-	if err := mapKey(k, name); err != nil {
-		r.problem(r.lines[at], at, err.Error())
+	k, why := reflect.New(v.Type().Key()).Elem(), ""
+	if k.Kind() == reflect.Int {
+		i, err := strconv.ParseUint(name, 10, 15)
+		if k.SetInt(int64(i)); err != nil || name != strconv.FormatUint(i, 10) { // 0 and 00 would be one key twice
+			why = "not a number from 0 to 32767"
+		}
+	} else if k.SetString(name); k.Type() != reflect.TypeFor[code.Code]() {
+		why = textProblem("name", name)
+	} else if _, known := code.Lookup(code.Code(name)); !known {
+		why = "no such finding code; docs/findings.md lists them"
+	}
+	if why != "" {
+		r.problem(r.lines[at], at, why)
 		return
 	}
 	elem := reflect.New(v.Type().Elem()).Elem()
@@ -112,38 +127,101 @@ func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag r
 	v.SetMapIndex(k, elem)
 }
 
-func mapKey(k reflect.Value, name string) error {
-	switch k.Interface().(type) {
-	case code.Code:
-		if _, ok := code.Lookup(code.Code(name)); !ok {
-			return errors.New("no such finding code; docs/findings.md lists them")
-		}
-	case int:
-		i, err := strconv.ParseUint(name, 10, 15)
-		if err != nil || name != strconv.FormatUint(i, 10) { // 0 and 00 would be one key twice
-			return errors.New("not a number from 0 to 32767")
-		}
-		k.SetInt(int64(i))
-		return nil
-	default:
-		if err := checkName(name); err != nil {
+// scalar sets v from the single value of a key. The cases are all the types a Config is made of.
+func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
+	if n.Tag == "!!null" {
+		return errors.New("has no value")
+	}
+	quoted := fmt.Sprintf("%q", clip(n.Value))
+	switch v.Addr().Interface().(type) {
+	case *Duration, *Size, *int:
+		i, err := number(v.Type(), n)
+		if err != nil {
 			return err
 		}
+		low, bounded := tag.Lookup("from")
+		if bounded && (i < limit(v.Type(), low) || i > limit(v.Type(), tag.Get("to"))) {
+			return fmt.Errorf("must be from %s to %s", low, tag.Get("to"))
+		}
+		v.Set(reflect.ValueOf(i).Convert(v.Type()))
+		return nil
+	case *bool:
+		if n.Tag != "!!bool" {
+			return errors.New(quoted + " is neither true nor false without quotes")
+		}
+		v.SetBool(strings.EqualFold(n.Value, "true"))
+		return nil
+	case *string:
+		if n.Tag != "!!str" {
+			return errors.New(quoted + " is not a text: put it in quotes")
+		}
+		if why := textProblem(tag.Get("text"), n.Value); why != "" {
+			return errors.New(why)
+		}
+	default:
+		if words := tag.Get("words"); n.Tag != "!!str" || !slices.Contains(strings.Fields(words), n.Value) {
+			return fmt.Errorf("%s is none of: %s", quoted, words)
+		}
 	}
-	k.SetString(name)
+	v.SetString(n.Value)
 	return nil
 }
 
-func (r *reader) list(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
-	if n.Kind != yaml.SequenceNode {
-		r.problem(n.Line, key, "want a list")
-		return
+// longest is more than any key takes: most have their own limit.
+const longest = 720 * time.Hour
+
+// number reads a value of one of the types that have an order.
+func number(kind reflect.Type, n *yaml.Node) (int64, error) {
+	switch kind {
+	case reflect.TypeFor[Duration]():
+		if d, err := time.ParseDuration(n.Value); err == nil && d >= 0 && d <= longest {
+			return int64(d), nil
+		}
+		return 0, fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(n.Value))
+	case reflect.TypeFor[Size]():
+		if size, ok := parseSize(n.Value); ok {
+			return int64(size), nil
+		}
+		return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(n.Value))
 	}
-	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
-	for i, item := range n.Content {
-		r.fill(item, list.Index(i), fmt.Sprintf("%s.%d", key, i), tag)
+	i, err := strconv.Atoi(n.Value)
+	if err != nil || n.Tag != "!!int" {
+		return 0, fmt.Errorf("%q is not a whole number without quotes", clip(n.Value))
 	}
-	v.Set(list)
+	return int64(i), nil
+}
+
+// limit reads a limit from a tag, which has the form of a value.
+func limit(kind reflect.Type, text string) int64 {
+	i, _ := number(kind, &yaml.Node{Value: text, Tag: "!!int"})
+	return i
+}
+
+// textProblem says what is wrong with a text of a kind; empty if nothing is. Libraries are paths too, or empty for the
+// loader's own folders, which are root's: a bare name would go past the check of who may write the file.
+func textProblem(kind, text string) string {
+	kind, orEmpty := strings.CutSuffix(kind, " or empty")
+	plain, why := plain(text), ""
+	switch base := path.Base(text); {
+	case orEmpty && text == "":
+	case kind == "name" && (text == "" || len(text) > 128 || !plain || strings.Contains(text, " ")):
+		why = "is not a name of 1 to 128 printable characters"
+	case kind == "line" && (len(text) > 128 || !plain): // users read it as it is
+		why = "is not a line of at most 128 printable characters"
+	case kind == "name" || kind == "line":
+	case !path.IsAbs(text) || path.Clean(text) != text || text == "/" || !plain:
+		why = "is not an absolute path below / in its shortest form"
+	case kind == "textfile" && (!strings.HasSuffix(base, TextfileSuffix) || strings.HasPrefix(base, ".")):
+		why = "does not end in NAME" + TextfileSuffix + ": node_exporter would not read it"
+	}
+	if why != "" {
+		why = fmt.Sprintf("%q %s", clip(text), why)
+	}
+	return why
+}
+
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // clip bounds a text from the file for a message.
@@ -153,3 +231,40 @@ func clip(text string) string {
 	}
 	return text
 }
+
+// String writes the duration as it stands in the file.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalYAML writes the same.
+func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
+
+// units are largest first, as String picks the first that fits. They are powers of two only: "MB" means two things to
+// people.
+var units = []struct {
+	suffix string
+	bytes  uint64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// parseSize reads a whole number with a unit.
+func parseSize(text string) (Size, bool) {
+	for _, u := range units {
+		if digits, is := strings.CutSuffix(text, u.suffix); is {
+			n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63)
+			return Size(n * u.bytes), err == nil && n <= 1<<50/u.bytes
+		}
+	}
+	return 0, false
+}
+
+// String writes the size as it stands in the file, in its largest whole unit.
+func (s Size) String() string {
+	for _, u := range units {
+		if uint64(s)%u.bytes == 0 && s > 0 {
+			return strconv.FormatUint(uint64(s)/u.bytes, 10) + u.suffix
+		}
+	}
+	return "0B"
+}
+
+// MarshalYAML writes the same.
+func (s Size) MarshalYAML() (any, error) { return s.String(), nil }

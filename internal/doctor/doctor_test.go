@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
@@ -60,13 +61,13 @@ func TestNothingBelowOthersFolder(t *testing.T) {
 	s := Site{Config: config.Default(), ConfigPath: "/c", Self: "/b", NVML: []string{"/n"}, CUDA: []string{"/u"}}
 	for _, r := range Rules() {
 		v := view{Site: s}
-		r.judgeFile(&v, File{Path: "/x", Kind: r.Kind, Mode: 0o777, Distrust: &Culprit{Path: "/x", UID: user, Mode: 0o777}})
+		r.judgeFile(&v, File{Path: "/x", Kind: r.Kind, Mode: 0o777, Distrust: &safefile.Untrusted{Path: "/x", UID: user, Mode: 0o777}})
 		forged := strings.Contains(v.found[0].Fix, compare) || strings.HasPrefix(v.found[0].Fix, "rm ")
 		if len(v.found) != 1 || !forged && (r.By != Made || r.Kind == Regular) {
 			t.Errorf("%s: %+v", r.Shown, v.found)
 		}
 		v = view{Site: s}
-		r.judgeFile(&v, File{Path: "/x", Kind: r.Kind, Mode: 0o777, Distrust: &Culprit{Path: "/home", UID: user, Mode: 0o755}})
+		r.judgeFile(&v, File{Path: "/x", Kind: r.Kind, Mode: 0o777, Distrust: &safefile.Untrusted{Path: "/home", UID: user, Mode: 0o755}})
 		if len(v.found) != 1 || v.found[0].Level != Wrong || strings.Contains(v.found[0].Fix, "/x") {
 			t.Errorf("%s: %+v", r.Shown, v.found)
 		}
@@ -85,9 +86,9 @@ func TestFoldersAbove(t *testing.T) {
 			above[r.Check]++
 		}
 	}
-	for _, c := range ruleChecks() {
-		if above[c.Name] != 1 {
-			t.Errorf("%s says it %d times, want 1", c.Name, above[c.Name])
+	for _, r := range Rules() {
+		if above[r.Name] != 1 {
+			t.Errorf("%s says it %d times, want 1", r.Name, above[r.Name])
 		}
 	}
 	n.do(fix)
@@ -155,7 +156,7 @@ func TestPartsThatHang(t *testing.T) {
 			const patience = 3 * time.Second
 			n.site.Config.Deadlines.Prolog.Driver = config.Duration(patience)
 			began := time.Now()
-			levels := map[string]Level{}
+			levels := map[string]string{}
 			for _, r := range notWell(Examine(*n.site, patience)) {
 				if levels[r.Check] = r.Level; r.Level == Wrong && folder == "log" {
 					t.Errorf("%+v", r)
@@ -211,7 +212,7 @@ func TestQuoted(t *testing.T) {
 }
 
 func TestFails(t *testing.T) {
-	for level, want := range map[Level]bool{OK: false, Warning: false, Wrong: true, Unknown: true} {
+	for level, want := range map[string]bool{OK: false, Warning: false, Wrong: true, Unknown: true} {
 		if got := Fails([]Result{{Level: OK}, {Level: level}}); got != want {
 			t.Errorf("%s: %v, want %v", level, got, want)
 		}
@@ -222,9 +223,10 @@ func TestFails(t *testing.T) {
 func TestPrint(t *testing.T) {
 	long := strings.Repeat("word ", 20)
 	results := []Result{
-		{"state", OK, "/run/x", "root's, 0700", "", ""},
-		{"records", Wrong, "/run/\x1b[2Jx", "belongs to user 7", "they count", `chown root:root '/run/a\b'`},
-		{"log", Warning, "/log", "seen", "why", long + "\nnext"},
+		{Check: "state", Level: OK, Path: "/run/x", Seen: "root's, 0700"},
+		{Check: "records", Level: Wrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
+			Fix: `chown root:root '/run/a\b'`},
+		{Check: "log", Level: Warning, Path: "/log", Seen: "seen", Why: "why", Fix: long + "\nnext"},
 	}
 	var text, js bytes.Buffer
 	bad := `ERROR records: /run/\x1b[2Jx: belongs to user 7` + "\n" +

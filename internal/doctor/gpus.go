@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -20,6 +23,15 @@ func gpuChecks() []Check {
 		{
 			Name: "gpu-shards", needsConf: true, path: slurmConfPath, judge: judgeShards,
 			why: "nothing found on a GPU drains, and none is tested by an allocation",
+		},
+		{
+			Name: "driver", path: fixed("driver"), judge: judgeDriver,
+			why: "no GPU is looked at",
+		},
+		{
+			Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
+			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
+				"but does not drain this node for it",
 		},
 	}
 }
@@ -38,15 +50,14 @@ func (s Site) given() (count int, unsure string) {
 	return count, ""
 }
 
-// usableCards are those that a job can be given; known is false if the driver could not be looked at.
-func (s Site) usableCards() (cards []gpu.Card, known bool) {
-	d := s.Survey.Driver
+// usable is how many GPUs a job can be given.
+func (d Driver) usable() (n int) {
 	for _, c := range d.Cards {
 		if !c.Excluded {
-			cards = append(cards, c)
+			n++
 		}
 	}
-	return cards, d.Unknown == "" && d.Problem == ""
+	return n
 }
 
 // mig reports that a GPU gives out instances: Slurm then counts these.
@@ -63,39 +74,33 @@ func (s Site) mig() bool {
 
 func judgeOrder(v *view) string {
 	count, unsure := v.given()
-	n := v.Survey.Numbers
-	cards, known := v.usableCards()
-	byMap := len(v.Config.NVIDIA.GPUMap) > 0
+	d, n, have := v.Survey.Driver, v.Survey.Numbers, v.Survey.Driver.usable()
+	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
 	switch {
-	case count == 0 && len(cards) > 0:
-		v.warn(fmt.Sprintf("slurm.conf gives out none, the driver has %d", len(cards)), fmt.Sprintf(
-			"Gres=gpu:%d   # in the NodeName= line of %s", len(cards), v.NodeName)).
-			because("no job is given a GPU: hooks look at nothing")
+	case count == 0 && have > 0:
+		v.warn(fmt.Sprintf("slurm.conf gives out none, the driver has %d", have),
+			fmt.Sprintf("Gres=gpu:%d   # in the NodeName= line of %s", have, v.NodeName)).
+			Why = "no job is given a GPU: hooks look at nothing"
 	case count <= 0 && unsure == "":
 		return "not applicable: slurm.conf has no GPUs of this node"
-	case !known || len(cards) == 0:
+	case d.Problem != "" || have == 0:
 		v.unknown("the driver shows 0 GPUs: none to compare with Slurm's", "nvidia-smi -L")
-	case count > len(cards) && !v.mig():
-		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, len(cards)),
-			"nvidia-smi -L   # which is missing?").
-			because("jobs are given GPUs that do not exist, or slurmd drains the node for it")
-	case v.mig() && byMap:
+	case count > have && !mig:
+		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have), "nvidia-smi -L   # which is missing?").
+			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
+	case mig && byMap:
 		return "map, of MIG instances"
-	case v.mig():
-		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, "+
-			"which gives ids").
-			because("if Slurm gives numbers alone, instances are not known")
+	case mig:
+		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+			Why = "if Slurm gives numbers alone, instances are not known"
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
+	case byMap:
+		return "nvidia.gpu_map: " + v.places(count)
+	case n.Source == slurmconf.ByCount:
+		return "counted, as slurmd does not tell: " + v.places(count)
 	default:
-		places := v.places(count)
-		by := "slurmd -G"
-		if byMap {
-			by = "nvidia.gpu_map"
-		} else if n.Source == slurmconf.ByCount {
-			by = "counted, as slurmd does not tell"
-		}
-		return by + ": " + strings.Join(places, ", ")
+		return "slurmd -G: " + v.places(count)
 	}
 	return ""
 }
@@ -106,8 +111,9 @@ func (v *view) orderFix() string {
 }
 
 // places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
-func (v *view) places(count int) (places []string) {
+func (v *view) places(count int) string {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
+	var places []string
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
 		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
@@ -115,23 +121,22 @@ func (v *view) places(count int) (places []string) {
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
-			return nil
+			return ""
 		case len(found.Devices) == 0:
 			v.wrong(fmt.Sprintf("Slurm's GPU %d is none that the driver has", index),
 				"nvidia-smi -L; take it out of gres.conf and slurm.conf, then restart slurmd").
-				because("its jobs find BKD-MISSING")
-			return nil
+				Why = "its jobs find BKD-MISSING"
+			return ""
 		}
 		bus := found.Devices[0].Device.BusID
 		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
 			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
 				slurms.Devices[0].Device.BusID), "gpu_map: {}   # below nvidia: in bookend.yaml").
-				because("hooks look at another GPU than the job's")
-			return nil
+				Why = "hooks look at another GPU than the job's"
 		}
 		places = append(places, fmt.Sprintf("%d is %s", index, bus))
 	}
-	return places
+	return strings.Join(places, ", ")
 }
 
 func judgeShards(v *view) string {
@@ -141,7 +146,7 @@ func judgeShards(v *view) string {
 	switch {
 	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
 		v.wrong(answer.Why+", but slurm.shards is no", auto).
-			because("a job with a part of a GPU would be blamed, and the node drained, for what another job has on it")
+			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
 	case said == config.ShardsYes && answer.Shared == slurmconf.No:
 		v.warn(answer.Why+", but slurm.shards is yes", auto)
 	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
@@ -151,4 +156,97 @@ func judgeShards(v *view) string {
 		return "GPUs are given out in parts: " + v.check.why
 	}
 	return "none: " + answer.Why
+}
+
+func judgeDriver(v *view) string {
+	const load = "modprobe nvidia && nvidia-smi -L"
+	d := v.Survey.Driver
+	switch given, _ := v.given(); {
+	case d.Absent && given > 0:
+		v.wrong(fmt.Sprintf("not loaded, but slurm.conf gives out %d GPUs here", given), load).
+			Why = "jobs get GPUs that do not work: each hook finds BKD-NODRIVER"
+	case d.Absent && given == 0:
+		return "not loaded, and slurm.conf gives out no GPU here"
+	case d.Absent:
+		v.warn("not loaded", load+"   # on a node with GPUs")
+	default:
+		if d.Problem != "" {
+			v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
+		}
+		judgeCards(v)
+		return judgeBackend(v)
+	}
+	return ""
+}
+
+// judgeCards reports GPUs that the driver has lost: which numbers Slurm gives the others is then not certain.
+func judgeCards(v *view) {
+	const shifted = "which numbers Slurm gives the others is not certain: none is looked at"
+	highest := -1
+	for _, c := range v.Survey.Driver.Cards {
+		switch {
+		case c.Unknown != "":
+			v.wrong(fmt.Sprintf("GPU %s cannot be read: %s", c.Device.BusID, c.Unknown), "nvidia-smi -L; dmesg | grep -i xid").
+				Why = shifted
+		case c.Device.Minor != nil:
+			highest = max(highest, *c.Device.Minor)
+		}
+	}
+	if gaps := highest + 1 - len(v.Survey.Driver.Cards); gaps > 0 {
+		v.wrong(fmt.Sprintf("%d of %d have gone since the driver was loaded", gaps, highest+1),
+			"dmesg | grep -i xid   # then reset or reboot").Why = shifted
+	}
+}
+
+func judgeBackend(v *view) string {
+	const try = "bookend snapshot"
+	a, limit := v.Survey.Backend.Answer, v.driverLimit()
+	took := a.Took.Round(time.Millisecond)
+	var last gpu.Snapshot
+	if n := len(a.Snapshots); n > 0 {
+		last = a.Snapshots[n-1]
+	}
+	switch skipped := v.Survey.Backend.Skipped; {
+	case skipped != "":
+		v.unknown("not asked: "+skipped, try)
+	case a.Panic != nil:
+		v.unknown("bookend failed inside: "+a.Panic.Error(), "report it, with this line")
+	case len(a.Troubles) > 0:
+		v.wrong(fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail), try)
+	case len(a.Faults) > 0:
+		v.wrong(fmt.Sprintf("it says %s: %s", a.Faults[0].Code, a.Faults[0].Detail), "nvidia-smi")
+	case a.Hello == nil || len(a.Snapshots) == 0:
+		v.wrong("the backend said nothing of any GPU", try)
+	case v.Version != "" && a.Hello.Version != v.Version:
+		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", a.Hello.Version, v.Version),
+			"install both from the same package").Why = "programs of two releases were not tried together"
+	case len(last.Faults) > 0:
+		f := last.Faults[0]
+		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
+			Why = "that GPU cannot be looked at"
+	case took > limit/2:
+		v.warn(fmt.Sprintf("took %v of the %v that a prolog has for it", took, limit),
+			"systemctl enable --now nvidia-persistenced   # or a larger deadlines.prolog.driver").
+			Why = "on a busy node the answer comes too late, and nothing is known of the GPUs"
+	}
+	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
+		len(last.Readings), took, limit)
+}
+
+// judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs. It takes
+// every job that a cgroup names for one on record: it reads no records.
+func judgeOpen(v *view) string {
+	open := v.Survey.Open
+	keep, unread := finding.Keepers(open.Holdings, v.Config.Backend, func(slurm.Owner) bool { return true })
+	for _, h := range keep {
+		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
+			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),
+			fmt.Sprintf("systemctl status %d   # shows what started it. Stop it, or run it as a systemd service that "+
+				"starts before jobs do", h.PID))
+	}
+	if why := open.Partial; len(keep) == 0 && (why != "" || unread > 0) {
+		why = cmp.Or(why, fmt.Sprintf("%d that have the driver open could not be read", unread))
+		v.unknown("not every process was looked into: "+string(report.Clean(why, 200)), "fuser -v /dev/nvidia*")
+	}
+	return "only jobs and systemd services keep it open"
 }

@@ -52,8 +52,7 @@ func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
 
 func hookChecks() (all []Check) {
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, path: slurmConfPath, looks: h.looks,
-			judge: h.judge})
+		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath, judge: h.judge})
 	}
 	return append(all,
 		Check{
@@ -67,8 +66,7 @@ func hookChecks() (all []Check) {
 }
 
 // named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.
-func (h slot) named(s Site) (paths []string) {
-	conf := s.Survey.Slurm.Conf
+func (h slot) named(conf slurmconf.Conf) (paths []string) {
 	values := conf.All(h.key)
 	if len(values) > 1 && !h.drains() {
 		values = values[len(values)-1:] // which is the one that counts
@@ -88,30 +86,23 @@ func (h slot) named(s Site) (paths []string) {
 // timerLink enables the timer that runs the health check. It and the files of Node Health Check are below the root.
 const timerLink = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
 
-func (h slot) looks(s Site) []Look {
-	looks := []Look{{Paths: h.named(s), Names: true}}
-	if h.key == healthKey {
-		nhc := []string{filepath.Join(s.Root, "etc/nhc/nhc.conf"), filepath.Join(s.Root, timerLink)}
-		looks = append(looks, Look{Paths: nhc, Names: true})
-	}
-	return looks
-}
-
 // otherwise says what runs the health check besides slurm.conf; empty if nothing does.
-func (h slot) otherwise(seen [][]File) string {
-	if len(seen) < 2 {
+func (h slot) otherwise(s Site) string {
+	nhc, timer := filepath.Join(s.Root, "etc/nhc/nhc.conf"), filepath.Join(s.Root, timerLink)
+	if h.key != healthKey {
 		return ""
 	}
-	for _, f := range seen[1] {
-		if !f.Missing && (strings.HasSuffix(f.Path, timerLink) || slices.Contains(f.Names, h.program)) {
-			return path.Base(f.Path)
-		}
+	if names(nhc, h.program) {
+		return path.Base(nhc)
+	}
+	if _, there := inspect(timer); there {
+		return path.Base(timer)
 	}
 	return ""
 }
 
 func (h slot) judge(v *view) string {
-	paths, other := h.named(v.Site), h.otherwise(v.seen)
+	paths, other := h.named(v.conf()), h.otherwise(v.Site)
 	switch {
 	case len(paths) == 0 && other != "":
 		return h.program + " by " + other
@@ -119,20 +110,20 @@ func (h slot) judge(v *view) string {
 		return h.judgeAbsent(v)
 	}
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
-		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurmd.Says),
+		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurm.Version),
 			"name one pattern that matches all").
-			because("before " + slurm.SeveralHooks.Series() + " only one of them counts")
+			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
 	}
 	ours := 0
 	var order []string
 	for _, p := range paths {
-		files := matching(p, v.seen[0])
+		files := matching(p)
 		if len(files) == 0 {
-			v.wrong(h.key+"=: does not exist, or no file matches", h.line(v.Site)).at(p)
+			v.wrong(h.key+"=: does not exist, or no file matches", h.line(v.Site)).Path = p
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.Path)); h.isProgram(f) || slices.Contains(f.Names, h.program) {
+			if order = append(order, path.Base(f.Path)); h.isProgram(f) || names(f.Path, h.program) {
 				ours++
 			}
 		}
@@ -142,13 +133,13 @@ func (h slot) judge(v *view) string {
 	switch {
 	case len(order) == 0: // said already
 	case ours == 0 && h.task():
-		v.warn(fmt.Sprintf("%s: none names %s", runs, h.program), call).because(h.without)
+		v.warn(fmt.Sprintf("%s: none names %s", runs, h.program), call).Why = h.without
 	case ours == 0 && other == "": // a script that runs it through another file is not seen through
 		v.unknown(fmt.Sprintf("%s: none is %s or names it", runs, h.program),
-			strings.Replace(call, "   #", " || exit $?   #", 1)).because(h.without)
+			strings.Replace(call, "   #", " || exit $?   #", 1)).Why = h.without
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", runs, h.program, ours), "name it once").
-			because("the second finds what the first has recorded")
+			Why = "the second finds what the first has recorded"
 	}
 	if h.key == healthKey {
 		judgeInterval(v)
@@ -158,15 +149,14 @@ func (h slot) judge(v *view) string {
 
 // matching are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those
 // of a pattern in reverse alphabetical order, without those whose name begins with a dot.
-func matching(pattern string, files []File) (found []File) {
-	for _, f := range files {
-		hidden := strings.HasPrefix(path.Base(f.Path), ".")
-		if (f.Path == pattern || !hidden && matches(f.Path, []string{pattern})) && !f.Missing {
+func matching(pattern string) (found []File) {
+	paths, _ := filepath.Glob(pattern)
+	for _, p := range slices.Backward(paths) {
+		if f, there := inspect(p); there && (p == pattern || !strings.HasPrefix(path.Base(p), ".")) {
 			found = append(found, f)
 		}
 	}
-	slices.SortFunc(found, func(a, b File) int { return strings.Compare(b.Path, a.Path) })
-	return slices.CompactFunc(found, func(a, b File) bool { return a.Path == b.Path })
+	return found
 }
 
 // shipped is the package's script for this slot.
@@ -183,9 +173,9 @@ func (h slot) judgeAbsent(v *view) string {
 	case h.task():
 		return seen + ": " + h.without
 	case h.key == healthKey:
-		v.warn(seen, h.line(v.Site)+"\nHealthCheckInterval=300\nHealthCheckNodeState=ANY").because(h.without)
+		v.warn(seen, h.line(v.Site)+"\nHealthCheckInterval=300\nHealthCheckNodeState=ANY").Why = h.without
 	default:
-		v.wrong(seen+": Slurm does not call "+h.program, v.setUp()).because(h.without)
+		v.wrong(seen+": Slurm does not call "+h.program, v.setUp()).Why = h.without
 	}
 	return ""
 }
@@ -199,8 +189,9 @@ func (h slot) judgeFile(v *view, f File) {
 	}
 	r.judgeFile(v, f)
 	if h.drains() && f.Kind == Regular && h.isProgram(f) {
-		v.warn("the program itself", h.line(v.Site)).at(f.Path).because("if it crashes, because no thread is " +
-			"available for example, or is killed, the node drains; the package's script exits 0 then")
+		itself := v.warn("the program itself", h.line(v.Site))
+		itself.Path, itself.Why = f.Path, "if it crashes, because no thread is available for example, or is killed, "+
+			"the node drains; the package's script exits 0 then"
 	}
 }
 
@@ -245,15 +236,13 @@ func judgeTwice(v *view) string {
 		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval",
 		"HealthCheckNodeState",
 	} {
-		all := v.conf().All(key)
-		for _, first := range all[:max(0, len(all)-1)] {
-			last := all[len(all)-1]
-			if strings.EqualFold(first.Text, last.Text) || first.Text == "" {
-				continue
+		last, _ := v.conf().Get(key)
+		for _, first := range v.conf().All(key) {
+			if first.Text != "" && !strings.EqualFold(first.Text, last.Text) {
+				v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
+					last.Line.Where(), last.Text), "keep one of the two lines, or include another Bookend file "+
+					"(deploy/slurm.md has which), then: scontrol reconfigure")
 			}
-			v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
-				last.Line.Where(), last.Text), "keep one of the two lines, or include another Bookend file "+
-				"(deploy/slurm.md has which), then: scontrol reconfigure")
 		}
 	}
 	return "each once"

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -74,7 +74,7 @@ func newNode(t *testing.T) node {
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
 	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("var/bookend.prom")
-	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
+	n.site = &Site{Clock: routine.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
 			n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}

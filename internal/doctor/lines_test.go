@@ -16,7 +16,7 @@ import (
 type line struct {
 	spoil func(node)
 	check string
-	level Level
+	level string
 	seen  string // a part of it; DIR is the node's folder, here and below
 	fix   string // a part of it; "run": it is a command that makes all well again
 }

@@ -13,38 +13,36 @@ import (
 const widest = 400
 
 // words are how the levels are told to people, the worst first.
-var words = []struct {
-	level     Level
-	word, one string
-}{{Wrong, "ERROR", "error"}, {Unknown, "UNKNOWN", "unknown"}, {Warning, "WARNING", "warning"}, {OK, "ok", "ok"}}
+var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unknown"}, {Warning, "WARNING", " warning"},
+	{OK, "ok", " ok"}}
 
 // Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all.
-// Checks
-// that only lack slurm.conf are named in one line.
+// Checks that only lack slurm.conf are named in one line.
 func Print(w io.Writer, node string, results []Result, all bool) {
 	var unjudged, counts []string
 	n := count(results)
 	for _, l := range words {
-		switch k := n[string(l.level)]; {
-		case k > 1 && l.level != OK && l.level != Unknown:
-			counts = append(counts, fmt.Sprintf("%d %ss", k, l.one))
-		case k > 0:
-			counts = append(counts, fmt.Sprintf("%d %s", k, l.one))
+		k, one := n[l[0]], l[2]
+		if k > 1 && (l[0] == Wrong || l[0] == Warning) {
+			one += "s"
+		}
+		if k > 0 {
+			counts = append(counts, fmt.Sprint(k)+one)
 		}
 	}
 	hint := ""
-	if !all && n[string(OK)] > 0 {
+	if !all && n[OK] > 0 {
 		hint = " (--all shows them)"
 	}
 	fmt.Fprintf(w, "%s: %s%s\n", report.Keep(node, widest), strings.Join(counts, ", "), hint)
 	for _, l := range words {
 		for _, r := range results {
 			switch {
-			case r.Level != l.level, r.Level == OK && !all:
+			case r.Level != l[0], r.Level == OK && !all:
 			case r.Seen == notJudged:
 				unjudged = append(unjudged, r.Check)
 			default:
-				r.print(w, l.word)
+				printed(w, l[1], clean(r))
 			}
 		}
 	}
@@ -53,8 +51,7 @@ func Print(w io.Writer, node string, results []Result, all bool) {
 	}
 }
 
-func (r Result) print(w io.Writer, word string) {
-	r = r.clean()
+func printed(w io.Writer, word string, r Result) {
 	fmt.Fprintf(w, "%s %s: %s: %s\n", word, r.Check, r.Path, r.Seen)
 	if r.Why != "" {
 		fmt.Fprintln(w, "  why: "+r.Why)
@@ -66,26 +63,24 @@ func (r Result) print(w io.Writer, word string) {
 
 // PrintJSON writes the same for programs.
 func PrintJSON(w io.Writer, results []Result) error {
-	checked := []answer.Checked{}
+	var checked []Result
 	for _, r := range results {
-		r = r.clean()
-		checked = append(checked, answer.Checked{Check: r.Check, Level: string(r.Level), Path: r.Path, Seen: r.Seen,
-			Why: r.Why, Fix: r.Fix})
+		checked = append(checked, clean(r))
 	}
 	return answer.Write(w, answer.NewDoctor(checked, count(results)))
 }
 
 func count(results []Result) map[string]int {
-	n := map[string]int{"ok": 0, "warning": 0, "wrong": 0, "unknown": 0}
+	n := map[string]int{OK: 0, Warning: 0, Wrong: 0, Unknown: 0}
 	for _, r := range results {
-		n[string(r.Level)]++
+		n[r.Level]++
 	}
 	return n
 }
 
 // clean makes what came from outside fit for a terminal. A fix is a shell's line, each one to paste: its backslashes
 // stay as they are.
-func (r Result) clean() Result {
+func clean(r Result) Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
 	r.Why = string(report.Keep(r.Why, widest))
 	lines := strings.Split(r.Fix, "\n")

@@ -1,10 +1,12 @@
 package doctor
 
 import (
-	"cmp"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
 )
@@ -20,7 +22,7 @@ type Rule struct {
 	Rather uint32
 	By     By
 	// Absent is how bad it is that it does not exist, Without what follows; empty: OK.
-	Absent  Level
+	Absent  string
 	Without string
 
 	key string   // of the configuration, says where it is; may be empty
@@ -39,7 +41,7 @@ const (
 
 // Reasons that are said twice.
 const (
-	defaults = "the shipped defaults are in force"
+	defaults = "the defaults are in force"
 	unlooked = "no GPU is looked at, unless the loader finds it elsewhere"
 	untested = "no GPU is tested, unless the loader finds it elsewhere"
 	unseen   = "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"
@@ -61,10 +63,10 @@ var ruleTable = []Rule{
 		key: "nvidia.nvml_library", at: []string{"NVML"}},
 	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: untested,
 		key: "nvidia.cuda_library", at: []string{"CUDA"}},
-	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed, Absent: Warning, Without: defaults,
-		at: []string{"ETC"}},
 	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed, Absent: Warning,
 		Without: defaults, at: []string{"CONFIG"}},
+	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed, Absent: Warning, Without: defaults,
+		at: []string{"ETC"}},
 	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed,
 		at: []string{"SNIPPETS", "SNIPPETS/hooks", "SNIPPETS/prolog.d", "SNIPPETS/epilog.d"}},
 	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed,
@@ -111,33 +113,41 @@ func Rules() []Rule {
 
 // Paths are where a rule's files are on a site; patterns of filepath.Match may be among them.
 func (r Rule) Paths(s Site) (paths []string) {
-	for _, l := range r.looks(s) {
-		paths = append(paths, l.Paths...)
+	for _, pattern := range r.at {
+		paths = append(paths, s.paths(pattern)...)
 	}
 	return paths
 }
 
-// looks is one for each pattern that this site uses. Of a place that may be in several folders the first file counts.
-func (r Rule) looks(s Site) (looks []Look) {
-	for _, pattern := range r.at {
-		place, below, _ := strings.Cut(pattern, "/")
-		l := Look{Kind: r.Kind}
-		for _, folder := range s.place(place) {
-			l.Paths = append(l.Paths, filepath.Join(folder, below))
+// find returns the files of a rule at the first of paths that leads to any; of a pattern, those of the rule's kind, or
+// what is neither file nor directory.
+func (r Rule) find(paths []string) (found []File) {
+	for _, path := range paths {
+		names := []string{path}
+		pattern := strings.ContainsAny(path, "*?[")
+		if pattern {
+			names, _ = filepath.Glob(path)
 		}
-		if l.First = len(l.Paths) > 1; len(l.Paths) > 0 {
-			looks = append(looks, l)
+		for _, name := range names {
+			f, there := inspect(name)
+			if there && (!pattern || f.Kind == r.Kind || r.Kind == Regular && f.Kind != Folder) {
+				found = append(found, f)
+			}
+		}
+		if len(found) > 0 {
+			break
 		}
 	}
-	return looks
+	return found
 }
 
 // snippetFolder is where what slurm.conf includes is installed (deploy/slurm).
 var snippetFolder = filepath.Join(filepath.Dir(config.DefaultFile), "slurm")
 
-// place is where something is on a site, or may be, the likeliest first; none if the site does not use it.
-func (s Site) place(name string) []string {
+// paths are where a pattern leads on a site, or may, the likeliest first; none if the site does not use it.
+func (s Site) paths(pattern string) (paths []string) {
 	c := s.Config
+	place, below, _ := strings.Cut(pattern, "/")
 	one := map[string]string{
 		"BACKEND": c.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
 		"SNIPPETS": filepath.Join(s.Root, snippetFolder), "RUN": c.Paths.Run, "VAR": c.Paths.Var,
@@ -149,11 +159,14 @@ func (s Site) place(name string) []string {
 	if c.Log.File {
 		one["LOG"] = c.Paths.Log
 	}
-	several := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}
-	if one[name] != "" {
-		return []string{one[name]}
+	folders := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}[place]
+	if one[place] != "" {
+		folders = []string{one[place]}
 	}
-	return several[name]
+	for _, folder := range folders {
+		paths = append(paths, filepath.Join(folder, below))
+	}
+	return paths
 }
 
 // ruleChecks are the checks of the table: its rules by name, each with why owner and mode matter.
@@ -166,21 +179,79 @@ func ruleChecks() (all []Check) {
 	} {
 		rules := slices.DeleteFunc(Rules(), func(r Rule) bool { return r.Name != c[0] })
 		all = append(all, Check{
-			Name: c[0], why: c[1],
-			path: func(s Site) string {
-				if c[0] == "config" {
-					return s.ConfigPath
-				}
-				return cmp.Or(strings.Join(rules[0].Paths(s)[:1], ""), rules[0].Shown)
-			},
-			looks: func(s Site) (looks []Look) {
-				for _, r := range rules {
-					looks = append(looks, r.looks(s)...)
-				}
-				return looks
-			},
+			Name: c[0], why: c[1], files: true,
+			path:  func(s Site) string { return rules[0].Paths(s)[0] },
 			judge: func(v *view) string { return judgeRules(v, rules) },
 		})
 	}
-	return all
+	return append(all, Check{
+		Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
+		why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks",
+	})
+}
+
+// judgeRules reports what is wrong with each file of a check, and sums up what is well.
+func judgeRules(v *view, rules []Rule) string {
+	there := 0
+	for _, r := range rules {
+		for _, pattern := range r.at {
+			paths := v.paths(pattern)
+			files := r.find(paths)
+			for _, f := range files {
+				r.judgeFile(v, f)
+			}
+			if there += len(files); len(files) == 0 && len(paths) > 0 && r.Absent != "" {
+				missing := v.say(r.Absent, "missing", r.missing())
+				missing.Path, missing.Why = paths[0], r.Without
+			}
+		}
+	}
+	if rules[0].Name == "config" {
+		v.judgeConfig()
+	}
+	if there == 0 {
+		return "not there yet: the first hook that needs it makes it"
+	}
+	return fmt.Sprintf("%d files and directories are root's, with the right modes", there)
+}
+
+// judgeConfig reports the first mistake of the configuration, and the first key that has no effect.
+func (v *view) judgeConfig() {
+	const all = "bookend config check lists all"
+	if v.Mistake != "" {
+		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
+	}
+	if unused := v.Config.Unused; len(unused) > 0 {
+		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "remove it; "+all)
+	}
+}
+
+func (r Rule) missing() string {
+	if r.By == Foreign {
+		return "let " + r.key + " say where it is, or install its package"
+	}
+	return "install Bookend's package again, or what docs/admin.md installs"
+}
+
+// DropOptions are the options with which the drop folder's own file system is mounted, by
+// deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
+const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
+
+func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
+
+// judgeDrop warns before the first hook too: it would make a folder of the tmpfs that all hooks share.
+func judgeDrop(v *view) string {
+	path := dropFolder(v.Site)
+	var above, here unix.Stat_t
+	var on unix.Statfs_t
+	switch {
+	case unix.Stat(filepath.Dir(path), &above) == nil && unix.Stat(path, &here) == nil && above.Dev != here.Dev &&
+		unix.Statfs(path, &on) == nil && on.Type == unix.TMPFS_MAGIC:
+	case path == config.Default().Paths.Run+"/drop":
+		v.warn("not a tmpfs of its own", "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd")
+	default:
+		v.warn("not a tmpfs of its own", fmt.Sprintf(
+			"install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions))
+	}
+	return "a tmpfs of its own"
 }

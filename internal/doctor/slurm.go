@@ -31,8 +31,7 @@ func slurmChecks() []Check {
 		{
 			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
 			why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs " +
-				"that were " +
-				"given to others (BKD-TRESPASS reports it, but nothing prevents it)",
+				"that were given to others (BKD-TRESPASS reports it, but nothing prevents it)",
 		},
 		{
 			Name: "pyxis", needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
@@ -63,17 +62,16 @@ func (s Site) setUp() string {
 func judgeConf(v *view) string {
 	s := v.Survey.Slurm
 	switch {
-	case s.Unknown != "":
-		v.unknown("could not be looked at: "+s.Unknown, "ls -l "+quoted(config.SlurmFolders()[1]))
-		return ""
 	case s.Unread != "":
-		v.unknown("could not be read: "+s.Unread, "make it readable for root").at(s.Tried[len(s.Tried)-1])
+		r := v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
+		if n := len(s.Tried); n > 0 {
+			r.Path = s.Tried[n-1]
+		}
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
 			"bookend setup --write --slurm-conf FILE   # then add the Include line that it prints").
-			because("this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set " +
-				"to it")
+			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""
 	}
 	if doubt := s.Conf.Doubt(); doubt != "" {
@@ -81,14 +79,14 @@ func judgeConf(v *view) string {
 	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
 		v.warn(fmt.Sprintf("it has no node %q", v.NodeName), "run doctor on a compute node, with SLURMD_NODENAME set "+
-			"if its name is not the host's").because("which GPUs Slurm gives out here is then not known")
+			"if its name is not the host's").Why = "which GPUs Slurm gives out here is then not known"
 	}
 	return fmt.Sprintf("read, %d lines", len(s.Conf.Lines))
 }
 
 // slurmdVersion is false if slurmd does not tell.
-func (s Site) slurmdVersion() (v slurm.Version, ok bool) {
-	return slurm.ParseVersion(s.Survey.Slurmd.Says)
+func (s Site) slurmdVersion() (slurm.Version, bool) {
+	return slurm.ParseVersion(s.Survey.Slurm.Version)
 }
 
 // slurmdLacks reports a slurmd that is known not to have a feature.
@@ -99,16 +97,16 @@ func (s Site) slurmdLacks(f slurm.Version) bool {
 
 func judgeVersion(v *view) string {
 	have, ok := v.slurmdVersion()
-	switch told := v.Survey.Slurmd; {
+	switch s := v.Survey.Slurm; {
 	case !ok:
-		v.unknown(fmt.Sprintf("does not tell its version: %s%.60q", told.Unknown, told.Says), "slurmd -V")
-	case have.Before(slurm.Oldest):
+		v.unknown(fmt.Sprintf("does not tell its version: %s%.60q", s.Silent, s.Version), "slurmd -V")
+	case !have.Has(slurm.Oldest):
 		v.wrong(have.String()+": not supported", "upgrade Slurm to "+slurm.Oldest.Series()+" or later").
-			because("its hooks are not told which GPUs a job has, or how it ended")
-	case slurm.Newest.Before(have):
+			Why = "its hooks are not told which GPUs a job has, or how it ended"
+	case !slurm.Newest.Has(have):
 		v.warn(fmt.Sprintf("%s: not known, the newest that Bookend was tried with is %s", have, slurm.Newest.Series()),
 			"look for a newer Bookend, and let it observe for a week: mode: observe in bookend.yaml").
-			because("its hooks may be told other things, and its cgroups have other names")
+			Why = "its hooks may be told other things, and its cgroups have other names"
 	}
 	return have.String()
 }
@@ -147,7 +145,7 @@ func judgeTimeout(v *view) string {
 		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))
 		switch {
 		case !set:
-			v.warn("no limit for the "+h.hook, fix).because("what the kernel does not let end keeps the node for ever")
+			v.warn("no limit for the "+h.hook, fix).Why = "what the kernel does not let end keeps the node for ever"
 		case want < total:
 			v.wrong(seen, fix)
 		case want < total+spare:
@@ -159,21 +157,19 @@ func judgeTimeout(v *view) string {
 }
 
 func judgeCgroups(v *view) string {
-	kind, ok := v.conf().Get("ProctrackType")
-	if ok && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
-		v.warn("ProctrackType="+kind.Text, v.inConf("ProctrackType=proctrack/cgroup")).at(slurmConfPath(v.Site))
+	kind, _ := v.conf().Get("ProctrackType")
+	if kind.Text != "" && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
+		v.warn("ProctrackType="+kind.Text, v.inConf("ProctrackType=proctrack/cgroup"))
 	}
 	task, _ := v.conf().Get("TaskPlugin")
 	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
-		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity")).
-			at(slurmConfPath(v.Site))
+		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity"))
 	}
-	yes := false
+	var set slurmconf.Value
 	if c := v.Survey.Slurm.Cgroup; c != nil {
-		set, _ := c.Get("ConstrainDevices")
-		yes = slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text))
+		set, _ = c.Get("ConstrainDevices")
 	}
-	if !yes {
+	if !slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text)) {
 		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
 	}
 	return "ConstrainDevices=yes, by task/cgroup"
@@ -182,7 +178,7 @@ func judgeCgroups(v *view) string {
 func judgePyxis(v *view) string {
 	var hooks []string
 	for _, key := range []string{"TaskProlog", "TaskEpilog"} {
-		if hook, ok := v.conf().Get(key); ok && hook.Text != "" {
+		if _, ok := v.conf().Get(key); ok {
 			hooks = append(hooks, key+"=")
 		}
 	}
@@ -194,8 +190,7 @@ func judgePyxis(v *view) string {
 	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
 		level = Wrong
 	}
-	list := strings.Join(hooks, " and ")
-	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)),
+	v.say(level, "pyxis, and "+strings.Join(hooks, " and ")+" in "+filepath.Base(slurmConfPath(v.Site)),
 		v.setUp()+"; with pyxis it sets no task hooks")
 	return ""
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
@@ -21,110 +19,95 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
+	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
 
 // Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
-// may hang for reasons of its own. A part that could not be looked at has Unknown.
+// may hang for reasons of its own.
 type Survey struct {
 	Slurm  Slurm
-	Driver Driver
-	// Slurmd is what slurmd says of its version, or Unknown why it does not.
-	Slurmd struct{ Says, Unknown string }
+	Driver Driver `json:"-"`
 	// Backend is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
 	Backend struct {
 		Skipped string
 		Answer  backend.Answer
-	}
+	} `json:"-"`
 	// Open is who has the driver open, once the backend's own question is over.
-	Open attrib.Scan
+	Open attrib.Scan `json:"-"`
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers slurmconf.List
+	Numbers slurmconf.List `json:"-"`
 }
 
 // Slurm is Slurm's configuration as it is on the node.
 type Slurm struct {
-	Unknown string `json:"unknown,omitempty"`
 	// Tried are the places that were looked at; Conf is what the first that exists says, nil if it could not be read,
 	// as Unread says, or if there is none.
-	Tried  []string        `json:"tried,omitempty"`
-	Conf   *slurmconf.Conf `json:"conf,omitempty"`
-	Unread string          `json:"unread,omitempty"`
+	Tried  []string
+	Conf   *slurmconf.Conf
+	Unread string
 	// Gres and Cgroup are the files next to it; nil if there are none. Plugins are the lines of plugstack.conf.
-	Gres    *slurmconf.Conf `json:"gres,omitempty"`
-	Cgroup  *slurmconf.Conf `json:"cgroup,omitempty"`
-	Plugins []string        `json:"plugins,omitempty"`
-	// Slurmd is the program that the last hook's slurmd was; empty where none is on record.
-	Slurmd string `json:"slurmd,omitempty"`
+	Gres, Cgroup *slurmconf.Conf
+	Plugins      []string
+	// Version is what slurmd says of its version, Silent why it does not.
+	Version, Silent string
 }
 
 // Driver is the driver as its own /proc and /sys tell it, without asking it.
 type Driver struct {
-	Unknown string     `json:"unknown,omitempty"`
-	Absent  bool       `json:"absent,omitempty"` // it is not loaded
-	Problem string     `json:"problem,omitempty"`
-	Cards   []gpu.Card `json:"cards,omitempty"`
-	// Stuck says which child of Bookend's is stuck in the driver; then nothing asks it.
-	Stuck string `json:"stuck,omitempty"`
+	Absent  bool // it is not loaded
+	Problem string
+	Cards   []gpu.Card
+	// Silent says why nothing asks it: its files do not answer, or a child of Bookend's is stuck in it.
+	Silent string
 }
 
 // The operations of the children that look.
 const (
-	opLook    = "doctor-look"
-	opSlurm   = "doctor-slurm"
-	opDriver  = "doctor-driver"
-	opVersion = "doctor-version"
+	opCheck  = "doctor-check"
+	opSlurm  = "doctor-slurm"
+	opDriver = "doctor-driver"
 )
 
 // Operations are what the children of a program with doctor in it serve.
 func Operations() operation.Others {
 	return operation.Others{
-		opLook: operation.Served(func(looks []Look) (all [][]File, _ error) {
-			for _, l := range looks {
-				all = append(all, l.inspectAll())
-			}
-			return all, nil
-		}),
-		opSlurm:   operation.Served(slurmRequest.read),
-		opDriver:  operation.Served(driverRequest.read),
-		opVersion: operation.Served(versionRequest.ask),
+		opCheck:  operation.Served(request.check),
+		opSlurm:  operation.Served(request.slurm),
+		opDriver: operation.Served(request.driver),
 	}
 }
 
 // survey looks at the node: what its configuration and the driver say, and then what follows.
-func survey(s Site, patience time.Duration) Survey {
-	v, c := Survey{}, s.Config
+func survey(s Site, patience time.Duration) (v Survey) {
+	bare := request{Site: s}
 	together(
 		func() {
-			found, err := operation.Ask[Slurm](opSlurm,
-				slurmRequest{c.Slurm.GresConf, s.SlurmConf, c.Paths.Run, s.NodeName},
-				patience)
-			if v.Slurm = found; err != nil {
-				v.Slurm.Unknown = err.Error()
+			var err error
+			if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
+				v.Slurm.Unread = err.Error()
 			}
 		},
 		func() {
-			d, err := operation.Ask[Driver](opDriver, driverRequest{c.Paths, c.NVIDIA.DriverProc, s.NodeName}, patience)
-			if v.Driver = d; err != nil {
-				v.Driver.Unknown = err.Error()
+			var err error
+			if v.Driver, err = operation.Ask[Driver](opDriver, bare, patience); err != nil {
+				v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
 			}
 		},
 	)
 	s.Survey = v
 	together(
-		func() { v.Slurmd.Says, v.Slurmd.Unknown = askSlurmd(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
-	if c.NVIDIA.DriverProc == "" {
+	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Backend.Answer)
 	}
 	if !v.Driver.Absent {
-		v.Open = operation.Holdings(operation.Readers{Config: c, Clock: s.Clock})
+		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
 }
@@ -143,20 +126,14 @@ func together(all ...func()) {
 	}
 }
 
-type slurmRequest struct {
-	GresConf  string `json:"gres_conf"`
-	SlurmConf string `json:"slurm_conf"`
-	Run       string `json:"run"`
-	Node      string `json:"node"`
-}
-
-// read reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
+// slurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
 // last told that it is, else where slurmd looks.
-func (r slurmRequest) read() (s Slurm, _ error) {
-	if kept := state.PeekNumbering(r.Run, r.Node); kept != nil {
-		s.Slurmd, r.SlurmConf = kept.Key.Slurmd.Path, cmp.Or(r.SlurmConf, kept.Key.Conf)
+func (r request) slurm() (s Slurm, _ error) {
+	c, conf, slurmd := r.Site.Config, r.Site.SlurmConf, ""
+	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
+		slurmd, conf = kept.Key.Slurmd.Path, cmp.Or(conf, kept.Key.Conf)
 	}
-	for _, files := range slurmconf.Find(r.GresConf, r.SlurmConf) {
+	for _, files := range slurmconf.Find(c.Slurm.GresConf, conf) {
 		s.Tried = append(s.Tried, files.Slurm)
 		conf, err := slurmcmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -168,8 +145,11 @@ func (r slurmRequest) read() (s Slurm, _ error) {
 		}
 		if err != nil {
 			s.Conf, s.Unread = nil, err.Error()
+			break
 		}
-		return s, nil
+		beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
+		s.askSlurmd(append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...))
+		break
 	}
 	return s, nil
 }
@@ -177,7 +157,6 @@ func (r slurmRequest) read() (s Slurm, _ error) {
 // readBeside reads the files next to slurm.conf.
 func (s *Slurm) readBeside(files slurmconf.Files) error {
 	var wrong []error
-	folder := filepath.Dir(files.Slurm)
 	read := func(name string) *slurmconf.Conf {
 		conf, err := slurmcmd.Read(name)
 		switch {
@@ -191,13 +170,13 @@ func (s *Slurm) readBeside(files slurmconf.Files) error {
 		}
 		return &conf
 	}
+	folder := filepath.Dir(files.Slurm)
 	s.Gres, s.Cgroup = read(files.Gres), read(filepath.Join(folder, "cgroup.conf"))
 	plugstack := filepath.Join(folder, "plugstack.conf")
 	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
 		plugstack = v.Text
 	}
-	conf, err := slurmcmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
-	if err == nil {
+	if conf, err := slurmcmd.ReadPlugins(plugstack); err == nil { // "required|optional PLUGIN [ARGUMENTS]": no pairs
 		for _, l := range conf.Lines {
 			s.Plugins = append(s.Plugins, l.Rest+l.Include)
 		}
@@ -205,21 +184,40 @@ func (s *Slurm) readBeside(files slurmconf.Files) error {
 	return errors.Join(wrong...)
 }
 
-type driverRequest struct {
-	Paths      config.Paths `json:"paths"`
-	DriverProc string       `json:"driver_proc"`
-	Node       string       `json:"node"`
+// askSlurmd asks the first slurmd that exists for its version, with SLURM_CONF: without it, it would ask the network
+// where that is. Threat: it runs as root; one that a user could have written is not started.
+func (s *Slurm) askSlurmd(programs []string) {
+	const patience, maxVersion = 3 * time.Second, 4 << 10
+	for _, path := range programs {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if err := safefile.Trusted(path); err != nil {
+			s.Silent = "not started: " + err.Error()
+			return
+		}
+		res := child.Run(child.Spec{Path: path, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + s.Conf.Path},
+			MaxOutput: maxVersion, Timeout: patience})
+		if res.Outcome != child.Exited || res.ExitCode != 0 {
+			s.Silent = fmt.Sprintf("%s: %s, exit %d: %.200s", path, res.Outcome, res.ExitCode, res.Stderr)
+		}
+		text, _, _ := strings.Cut(string(res.Stdout), "\n")
+		s.Version = strings.TrimSpace(text)
+		return
+	}
+	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
 }
 
-func (r driverRequest) read() (d Driver, err error) {
-	stuck := state.PeekStuck(r.Paths.Run, r.Node)
-	if stuck != nil && child.Alive(r.Paths.Proc, stuck.PID, stuck.StartTicks) {
-		d.Stuck = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
+func (r request) driver() (d Driver, err error) {
+	c := r.Site.Config
+	stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName)
+	if stuck != nil && child.Alive(c.Paths.Proc, stuck.PID, stuck.StartTicks) {
+		d.Silent = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
 	}
-	if r.DriverProc == "" { // the backend lists the GPUs
+	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs
 		return d, nil
 	}
-	switch d.Cards, err = inventory.Read(r.DriverProc); {
+	switch d.Cards, err = inventory.Read(c.NVIDIA.DriverProc); {
 	case errors.Is(err, inventory.ErrNoDriver):
 		d.Absent = true
 	case err != nil:
@@ -244,23 +242,18 @@ func (d *Driver) listed(a backend.Answer) {
 
 // askNumbers does as a hook does, and keeps nothing.
 func askNumbers(s Site) slurmconf.List {
-	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
+	if s.Survey.Slurm.Conf == nil {
 		return slurmconf.Unclear("slurm.conf could not be read")
 	}
 	env := operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
-	return session.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
+	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // askDriver asks the driver once, as a prolog does, with its deadline. While a child of Bookend's is stuck in it, or
 // the driver's own files did not answer, it is not asked.
 func askDriver(s Site) (skipped string, a backend.Answer) {
-	switch d := s.Survey.Driver; {
-	case d.Unknown != "":
-		return "the driver's files in /proc did not answer: " + d.Unknown, a
-	case d.Stuck != "":
-		return d.Stuck, a
-	case d.Absent:
-		return "no driver is loaded", a
+	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
+		return cmp.Or(d.Silent, "no driver is loaded"), a
 	}
 	limit := s.driverLimit()
 	answers := make(chan backend.Answer, 1)
@@ -280,52 +273,3 @@ func askDriver(s Site) (skipped string, a backend.Answer) {
 
 // driverLimit is what a prolog gives the driver.
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
-
-type versionRequest struct {
-	Paths []string `json:"paths"` // the first that exists
-	Conf  string   `json:"conf"`  // SLURM_CONF: without it slurmd would ask the network where it is
-}
-
-// askSlurmd asks slurmd for its version. Without slurm.conf it is not started.
-func askSlurmd(s Site, patience time.Duration) (says, unknown string) {
-	conf, c := s.Survey.Slurm.Conf, s.Config.Slurm
-	if conf == nil {
-		return "", "slurm.conf could not be read"
-	}
-	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Scontrol)), "sbin/slurmd")
-	programs := append([]string{c.Slurmd, s.Survey.Slurm.Slurmd, beside}, config.SlurmdPrograms()...)
-	says, err := operation.Ask[string](opVersion, versionRequest{programs, conf.Path}, patience)
-	if err != nil {
-		return "", err.Error()
-	}
-	return says, ""
-}
-
-const (
-	// versionTime is for a program that only says its version.
-	versionTime = 3 * time.Second
-	maxVersion  = 4 << 10
-)
-
-// ask starts slurmd, of which only its version is wanted. Threat: it runs as root; one that a user could
-// have written is not started.
-func (r versionRequest) ask() (string, error) {
-	for _, path := range r.Paths {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue
-		}
-		if err := safefile.Trusted(path); err != nil {
-			return "", fmt.Errorf("not started: %w", err)
-		}
-		res := child.Run(child.Spec{
-			Path: path, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + r.Conf}, MaxOutput: maxVersion,
-			Timeout: versionTime,
-		})
-		if res.Outcome != child.Exited || res.ExitCode != 0 {
-			return "", fmt.Errorf("%s: %s, exit %d: %.200s", path, res.Outcome, res.ExitCode, res.Stderr)
-		}
-		text, _, _ := strings.Cut(string(res.Stdout), "\n")
-		return strings.TrimSpace(text), nil
-	}
-	return "", errors.New("slurmd is missing: slurm.slurmd can say where it is")
-}

@@ -73,7 +73,7 @@ func (o Outcome) findings(c finding.Card) []finding.Finding {
 	case gpu.ProbeBlocked:
 		f.Code, f.Observed = code.Blocked, o.reason()
 		if o.Free.Known() {
-			f.Observed = fmt.Sprintf("no memory to be had of %s free: %s", size(o.Free), f.Observed)
+			f.Observed = fmt.Sprintf("none of %s free could be allocated: %s", size(o.Free), f.Observed)
 		}
 	case gpu.ProbeBroken:
 		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"

@@ -206,7 +206,7 @@ func TestWhatTestsFind(t *testing.T) {
 			idle, code.Gap, "900 MiB free, but at most 100 MiB in one block, after 22 attempts", 0,
 		},
 		"blocked, by two": {Outcome{Probe: full, Seen: 2}, idle, code.Blocked,
-			"no memory to be had of 9.0 GiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
+			"none of 9.0 GiB free could be allocated: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
 		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode",
 			Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
 		"broken, by two": {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
-	"bookend/internal/clock"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -33,12 +33,12 @@ func one(t *testing.T, proc string, pid int) attrib.Process {
 }
 
 func TestRealProcess(t *testing.T) {
-	before := clock.System().Boot()
+	before := routine.SystemClock().Boot()
 	pid := start(t, "idle", func(c *exec.Cmd) {
 		c.Env = append(c.Env, "SLURM_JOB_ID=4711")
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	})
-	after := clock.System().Boot()
+	after := routine.SystemClock().Boot()
 	p := one(t, "/proc", pid)
 	if p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "" {
 		t.Errorf("%+v", p)

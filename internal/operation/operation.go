@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/routine"
 )
@@ -28,7 +27,7 @@ type Env struct {
 	Stderr  io.Writer
 	EUID    int
 	PID     int
-	Clock   clock.Clock
+	Clock   routine.Clock
 	Exit    func(int) // ends the process at once: only the watchdog needs it
 	Version string
 }

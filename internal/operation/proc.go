@@ -9,11 +9,11 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/child"
-	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/holders"
 	"bookend/internal/inventory"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -107,7 +107,7 @@ func Hung(op string, readers []state.Reader) (at []attrib.Instance, blocked bool
 // Store, any node's of the host.
 type Readers struct {
 	Config config.Config
-	Clock  clock.Clock
+	Clock  routine.Clock
 	Store  *state.Store
 }
 

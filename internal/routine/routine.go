@@ -1,10 +1,13 @@
-// Package routine starts goroutines. It is the only place with a go statement: a panic in a goroutine that
-// nobody recovers ends the whole hook with exit code 2, which drains the node.
+// Package routine has what every program of Bookend does in one place alone. It starts goroutines: a panic in one that
+// nobody recovers ends the whole hook with exit code 2, which drains the node. And it reads the time.
 package routine
 
 import (
 	"fmt"
 	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Panic is a recovered panic, with the stack of the goroutine that raised it.
@@ -29,4 +32,24 @@ func Recover(report func(*Panic)) {
 	if v := recover(); v != nil {
 		report(&Panic{Value: fmt.Sprint(v), Stack: debug.Stack()})
 	}
+}
+
+// Clock tells the time. Durations between events use Boot, which clock steps do not move; Wall is for display.
+type Clock struct {
+	Wall func() time.Time
+	Boot func() time.Duration // CLOCK_BOOTTIME: time since boot, suspend included
+}
+
+// SystemClock returns the machine's clocks, for mains, which pass them on.
+func SystemClock() Clock { return Clock{Wall: time.Now, Boot: boot} }
+
+// Booted is when the machine was booted, by the wall clock of now.
+func (c Clock) Booted() time.Time { return c.Wall().Add(-c.Boot()) }
+
+func boot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0 // cannot fail on Linux >= 2.6.39 with a valid pointer
+	}
+	return time.Duration(ts.Nano())
 }

@@ -111,24 +111,23 @@ func (p *planner) theirs(key string) (v slurmconf.Value, ok bool) {
 // hook plans Prolog or Epilog, and reports whether the site has its own.
 func (p *planner) hook(key, name string) bool {
 	own, has := p.theirs(key)
-	pattern := strings.ContainsAny(own.Text, "*?[")
-	switch {
+	before := fmt.Sprintf("Slurm before %s uses one", slurm.SeveralHooks.Series())
+	switch several := p.Version.Has(slurm.SeveralHooks); {
 	case !has:
 		p.line("", "%s=%s", key, p.script(name, name, ""))
-	case p.Version.Has(slurm.SeveralHooks):
+	case several:
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
-	case pattern:
+	case strings.ContainsAny(own.Text, "*?["):
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
-		p.step("Copy %s to %s on every node: Slurm before %s uses one %s line, and yours is a pattern.",
-			p.script(name, name, ""), into, slurm.SeveralHooks.Series(), key)
+		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into, before,
+			key)
 	case p.configless:
-		p.step("Call %s at the end of %s: Slurm before %s uses one %s line.", p.script(name, name, ""), own.Text,
-			slurm.SeveralHooks.Series(), key)
+		p.step("Call %s at the end of %s: %s %s line.", p.script(name, name, ""), own.Text, before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", own.Text)
-		p.line(fmt.Sprintf("replaces %s=%s: Slurm before %s uses one line; 50-site.sh runs your script", key, own.Text,
-			slurm.SeveralHooks.Series()), "%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
+		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs your script", key, own.Text, before),
+			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 	}
 	return has
 }
@@ -145,7 +144,8 @@ func (p *planner) taskHooks() {
 			slurm.ConfiglessTaskHooks.Series())
 		return
 	}
-	for key, name := range map[string]string{"TaskProlog": "task-prolog", "TaskEpilog": "task-epilog"} {
+	for _, h := range [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}} {
+		key, name := h[0], h[1]
 		shipped, why := name, ""
 		own, has := p.theirs(key)
 		if has {
@@ -153,21 +153,17 @@ func (p *planner) taskHooks() {
 		}
 		p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
 	}
-	slices.SortFunc(p.Lines[len(p.Lines)-2:], func(a, b Line) int { return -strings.Compare(a.Text, b.Text) })
-	slices.SortFunc(p.Scripts[len(p.Scripts)-2:], func(a, b Script) int { return -strings.Compare(a.Name, b.Name) })
 }
 
 // flags plans PrologFlags: the Prolog runs on every node of a job when it is given out, or only the first node of a job
 // has a start to compare with.
 func (p *planner) flags() {
 	own, has := p.Conf.Get("PrologFlags")
-	implies := slices.ContainsFunc([]string{"Alloc", "Contain", "X11", "RunInJob"}, func(flag string) bool {
-		return slurmconf.HasWord(own.Text, flag)
-	})
+	in := func(flag string) bool { return slurmconf.HasWord(own.Text, flag) }
 	if has {
 		p.found("PrologFlags=%s (%s)", own.Text, own.Line.Where())
 	}
-	if slurmconf.HasWord(own.Text, "RunInJob") {
+	if in("RunInJob") {
 		p.step("PrologFlags has RunInJob: hooks see only the job's GPUs and know no exit status. " +
 			"Bookend reports that (BKD-RUNINJOB).")
 	}
@@ -176,9 +172,9 @@ func (p *planner) flags() {
 		p.found("pam_slurm_adopt")
 		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
 	}
+	implies := in("Contain") || in("X11") || in("RunInJob")
 	switch {
-	case implies && (!p.Adopts || !slurmconf.HasWord(own.Text, "Alloc")):
-	case slurmconf.HasWord(own.Text, want):
+	case in(want) || implies && (!p.Adopts || !in("Alloc")):
 	case has:
 		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,%s", own.Text, want)
 	default:
@@ -196,8 +192,7 @@ func (p *planner) timeout(own bool) {
 	}
 	if own {
 		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer " +
-			"drains " +
-			"the node.")
+			"drains the node.")
 		return
 	}
 	p.line("stops a hook that Slurm would otherwise wait for without end", "PrologEpilogTimeout=60")
@@ -209,8 +204,7 @@ func (p *planner) healthCheck() {
 	switch {
 	case has && strings.Contains(path.Base(own.Text), "nhc"):
 		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
-			"or: %s",
-			timer)
+			"or: %s", timer)
 	case has:
 		p.step("HealthCheckProgram is taken. %s", timer)
 	case p.configless:

@@ -15,7 +15,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -71,7 +70,7 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 		residue.Node = *r.again(*r.Node)
 		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
-	r.Faults = session.Once(append(r.Faults, r.Take()...), nil)
+	r.Faults = Once(append(r.Faults, r.Take()...), nil)
 	c.Faults = r.Faults
 	r.Judgement = judge.JudgeCheck(c)
 	r.Reach(r.Verdict.Exit)
@@ -80,7 +79,7 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	}
 	r.settleRuns(c)
 	keepers = r.countKeepers(c)
-	r.add(session.Once(r.Take(), r.Found)...)
+	r.add(Once(r.Take(), r.Found)...)
 	return c, keepers
 }
 
@@ -118,7 +117,7 @@ func (r *record) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {
 		nodes, err := state.Nodes(r.Config.Paths.Run, "")
-		host, hostErr := session.ReadOwn(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
+		host, hostErr := ReadOwn(filepath.Join(r.Config.Paths.Proc, "sys/kernel/hostname"))
 		host, _, _ = strings.Cut(strings.TrimSpace(host), ".")
 		switch {
 		case err != nil:

@@ -11,8 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bookend/internal/clock"
-	"bookend/internal/session"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
 
@@ -47,11 +46,11 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 			}
 			go tt.hook(Env{
 				Args: []string{"bookend"}, Getenv: getenv, Stdout: io.Discard, Stderr: io.Discard, EUID: 1,
-				Clock: clock.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
+				Clock: routine.Clock{Wall: time.Now, Boot: func() time.Duration { return time.Since(began) }},
 				Exit:  func(int) { close(ended) },
 			})
 			<-ended
-			if took := time.Since(began); took < tt.promise || took > tt.promise+session.LastWords {
+			if took := time.Since(began); took < tt.promise || took > tt.promise+LastWords {
 				t.Errorf("%s stuck at %s: ended after %v, want %v", tt.context, tt.stuck, took, tt.promise)
 			}
 		})

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -148,7 +147,7 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 			outcomes = append(outcomes, health.Outcome{Probe: p})
 		}
 	}
-	r.Tests, r.Later = outcomes, session.Once(r.Take(), r.Found)
+	r.Tests, r.Later = outcomes, Once(r.Take(), r.Found)
 }
 
 // earlierTests are what earlier hooks found out by tests, for a start.

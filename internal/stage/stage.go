@@ -5,7 +5,7 @@
 //
 // Each step adds what it found to one record, and every output is made of that record: the node's state, the job's
 // log, the drain reason, the log line, the metrics and the exit code. What a step says stays said; the one thing that
-// SIGTERM and the watchdog share with the steps is the checkpoint of package session.
+// SIGTERM and the watchdog share with the steps is the Checkpoint.
 package stage
 
 import (
@@ -24,7 +24,6 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/routine"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
 
@@ -71,7 +70,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 // record is the one product of a hook, and what the hook works with. Each step adds its part; a judgement is made again
 // when there is more to judge.
 type record struct {
-	*session.Driver
+	*Driver
 	judge.Judgement
 	heard  judge.Heard
 	why    *diagnosis.Diagnosis // nil where nobody wants to know
@@ -83,7 +82,7 @@ type record struct {
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
 func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (exit int) {
-	r := &record{Driver: session.New(env, phase)}
+	r := &record{Driver: New(env, phase)}
 	operation.Confine(env)
 	defer routine.Recover(func(p *routine.Panic) {
 		r.failed(p)
@@ -153,7 +152,7 @@ func (r *record) failed(p *routine.Panic) {
 
 // leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
 // the steps, so it touches nothing that they change.
-func leave(d *session.Driver, phase slurm.Context, why string) {
+func leave(d *Driver, phase slurm.Context, why string) {
 	if phase == slurm.HealthCheck {
 		d.Reach(code.Exit(code.Deadline))
 	}
@@ -183,7 +182,7 @@ func (r *record) end() ledger.End {
 }
 
 // slurmConf is what a hook that asks for a drain leaves for the health check, which looks after it.
-func slurmConf(d *session.Driver) string {
+func slurmConf(d *Driver) string {
 	const most = 4 << 10 // PATH_MAX
 	conf := d.Getenv("SLURM_CONF")
 	if d.Reached() == 0 || len(conf) >= most {

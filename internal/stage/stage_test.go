@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/clock"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -15,7 +14,7 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
-	"bookend/internal/session"
+	"bookend/internal/routine"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -29,7 +28,7 @@ func a(t *testing.T, phase slurm.Context) (r *record, run string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = &record{Driver: session.New(operation.Env{Clock: clock.System()}, phase)}
+	r = &record{Driver: New(operation.Env{Clock: routine.SystemClock()}, phase)}
 	r.Store, r.Config = store, config.Default()
 	return r, run
 }
@@ -110,7 +109,7 @@ func TestDamageSinceTheFirstReading(t *testing.T) {
 	var told []finding.Finding
 	for range 2 {
 		r.again(*node)
-		told = append(told, session.Once(r.Take(), told)...)
+		told = append(told, Once(r.Take(), told)...)
 		if len(told) != 1 || told[0].Code != code.StateDamage {
 			t.Errorf("got %+v, want the damage once", told)
 		}

@@ -18,7 +18,6 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
-	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -26,7 +25,7 @@ import (
 // task is one run of a task hook. It runs as the user, in the user's environment: nothing it is told is
 // trusted, nothing it does can hurt anybody but that user, and it always ends with 0.
 type task struct {
-	*session.Frame
+	*Frame
 	env Env
 	cfg config.Config
 	slurm.Task
@@ -39,10 +38,10 @@ func taskHook(env Env, body func(*task)) int {
 	if !slurm.HasGPUs(env.Getenv) {
 		return 0
 	}
-	t := &task{Frame: session.NewFrame(env.Clock), env: env}
+	t := &task{Frame: NewFrame(env.Clock), env: env}
 	defer t.Guard(env.Exit, quiet, func(string) {})()
-	t.cfg, _ = session.LoadConfig(env) // root hooks report a bad configuration
-	own, _ := session.OwnCgroup(t.cfg.Paths.Proc)
+	t.cfg, _ = LoadConfig(env) // root hooks report a bad configuration
+	own, _ := OwnCgroup(t.cfg.Paths.Proc)
 	t.Task = slurm.TaskFromEnv(env.Getenv, own)
 	t.Limit(time.Duration(t.cfg.Deadlines.Task))
 	body(t)
@@ -107,9 +106,14 @@ func quote(text string) string {
 }
 
 // taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
-// still have a GPU open. Its stderr is the job's log.
+// still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog reaches
+// that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
 func taskEpilog(t *task) {
 	t.recordOutput()
+	terminal := t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH" // Slurm's mark of a job with a script
+	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil && !r.Clean {
+		io.WriteString(t.env.Stderr, quote(r.Text))
+	}
 	if !t.inScript() {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"bookend/internal/clock"
 	"bookend/internal/ledger"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/rig"
@@ -81,7 +81,7 @@ func quiet(n *node) error { return n.processes(service) }
 
 // leak is a job that leaves a process behind, of which leaked is what is there afterwards.
 func leak(n *node) error {
-	n.leaked = clock.System().Boot()
+	n.leaked = routine.SystemClock().Boot()
 	return leaked(n)
 }
 

@@ -31,7 +31,7 @@ const (
 : what slurmd tells its hooks
 
 **BOOKEND_CONFIG**
-: another configuration, set by a wrapper that slurm.conf names. It, and every directory above it, must be root's alone`
+: another configuration file, set by a script that slurm.conf names. Only root may own and write it and its directories`
 )
 
 // keyRow is a key's row of docs/config.md.

@@ -213,11 +213,13 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
 		s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
 	})
-	s.tell("srun on a GPU in use shows one line", func(s *story) {
+	s.tell("srun on a GPU in use shows one line at its start, and the report at its end", func(s *story) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
 		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
 			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")
-		s.reads(terminal, notCleanBefore, "job "+string(job))
+		s.reads(terminal, lines(notCleanBefore, "job "+string(job), notCleanBefore,
+			"| bookend:   Held by a process that is not yours, probably left by another user's job",
+			notCausedBy(job, 140629))...)
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {

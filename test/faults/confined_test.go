@@ -114,12 +114,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bookend/internal/clock"
+	"bookend/internal/routine"
 	"bookend/internal/stage"
 )
 
 func main() {
-	c, system := clock.System(), clock.System()
+	c, system := routine.SystemClock(), routine.SystemClock()
 	var asked atomic.Bool
 	c.Wall = func() time.Time {
 		if !asked.Swap(true) {

@@ -89,7 +89,9 @@ func TestCleanUpOutlivesItsHook(t *testing.T) {
 	p := n.leftover("--stop")
 	n.inCgroup(p, "100")
 	h := n.start(epilog, newJob())
-	h.child("cleanup")
+	await(t, "SIGTERM for the stopped leftover", func() bool {
+		return len(lines(n.get(fmt.Sprintf("/proc/%d/status", p.PID)), "ShdPnd:\t0000000000004000")) == 1
+	})
 	h.signal(syscall.SIGKILL)
 	h.wait()
 	await(t, "the leftover's end", func() bool { return gone(p.PID) })

@@ -10,7 +10,7 @@ const page = `
 | --- | --- |
 | values | ` + "`gpu` `slurm`" + ` | be |
 | pure | ` + "`policy` `settle`" + ` | follow |
-| ground | ` + "`clock` `routine` `nogpu`" + ` | |
+| ground | ` + "`routine`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
 | stage | ` + "`operation` `stage`" + ` | know |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 		{"band", "internal/state/x.go", `; import _ "bookend/internal/metrics"`},
 		{"", "internal/state/x.go", `; import _ "bookend/internal/safefile"`},
 		{"", "internal/state/x_test.go", `; import _ "bookend/internal/metrics"; import _ "bookend/test/cluster"`},
-		{"band", "internal/policy/x.go", `; import _ "bookend/internal/clock"`},
+		{"band", "internal/policy/x.go", `; import _ "bookend/internal/routine"`},
 		{"band", "internal/stage/x.go", `; import _ "bookend/test/cluster"`},
 		{"vendor", "internal/state/x_test.go", `; import "C"`},
 		{"vendor", "internal/state/x.go", `; import _ "github.com/NVIDIA/go-nvml/pkg/nvml"`},
@@ -39,10 +39,9 @@ func TestRules(t *testing.T) {
 		{"", "internal/stage/x_test.go", `; import "os/exec"; var _ = exec.Command`},
 		{"process", "internal/stage/x.go", `; import "os"; var _ = os.LookupEnv`},
 		{"", "internal/stage/x.go", `; type env struct{ Exit func(int) }; func f(os env) { os.Exit(1) }`},
-		{"", "internal/nogpu/x.go", `; import "os"; var _ = os.Getenv`},
 		{"clock", "prolog/main.go", `; import "time"; var start = time.Now()`},
-		{"system clock", "internal/state/x.go", `; import "bookend/internal/clock"; var _ = clock.System`},
-		{"", "prolog/main.go", `; import "bookend/internal/clock"; var _ = clock.System`},
+		{"system clock", "internal/state/x.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},
+		{"", "prolog/main.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},
 		{"go", "cuda/x.go", `; func f() { go f() }`},
 		{"", "internal/routine/x.go", `; func f() { go f() }`},
 		{"fatal", "internal/operation/x.go", `; import l "github.com/sirupsen/logrus"; func f(x l.Entry) { x.Fatalf("") }`},

@@ -53,12 +53,12 @@ var rules = []rule{
 		why: "environment and exit belong to mains, which pass them on as values",
 	},
 	{
-		name: "clock", but: []string{"internal/clock"},
+		name: "clock", but: []string{"internal/routine"},
 		mark: what("use", `time\.(Now|Since|Until)|golang\.org/x/sys/unix\.ClockGettime|.*\.Gettimeofday`),
-		why:  "time comes from a clock.Clock that mains hand over: boot time for durations, and tests that need not wait",
+		why:  "time comes from a routine.Clock that mains hand over: boot time for durations, and tests that need not wait",
 	},
 	{
-		name: "system clock", mark: what("use", `bookend/internal/clock\.System`), but: []string{"mains"},
+		name: "system clock", mark: what("use", `bookend/internal/routine\.SystemClock`), but: []string{"mains"},
 		why: "only mains choose the machine's clock",
 	},
 	{
@@ -104,7 +104,5 @@ var exceptions = [...]struct {
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
 	{"root", "internal/doctor", what("string", "/usr/bin/bookend"), "where it is installed, for the documentation"},
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
-	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oom", what("import", "sync"), "compiles its forms at their first use, and never at start"},
-	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 }

@@ -1,6 +1,4 @@
-// Package session is one run of a hook: what it was told, how long it has, and its dealings with the driver and with
-// /proc. It asks, in children, and says what could not be seen; it judges nothing.
-package session
+package stage
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package session
+package stage
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"bookend/internal/clock"
 	"bookend/internal/ledger"
 	"bookend/internal/routine"
 )
@@ -17,7 +16,7 @@ type Frame struct {
 	Checkpoint
 	Start    time.Duration // CLOCK_BOOTTIME at process start
 	deadline time.Duration
-	clock    clock.Clock
+	clock    routine.Clock
 	watchdog *time.Timer
 }
 
@@ -48,7 +47,7 @@ func (c *Checkpoint) GiveUp(e ledger.End) {
 }
 
 // NewFrame bounds a hook before its configuration is known: even that may lie on a disk that does not answer.
-func NewFrame(now clock.Clock) *Frame {
+func NewFrame(now routine.Clock) *Frame {
 	const untilConfigured = 5 * time.Second
 	start := now.Boot()
 	return &Frame{Start: start, deadline: start + untilConfigured, clock: now, watchdog: time.NewTimer(untilConfigured)}

@@ -1,4 +1,4 @@
-package session
+package stage
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/child"
-	"bookend/internal/clock"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -33,7 +33,7 @@ func TestMeetLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(operation.Env{Clock: clock.System()}, slurm.Prolog)
+	d := New(operation.Env{Clock: routine.SystemClock()}, slurm.Prolog)
 	d.Config, d.Store = config.Default(), store
 	d.Times = d.Config.Deadlines.Prolog
 	d.deadline = d.Clock.Boot() + d.Reserve() + worthAsking/2
@@ -68,7 +68,7 @@ func TestHangAfterWaiting(t *testing.T) {
 
 // A stuck reader that cannot be put on record is the last that this hook starts.
 func TestUnkeptReader(t *testing.T) {
-	d := New(operation.Env{Clock: clock.System()}, slurm.Epilog)
+	d := New(operation.Env{Clock: routine.SystemClock()}, slurm.Epilog)
 	d.Config = config.Default()
 	d.Config.Paths.Run = t.TempDir()
 	for _, tt := range []struct {
@@ -111,7 +111,7 @@ func TestRoomForTests(t *testing.T) {
 		"a start":                      {slurm.Prolog, 1 * sec, 2, 2200 * ms, 2},
 		"a start, the driver was slow": {slurm.Prolog, 3 * sec, 2, 1 * sec, 1},
 	} {
-		at := clock.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
+		at := routine.Clock{Boot: func() time.Duration { return 100*sec + tt.now }}
 		d := &Driver{
 			Env: operation.Env{Clock: at}, Frame: &Frame{deadline: 110 * sec, Start: 100 * sec, clock: at},
 			Case: judge.Case{Phase: tt.phase},
