@@ -82,7 +82,7 @@ func (r reference) said(a attempt) bool {
 
 // hook judges what holds of every hook: its exit is what the history has without a fault, or a 0 with a reason; nothing
 // is damaged but what the history itself has damaged in the step r, and nobody has looked at; what is not the hook's
-// was there before and is what it was, in memory or on disk.
+// was there before and is what it was, in memory or on disk, or what the history itself has put there.
 func (v *verdict) hook(r, step reference, was look, a attempt, said bool, may ...int) {
 	switch exit := a.out.exit; {
 	case exit == -1 && a.killed, slices.Contains(may, exit):
@@ -107,7 +107,8 @@ func (v *verdict) hook(r, step reference, was look, a attempt, said bool, may ..
 		}
 	}
 	for key, now := range a.is.history {
-		if !slices.Contains([]string{was.history[key].whole, was.runs[key].whole, a.is.runs[key].whole}, now.whole) {
+		whole := []string{was.history[key].whole, was.runs[key].whole, a.is.runs[key].whole, step.is.history[key].whole}
+		if !slices.Contains(whole, now.whole) {
 			v.fault(mixture, "%s on disk is neither what it was nor what it is", key)
 		}
 	}
