@@ -37,7 +37,8 @@ func read(env operation.Env, paths config.Paths, node string) (records, error) {
 	case len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q, which is expected before the first GPU job", paths.Run))
+		return records{}, notFound(fmt.Sprintf("no records in %q, which is expected before the first GPU job",
+			paths.Run))
 	default:
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", paths.Run, nodes)
 	}

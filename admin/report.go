@@ -116,7 +116,8 @@ func copied(dir, node string) (records, error) {
 	case node == "" && len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory in it", dir))
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory "+
+			"in it", dir))
 	case node == "":
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
 	case all[node] == nil:

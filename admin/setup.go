@@ -44,9 +44,9 @@ keeps what it replaces as FILE.old.`,
 	f := cmd.Flags()
 	f.StringVar(&o.conf, "slurm-conf", "", "`FILE`: slurm.conf, if it is not at Slurm's default path")
 	f.StringVar(&o.version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: scontrol's")
-	f.StringVar(&o.pyxis, "pyxis", "", "`yes|no`: whether nodes have pyxis; default: as plugstack.conf on this host says")
-	f.StringVar(&o.configless, "configless", "", "`yes|no`: whether slurmctld sends slurm.conf to the nodes; default: as "+
-		"slurm.conf says")
+	f.StringVar(&o.pyxis, "pyxis", "", "`yes|no`: whether nodes have pyxis; default: as this host's plugstack.conf")
+	f.StringVar(&o.configless, "configless", "", "`yes|no`: whether slurmctld sends slurm.conf to the nodes; default: "+
+		"as slurm.conf says")
 	f.BoolVar(&o.write, "write", false, "write bookend.conf and the scripts")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		for _, answer := range []string{o.pyxis, o.configless} {
@@ -166,8 +166,8 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 // configured is a line of a script that an admin has made their own.
 var configured = regexp.MustCompile(`(?m)^#?export BOOKEND_CONFIG=.*$`)
 
-// put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set in
-// a script stays; what is replaced is kept.
+// put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set
+// in a script stays; what is replaced is kept.
 func put(path, text string) (done string, err error) {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -212,18 +212,18 @@ func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []stri
 	if len(done) > 0 {
 		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))
 	} else {
-		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/%s, and "+
-			"%d scripts\n", plan.Text, dir, slurmconf.Written, len(plan.Scripts))
+		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/%s, "+
+			"and %d scripts\n", plan.Text, dir, slurmconf.Written, len(plan.Scripts))
 	}
 	if plan.Sent {
-		fmt.Fprintln(w, "  keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to hosts that "+
-			"have\n  a slurm.conf of their own")
+		fmt.Fprintln(w, "  keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to\n"+
+			"  hosts that have a slurm.conf of their own")
 	} else {
 		fmt.Fprintln(w, "  distribute all of it to every host, as you distribute slurm.conf")
 	}
 	if !plan.Has {
-		fmt.Fprintf(w, "  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n",
-			plan.Include)
+		const add = "  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n"
+		fmt.Fprintf(w, add, plan.Include)
 	}
 	fmt.Fprint(w, "  scontrol reconfigure")
 	if !site.Version.Has(slurm.ConfiglessHooks) {

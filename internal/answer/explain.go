@@ -136,7 +136,8 @@ func (e *explainer) reason(what string) {
 			return
 		}
 	}
-	codes, means := CodesIn(what), "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
+	codes := CodesIn(what)
+	means := "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
 	if len(what) == shownOfReason {
 		means = "cut off: sinfo -R shows 20 characters. scontrol show node NODE has the whole reason"
 	}

@@ -18,10 +18,10 @@ import (
 var ErrRefused = errors.New("refusing to become")
 
 // Become makes every thread of the process run as uid and gid with exactly these groups and no capability, for good,
-// and proves it. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the user
-// and end. It is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary started
-// again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it dumpable
-// again, and so traceable by the user, who could then answer root in its name.
+// and proves it. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the
+// user and end. It is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary
+// started again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it
+// dumpable again, and so traceable by the user, who could then answer root in its name.
 //
 // The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
 // CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,

@@ -101,24 +101,7 @@ func (h slot) judge(v *view) string {
 			v.setUp()+"; it makes one line of them").
 			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
 	}
-	ours := 0
-	var order []string
-	for _, p := range paths {
-		files := matching(p)
-		if len(files) == 0 {
-			fix := "install it on this node, or take its line out of " + slurmConfPath(v.Site)
-			if strings.Contains(p, "bookend") {
-				fix = v.setUp()
-			}
-			v.wrong(h.key+"=: does not exist, or no file matches", fix).Path = p
-		}
-		for _, f := range files {
-			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.Path)); h.isProgram(f) || runs(f.Path, h.program) {
-				ours++
-			}
-		}
-	}
+	order, ours := h.judgeFiles(v, paths)
 	all := h.key + "= runs " + strings.Join(order, ", ")
 	switch {
 	case len(order) == 0: // said already
@@ -138,6 +121,27 @@ func (h slot) judge(v *view) string {
 		judgeInterval(v)
 	}
 	return all
+}
+
+// judgeFiles judges what slurmd runs, and counts those that run Bookend's program.
+func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
+	for _, p := range paths {
+		files := matching(p)
+		if len(files) == 0 {
+			fix := "install it on this node, or take its line out of " + slurmConfPath(v.Site)
+			if strings.Contains(p, "bookend") {
+				fix = v.setUp()
+			}
+			v.wrong(h.key+"=: does not exist, or no file matches", fix).Path = p
+		}
+		for _, f := range files {
+			h.judgeFile(v, f)
+			if order = append(order, path.Base(f.Path)); h.isProgram(f) || runs(f.Path, h.program) {
+				ours++
+			}
+		}
+	}
+	return order, ours
 }
 
 // matching are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those

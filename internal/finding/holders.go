@@ -274,9 +274,9 @@ func Trespasses(s Scene) (all []Finding) {
 }
 
 // Keepers selects the processes outside of jobs and services that have the driver open: memory without a process may be
-// theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a leftover.
-// What its environment says proves no job. Processes of this backend come and go. Unread is how many could not be looked
-// into.
+// theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a
+// leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
+// not be looked into.
 func Keepers(holdings []attrib.Holding, backend string) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {

@@ -189,10 +189,9 @@ func names(dir *os.File, visit func(name string) bool) error {
 }
 
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
-// is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be read
-// is passed over and its error returned in the end.
-// Threat: opening an entry would open the device, or hang on a pipe or a dead file system, and so would asking for
-// what it points to: only the links themselves are read.
+// is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
+// read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
+// pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
 func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {

@@ -200,8 +200,8 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	return find(proc, uid, in, func(st stat, _ folder) bool { return st.name == name })
 }
 
-// Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open descriptor
-// proves a holder, not memory. With an error the list holds what was found.
+// Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open
+// descriptor proves a holder, not memory. With an error the list holds what was found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}

@@ -99,7 +99,8 @@ func JudgeCheck(c Check) Judgement {
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
 		trespasses, book := c.Trespasses(), c.book(c.Seen.Side.Snapshot.At, *c.Node)
-		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) }) // and not watched
+		// Those that are busy are not watched.
+		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) })
 		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
 	}
 	found = slices.Concat(found, c.condition())

@@ -225,7 +225,8 @@ func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.S
 				continue
 			}
 			for _, p := range r.Processes {
-				d, uid, apart := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}, uint32(0), false
+				d := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
+				uid, apart := uint32(0), false
 				for _, known := range e.Processes {
 					if known.PID == p.PID {
 						d.Owner, uid, apart = known.Cgroup, known.UID, known.Apart() || known.Why != "" || known.Gone

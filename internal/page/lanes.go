@@ -238,7 +238,8 @@ func (h *history) readCheck() {
 	}
 	for _, reading := range c.Snapshot.Readings {
 		id, used := reading.Device.ID, usedOf(reading)
-		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", bytes: gpu.Bytes(c.Leaked[id]), left: c.Leaked[id] > 0}
+		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", bytes: gpu.Bytes(c.Leaked[id]),
+			left: c.Leaked[id] > 0}
 		l.tells = l.left || !h.busy(id, l.at) && used.Known() && used.Bytes <= finding.MaxBaseline
 		h.looks[id] = append(h.looks[id], l)
 	}
@@ -250,8 +251,8 @@ type Held struct {
 	Start, End time.Time
 	Bytes      gpu.Figure // as the first look saw it
 	Share      float64    // of the card's memory, the least that is visible where that is unknown
-	// Fate is what became of it: stayed, where it was seen at both ends; gone at some moment in between; unseen, where no
-	// look since could tell.
+	// Fate is what became of it: stayed, where it was seen at both ends; gone at some moment in between; unseen, where
+	// no look since could tell.
 	Fate string
 	By   string // who saw it first
 }

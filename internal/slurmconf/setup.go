@@ -48,8 +48,8 @@ type planner struct {
 const Written = "bookend.conf"
 
 // errNotSent: what the nodes would be sent does not reach them.
-var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no scripts: "+
-	"if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
+var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
+	"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
 
 // MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
 func MakePlan(s Site) (Plan, error) {
@@ -131,11 +131,11 @@ func (p *planner) hook(key, name string) bool {
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
 	case strings.ContainsAny(own.Text, "*?["):
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
-		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into, before,
-			key)
+		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into,
+			before, key)
 	case p.Sent:
-		p.step("Call %s, which is next to slurm.conf on the node, at the end of %s: %s %s line.", p.script(name, name, ""),
-			own.Text, before, key)
+		p.step("Call %s, which is next to slurm.conf on the node, at the end of %s: %s %s line.",
+			p.script(name, name, ""), own.Text, before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", own.Text)
@@ -154,12 +154,13 @@ func (p *planner) taskHooks() {
 			"the end report.")
 		return
 	case p.Sent && !p.Version.Has(slurm.ConfiglessTaskHooks):
-		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report. "+
-			"If the nodes with GPUs have slurm.conf themselves: --configless no", slurm.ConfiglessTaskHooks.Series())
+		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end "+
+			"report. If the nodes with GPUs have slurm.conf themselves: --configless no",
+			slurm.ConfiglessTaskHooks.Series())
 		return
 	case !p.Sure:
-		p.step("No pyxis was found in plugstack.conf on this host. If a node has it, run bookend setup --pyxis yes: with task " +
-			"hooks, its container jobs fail.")
+		p.step("No pyxis was found in plugstack.conf on this host. If a node has it, run bookend setup --pyxis yes: " +
+			"with task hooks, its container jobs fail.")
 	}
 	for _, h := range [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}} {
 		key, name := h[0], h[1]
@@ -208,8 +209,8 @@ func (p *planner) timeout(own bool) {
 		if v, ok := p.Conf.Get(key); ok {
 			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
 			if n, err := strconv.Atoi(v.Text); err == nil && n < longest {
-				p.step("%s=%d is less than the %d s that Bookend's hooks may take: a hook that slurmd stops checks nothing.",
-					key, n, longest)
+				p.step("%s=%d is less than the %d s that Bookend's hooks may take: a hook that slurmd stops checks "+
+					"nothing.", key, n, longest)
 			}
 			return
 		}

@@ -146,7 +146,8 @@ func (r *record) lastCheck() *ledger.Check {
 	r.Unfinished(func(e ledger.End) {
 		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
 		if last != nil {
-			stopped.Health, stopped.Kernel, stopped.Boot, stopped.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
+			stopped.Health, stopped.Kernel = last.Health, last.Kernel
+			stopped.Boot, stopped.Keepers = last.Boot, last.Keepers
 		}
 		_ = store.PutLastCheck(stopped)
 	})

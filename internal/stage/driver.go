@@ -77,7 +77,8 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	}
 	for _, t := range a.Troubles {
 		switch {
-		case t.Code == code.Hang && d.contact.waited > patience/3 && d.Seen.Looks == 0: // which says nothing for certain
+		// which says nothing for certain
+		case t.Code == code.Hang && d.contact.waited > patience/3 && d.Seen.Looks == 0:
 			const why = "another hook's wait for the driver left too little time: "
 			found = append(found, finding.Unsure(code.Slow, why+in+t.Detail))
 		case t.Unsure:

@@ -106,8 +106,8 @@ func quote(text string) string {
 }
 
 // taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
-// still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog reaches
-// that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
+// still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog
+// reaches that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
 func taskEpilog(t *task) {
 	t.recordOutput()
 	terminal := t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH" // Slurm's mark of a job with a script
