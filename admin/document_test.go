@@ -157,7 +157,7 @@ func decode(t *testing.T, text string, kind answer.Kind, into any) {
 
 // may are the fields that are null where there is nothing of the kind; of all others an object says why they are.
 var may = map[string]bool{
-	"start": true, "end": true, "why": true, "process": true, "owner": true, "drain_reason": true, "at": true,
+	"start": true, "end": true, "why": true, "holder": true, "owner": true, "drain_reason": true, "at": true,
 	"since": true, "last_at": true, "gpu_index": true, "index": true,
 	"minor": true, "exit_code": true, "reason_since": true, "last_check": true, "error": true, "uid": true,
 	"first_at": true, "until": true, "last_look_at": true,

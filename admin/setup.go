@@ -18,7 +18,7 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-func setupCommand(a *app) *cobra.Command {
+func (a *app) setupCommand() *cobra.Command {
 	var conf, version string
 	var write bool
 	cmd := &cobra.Command{

@@ -1,10 +1,14 @@
 package answer
 
 import (
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/report"
 )
 
 // Baselines is what "bookend baseline" says: what each GPU carries without any job.
@@ -16,7 +20,7 @@ type Baselines struct {
 
 // NewBaselines is the document of a node, without GPUs yet.
 func NewBaselines(node string) Baselines {
-	return Baselines{Head: head(KindBaseline), Node: text(node), Cards: []Baseline{}}
+	return Baselines{Head: head(KindBaseline), Node: node, Cards: []Baseline{}}
 }
 
 // Baseline is one GPU's.
@@ -32,18 +36,43 @@ type Baseline struct {
 
 // NewBaseline is one GPU's in an epoch of the driver, on a host that was booted then.
 func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
-	n := Baseline{UUID: text(string(b.GPU)), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
+	n := Baseline{UUID: string(b.GPU), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
 		Residents: []Resident{}}
 	if !b.Accepted {
-		n.Holder = text(b.Holder)
+		n.Holder = b.Holder
 	}
 	if n.Holds {
 		n.At = moment(booted.Add(b.At))
 	}
 	for _, r := range b.Residents {
-		n.Residents = append(n.Residents, Resident{r.PID, text(r.Service), r.Bytes})
+		n.Residents = append(n.Residents, Resident{r.PID, r.Service, r.Bytes})
 	}
-	return n
+	return cleaned(n)
+}
+
+// Text writes what is on record of each GPU.
+func (d Baselines) Text(w io.Writer) {
+	if len(d.Cards) == 0 {
+		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", name(d.Node))
+	}
+	for _, b := range d.Cards {
+		text := size(&b.Bytes) + " without a process, "
+		if b.Holder != "" {
+			text += "held by " + name(b.Holder) + ", "
+		}
+		if text += "learned"; b.Accepted {
+			text = strings.TrimSuffix(text, "learned") + "accepted"
+		}
+		if b.At == nil {
+			text += " before the last driver reload or reboot: no longer counts"
+		} else {
+			text += " " + stamp(b.At)
+		}
+		fmt.Fprintf(w, "%s  %s\n", name(b.UUID), text)
+		for _, r := range b.Residents {
+			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, name(r.Service), size(&r.Bytes))
+		}
+	}
 }
 
 // Resident is one service that is on the GPU.
@@ -71,7 +100,18 @@ type CheckedLine struct {
 
 // NewConfig is the document of a file, before anything was looked at.
 func NewConfig(path string) Config {
-	return Config{Head: head(KindConfig), Path: text(path), Lines: []CheckedLine{}}
+	return Config{Head: head(KindConfig), Path: path, Lines: []CheckedLine{}}
+}
+
+// maxLine is more than any line of a check has: a path may have 4095 bytes.
+const maxLine = 8 << 10
+
+// Text writes what was looked at, a line each, the verdict last.
+func (c Config) Text(w io.Writer) {
+	for _, l := range c.Lines {
+		fmt.Fprintln(w, report.Keep(l.Text, maxLine))
+	}
+	fmt.Fprintln(w, report.Keep(c.Verdict, maxLine))
 }
 
 // OwnReport is what "bookend show" says to a user: their own job's report.
@@ -84,8 +124,22 @@ type OwnReport struct {
 }
 
 // NewOwnReport is its document.
-func NewOwnReport(node, job string, clean bool, start []string) OwnReport {
-	return OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: clean, Start: list(start)}
+func NewOwnReport(node, job string, clean bool, start string) OwnReport {
+	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: list(lines(start))})
+}
+
+// Text writes what users may read of a job of theirs.
+func (o OwnReport) Text(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+name(o.Job)), name(o.Node))
+	if len(o.Start) == 0 {
+		fmt.Fprintln(w, "at its start: nothing to tell")
+	} else {
+		fmt.Fprintln(w, "at its start:")
+	}
+	for _, line := range o.Start {
+		fmt.Fprintf(w, "  %s\n", cut(line))
+	}
+	fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
 }
 
 // Doctor is what "bookend doctor" says.

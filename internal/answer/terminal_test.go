@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 )
 
 // On a terminal nothing but this package's colours gets through, and without colour nothing at all.
@@ -97,17 +98,17 @@ func TestStateOfACard(t *testing.T) {
 func TestDrainsInHistory(t *testing.T) {
 	briefs := []Brief{{Code: "BKD-ORPHAN", At: "end", Action: config.Drain}}
 	for what, tt := range map[string]struct {
-		start, end *Verdict
+		start, end *finding.Verdict
 		want       string
 	}{
-		"held back": {nil, &Verdict{Action: config.Warn, Code: "BKD-ORPHAN", Held: "observe mode"},
+		"held back": {nil, &finding.Verdict{Action: config.Warn, Code: "BKD-ORPHAN", Held: "observe mode"},
 			"BKD-ORPHAN; would drain (observe mode)"},
-		"drained": {nil, &Verdict{Action: config.Drain, Code: "BKD-ORPHAN", Exit: 10},
+		"drained": {nil, &finding.Verdict{Action: config.Drain, Code: "BKD-ORPHAN", Exit: 10},
 			"BKD-ORPHAN; drained (10)"},
-		"no drain was due": {nil, &Verdict{Action: config.Warn, Code: "BKD-ORPHAN"}, "BKD-ORPHAN"},
-		"at the start": {&Verdict{Held: "restarted 2 times"}, &Verdict{},
+		"no drain was due": {nil, &finding.Verdict{Action: config.Warn, Code: "BKD-ORPHAN"}, "BKD-ORPHAN"},
+		"at the start": {&finding.Verdict{Held: "restarted 2 times"}, &finding.Verdict{},
 			"BKD-ORPHAN; would drain (restarted 2 times)"},
-		"text from a record": {nil, &Verdict{Held: "a\x1b[31mb"}, `BKD-ORPHAN; would drain (a\x1b[31mb)`},
+		"text from a record": {nil, &finding.Verdict{Held: "a\x1b[31mb"}, `BKD-ORPHAN; would drain (a\x1b[31mb)`},
 	} {
 		var out strings.Builder
 		History{Node: "n1",

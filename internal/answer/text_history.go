@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 )
 
 // Text writes runs, a line each, the newest first.
@@ -74,7 +75,7 @@ func (s Summary) found(i ink) string {
 	var parts []string
 	for _, at := range []struct {
 		name    string
-		verdict *Verdict
+		verdict *finding.Verdict
 	}{{"end", s.End}, {"start", s.Start}} {
 		if codes := s.codesAt(i, at.name); codes != "" {
 			parts = append(parts, map[string]string{"start": "at start "}[at.name]+codes)

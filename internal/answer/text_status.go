@@ -85,14 +85,21 @@ const mostDamaged = 10
 
 // troublesText writes what is wrong, then what was until lately.
 func (s Status) troublesText(w io.Writer) {
-	i := inkOf(w)
+	wrong := inkOf(w).in(red, "trouble")
 	for _, t := range s.Troubles {
-		switch {
-		case t.Code == "":
-			fmt.Fprintf(w, "  %s: %s\n", i.in(red, "trouble"), strings.Join(t.Said, "; "))
-		default:
-			t.text(w)
+		if t.Code == "" {
+			fmt.Fprintf(w, "  %s: %s\n", wrong, cut(strings.Join(t.Said, "; ")))
+			continue
 		}
+		fmt.Fprintf(w, "  %s: %s, %s\n", wrong, t.Code, t.Title)
+		for _, said := range t.Said {
+			fmt.Fprintf(w, "    %s\n", cut(said))
+		}
+		if t.Since != nil {
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since),
+				t.lastBy())
+		}
+		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
 	for _, t := range s.Before {
 		since := "not now"
@@ -101,27 +108,12 @@ func (s Status) troublesText(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  seen before: %s, %s: last by %s, %s\n", t.Code, t.Title, t.lastBy(), since)
 	}
-	for at, d := range s.Damaged {
-		if at == mostDamaged {
-			fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", i.in(red, "trouble"),
-				len(s.Damaged)-at)
-			break
-		}
-		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), cut(d.Path), cut(d.Why))
+	for _, d := range s.Damaged[:min(len(s.Damaged), mostDamaged)] {
+		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", wrong, cut(d.Path), cut(d.Why))
 	}
-}
-
-// text writes one that stands: what, what was seen and when, and what to do about it.
-func (t Trouble) text(w io.Writer) {
-	fmt.Fprintf(w, "  %s: %s, %s\n", inkOf(w).in(red, "trouble"), t.Code, t.Title)
-	for _, said := range t.Said {
-		fmt.Fprintf(w, "    %s\n", cut(said))
+	if more := len(s.Damaged) - mostDamaged; more > 0 {
+		fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", wrong, more)
 	}
-	if t.Since != nil {
-		fmt.Fprintf(w, "    met by %s since %s, last "+
-			"by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since), t.lastBy())
-	}
-	fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 }
 
 func (t Trouble) lastBy() string {
@@ -372,12 +364,12 @@ func (s Status) jobsText(w io.Writer) {
 	for _, r := range s.Ended {
 		when, came := "ended "+day(r.EndedAt, s.At), ""
 		if r.End != nil {
-			came = i.verdict(*r.End, r.End.text(r.StillBytes))
+			came = i.verdict(*r.End, outcome(*r.End, r.StillBytes))
 		} else {
 			when, came = "began "+day(r.BeganAt, s.At), "not seen: "+cut(r.Unknown["ended_at"])
 		}
 		if r.Start != nil && r.Start.Code != "" {
-			came += "; at its start: " + r.Start.text(0)
+			came += "; at its start: " + outcome(*r.Start, 0)
 		}
 		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(), when, came}, "\t"))
 	}
