@@ -62,12 +62,8 @@ func (a *app) listBaselines() error {
 	if err != nil {
 		return err
 	}
-	now, booted := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Clock.Booted()
-	d := answer.NewBaselines(all.node)
-	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		d.Cards = append(d.Cards, answer.NewBaseline(cards[id], now, booted))
-	}
-	return a.write(d, false)
+	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	return a.write(answer.NewBaselines(all.node, cards, now, a.env.Clock.Booted()), false)
 }
 
 // resetBaseline forgets the baseline of one card, or of all.

@@ -97,9 +97,9 @@ func (a *app) own(ref slurm.Ref) error {
 
 // asked is what "bookend history" was asked for.
 type asked struct {
-	gpu, job, user, code, since, until string
-	failed, found, lemons              bool
-	limit                              int
+	gpu, user, code, since, until string
+	failed, found, lemons         bool
+	limit                         int
 }
 
 // moments is how --since and --until are written.
@@ -109,7 +109,7 @@ const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a 
 func (a *app) historyCommand() *cobra.Command {
 	q := asked{}
 	cmd := &cobra.Command{
-		Use: "history", Short: "list recorded jobs by GPU, job, user, finding and time",
+		Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
 		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
 those on disk (90 days). With several filters, a run must match all of them.
 
@@ -125,18 +125,17 @@ always the same user, the cause is most likely that user's program.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&q.gpu, "gpu", "", "`GPU`: Slurm's number, a UUID, a PCI bus id, or nvidiaN")
-	f.StringVar(&q.job, "job", "", "`JOBID`: as for bookend show")
-	f.StringVar(&q.user, "user", "", "`USER`: a name or a uid")
-	f.StringVar(&q.code, "code", "", "`CODE`: runs with this finding (BKD-ORPHAN, or orphan)")
-	f.StringVar(&q.since, "since", "", "`WHEN`: runs that ended after it")
-	f.StringVar(&q.until, "until", "", "`WHEN`: runs that started before it")
+	f.StringVar(&q.gpu, "gpu", "", "`GPU` by Slurm's number, UUID or PCI bus id, or as nvidiaN")
+	f.StringVar(&q.user, "user", "", "`USER` by name or uid")
+	f.StringVar(&q.code, "code", "", "runs with the finding `CODE` (BKD-ORPHAN, or orphan)")
+	f.StringVar(&q.since, "since", "", "runs that ended after `WHEN`")
+	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
 	f.BoolVar(&q.failed, "failed", false, "only jobs that failed")
 	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
 	f.BoolVar(&q.lemons, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
 	f.BoolVar(&q.lemons, "lemons", false, "") // what earlier releases called it
 	_ = f.MarkHidden("lemons")
-	f.IntVar(&q.limit, "limit", 20, "`N`: at most this many runs; 0: all")
+	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
 	a.checks(cmd, "exit 1 if a run with findings, or a repeat offender, is listed")
 	return a.perNode(a.inJSON(cmd))
 }
@@ -170,13 +169,6 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
 	if q.limit < 0 {
 		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
-	}
-	if q.job != "" {
-		ref, err := slurm.ParseRef(q.job)
-		if err != nil {
-			return f, err
-		}
-		f.Job = &ref
 	}
 	if q.code != "" {
 		c, ok := answer.CodeOf(q.code)

@@ -81,7 +81,7 @@ func colourful(env operation.Env) bool {
 
 // perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, if several slurmd run on this host")
+	cmd.Flags().StringVar(&a.node, "node", "", "the `NODE`'s name in Slurm, if several slurmd run on this host")
 	return cmd
 }
 

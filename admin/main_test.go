@@ -130,7 +130,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
 		{"report"}, {"report", "--json"}, {"report", "--html", "-", "--since", "1h", "--until", "2h"},
 		{"history", "--since", "2026-11-21", "--until", "2026-11-20"},
-		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history", "--job", "x"}, {"history",
+		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history",
 			"--limit", "-1"},
 	} {
 		got := bookend(0, "", args...)

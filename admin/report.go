@@ -46,10 +46,10 @@ node. That needs no root.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&q.html, "html", "", "`FILE`: the file to write; - for standard output")
-	f.StringVar(&q.since, "since", "", "`WHEN`: leave out what was before")
-	f.StringVar(&q.until, "until", "", "`WHEN`: leave out what was after")
-	f.StringVar(&q.records, "records", "", "`DIR`: a copy of records, instead of this node's own")
+	f.StringVar(&q.html, "html", "", "the `FILE` to write; - for standard output")
+	f.StringVar(&q.since, "since", "", "leave out what was before `WHEN`")
+	f.StringVar(&q.until, "until", "", "leave out what was after `WHEN`")
+	f.StringVar(&q.records, "records", "", "a copy of records in `DIR`, instead of this node's own")
 	f.BoolVar(&q.users, "users", false, "show the jobs' users")
 	f.BoolVar(&q.force, "force", false, "replace the file if it exists")
 	_ = cmd.MarkFlagFilename("html", "html")

@@ -29,8 +29,8 @@ site already has: its own scripts, NHC, pam_slurm_adopt, X11, pyxis, configless 
 there, so that they reach every host as slurm.conf does. It changes no other file.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.setup(conf, version, write) },
 	}
-	cmd.Flags().StringVar(&conf, "slurm-conf", "", "`FILE`: slurm.conf, if it is not at Slurm's default path")
-	cmd.Flags().StringVar(&version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: scontrol's")
+	cmd.Flags().StringVar(&conf, "slurm-conf", "", "the `FILE` slurm.conf, if it is not at Slurm's default path")
+	cmd.Flags().StringVar(&version, "slurm", "", "the oldest `VERSION` of Slurm on the nodes, such as 24.11; default: scontrol's")
 	cmd.Flags().BoolVar(&write, "write", false, "write bookend.conf and the scripts")
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/deploy"
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
@@ -56,9 +55,9 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 func (a *app) configShow() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "show every key in effect, where it is set, and what it means",
-		Long: `Shows every key in effect, the line of the configuration that sets it, and what it
-means in short. docs/config.md and bookend.yaml(5) have the full text.`,
+		Use: "show", Short: "show every key in effect, and where it is set",
+		Long: `Shows every key in effect, and the line of the configuration that sets it.
+docs/config.md and bookend.yaml(5) say what each means.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
 	}
 	cmd.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
@@ -79,31 +78,14 @@ func (a *app) showConfig(defaults bool) error {
 		a.config() // says what is wrong with it
 	}
 	fmt.Fprintf(a.env.Stdout, "# in effect: %s\n", report.Keep(path, maxLine))
-	meanings := meanings()
 	for _, s := range config.Settings(data) {
 		from := "default"
 		if s.Line > 0 {
 			from = fmt.Sprintf("%s:%d", report.Keep(filepath.Base(path), maxLine), s.Line)
 		}
 		fmt.Fprintf(a.env.Stdout, "%s: %s  # %s\n", s.Key, report.Keep(s.Value, maxLine), from)
-		if text := meanings[s.Key]; text != "" {
-			fmt.Fprintf(a.env.Stdout, "    %s\n", text)
-		}
 	}
 	return nil
-}
-
-// meanings are the first sentences of what the manual page says of each key.
-func meanings() map[string]string {
-	all := map[string]string{}
-	for _, entry := range strings.Split(deploy.ConfigPage, "\n.TP\n\\fB")[1:] {
-		head, text, _ := strings.Cut(entry, "\n")
-		key, _, _ := strings.Cut(head, `\fP`)
-		text, _, _ = strings.Cut(text, "\n")
-		first, _, _ := strings.Cut(strings.ReplaceAll(text, `\`, ""), ". ")
-		all[key] = strings.TrimSuffix(first, ".")
-	}
-	return all
 }
 
 // checkSyntax checks a file's text, whoever may write it.

@@ -147,19 +147,6 @@ func (e *explainer) reason(what string) {
 	}
 }
 
-// abouts say what a finding is about, and whoseTurn who has to act.
-var (
-	abouts = map[code.Scope]string{
-		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole",
-		code.Own: "Bookend itself",
-	}
-	whoseTurn = map[code.Whose]string{
-		code.Job: "the job's user", code.Node: "the admin: GPU, driver or node",
-		code.Site: "the admin: how Bookend is installed or configured",
-		code.Self: "Bookend's makers: report it", code.None: "no one",
-	}
-)
-
 // code explains a code of the catalogue under this node's configuration.
 func (e *explainer) code(c code.Code) {
 	entry, _ := code.Lookup(c)
@@ -178,8 +165,7 @@ func (e *explainer) code(c code.Code) {
 		exit = fmt.Sprintf("%d where it drains", code.Exit(c))
 	}
 	e.paragraph(string(c), entry.Title,
-		[2]string{"about", abouts[entry.Scope] + ", " + string(entry.Severity)}, [2]string{"means", entry.Meaning},
-		[2]string{"do", entry.Remedy}, [2]string{"acts", whoseTurn[entry.Whose]}, [2]string{"policy", policy},
+		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
 		[2]string{"drains", drains}, [2]string{"exit", exit},
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
 }

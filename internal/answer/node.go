@@ -3,7 +3,8 @@ package answer
 import (
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"bookend/internal/finding"
@@ -18,36 +19,24 @@ type Baselines struct {
 	Cards []Baseline `json:"gpus"`
 }
 
-// NewBaselines is the document of a node, without GPUs yet.
-func NewBaselines(node string) Baselines {
-	return Baselines{Head: head(KindBaseline), Node: node, Cards: []Baseline{}}
-}
-
-// Baseline is one GPU's.
+// Baseline is one GPU's, as the record has it.
 type Baseline struct {
-	UUID      string     `json:"uuid"`
-	Bytes     uint64     `json:"bytes"`    // without a process
-	Holder    string     `json:"holder"`   // who holds them, where learned
-	Accepted  bool       `json:"accepted"` // by an admin; else learned
-	At        *time.Time `json:"at"`       // null where it is of an earlier boot
-	Holds     bool       `json:"holds"`    // false: of another epoch of the driver, it no longer counts
-	Residents []Resident `json:"services"`
+	finding.Baseline
+	Wall  *time.Time `json:"at"`    // null where it is of an earlier boot
+	Holds bool       `json:"holds"` // false: of another epoch of the driver, it no longer counts
 }
 
-// NewBaseline is one GPU's in an epoch of the driver, on a host that was booted then.
-func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
-	n := Baseline{UUID: string(b.GPU), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
-		Residents: []Resident{}}
-	if !b.Accepted {
-		n.Holder = b.Holder
+// NewBaselines is the document of a node in an epoch of the driver, on a host that was booted then.
+func NewBaselines(node string, all map[gpu.ID]finding.Baseline, now gpu.Epoch, booted time.Time) Baselines {
+	d := Baselines{Head: head(KindBaseline), Node: node, Cards: []Baseline{}}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		b := Baseline{Baseline: all[id], Holds: all[id].Epoch.Same(now)}
+		if b.Holds {
+			b.Wall = moment(booted.Add(b.At))
+		}
+		d.Cards = append(d.Cards, b)
 	}
-	if n.Holds {
-		n.At = moment(booted.Add(b.At))
-	}
-	for _, r := range b.Residents {
-		n.Residents = append(n.Residents, Resident{r.PID, r.Service, r.Bytes})
-	}
-	return cleaned(n)
+	return cleaned(d)
 }
 
 // Text writes what is on record of each GPU.
@@ -57,29 +46,24 @@ func (d Baselines) Text(w io.Writer) {
 	}
 	for _, b := range d.Cards {
 		text := size(&b.Bytes) + " without a process, "
-		if b.Holder != "" {
-			text += "held by " + name(b.Holder) + ", "
+		switch {
+		case b.Accepted:
+			text += "accepted"
+		case b.Holder != "":
+			text += "held by " + name(b.Holder) + ", learned"
+		default:
+			text += "learned"
 		}
-		if text += "learned"; b.Accepted {
-			text = strings.TrimSuffix(text, "learned") + "accepted"
-		}
-		if b.At == nil {
-			text += " before the last driver reload or reboot: no longer counts"
+		if b.Holds {
+			text += " " + stamp(b.Wall)
 		} else {
-			text += " " + stamp(b.At)
+			text += " before the last driver reload or reboot: no longer counts"
 		}
-		fmt.Fprintf(w, "%s  %s\n", name(b.UUID), text)
+		fmt.Fprintf(w, "%s  %s\n", name(string(b.GPU)), text)
 		for _, r := range b.Residents {
 			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, name(r.Service), size(&r.Bytes))
 		}
 	}
-}
-
-// Resident is one service that is on the GPU.
-type Resident struct {
-	PID     int    `json:"pid"`
-	Service string `json:"service"`
-	Bytes   uint64 `json:"bytes"`
 }
 
 // Config is what "bookend config check" says.

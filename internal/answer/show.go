@@ -25,17 +25,10 @@ type Show struct {
 // Run is one run of a job: both ends of it, and each GPU side by side.
 type Run struct {
 	RunHead
-	Numbering Numbering  `json:"numbering"`
-	Cards     []CardEnds `json:"gpus"`
-	Start     *End       `json:"start"` // null: no prolog ran, or its record was lost
-	Ends      []End      `json:"ends"`  // one for each epilog; empty while the job runs
-}
-
-// Numbering is what told which GPUs the job's numbers mean.
-type Numbering struct {
-	// uuid, gpu_map, slurmd, counted, ambiguous; empty in records of earlier versions
-	Source slurmconf.Source `json:"source"`
-	Why    string           `json:"why"` // why it is ambiguous; else empty
+	Numbering slurmconf.Origin `json:"numbering"` // what told which GPUs the job's numbers mean
+	Cards     []CardEnds       `json:"gpus"`
+	Start     *End             `json:"start"` // null: no prolog ran, or its record was lost
+	Ends      []End            `json:"ends"`  // one for each epilog; empty while the job runs
 }
 
 // CardEnds is one GPU of a job at both ends.
@@ -88,7 +81,7 @@ func NewShow(node, job string, runs, all []ledger.Run) Show {
 }
 
 func newRun(r ledger.Run, all []ledger.Run) Run {
-	run := Run{RunHead: newRunHead(r, all), Numbering: Numbering{r.Numbering.Source, r.Numbering.Why},
+	run := Run{RunHead: newRunHead(r, all), Numbering: r.Numbering,
 		Cards: []CardEnds{}, Ends: []End{}}
 	for _, d := range r.Devices {
 		c := CardEnds{Card: assigned(d)}

@@ -67,7 +67,7 @@ func (h RunHead) ran() string {
 	case h.Seconds == nil:
 		return "?"
 	}
-	return span(time.Duration(*h.Seconds * float64(time.Second)))
+	return (time.Duration(*h.Seconds) * time.Second).String()
 }
 
 // found words what both ends of a run found, and how the job itself ended where it failed.
