@@ -65,7 +65,7 @@ func (a *app) show(ref slurm.Ref) error {
 		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
+		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
 	})
 	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs), found(runs))
 }
@@ -250,7 +250,7 @@ func read(env operation.Env, paths config.Paths, node string) (r records, err er
 		return r, err
 	}
 	if len(nodes) == 0 && node == "" {
-		return r, notFound(fmt.Sprintf("no records in %q: has a GPU job run here yet?", paths.Run))
+		return r, notFound(fmt.Sprintf("no records in %q, which is expected before the first GPU job", paths.Run))
 	}
 	if r.node, err = oneOf(nodes, node, paths.Run); err != nil {
 		return r, err

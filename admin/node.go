@@ -49,11 +49,16 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 func (a *app) status(recordsAlone bool) error {
 	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
-	if a.env.EUID != 0 || errors.As(unread, new(notFound)) && a.node != "" {
+	fresh := errors.As(unread, new(notFound))
+	if a.env.EUID != 0 || fresh && a.node != "" {
 		return unread
 	}
 	n := a.condition(cfg, problem, all, unread)
-	if unread != nil && len(n.Now)+len(n.Met) == 0 {
+	switch {
+	case fresh:
+		fmt.Fprintln(a.env.Stderr, unread)
+		unread = nil
+	case unread != nil && len(n.Now)+len(n.Met) == 0:
 		return unread
 	}
 	if !recordsAlone {

@@ -2,10 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,42 +23,71 @@ import (
 	"bookend/internal/slurmconf"
 )
 
+// toSetUp is what was asked of setup.
+type toSetUp struct {
+	conf, version     string
+	pyxis, configless string // yes or no; empty: as the files of this host say
+	write             bool
+}
+
 func (a *app) setupCommand() *cobra.Command {
-	var conf, version string
-	var write bool
+	var o toSetUp
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
 		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend. They fit what the
 site already has: its own scripts, NHC, pam_slurm_adopt, X11, pyxis, configless nodes.
 --write writes them to bookend.conf next to slurm.conf and the scripts to a directory
-there, so that they reach every host as slurm.conf does. It changes no other file.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.setup(conf, version, write) },
+there, so that they reach every host as slurm.conf does. It changes no other file, and
+keeps what it replaces as FILE.old.`,
+		Args: none,
 	}
-	cmd.Flags().StringVar(&conf, "slurm-conf", "", "the `FILE` slurm.conf, if it is not at Slurm's default path")
-	cmd.Flags().StringVar(&version, "slurm", "", "the oldest `VERSION` of Slurm on the nodes, such as 24.11; default: scontrol's")
-	cmd.Flags().BoolVar(&write, "write", false, "write bookend.conf and the scripts")
+	f := cmd.Flags()
+	f.StringVar(&o.conf, "slurm-conf", "", "the `FILE` slurm.conf, if it is not at Slurm's default path")
+	f.StringVar(&o.version, "slurm", "", "the oldest `VERSION` of Slurm on the nodes, such as 24.11; default: scontrol's")
+	f.StringVar(&o.pyxis, "pyxis", "", "whether nodes have pyxis, `yes|no`; default: as plugstack.conf on this host says")
+	f.StringVar(&o.configless, "configless", "", "whether slurmctld sends slurm.conf to the nodes, `yes|no`; default: as "+
+		"slurm.conf says")
+	f.BoolVar(&o.write, "write", false, "write bookend.conf and the scripts")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		for _, answer := range []string{o.pyxis, o.configless} {
+			if !slices.Contains([]string{"", "yes", "no"}, answer) {
+				return misused(cmd, fmt.Sprintf("want yes or no, not %q", answer))
+			}
+		}
+		site, err := a.siteOf(o)
+		if err != nil {
+			return err
+		}
+		return a.setup(site, o.write)
+	}
 	return cmd
 }
 
-func (a *app) setup(conf, version string, write bool) error {
-	site, err := a.siteOf(conf, version)
+func (a *app) setup(site slurmconf.Site, write bool) error {
+	plan, err := slurmconf.MakePlan(site)
 	if err != nil {
-		return err
+		return fmt.Errorf("plan: %w", err)
 	}
-	plan := slurmconf.MakePlan(site)
-	scripts := map[string]string{}
+	dir, names := filepath.Dir(site.Conf.Path), []string{slurmconf.Written}
+	texts := map[string]string{slurmconf.Written: plan.Text}
 	for _, s := range plan.Scripts {
-		if scripts[s.Name], err = s.Render(shipped); err != nil {
+		if texts[s.Name], err = s.Render(shipped); err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
 		}
+		names = slices.Insert(names, 0, s.Name) // before the lines: one whose script is missing would drain a node
 	}
-	dir := filepath.Dir(site.Conf.Path)
-	if write {
-		if err := writePlan(dir, plan, scripts); err != nil {
+	var done []string
+	for _, name := range names {
+		if !write {
+			break
+		}
+		what, err := put(filepath.Join(dir, name), texts[name])
+		if err != nil {
 			return err
 		}
+		done = append(done, what)
 	}
-	tellPlan(a.env.Stdout, site, plan, write)
+	tellPlan(a.env.Stdout, site, plan, done)
 	return nil
 }
 
@@ -63,10 +97,10 @@ func shipped(name string) (string, error) {
 }
 
 // siteOf reads what the site has.
-func (a *app) siteOf(conf, version string) (s slurmconf.Site, err error) {
+func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	places := slurmconf.Find("", a.env.Getenv("SLURM_CONF"))
-	if conf != "" {
-		path, err := filepath.Abs(conf)
+	if o.conf != "" {
+		path, err := filepath.Abs(o.conf)
 		if err != nil {
 			return s, err
 		}
@@ -80,10 +114,14 @@ func (a *app) siteOf(conf, version string) (s slurmconf.Site, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read slurm.conf: %w: name it with --slurm-conf", err)
 	}
-	if s.Version, err = a.slurmVersion(version); err != nil {
+	if err := whole(s.Conf); err != nil {
 		return s, err
 	}
-	s.Pyxis = slurmcmd.Pyxis(s.Conf)
+	if s.Version, err = a.slurmVersion(o.version, s.Conf.Path); err != nil {
+		return s, err
+	}
+	s.Pyxis, s.Local = o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(s.Conf), o.configless == "no"
+	s.Sure = s.Pyxis || o.pyxis != ""
 	files, _ := filepath.Glob("/etc/pam.d/*")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -92,59 +130,102 @@ func (a *app) siteOf(conf, version string) (s slurmconf.Site, err error) {
 	return s, nil
 }
 
-func (a *app) slurmVersion(text string) (slurm.Version, error) {
-	if text == "" {
-		const enough = 1 << 10
-		res := child.Run(child.Spec{
-			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{}, MaxOutput: enough,
-			Timeout: 5 * time.Second,
-		})
-		text = string(res.Stdout)
-	} else {
-		text = "slurm " + text
-	}
-	v, ok := slurm.ParseVersion(text)
-	if !ok {
-		return v, fmt.Errorf("cannot read Slurm's version from %q: name it with --slurm", text)
-	}
-	return v, nil
-}
-
-// writePlan writes the scripts first: a line whose script is missing would drain a node.
-func writePlan(dir string, plan slurmconf.Plan, scripts map[string]string) error {
-	for name, text := range scripts {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("write scripts: %w", err)
-		}
-		if err := safefile.Replace(filepath.Dir(path), filepath.Base(path), []byte(text), 0o755); err != nil {
-			return fmt.Errorf("write script %q: %w", name, err)
+// whole refuses a configuration of which a part was not read: what is set there would be overridden.
+func whole(conf slurmconf.Conf) error {
+	for _, l := range conf.Lines {
+		if why := l.Unreadable(); why != "" && filepath.Base(l.Include) != slurmconf.Written {
+			return fmt.Errorf("read slurm.conf: %s: what is set there could be overridden", why)
 		}
 	}
-	if err := safefile.Replace(dir, "bookend.conf", []byte(plan.Text), 0o644); err != nil {
-		return fmt.Errorf("write lines: %w", err)
+	if _, ok := conf.Get("ClusterName"); !ok {
+		return fmt.Errorf("read slurm.conf: %q has no ClusterName", conf.Path)
 	}
 	return nil
 }
 
-func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, written bool) {
+func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
+	const tell = "give the oldest Slurm on your nodes, such as --slurm 24.11"
+	ok := false
+	if text == "" {
+		res := child.Run(child.Spec{
+			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + conf},
+			MaxOutput: 1 << 10, Timeout: 5 * time.Second,
+		})
+		if v, ok = slurm.ParseVersion(string(res.Stdout)); !ok {
+			return v, fmt.Errorf("scontrol -V: %s: %.200q: %s", res.Outcome, res.Stderr, tell)
+		}
+	} else if v, ok = slurm.ParseVersion("slurm " + text); !ok {
+		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)
+	}
+	if !v.Has(slurm.Oldest) {
+		return v, fmt.Errorf("Slurm %s is not supported: Bookend needs %s or later", v.Series(), slurm.Oldest.Series())
+	}
+	return v, nil
+}
+
+// configured is a line of a script that an admin has made their own.
+var configured = regexp.MustCompile(`(?m)^#?export BOOKEND_CONFIG=.*$`)
+
+// put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set in
+// a script stays; what is replaced is kept.
+func put(path, text string) (done string, err error) {
+	dir, name := filepath.Split(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("write scripts: %w", err)
+	}
+	mode := os.FileMode(0o755)
+	if name == slurmconf.Written {
+		mode = 0o644
+	}
+	done = "new: " + path
+	// Threat: none beyond that of slurm.conf itself, in whose directory only root may write.
+	old, err := os.ReadFile(path)
+	switch set := configured.Find(old); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return "", fmt.Errorf("read what is there: %w", err)
+	default:
+		if len(set) > 0 {
+			text = configured.ReplaceAllLiteralString(text, string(set))
+		}
+		if string(old) == text {
+			return "unchanged: " + path, nil
+		}
+		if err := safefile.Replace(dir, name+".old", old, mode); err != nil {
+			return "", fmt.Errorf("keep what is there: %w", err)
+		}
+		done = fmt.Sprintf("changed: %s, what was there is %s.old", path, name)
+	}
+	if err := safefile.Replace(dir, name, []byte(text), mode); err != nil {
+		return "", fmt.Errorf("write %q: %w", path, err)
+	}
+	return done, nil
+}
+
+func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
 	dir := filepath.Dir(site.Conf.Path)
 	fmt.Fprintf(w, "Slurm %s, %s\n", site.Version.Series(), site.Conf.Path)
 	for _, f := range plan.Found {
 		fmt.Fprintf(w, "found: %s\n", f)
 	}
 	fmt.Fprintln(w)
-	if written {
-		fmt.Fprintf(w, "Written: %s/bookend.conf and %d scripts.\n\nNext:\n", dir, len(plan.Scripts))
+	if len(done) > 0 {
+		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))
 	} else {
-		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to "+
-			"%s/bookend.conf, and the "+
-			"%d scripts that they name\n", plan.Text, dir, len(plan.Scripts))
+		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/%s, and "+
+			"%d scripts\n", plan.Text, dir, slurmconf.Written, len(plan.Scripts))
 	}
-	fmt.Fprintf(w, "  distribute both to every host, as you distribute slurm.conf\n"+
-		"  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n  scontrol "+
-		"reconfigure",
-		plan.Include)
+	if plan.Sent {
+		fmt.Fprintln(w, "  keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to hosts that "+
+			"have\n  a slurm.conf of their own")
+	} else {
+		fmt.Fprintln(w, "  distribute all of it to every host, as you distribute slurm.conf")
+	}
+	if !plan.Has {
+		fmt.Fprintf(w, "  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n",
+			plan.Include)
+	}
+	fmt.Fprint(w, "  scontrol reconfigure")
 	if !site.Version.Has(slurm.ConfiglessHooks) {
 		fmt.Fprint(w, ", and restart slurmd on the nodes with GPUs")
 	}

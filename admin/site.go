@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bookend/deploy"
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
@@ -55,37 +56,70 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 func (a *app) configShow() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "show every key in effect, and where it is set",
-		Long: `Shows every key in effect, and the line of the configuration that sets it.
-docs/config.md and bookend.yaml(5) say what each means.`,
+		Use: "show", Short: "show every key in effect, where it is set, and what it means",
+		Long: `Shows every key in effect as a configuration that can be used, with the line that sets
+it and what it means in short. docs/config.md and bookend.yaml(5) have the full text.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
 	}
 	cmd.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
 	return cmd
 }
 
-// showConfig writes a key a paragraph.
+// showConfig writes a configuration that says all that is in effect.
 func (a *app) showConfig(defaults bool) error {
+	path := cmp.Or(a.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
 	var data []byte
-	path := "the defaults"
+	from := "the defaults"
 	if !defaults {
-		path = cmp.Or(a.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
 		var err error
 		// Threat: as for the hooks, whose configuration is shown: only what they would trust is.
-		if data, err = safefile.ReadTrusted(path, config.MaxBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		data, err = safefile.ReadTrusted(path, config.MaxBytes)
+		switch _, problems := config.Parse(data); {
+		case errors.Is(err, fs.ErrNotExist):
+			from += "; " + path + " is missing"
+		case err != nil:
 			return fmt.Errorf("read configuration: %w", err)
+		case len(problems) > 0:
+			a.config() // says what is wrong with it
+			from += "; " + path + " has mistakes"
+		default:
+			from = path
 		}
-		a.config() // says what is wrong with it
 	}
-	fmt.Fprintf(a.env.Stdout, "# in effect: %s\n", report.Keep(path, maxLine))
+	fmt.Fprintf(a.env.Stdout, "# in effect: %s\n", report.Keep(from, maxLine))
+	var in []string
+	meanings := meanings()
 	for _, s := range config.Settings(data) {
-		from := "default"
-		if s.Line > 0 {
-			from = fmt.Sprintf("%s:%d", report.Keep(filepath.Base(path), maxLine), s.Line)
+		names := strings.Split(s.Key, ".")
+		last := len(names) - 1
+		for i, section := range names[:last] {
+			if i >= len(in) || in[i] != section {
+				in = append(in[:i:i], section)
+				fmt.Fprintf(a.env.Stdout, "%*s%s:\n", 2*i, "", section)
+			}
 		}
-		fmt.Fprintf(a.env.Stdout, "%s: %s  # %s\n", s.Key, report.Keep(s.Value, maxLine), from)
+		in = names[:last]
+		set := "default"
+		if s.Line > 0 {
+			set = fmt.Sprintf("%s:%d", report.Keep(filepath.Base(path), maxLine), s.Line)
+		}
+		fmt.Fprintf(a.env.Stdout, "%*s%s: %s  # %s; %s\n", 2*last, "", names[last], report.Keep(s.Value, maxLine), set,
+			meanings[s.Key])
 	}
 	return nil
+}
+
+// meanings are the first sentences of what the manual page says of each key.
+func meanings() map[string]string {
+	all := map[string]string{}
+	for _, entry := range strings.Split(deploy.ConfigPage, "\n.TP\n\\fB")[1:] {
+		head, text, _ := strings.Cut(entry, "\n")
+		key, _, _ := strings.Cut(head, `\fP`)
+		text, _, _ = strings.Cut(text, "\n")
+		first, _, _ := strings.Cut(strings.ReplaceAll(text, `\`, ""), ". ")
+		all[key] = strings.TrimSuffix(first, ".")
+	}
+	return all
 }
 
 // checkSyntax checks a file's text, whoever may write it.

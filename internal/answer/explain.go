@@ -119,6 +119,9 @@ var slurmReasons = []struct{ text, means string }{
 	{"batch job complete failure", "Slurm's own text: slurmd could not launch a batch job."},
 }
 
+// shownOfReason is how many characters sinfo -R shows.
+const shownOfReason = 20
+
 // reason explains a node's drain reason: Slurm's, Bookend's, or one with a code of Bookend's in it.
 func (e *explainer) reason(what string) {
 	for _, r := range slurmReasons {
@@ -127,8 +130,10 @@ func (e *explainer) reason(what string) {
 			return
 		}
 	}
-	codes, means := codesIn(what), "it names a Bookend finding, and is not as Bookend writes it: someone changed "+
-		"it, or it was cut off"
+	codes, means := codesIn(what), "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
+	if len(what) == shownOfReason {
+		means = "cut off: sinfo -R shows 20 characters. scontrol show node NODE has the whole reason"
+	}
 	if r, ours := drain.Parse(what); ours {
 		when := "ended"
 		if r.Phase == slurm.Prolog {

@@ -97,8 +97,9 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 		s.Start = &r.Start.Verdict
 		s.Findings = append(s.Findings, briefs("start", *r.Start)...)
 	}
-	if r.EndSeen() {
-		s.End, s.StillBytes = &r.Last().Verdict, stillThere(r, *r.Last())
+	if r.Epilog() != nil {
+		last := r.Last()
+		s.End, s.StillBytes = &last.Verdict, stillThere(r, last)
 		for _, e := range r.Ends {
 			s.Findings = append(s.Findings, briefs("end", e)...)
 		}
@@ -163,7 +164,7 @@ func (h *RunHead) ended(r ledger.Run) {
 
 func stateOf(r ledger.Run, all []ledger.Run) State {
 	switch {
-	case r.EndSeen():
+	case r.Epilog() != nil:
 		return Ended
 	case r.Running(all):
 		return Running
@@ -211,8 +212,8 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.Code != "" && !finds(r,
 		func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
 	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return e.Verdict.Tells(i) }):
-	case !f.Since.IsZero() && r.Closed() && r.LastSeen().Before(f.Since): // one that runs is there now
-	case !f.Until.IsZero() && r.FirstSeen().After(f.Until):
+	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // one that runs is there now
+	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
 	default:
 		return true
 	}

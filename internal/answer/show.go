@@ -89,7 +89,7 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 			c.Start = cardEnd(d.Device.ID, *r.Start)
 		}
 		if r.Closed() {
-			c.End = cardEnd(d.Device.ID, *r.Last())
+			c.End = cardEnd(d.Device.ID, r.Last())
 		}
 		run.Cards = append(run.Cards, c)
 	}

@@ -151,7 +151,7 @@ func (r reader) settings(v reflect.Value, section string) (all []Setting) {
 	for i := range v.NumField() {
 		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
 		key := strings.TrimPrefix(section+"."+name, ".")
-		if name == "-" {
+		if name == "-" || slices.Contains(dropped, key) {
 			continue
 		}
 		if field.Kind() == reflect.Struct {

@@ -80,7 +80,7 @@ func inspect(path string) (f File, there bool) {
 const compare = "   # a user could have written it: compare it with a copy you trust, or install it again"
 
 // notAlone begins what is said of an owner or mode that lets others write, on the way or behind a link too.
-const notAlone = "not root's alone all the way: "
+const notAlone = "others can change it: "
 
 // judgeFile reports what is wrong with one file or folder that exists.
 func (r Rule) judgeFile(v *view, f File) {
@@ -118,7 +118,7 @@ func distrusted(c safefile.Untrusted) string {
 	case c.UID != 0:
 		return fmt.Sprintf("%s belongs to user %d", c.Path, c.UID)
 	case c.Mode&0o022 != 0:
-		return fmt.Sprintf("%s has mode %#o: others may write", c.Path, c.Mode)
+		return fmt.Sprintf("%s is writable by others (mode %#o)", c.Path, c.Mode)
 	}
 	return c.Why
 }

@@ -15,7 +15,6 @@ import (
 // slot is a place in slurm.conf that names a hook.
 type slot struct {
 	check, key, program string
-	script              string // what the package has for this place, below hooks/
 	why, without        string // what happens if the file cannot be run, or is not named
 }
 
@@ -34,11 +33,11 @@ func slots() []slot {
 		noEnd    = "no job's end is looked at: leftovers are not seen"
 	)
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", "prolog", drains, noStart},
-		{"slurm-epilog", "Epilog", "bookend-epilog", "epilog", drains, noEnd},
-		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", "task-prolog", task, inReport},
-		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", "task-epilog", task, noTask},
-		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "healthcheck", "the health check never runs", noHealth},
+		{"slurm-prolog", "Prolog", "bookend-prolog", drains, noStart},
+		{"slurm-epilog", "Epilog", "bookend-epilog", drains, noEnd},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task, inReport},
+		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task, noTask},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs", noHealth},
 	}
 }
 
@@ -70,6 +69,10 @@ func (h slot) named(conf slurmconf.Conf) (paths []string) {
 // timerLink enables the timer that runs the health check. It and the files of Node Health Check are below the root.
 const timerLink = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
 
+// byOthers is how a check runs where HealthCheckProgram is taken.
+const byOthers = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
+	"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
+
 // otherwise says what runs the health check besides slurm.conf; empty if nothing does.
 func (h slot) otherwise(s Site) string {
 	nhc, timer := filepath.Join(s.Root, "etc/nhc/nhc.conf"), filepath.Join(s.Root, timerLink)
@@ -95,7 +98,7 @@ func (h slot) judge(v *view) string {
 	}
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
 		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurm.Version),
-			"name one pattern that matches all").
+			v.setUp()+"; it makes one line of them").
 			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
 	}
 	ours := 0
@@ -103,7 +106,11 @@ func (h slot) judge(v *view) string {
 	for _, p := range paths {
 		files := matching(p)
 		if len(files) == 0 {
-			v.wrong(h.key+"=: does not exist, or no file matches", h.line(v.Site)).Path = p
+			fix := "install it on this node, or take its line out of " + slurmConfPath(v.Site)
+			if strings.Contains(p, "bookend") {
+				fix = v.setUp()
+			}
+			v.wrong(h.key+"=: does not exist, or no file matches", fix).Path = p
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
@@ -113,14 +120,16 @@ func (h slot) judge(v *view) string {
 		}
 	}
 	all := h.key + "= runs " + strings.Join(order, ", ")
-	call := fmt.Sprintf("[ ! -x %[1]s ] || %[1]s   # as a line of %s", h.shipped(), quoted(paths[len(paths)-1]))
 	switch {
 	case len(order) == 0: // said already
 	case ours == 0 && h.task():
-		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), call).Why = h.without
+		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), v.setUp()).Why = h.without
 	case ours == 0 && other == "": // a script that runs it through another file is not seen through
-		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program),
-			strings.Replace(call, "   #", " || exit $?   #", 1)).Why = h.without
+		fix := v.setUp()
+		if h.key == healthKey {
+			fix = byOthers
+		}
+		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program), fix).Why = h.without
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
@@ -143,21 +152,13 @@ func matching(pattern string) (found []File) {
 	return found
 }
 
-// shipped is the package's script for this slot.
-func (h slot) shipped() string { return path.Join(snippetFolder, "hooks", h.script) }
-
-// line is the fix that is a line of slurm.conf for this slot. One file is all nodes', and a missing Prolog drains.
-func (h slot) line(s Site) string {
-	return s.inConf(h.key+"="+h.shipped()) + "; only if every node has that file"
-}
-
 // judgeAbsent judges that slurm.conf names nothing.
 func (h slot) judgeAbsent(v *view) string {
 	switch seen := "no " + h.key + "="; {
 	case h.task():
 		return seen + ": " + h.without
 	case h.key == healthKey:
-		v.warn(seen, h.line(v.Site)+"\nHealthCheckInterval=300\nHealthCheckNodeState=ANY").Why = h.without
+		v.warn(seen, v.setUp()).Why = h.without
 	default:
 		v.wrong(seen+": Slurm does not call "+h.program, v.setUp()).Why = h.without
 	}
@@ -173,7 +174,7 @@ func (h slot) judgeFile(v *view, f File) {
 	}
 	r.judgeFile(v, f)
 	if h.drains() && f.Kind == Regular && h.isProgram(f) {
-		itself := v.warn("the program itself", h.line(v.Site))
+		itself := v.warn("the program itself", v.setUp())
 		itself.Path, itself.Why = f.Path, "if it crashes, because no thread is available for example, or is killed, "+
 			"the node drains; the package's script exits 0 then"
 	}

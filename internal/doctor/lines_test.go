@@ -75,7 +75,7 @@ func ruleLines() map[string]line {
 	fifo := both(gone("log/bookend.log"), func(n node) { must(n.T, unix.Mkfifo(n.in("log/bookend.log"), 0o640)) })
 	site := func(change func(*Site)) func(node) { return func(n node) { change(n.site) } }
 	undropped := func(n node) { must(n.T, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH)) }
-	const write = "others may write"
+	const write = "is writable by others"
 	return map[string]line{
 		"program for a group": {mode("libexec/bookend-prolog", 0o775), "programs", Wrong, write, "run"},
 		"program a user's": {given("libexec/bookend-epilog"), "programs", Wrong,
@@ -149,7 +149,7 @@ func slurmLines() map[string]line {
 		"not constrained": {edit("slurm/cgroup.conf", "yes", "no"), "cgroups", Warning,
 			"ConstrainDevices is not yes", "ConstrainDevices=yes   # in DIR/slurm/cgroup.conf"},
 		"pyxis": {pyxis, "pyxis", Wrong, "TaskProlog= and TaskEpilog=",
-			"bookend setup --write   # then add the Include line that it prints to DIR/slurm/slurm.conf"},
+			"bookend setup --pyxis yes --write"},
 		"pyxis alone": {both(pyxis, untasked), "pyxis", OK, "no pyxis with a task hook", ""},
 	}
 }
@@ -168,38 +168,35 @@ func hookLines() map[string]line {
 			0o755))
 	return map[string]line{
 		"no prolog": {conf("Prolog=DIR/hooks/prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong,
-			"no Prolog=", "bookend setup --write   # then add the Include line that it prints to DIR/slurm/slurm.conf"},
+			"no Prolog=", "bookend setup --write   # where slurm.conf is maintained; then what it prints"},
 		"no epilog": {conf("\nEpilog=DIR/hooks/epilog", ""), "slurm-epilog", Wrong, "no Epilog=",
-			"Include"},
+			"bookend setup --write"},
 		"prolog elsewhere": {prolog("DIR/none"), "slurm-prolog", Wrong, "does not exist",
-			"Prolog=/etc/bookend/slurm/hooks/prolog   # in DIR/slurm/slurm.conf"},
+			"install it on this node"},
 		"not ours": {both(prolog("DIR/own"), own("# bookend-prolog one day")), "slurm-prolog", Unknown,
-			"none is bookend-prolog", "[ ! -x /etc/bookend/slurm/hooks/prolog ] || " +
-				"/etc/bookend/slurm/hooks/prolog || exit $?   # as a line of DIR/own"},
+			"none is bookend-prolog", "bookend setup --write"},
 		"by a script": {both(prolog("DIR/own"), own("DIR/libexec/bookend-prolog || exit")),
 			"slurm-prolog", OK, "runs own", ""},
 		"twice": {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), own("bookend-prolog")),
 			"slurm-prolog", Wrong, "own, prolog: bookend-prolog 2 times", "once"},
 		"two lines too early": {both(slurmdSays("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"),
-			own("")), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is slurm 23.11.4", "pattern"},
+			own("")), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is slurm 23.11.4", "it makes one line"},
 		"in reverse order": {order, "slurm-prolog", OK, "runs 20-b, 10-a", ""},
 		"epilog not run":   {mode("hooks/epilog", 0o644), "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
 		"hook of a user": {given("hooks"), "slurm-epilog", Wrong, "hooks belongs to user 65534",
 			"move it"},
 		"a program itself": {prolog("DIR/libexec/bookend-prolog"), "slurm-prolog", Warning,
-			"the program itself", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+			"the program itself", "bookend setup --write"},
 		"by way of our script": {file("hooks/epilog",
 			"#!/bin/sh\n/etc/bookend/slurm/hooks/epilog || exit\nexec own\n", 0o755), "slurm-epilog", OK, "runs " +
 			"epilog", ""},
 		"task hook for root": {mode("libexec/bookend-prolog", 0o700), "slurm-taskprolog", Wrong, "mode 0700",
 			"chmod 0755"},
 		"another task hook": {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"),
-			own("")), "slurm-taskepilog", Warning, "none names bookend-epilog", "[ ! -x " +
-			"/etc/bookend/slurm/hooks/task-epilog ] || /etc/bookend/slurm/hooks/task-epilog   # as a line " +
-			"of DIR/own"},
+			own("")), "slurm-taskepilog", Warning, "none names bookend-epilog", "bookend setup --write"},
 		"no health check": {unchecked, "slurm-healthcheck", Warning, "no HealthCheckProgram=",
-			"\nHealthCheckInterval=300"},
-		"NHC without it": {nhc, "slurm-healthcheck", Unknown, "none is bookend-healthcheck", ""},
+			"bookend setup --write"},
+		"NHC without it": {nhc, "slurm-healthcheck", Unknown, "none is bookend-healthcheck", "check_bookend in nhc.conf"},
 		"NHC by our check": {both(nhc, file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644)),
 			"slurm-healthcheck", OK, "runs nhc", ""},
 		"a timer": {both(unchecked, timer), "slurm-healthcheck", OK, "by bookend-healthcheck.timer",

@@ -29,7 +29,7 @@ func (s Site) inConf(line string) string {
 
 // setUp is the fix that is a run of setup.
 func (s Site) setUp() string {
-	return "bookend setup --write   # then add the Include line that it prints to " + slurmConfPath(s)
+	return "bookend setup --write   # where slurm.conf is maintained; then what it prints"
 }
 
 func judgeConf(v *view) string {
@@ -95,8 +95,11 @@ func seconds(c slurmconf.Conf, key string, byDefault int) (n int, set bool) {
 // spare is what slurmd's limit should leave a hook beyond its deadline: a child that a driver keeps from dying.
 const spare = 5 * time.Second
 
+// limitOver is a limit of slurmd's that leaves a hook its time, in seconds.
+func limitOver(total time.Duration) int { return max(60, int((total+spare)/time.Second)) }
+
 func judgeTimeout(v *view) string {
-	var told []string
+	var told, without []string
 	for _, h := range []struct {
 		hook, key string
 		total     config.Duration
@@ -112,16 +115,21 @@ func judgeTimeout(v *view) string {
 		}
 		want := time.Duration(limit) * time.Second
 		seen := fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, h.hook, total)
-		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))
+		fix := v.inConf(fmt.Sprintf("%s=%d", key, limitOver(total)))
 		switch {
 		case !set:
-			v.warn("no limit for the "+h.hook, fix).Why = "what the kernel does not let end keeps the node for ever"
+			without = append(without, "the "+h.hook)
 		case want < total:
 			v.wrong(seen, fix)
 		case want < total+spare:
 			v.warn(seen, fix)
 		}
 		told = append(told, fmt.Sprintf("%s %d s for %v", h.hook, limit, total))
+	}
+	if len(without) > 0 {
+		fix := fmt.Sprintf("PrologEpilogTimeout=%d", limitOver(time.Duration(v.Config.Deadlines.Epilog.Total)))
+		v.warn("no limit for "+strings.Join(without, " and "), v.inConf(fix)).
+			Why = "what the kernel does not let end keeps the node for ever"
 	}
 	return strings.Join(told, ", ")
 }
@@ -157,6 +165,6 @@ func judgePyxis(v *view) string {
 		level = Wrong
 	}
 	v.say(level, "pyxis, and "+strings.Join(hooks, " and ")+" in "+filepath.Base(slurmConfPath(v.Site)),
-		v.setUp()+"; with pyxis it sets no task hooks")
+		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"bookend/internal/slurm"
@@ -14,6 +15,8 @@ type Site struct {
 	Version slurm.Version
 	Conf    Conf // slurm.conf
 	Pyxis   bool // plugstack.conf loads pyxis
+	Sure    bool // the admin said whether there is pyxis: plugstack.conf may be on other nodes alone
+	Local   bool // nodes have slurm.conf themselves, although slurmctld would send it
 	Adopts  bool // PAM adopts logins into jobs (pam_slurm_adopt)
 }
 
@@ -29,6 +32,8 @@ type Plan struct {
 	Found   []string // what the site has, in words
 	Text    string   // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
 	Include string   // how slurm.conf names the file with these lines
+	Has     bool     // slurm.conf includes that file
+	Sent    bool     // slurmctld sends the scripts to the nodes
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
@@ -37,23 +42,32 @@ type Plan struct {
 type planner struct {
 	Site
 	Plan
-	configless bool
 }
 
+// Written is the file with setup's own lines, next to slurm.conf.
+const Written = "bookend.conf"
+
+// errNotSent: what the nodes would be sent does not reach them.
+var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no scripts: "+
+	"if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
+
 // MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
-func MakePlan(s Site) Plan {
+func MakePlan(s Site) (Plan, error) {
 	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
+	ours := func(file string) bool { return path.Base(file) == Written }
+	p.Has = slices.ContainsFunc(s.Conf.Files, ours)
 	// What setup wrote before counts for nothing: it is written again.
-	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l Line) bool {
-		return strings.HasSuffix(l.File, "/bookend.conf")
-	})
+	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l Line) bool { return ours(l.File) })
+	p.Include = path.Join(p.dir(), Written)
 	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && HasWord(v.Text, "enable_configless") {
-		p.configless = true
+		p.Sent = !s.Local
 		p.found("configless nodes (%s)", v.Line.Where())
 	}
-	p.Include = path.Join(p.dir(), "bookend.conf")
-	if p.configless { // only files without a path are sent to the nodes
-		p.Include = "bookend.conf"
+	if p.Sent { // only files without a path are sent to the nodes
+		p.Include = Written
+		if !p.Version.Has(slurm.ConfiglessHooks) {
+			return p.Plan, errNotSent
+		}
 	}
 	own := p.hook("Prolog", "prolog")
 	own = p.hook("Epilog", "epilog") || own
@@ -61,7 +75,7 @@ func MakePlan(s Site) Plan {
 	p.flags()
 	p.timeout(own)
 	p.healthCheck()
-	return p.Plan
+	return p.Plan, nil
 }
 
 func (p *planner) found(format string, args ...any) {
@@ -83,7 +97,7 @@ func (p *planner) dir() string { return path.Dir(p.Conf.Path) }
 // script adds a shipped script and returns how slurm.conf names it. slurmctld sends nodes only files next to slurm.conf
 // that are named without a path.
 func (p *planner) script(name, shipped, own string) string {
-	if p.configless && p.Version.Has(slurm.ConfiglessHooks) {
+	if p.Sent {
 		name = "bookend-" + name + ".sh"
 		p.Scripts = append(p.Scripts, Script{name, shipped, own})
 		return name
@@ -100,8 +114,9 @@ func (p *planner) theirs(key string) (v Value, ok bool) {
 	if len(all) == 0 {
 		return v, false
 	}
-	v = all[len(all)-1]
-	p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+	for _, v = range all {
+		p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+	}
 	return v, true
 }
 
@@ -118,13 +133,15 @@ func (p *planner) hook(key, name string) bool {
 		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
 		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into, before,
 			key)
-	case p.configless:
-		p.step("Call %s at the end of %s: %s %s line.", p.script(name, name, ""), own.Text, before, key)
+	case p.Sent:
+		p.step("Call %s, which is next to slurm.conf on the node, at the end of %s: %s %s line.", p.script(name, name, ""),
+			own.Text, before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", own.Text)
 		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs your script", key, own.Text, before),
 			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
+		p.step("Remove %s=%s (%s): the new line runs it.", key, own.Text, own.Line.Where())
 	}
 	return has
 }
@@ -136,10 +153,13 @@ func (p *planner) taskHooks() {
 		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
 			"the end report.")
 		return
-	case p.configless && !p.Version.Has(slurm.ConfiglessTaskHooks):
-		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report.",
-			slurm.ConfiglessTaskHooks.Series())
+	case p.Sent && !p.Version.Has(slurm.ConfiglessTaskHooks):
+		p.step("No task hooks: slurmctld sends them from Slurm %s on. The start report then comes with the end report. "+
+			"If the nodes with GPUs have slurm.conf themselves: --configless no", slurm.ConfiglessTaskHooks.Series())
 		return
+	case !p.Sure:
+		p.step("No pyxis was found in plugstack.conf on this host. If a node has it, run bookend setup --pyxis yes: with task " +
+			"hooks, its container jobs fail.")
 	}
 	for _, h := range [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}} {
 		key, name := h[0], h[1]
@@ -179,11 +199,18 @@ func (p *planner) flags() {
 	}
 }
 
+// longest is what the epilog may take by default, in seconds.
+const longest = 15
+
 // timeout plans the limit below the hooks' own, which are 5 and 15 s: without one Slurm waits for ever.
 func (p *planner) timeout(own bool) {
 	for _, key := range []string{"PrologEpilogTimeout", "PrologTimeout", "EpilogTimeout"} {
 		if v, ok := p.Conf.Get(key); ok {
 			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+			if n, err := strconv.Atoi(v.Text); err == nil && n < longest {
+				p.step("%s=%d is less than the %d s that Bookend's hooks may take: a hook that slurmd stops checks nothing.",
+					key, n, longest)
+			}
 			return
 		}
 	}
@@ -196,16 +223,16 @@ func (p *planner) timeout(own bool) {
 }
 
 func (p *planner) healthCheck() {
-	const timer = "On the nodes with GPUs: systemctl enable --now bookend-healthcheck.timer"
+	const timer = "run \"systemctl enable --now bookend-healthcheck.timer\" on the nodes with GPUs."
 	own, has := p.theirs("HealthCheckProgram")
 	switch {
 	case has && strings.Contains(path.Base(own.Text), "nhc"):
 		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
-			"or: %s", timer)
+			"or %s", timer)
 	case has:
-		p.step("HealthCheckProgram is taken. %s", timer)
-	case p.configless:
-		p.step("slurmctld sends no HealthCheckProgram. %s", timer)
+		p.step("HealthCheckProgram is taken: %s", timer)
+	case p.Sent:
+		p.step("slurmctld sends no HealthCheckProgram: %s", timer)
 	default:
 		p.line("every five minutes, spread over the nodes", "HealthCheckProgram=%s",
 			p.script("healthcheck", "healthcheck", ""))

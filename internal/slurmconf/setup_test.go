@@ -32,7 +32,7 @@ func TestMakePlan(t *testing.T) {
 		"own Prolog, 23.11": {conf: "Prolog=/site/prolog", version: slurm.Version{23, 11},
 			lines:   "Prolog=/s/bookend/prolog.d/*.sh\nEpilog=/s/bookend/epilog\n" + taskHooks + alloc + check,
 			scripts: "bookend/prolog.d/00-bookend.sh=prolog bookend/prolog.d/50-site.sh=/site/prolog",
-			steps:   "PrologEpilogTimeout"},
+			steps:   "Remove Prolog=/site/prolog ("},
 		"a pattern, 22.05": {conf: "Epilog=/site/epilog.d/*.sh\nPrologEpilogTimeout=90", version: slurm.Version{22, 5},
 			lines: "Prolog=/s/bookend/prolog\n" + taskHooks + alloc + check, scripts: "",
 			steps: "Copy /s/bookend/epilog to /site/epilog.d/00-bookend.sh"},
@@ -71,7 +71,10 @@ func TestMakePlan(t *testing.T) {
 			conf := Parse("/s/slurm.conf", []byte(tt.conf), func(name string) []File {
 				return []File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
 			})
-			p := MakePlan(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts})
+			p, err := MakePlan(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts, Sure: true})
+			if err != nil || p.Has != strings.Contains(tt.conf, "Include") {
+				t.Errorf("%+v, %v", p, err)
+			}
 			if got := without(p.Text, "#"); got != tt.lines {
 				t.Errorf("lines:\n%swant\n%s", got, tt.lines)
 			}
@@ -83,6 +86,20 @@ func TestMakePlan(t *testing.T) {
 				t.Errorf("steps: %s, want %q", steps, tt.steps)
 			}
 		})
+	}
+}
+
+// What is not known on this host is asked of the admin, or said.
+func TestMakePlanOfAnotherHost(t *testing.T) {
+	conf := Parse("/s/slurm.conf", []byte("SlurmctldParameters=enable_configless\nPrologEpilogTimeout=4\n"), nil)
+	if _, err := MakePlan(Site{Conf: conf, Version: slurm.Version{23, 2}}); err == nil {
+		t.Error("scripts that no one sends")
+	}
+	p, err := MakePlan(Site{Conf: conf, Version: slurm.Version{23, 2}, Local: true})
+	steps := strings.Join(p.Steps, "\n")
+	if err != nil || p.Sent || !strings.Contains(p.Text, "\nTaskProlog=/s/bookend/task-prolog\n") ||
+		!strings.Contains(steps, "setup --pyxis") || !strings.Contains(steps, "PrologEpilogTimeout=4 is less") {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 
