@@ -158,7 +158,7 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)
 	}
 	if !v.Has(slurm.Oldest) {
-		return v, fmt.Errorf("Slurm %s is not supported: Bookend needs %s or later", v.Series(), slurm.Oldest.Series())
+		return v, fmt.Errorf("release %s of Slurm is not supported: Bookend needs %s or later", v.Series(), slurm.Oldest.Series())
 	}
 	return v, nil
 }

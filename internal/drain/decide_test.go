@@ -92,7 +92,7 @@ var (
 func asked(edits ...edit) Input {
 	in := Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
-		Rules: Rules{By: config.ReasonByHealthcheck, After: 3},
+		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
 		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
@@ -117,7 +117,7 @@ func TestFirstDecision(t *testing.T) {
 		"twenty seconds late":        {stamped(20 * time.Second), Write, "", 0},
 		"jobs still on the node":     {flags("MIXED", "DRAIN"), Write, "", 0},
 		"another job ends just now":  {flags("IDLE", "COMPLETING", "DRAIN"), Write, "", 0},
-		"the hook was to write":      {func(in *Input) { in.Rules.By = config.ReasonByHook }, Write, reason42, 0},
+		"the hook was to write":      {func(in *Input) { in.Rules.ReasonBy = config.ReasonByHook }, Write, reason42, 0},
 		"another script's, before":   {stamped(-3 * time.Second), Leave, "not ours", 1},
 		"another script's, after":    {stamped(21 * time.Second), Leave, "not ours", 1},
 		"of unknown time":            {func(in *Input) { in.Node.At = time.Time{} }, Leave, "not ours", 1},
@@ -183,7 +183,7 @@ func TestSeveralExits(t *testing.T) {
 
 // stood is a node that has had our reason for an hour.
 func stood(e edit) Input {
-	in := asked(func(in *Input) { in.Rules.Resume = true })
+	in := asked(func(in *Input) { in.Rules.Resume.Enabled = true })
 	d := Decide(in)
 	in.Memory, in.Now = d.Memory.settle(in.Exits, in.Exits...), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
@@ -208,7 +208,7 @@ func TestStandingDrain(t *testing.T) {
 		"not clean":               {times(2, sees("GPU-a", inUse)), Leave, "GPU 0 is not clean: in use", 0},
 		"no one knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
 		"not looked at":           {times(2, func(in *Input) { in.Cards = nil }), Leave, "not looked at", 2},
-		"off":                     {times(2, func(in *Input) { in.Rules.Resume = false }), Leave, "resume is off", 0},
+		"off":                     {times(2, func(in *Input) { in.Rules.Resume.Enabled = false }), Leave, "resume is off", 0},
 		"the driver was reloaded": {times(2, func(in *Input) { in.Epoch.Module = "m2" }), Leave, "reloaded", 0},
 		"the driver is not known": {times(2, func(in *Input) { in.Epoch.Driver = "" }), Leave, "reloaded", 0},
 		"an end is at work":       {times(2, flags("IDLE", "COMPLETING", "DRAIN")), Leave, "COMPLETING", 3},
@@ -219,18 +219,20 @@ func TestStandingDrain(t *testing.T) {
 		"a cause past telling":    {times(2, cause(code.XidFatal, "GPU-a")), Leave, "that BKD-XIDFATAL is over", 0},
 		"a second GPU not clean": {
 			times(2, cause(code.Residue, "GPU-b"), sees("GPU-b", inUse)), Leave, "GPU GPU-b is not clean", 0},
+		"not known, and a second GPU not clean": {
+			times(2, cause(code.Residue, "GPU-b"), sees("GPU-a", occupied), sees("GPU-b", inUse)), Leave, "GPU-b is not", 0},
 		"no cause, not clean": {
 			times(2, sees("GPU-b", Seen{Memory: Dirty, Why: "in use", Given: true}), sees("GPU-c", occupied)),
 			Leave, "GPU GPU-b is not clean: in use", 0},
 		"a GPU of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", 3},
 		"a job has another GPU":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", 3},
 
-		"an admin appended":           {reason(reason42 + "; swapped it"), Forget, "a reason of root's", gone},
-		"an admin rewrote it":         {reason("disk swap"), Forget, "a reason of root's", gone},
-		"an admin took it away":       {reason(""), Forget, "without a reason", gone},
-		"the same, written again":     {stamped(30 * time.Minute), Forget, "a reason of root's", gone},
-		"another user wrote the same": {times(2, by("alice(500)")), Forget, "a reason of alice(500)'s", gone},
-		"an admin resumed":            {at(time.Hour, idle), Forget, "not drained any more", gone},
+		"an admin appended":           {reason(reason42 + "; swapped it"), Leave, "a reason of root's", gone},
+		"an admin rewrote it":         {reason("disk swap"), Leave, "a reason of root's", gone},
+		"an admin took it away":       {reason(""), Leave, "without a reason", gone},
+		"the same, written again":     {stamped(30 * time.Minute), Leave, "a reason of root's", gone},
+		"another user wrote the same": {times(2, by("alice(500)")), Leave, "a reason of alice(500)'s", gone},
+		"an admin resumed":            {at(time.Hour, idle), Leave, "not drained any more", gone},
 	} {
 		d := Decide(stood(tt.edit))
 		clean := gone
@@ -240,9 +242,6 @@ func TestStandingDrain(t *testing.T) {
 		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || clean != tt.clean {
 			t.Errorf("%s: %s (%s), clean %d times; want %s (%s), %d", name, d.Act, d.Why, clean,
 				tt.act, tt.why, tt.clean)
-		}
-		if d.Act == Resume && d.Memory.Resumed().Written != nil {
-			t.Errorf("%s: after it %+v is remembered", name, d.Memory.Resumed())
 		}
 	}
 }
@@ -271,17 +270,6 @@ func TestFurtherCause(t *testing.T) {
 		}
 		if len(d.Memory.Settled) != 2 || w.Reason != reason42 || len(in.Memory.Written.Causes) != 1 {
 			t.Errorf("%s: %+v after %+v", name, d.Memory, in.Memory)
-		}
-	}
-}
-
-// One card that is not clean outweighs one that nobody knows of, in whatever order.
-func TestWorstOfAll(t *testing.T) {
-	a, b := Cause{Code: code.Orphan, GPU: "GPU-a"}, Cause{Code: code.Orphan, GPU: "GPU-b"}
-	for _, causes := range [][]Cause{{a, b}, {b, a}} {
-		worst, why, _ := verify(causes, map[gpu.ID]Seen{"GPU-b": inUse})
-		if worst != Dirty || !strings.Contains(why, "GPU-b") {
-			t.Errorf("%+v: %s (%s), want %s of GPU-b", causes, worst, why, Dirty)
 		}
 	}
 }
@@ -316,17 +304,19 @@ func TestPending(t *testing.T) {
 	further := said(0, nil)
 	further.Settled = nil
 	const minutes = 5 * time.Minute
-	check, hook := Rules{By: config.ReasonByHealthcheck}, Rules{By: config.ReasonByHook}
-	resumes := Rules{By: config.ReasonByHook, Resume: true}
+	rules := func(by config.ReasonBy) config.DrainRules { return config.DrainRules{ReasonBy: by} }
+	check, hook, none := rules(config.ReasonByHealthcheck), rules(config.ReasonByHook), rules(config.ReasonByNone)
+	resumes := hook
+	resumes.Resume.Enabled = true
 	for name, tt := range map[string]struct {
-		rules Rules
+		rules config.DrainRules
 		m     Memory
 		exits []Exit
 		want  bool
 	}{
 		"nothing":                          {check, Memory{}, nil, false},
 		"an exit":                          {check, Memory{}, in.Exits, true},
-		"an exit, for none":                {Rules{By: config.ReasonByNone}, Memory{}, in.Exits, false},
+		"an exit, for none":                {none, Memory{}, in.Exits, false},
 		"a reason, just written":           {hook, wrote, nil, true},
 		"a settled exit":                   {hook, Memory{Settled: wrote.Settled}, in.Exits, false},
 		"a reason, and nothing to do":      {hook, said(minutes, nil), nil, false},
@@ -414,24 +404,15 @@ func TestStoppedHook(t *testing.T) {
 		if want := "BKD-" + want + " job=42 epilog; see: bookend show 42"; x.Reason != want || len(x.Causes) != 1 {
 			t.Errorf("exit %d: %+v, want %q", exit, x, want)
 		}
-		if _, _, never := verify(x.Causes, nil); !never {
+		if (Written{Epoch: epoch, Causes: x.Causes}).unverifiable() == "" {
 			t.Errorf("exit %d: a stopped hook's drain could be resumed", exit)
 		}
 	}
 	if x := stopped(10, "x [root@now]"); x.Reason != "" {
 		t.Errorf("a record that is not whole gives the reason %q", x.Reason)
 	}
-	if _, _, never := verify(nil, nil); !never {
+	if (Written{Epoch: epoch}).unverifiable() == "" {
 		t.Error("a drain without a cause could be resumed")
-	}
-}
-
-// What a health check can tell to be over is about a card.
-func TestVerifiable(t *testing.T) {
-	for _, e := range code.All() {
-		if Verifiable(e.Code) && e.Scope != code.Card {
-			t.Errorf("%s is not about a GPU", e.Code)
-		}
 	}
 }
 

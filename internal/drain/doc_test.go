@@ -12,6 +12,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md")
@@ -20,10 +21,7 @@ const doc = "../../docs/drain-reasons.md"
 
 // The table in the documentation has a reason for each code that may drain, as it is composed, and what can be resumed.
 func TestDocIsTheCatalogue(t *testing.T) {
-	data, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile(doc))(t)
 	got, want := string(data), string(data)
 	for _, part := range []struct{ name, text string }{
 		{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()},
@@ -61,7 +59,7 @@ func reasonTable() string {
 		if e.Scope == code.Elsewhere || e.Severity == code.Note {
 			continue
 		}
-		phase, by := slurm.Epilog, "no"
+		by := "no"
 		switch {
 		case e.Start == config.Drain:
 			by = "at the start, at the end"
@@ -70,7 +68,7 @@ func reasonTable() string {
 		case e.Scope == code.Own:
 			by = "with `on_own_error: drain`"
 		}
-		text := string(For(example(e), 42, phase).Text())
+		text := string(Text(example(e), 42, slurm.Epilog))
 		fmt.Fprintf(&b, "| [%s](findings.md#%s) | `%s` | `%s` | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),
 			strings.TrimSpace(text[:Shown]), text, by, resumable(e.Code))
 	}

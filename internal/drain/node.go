@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -21,9 +22,6 @@ const (
 	EpilogError = "Epilog error"
 )
 
-// byRoot reports whether root wrote the reason, as the hooks do, or Slurm does not say who did.
-func (n Node) byRoot() bool { return slices.Contains([]string{"", "root", "0"}, n.By) }
-
 const drained = "DRAIN"
 
 // quiet are the flags of a node that is in nobody's hands: with any other an admin, a power plan or a fault has a say.
@@ -41,27 +39,37 @@ func (n Node) Has(flag string) bool { return slices.Contains(n.Flags, flag) }
 // Drained reports whether the node takes no new jobs.
 func (n Node) Drained() bool { return n.Has(drained) }
 
-// other is a flag because of which the node's reason is to be left alone, empty for none.
-func (n Node) other() string {
-	for _, f := range n.Flags {
-		if !slices.Contains(quiet, f) && !slices.Contains(busy, f) {
-			return f
-		}
+// beyond is the first flag of the state that is none of these, empty for none.
+func (n Node) beyond(flags ...string) string {
+	i := slices.IndexFunc(n.Flags, func(f string) bool { return !slices.Contains(flags, f) })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return n.Flags[i]
 }
 
-// unfit says why the node must not be resumed just now, empty where it may be.
-func (n Node) unfit() string {
-	for _, f := range n.Flags {
-		if !slices.Contains(quiet, f) {
-			return "its state has " + f
-		}
+// other is a flag because of which the node's reason is to be left alone, empty for none.
+func (n Node) other() string { return n.beyond(slices.Concat(quiet, busy)...) }
+
+// whose says why the node's drain is none of ours.
+func (n Node) whose() string {
+	switch {
+	case !n.Drained():
+		return "the node is not drained any more"
+	case n.Reason == "":
+		return "the node is drained without a reason"
+	case n.Reason == PrologError || n.Reason == EpilogError:
+		return n.Reason + " is not ours: no Bookend hook failed then; it is " + n.written()
 	}
-	if n.Silent {
-		return "it does not respond"
+	return "the node has " + n.written()
+}
+
+func (n Node) written() string {
+	text := "a reason of " + cmp.Or(n.By, "somebody") + "'s"
+	if !n.At.IsZero() {
+		text += ", of " + clock(n.At)
 	}
-	return ""
+	return text
 }
 
 // The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's
@@ -74,9 +82,6 @@ const (
 
 // follows reports whether what Slurm stamped at may be the consequence of what happened here at wall.
 func follows(at, wall time.Time) bool {
-	if at.IsZero() || wall.IsZero() {
-		return false
-	}
 	after := at.Sub(wall)
-	return after >= -early && after <= late
+	return !at.IsZero() && !wall.IsZero() && after >= -early && after <= late
 }

@@ -4,7 +4,6 @@
 package drain
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -30,59 +29,36 @@ const (
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
 	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
 
-// Reason is a drain reason of ours as data. No name that a user chose is in it, and no bracket: Slurm shows who wrote
-// it and when in brackets behind it.
-type Reason struct {
-	Code  code.Code
-	GPU   *uint32 // Slurm's number of the card; nil where it is about no single one
-	MiB   uint64  // of memory that it is about, 0 for none
-	PID   uint32  // the process that holds it, 0 for none
-	Job   slurm.JobID
-	Phase slurm.Context // slurm.Prolog or slurm.Epilog
-}
+// words name the hooks in a reason.
+var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// For is the reason for a finding of a job's hook.
-func For(f finding.Finding, job slurm.JobID, phase slurm.Context) Reason {
-	r := Reason{Code: f.Code, Job: job, Phase: slurm.Epilog}
-	if phase == slurm.Prolog {
-		r.Phase = slurm.Prolog
-	}
+// Text is the reason for a finding of a job's hook as Slurm shows it: the one composer there is. No name that a user
+// chose is in it, and no bracket: Slurm shows who wrote it and when in brackets behind it.
+func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
+	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
-		n := uint32(*f.Index)
-		r.GPU = &n
-	}
-	if f.Bytes.Known() {
-		r.MiB = f.Bytes.Bytes >> 20
-	}
-	// A process that is gone holds nothing: its number may be another's.
-	if f.Holder != nil && !f.Holder.Gone && f.Holder.PID > 0 && f.Holder.PID <= math.MaxInt32 {
-		r.PID = uint32(f.Holder.PID)
-	}
-	return r
-}
-
-// Text is the reason as Slurm shows it: the one composer there is.
-func (r Reason) Text() report.Safe {
-	text := string(r.Code)
-	if r.GPU != nil {
-		card := fmt.Sprintf(" gpu=%d", *r.GPU)
+		card := fmt.Sprintf(" gpu=%d", *f.Index)
 		if len(text)+len(card) > Shown { // after a code so long the card would not be shown
-			card = fmt.Sprintf(" g=%d", *r.GPU)
+			card = fmt.Sprintf(" g=%d", *f.Index)
 		}
 		text += card
 	}
-	if r.MiB > 0 {
-		text += fmt.Sprintf(" %dMiB", r.MiB)
+	if mib := f.Bytes.Bytes >> 20; f.Bytes.Known() && mib > 0 {
+		text += fmt.Sprintf(" %dMiB", mib)
 	}
-	if r.PID > 0 {
-		text += fmt.Sprintf(" pid=%d", r.PID)
+	// A process that is gone holds nothing: its number may be another's.
+	if h := f.Holder; h != nil && !h.Gone && h.PID > 0 {
+		text += fmt.Sprintf(" pid=%d", h.PID)
 	}
-	hook := "epilog"
-	if r.Phase == slurm.Prolog {
-		hook = "prolog"
-	}
-	text += fmt.Sprintf(" job=%d %s; see: bookend show %d", r.Job, hook, r.Job)
+	text += fmt.Sprintf(" job=%d %s; see: bookend show %d", job, words[phase], job)
 	return report.Clean(text, MaxReason)
+}
+
+// Reason is what a reason of ours says of where it comes from.
+type Reason struct {
+	Code  code.Code
+	Job   slurm.JobID
+	Phase slurm.Context // slurm.Prolog or slurm.Epilog
 }
 
 // Parse reads a reason that a release of Bookend wrote, byte for byte: whatever an admin changed is not ours any more.
@@ -91,26 +67,12 @@ func Parse(text string) (r Reason, ours bool) {
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {
 		return Reason{}, false
 	}
-	var err error
-	number := func(text string, bits int) uint64 {
-		n, wrong := strconv.ParseInt(cmp.Or(text, "0"), 10, bits)
-		err = cmp.Or(err, wrong)
-		return uint64(max(n, 0))
-	}
-	r = Reason{Code: code.Code(found[1]), MiB: number(found[3], 64), PID: uint32(number(found[4], 32)),
-		Phase: slurm.Epilog}
-	if found[6] == "prolog" {
+	job, err := strconv.ParseUint(found[5], 10, 32)
+	r = Reason{Code: code.Code(found[1]), Job: slurm.JobID(job), Phase: slurm.Epilog}
+	if found[6] == words[slurm.Prolog] {
 		r.Phase = slurm.Prolog
 	}
-	if card := uint32(number(found[2], 32)); found[2] != "" && found[2][0] != '-' {
-		r.GPU = &card
-	}
-	job := number(found[5], 64)
-	if err != nil || job > math.MaxUint32 {
-		return Reason{}, false
-	}
-	r.Job = slurm.JobID(job)
-	return r, true
+	return r, err == nil
 }
 
 // Ours reports whether a text is a reason of Bookend's, unchanged.

@@ -31,10 +31,8 @@ type Now struct {
 	Sighted Sighted
 }
 
-// Between reads the records of the node for a look that is no run's end: there is no self but what health checks saw.
-func Between(runs []Run, now Now) Book { return Open(runs, Run{}, now) }
-
-// Open reads every record of the node and sets self, which may be among them, apart.
+// Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
+// self but what health checks saw.
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Left: leftovers(runs, now)}
 	ofRun := self.Job.ID != 0
@@ -42,7 +40,7 @@ func Open(runs []Run, self Run, now Now) Book {
 		b.Self = record(self)
 	}
 	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
-	if !self.EndSeen() { // the hook that asks runs for it now: an end that a health check presumed is refuted
+	if self.Epilog() == nil { // the hook that asks runs for it now: an end that a health check presumed is refuted
 		b.Self.End, b.Self.Unseen = 0, false
 	}
 	if now.Beginning {
@@ -56,7 +54,7 @@ func Open(runs []Run, self Run, now Now) Book {
 		}
 		other := record(r)
 		if by := r.Superseded(append(slices.Clone(counted), current)); by != nil {
-			other.End = by.Began()
+			other.End = by.First().At
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
 			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
@@ -133,7 +131,7 @@ func record(r Run) attrib.Record {
 		rec.Start = r.Start.At
 		rec.Seen = sightings(rec.Seen, *r.Start)
 	}
-	seen := r.EndSeen()
+	seen := r.Epilog() != nil
 	for _, e := range r.Ends {
 		if rec.End == 0 && (!seen || e.Unseen == "") {
 			rec.End, rec.Unseen = e.At, e.Presumed

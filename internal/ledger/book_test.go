@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -75,27 +74,27 @@ func TestLeftovers(t *testing.T) {
 		"idle in another epoch": {saw(50, used(card0, 0)), otherEpoch, 1},
 		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })),
 			thisEpoch, 1},
-		"processes unknown": {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch,
+		"processes unknown": {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch, 1},
+		"memory unknown": {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })), thisEpoch,
 			1},
-		"memory unknown": {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })),
-			thisEpoch, 1},
-		"with the reserve": {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })),
-			thisEpoch, 1},
+		"with the reserve": {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })), thisEpoch, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
-			for which, second := range map[string]Run{
-				"start": run(101, []gpu.ID{card0}, &tt.since),
-				"end":   run(101, []gpu.ID{card0}, nil, tt.since),
-			} {
-				second.Epoch = tt.epoch
-				for _, runs := range [][]Run{{first, second}, {second, first}} {
-					if got := leftovers(runs, looking()); len(got) != tt.want {
-						t.Errorf("seen at its %s: %+v", which, got)
-					}
+		first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
+		for _, second := range []Run{run(101, []gpu.ID{card0}, &tt.since), run(101, []gpu.ID{card0}, nil, tt.since)} {
+			second.Epoch = tt.epoch
+			for _, runs := range [][]Run{{first, second}, {second, first}} {
+				if got := leftovers(runs, looking()); len(got) != tt.want {
+					t.Errorf("%s: %+v", name, got)
 				}
 			}
-		})
+		}
+	}
+	runs := []Run{
+		run(100, []gpu.ID{card0}, at(1), left(20, card0)), run(101, []gpu.ID{card1}, at(1), left(30, card1)),
+		run(102, []gpu.ID{card0}, nil, saw(40, used(card0, 0))), run(103, []gpu.ID{card0}, nil, left(50, card0)),
+	}
+	if got := leftovers(runs, looking()); len(got) != 2 || got[0].GPU != card0 || got[1].GPU != card1 {
+		t.Errorf("the newest is not first, or a look acquits of another card too: %+v", got)
 	}
 }
 
@@ -108,95 +107,57 @@ func TestLeftoversOfACutRecord(t *testing.T) {
 		owned bool
 	}{
 		"whole":                     {code.Residue, nil, true},
-		"other lists cut":           {code.Residue, map[string]int{"doubts": 3}, true},
+		"other lists cut":           {code.Residue, map[string]int{"xids": 3}, true},
 		"without some candidates":   {code.Residue, map[string]int{"candidates": 1}, false},
 		"without evidence":          {code.Residue, map[string]int{everything: 1}, false},
 		"a process, by its own PID": {code.Orphan, map[string]int{everything: 1}, true},
 	} {
 		end := left(50, card0)
 		end.Findings[0].Code, end.Findings[0].Owner, end.Rest = tt.code, &finding.Owner{Job: 101}, tt.rest
-		found := Between([]Run{run(101, []gpu.ID{card0}, at(10), end)}, looking()).Left
+		found := Open([]Run{run(101, []gpu.ID{card0}, at(10), end)}, Run{}, looking()).Left
 		if len(found) != 1 || (found[0].Owner != nil) != tt.owned || end.Findings[0].Owner == nil {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
 }
 
-// The newest comes first, and a look acquits of its own card only.
-func TestLeftoversInOrder(t *testing.T) {
-	runs := []Run{
-		run(100, []gpu.ID{card0}, at(1), left(20, card0)),
-		run(101, []gpu.ID{card1}, at(1), left(30, card1)),
-		run(102, []gpu.ID{card0}, nil, saw(40, used(card0, 0))),
-		run(103, []gpu.ID{card0}, nil, left(50, card0)),
-	}
-	var cards []gpu.ID
-	for _, f := range leftovers(runs, looking()) {
-		cards = append(cards, f.GPU)
-	}
-	if !slices.Equal(cards, []gpu.ID{card0, card1}) {
-		t.Errorf("got %v", cards)
-	}
-}
-
-// A run that learned nothing of its cards may be on any, and so was nobody alone beside it.
-func TestUnplaced(t *testing.T) {
-	nameless := run(1, []gpu.ID{card0}, at(1))
-	nameless.Devices = append(nameless.Devices, Assigned{Index: 1, Device: gpu.Device{BusID: "0000:3d:00.0"}})
-	for name, tt := range map[string]struct {
-		run  Run
-		want bool
-	}{
-		"placed":        {run(1, []gpu.ID{card0}, at(1)), false},
-		"no GPUs":       {run(1, nil, at(1)), true},
-		"a GPU unnamed": {nameless, true},
-		"the first one": {changed(nameless,
-			func(r *Run) { r.Devices = []Assigned{nameless.Devices[1], nameless.Devices[0]} }), true},
-	} {
-		got := record(tt.run)
-		if got.Unplaced != tt.want || !got.MayHold(card0) || got.MayHold(card1) != tt.want {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
+// A run was alone where no other was given one of its cards, or may have been, while it ran. A run that learned nothing
+// of its cards may be on any, and so was nobody alone beside it.
 func TestAlone(t *testing.T) {
-	self := attrib.Record{Job: 1, GPUs: []gpu.ID{card0}, Start: 10 * time.Second, End: 20 * time.Second}
-	with := func(r attrib.Record, change func(*attrib.Record)) attrib.Record { change(&r); return r }
-	other := attrib.Record{Job: 2, GPUs: []gpu.ID{card0}, Start: 15 * time.Second, End: 30 * time.Second}
+	const live = 0
+	ran := func(job slurm.JobID, from, to int, cards ...gpu.ID) attrib.Record {
+		r := run(job, cards, at(from))
+		if to != live {
+			r.Ends = []End{saw(to)}
+		}
+		return record(r)
+	}
+	nameless := run(2, []gpu.ID{"", card1}, at(15), saw(30))
+	presumed, startless := run(2, []gpu.ID{card0}, at(15), saw(30)), run(1, []gpu.ID{card0}, nil, saw(20))
+	presumed.Ends[0].Unseen, presumed.Ends[0].Presumed = "given on", true
+	self := ran(1, 10, 20, card0)
 	for name, tt := range map[string]struct {
 		self, other attrib.Record
 		want        bool
 	}{
-		"itself":              {self, self, true},
-		"same GPU, same time": {self, other, false},
-		"same GPU, live":      {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
-		"same GPU, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }),
-			with(other, func(r *attrib.Record) { r.Unseen = true }), false},
-		"same GPU, later": {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }),
-			true},
-		"same GPU, before": {self,
-			with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
-		"another GPU": {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }),
-			true},
-		"the other is unplaced": {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }),
-			false},
-		"unplaced, but later": {self,
-			with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
-		"unplaced itself": {with(self, func(r *attrib.Record) { r.Unplaced = true }),
-			with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"its start is not known": {with(self, func(r *attrib.Record) { r.Start = 0 }),
-			with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"another run of the job": {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
-		"alone from boot to boot": {with(self, func(r *attrib.Record) { r.End = 0 }),
-			with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
+		"itself":                        {self, self, true},
+		"same GPU, same time":           {self, ran(2, 15, 30, card0), false},
+		"same GPU, live":                {self, ran(2, 15, live, card0), false},
+		"same GPU, its end is presumed": {ran(1, 31, live, card0), record(presumed), false},
+		"same GPU, later":               {self, ran(2, 20, 30, card0), true},
+		"same GPU, before":              {self, ran(2, 1, 10, card0), true},
+		"another GPU":                   {self, ran(2, 15, 30, card1), true},
+		"the other has no GPUs":         {self, ran(2, 15, 30), false},
+		"one of the other's is unnamed": {self, record(nameless), false},
+		"without GPUs, but later":       {self, ran(2, 20, 30), true},
+		"without GPUs itself":           {ran(1, 10, 20), ran(2, 15, 30, card1), false},
+		"its start is not known":        {record(startless), ran(2, 15, 30, card1), false},
+		"another run of the job":        {self, ran(1, 15, 30, card0), false},
+		"alone from boot to boot":       {ran(1, 10, live, card0), ran(2, 1, 10, card0), true},
 	} {
-		if got := alone(tt.self, []attrib.Record{tt.other}); got != tt.want {
+		if got := alone(tt.self, []attrib.Record{tt.self, tt.other}); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
-	}
-	if alone(self, []attrib.Record{self, other}) {
-		t.Error("alone because it met itself first")
 	}
 }
 
@@ -224,26 +185,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Times of another boot do not compare: a run of an earlier epoch, whose clock was ahead, ends nobody.
-func TestOtherEpochsEndNobody(t *testing.T) {
-	old := run(102, []gpu.ID{card0}, at(745), saw(755))
+// A run of an earlier epoch, whose clock was ahead, ends nobody. An older open run of one's own job id is over, whatever
+// its record says: it cannot share the card by right. One's own record is none of the others'.
+func TestOpen(t *testing.T) {
+	old, open := run(102, []gpu.ID{card0}, at(745), saw(755)), run(102, []gpu.ID{card0}, at(42))
 	old.Epoch = otherEpoch
-	book := Open([]Run{old, run(102, []gpu.ID{card0}, at(42))}, run(103, []gpu.ID{card0}, at(40)), looking())
-	if len(book.Others) != 1 || !book.Others[0].Live() || book.Self.Alone {
-		t.Errorf("%+v", book)
-	}
-}
-
-// An older open run of one's own job id is over, whatever its record says: it cannot share the card by right.
-func TestOwnOlderRunIsOver(t *testing.T) {
-	book := Open([]Run{run(102, []gpu.ID{card0}, at(42))}, run(102, []gpu.ID{card0}, nil), looking())
-	if len(book.Others) != 1 || book.Others[0].Live() {
-		t.Errorf("%+v", book)
-	}
-	self := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
-	book = Open([]Run{self, run(102, []gpu.ID{card0}, at(42))}, self, looking())
-	if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Self.Alone {
-		t.Errorf("beside its own record: %+v", book)
+	kept := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
+	for name, tt := range map[string]struct {
+		other, self Run
+		live        bool
+	}{
+		"another epoch": {old, run(103, []gpu.ID{card0}, at(40)), true},
+		"its own id":    {old, run(102, []gpu.ID{card0}, nil), false},
+		"its own":       {kept, kept, true},
+	} {
+		book := Open([]Run{tt.other, open}, tt.self, looking())
+		if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Others[0].Live() != tt.live || book.Self.Alone {
+			t.Errorf("%s: %+v", name, book)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
@@ -16,7 +17,7 @@ import (
 // bounds are the most entries that the lists of one end keep.
 type bounds struct {
 	many int // processes of one card, and processes that /proc was asked about
-	some int // cards and what is known of each; findings apart from those that always stay; candidates of all findings
+	some int // processes that have the driver open; findings apart from those that always stay
 	few  int // of any other list
 	text int // bytes of each text of a finding
 }
@@ -25,9 +26,7 @@ type bounds struct {
 // was seen with 480 processes that had the driver open, and each of its findings had them all as candidates.
 var shrinking = []bounds{
 	{many: 1024, some: 128, few: 64, text: 1 << 10},
-	{many: 256, some: 64, few: 32, text: 512},
-	{many: 64, some: 64, few: 16, text: 256},
-	{many: 16, some: 32, few: 8, text: 128},
+	{many: 64, some: 64, few: 8, text: 128},
 	{some: 64, few: 32, text: 64}, // of a bare record
 }
 
@@ -54,7 +53,7 @@ func (r Run) Bounded(level int) Run {
 		r.Start = &start
 	}
 	if level >= Bare {
-		r.Devices, r.Job.Visible, r.Job.GPUIndexes = named(r.Devices), nil, nil
+		r.Job.Visible, r.Job.GPUIndexes = nil, nil
 	}
 	return r
 }
@@ -65,31 +64,14 @@ func (c Check) Bounded(level int) Check {
 	b.many = min(b.many, maxOnCheck)
 	e := End{Snapshot: c.Snapshot, Findings: c.Findings, Verdict: c.Verdict, Health: c.Health, Rest: c.Rest}
 	e = e.bounded(level, b, slurm.Owner{})
-	if level >= Bare {
-		c.Cards, c.Unexplained, c.Leaked = named(c.Cards), nil, nil
-	}
 	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
 	return c
 }
 
-// named keeps of the devices what names them. Of more than a node has none are kept: then the run may have had any.
-func named(all []Assigned) []Assigned {
-	b := shrinking[Bare]
-	if len(all) > b.some {
-		return nil
-	}
-	all = slices.Clone(all)
-	for i := range all {
-		d := &all[i].Device
-		d.Name, d.Vendor = clip(d.Name, b.text), clip(d.Vendor, b.text)
-	}
-	return all
-}
-
-// bounded bounds every list of an end. What the findings name and the job's own come first, then the largest.
+// bounded bounds the lists of an end that have no bound of their own, as cards and what is known of each have. What the
+// findings name and the job's own come first, then the largest.
 func (e End) bounded(level int, b bounds, own slurm.Owner) End {
-	c := &cutter{bounds: b, candidates: b.some, rest: map[string]int{}, own: own, named: map[int]bool{},
-		bytes: map[int]uint64{}}
+	c := &cutter{bounds: b, rest: map[string]int{}, own: own, named: map[int]bool{}, bytes: map[int]uint64{}}
 	maps.Copy(c.rest, e.Rest)
 	if level >= Bare {
 		e = e.bare()
@@ -102,25 +84,24 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	}
 	e.Findings, e.Verdict = c.findings(e.Findings, e.Verdict)
 	e.Processes = few(c, "processes", e.Processes, b.many, c.ofProcess)
-	e.Snapshot = c.snapshot(e.Snapshot)
+	e.Snapshot.Readings = slices.Clone(e.Snapshot.Readings)
+	for i := range e.Snapshot.Readings {
+		c.listed(&e.Snapshot.Readings[i])
+	}
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
 			func(h attrib.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
 			s.Partial = cmp.Or(s.Partial, partly("holders", len(e.Scan.Holdings), len(s.Holdings)))
 		}
-		s.Partial = clip(s.Partial, 2*b.text)
 		e.Scan = &s
 	}
 	if e.Kernel != nil {
 		k := *e.Kernel
 		k.Xids, k.Kills = few(c, "xids", k.Xids, b.few, nil), few(c, "kills", k.Kills, b.few, nil)
-		k.Unknown = clip(k.Unknown, b.text)
 		e.Kernel = &k
 	}
-	e.Health = c.health(e.Health)
-	e.Probes, e.Messages = few(c, "probes", e.Probes, b.some, nil), few(c, "messages", e.Messages, b.few, nil)
-	e.Unseen, e.Report = clip(e.Unseen, b.text), clip(e.Report, maxReport)
+	e.Report = clip(e.Report, maxReport)
 	if e.Rest = c.rest; len(e.Rest) == 0 {
 		e.Rest = nil
 	}
@@ -149,11 +130,10 @@ func (e End) bare() End {
 // cutter shortens lists and counts what it leaves out.
 type cutter struct {
 	bounds
-	candidates int // that may still be kept
-	rest       map[string]int
-	own        slurm.Owner
-	named      map[int]bool   // PIDs that findings are about
-	bytes      map[int]uint64 // of GPU memory, by PID
+	rest  map[string]int
+	own   slurm.Owner
+	named map[int]bool   // PIDs that findings are about
+	bytes map[int]uint64 // of GPU memory, by PID
 }
 
 // Weights of entries where not all are kept, above any number of bytes.
@@ -240,43 +220,29 @@ func Decisive(found []finding.Finding, v finding.Verdict) int {
 	return best
 }
 
-// finding bounds one, and takes its candidates from what may still be kept.
+// finding bounds one.
 func (c *cutter) finding(f finding.Finding) finding.Finding {
 	if f.Holder != nil {
 		c.named[f.Holder.PID] = true
 	}
-	f.Candidates = few(c, "candidates", f.Candidates, min(c.candidates, c.few), func(h finding.Holder) uint64 {
+	f.Candidates = few(c, "candidates", f.Candidates, c.few, func(h finding.Holder) uint64 {
 		if h.Owner != nil {
 			return first
 		}
 		return c.ofProcess(h.Process)
 	})
-	c.candidates -= len(f.Candidates)
 	f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
-	f.Bytes.Unknown = clip(f.Bytes.Unknown, c.text)
-	f.Doubts = slices.Clone(few(c, "doubts", f.Doubts, c.few, nil))
-	for i, d := range f.Doubts {
-		f.Doubts[i] = clip(d, c.text)
-	}
 	return f
 }
 
-// snapshot says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any
-// more.
-func (c *cutter) snapshot(s gpu.Snapshot) gpu.Snapshot {
-	s.Readings = slices.Clone(few(c, "cards", s.Readings, c.some,
-		func(r gpu.Reading) uint64 { return r.Memory.Used.Bytes }))
-	for i := range s.Readings {
-		r := &s.Readings[i]
-		all := len(r.Processes)
-		r.Processes = few(c, "listed", r.Processes, c.many,
-			func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
-		if len(r.Processes) < all {
-			r.ProcessesUnknown = partly("processes", all, len(r.Processes))
-		}
+// listed says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any more.
+func (c *cutter) listed(r *gpu.Reading) {
+	all := len(r.Processes)
+	r.Processes = few(c, "listed", r.Processes, c.many,
+		func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
+	if len(r.Processes) < all {
+		r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 	}
-	s.Faults = few(c, "faults", s.Faults, c.few, nil)
-	return s
 }
 
 func partly(what string, all, kept int) string {
@@ -292,17 +258,22 @@ func clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
 }
 
-func (c *cutter) health(all []gpu.Health) []gpu.Health {
-	all = slices.Clone(few(c, "health", all, c.some, nil))
-	for i := range all {
-		facts := slices.Clone(few(c, "facts", all[i].Facts, c.few, nil))
-		for j, f := range facts {
-			facts[j].Value, facts[j].Unknown, facts[j].Source = clip(f.Value, c.text), clip(f.Unknown, c.text),
-				clip(f.Source, c.text)
-		}
-		all[i].Facts = facts
-		a := &all[i].Accounting
-		a.Processes = few(c, "accounted", a.Processes, c.few, nil) // the largest come first
+// maxAccounts is how many processes of accounting a card's record keeps: the driver keeps thousands, of all jobs, and
+// the records of a node lie in memory.
+const maxAccounts = 32
+
+// Accounts leaves of what accounting has the processes that began since a moment (wall time), the largest first; of an
+// unknown moment, since any.
+func Accounts(all []gpu.Health, since time.Time) []gpu.Health {
+	kept := slices.Clone(all)
+	for i := range kept {
+		a := &kept[i].Accounting
+		a.Processes = slices.DeleteFunc(slices.Clone(a.Processes), func(p gpu.Accounted) bool {
+			return !since.IsZero() && !p.Began.IsZero() && p.Began.Before(since)
+		})
+		slices.SortStableFunc(a.Processes,
+			func(x, y gpu.Accounted) int { return cmp.Compare(y.Peak.Bytes, x.Peak.Bytes) })
+		a.Processes = a.Processes[:min(len(a.Processes), maxAccounts)]
 	}
-	return all
+	return kept
 }

@@ -5,6 +5,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -95,9 +96,6 @@ func (r Run) Epilog() *End {
 	return &r.Ends[i]
 }
 
-// EndSeen reports whether an epilog has run.
-func (r Run) EndSeen() bool { return r.Epilog() != nil }
-
 // Running reports that a job has its cards still, as far as runs, the node's records, show.
 func (r Run) Running(runs []Run) bool { return !r.Closed() && r.Superseded(runs) == nil }
 
@@ -129,34 +127,26 @@ func (r Run) JobName() string {
 // Owner names the run's job as a cgroup does.
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
 
-// First is the earlier end on record, nil where there is none.
-func (r Run) First() *End {
-	if r.Start != nil || !r.Closed() {
-		return r.Start
+// First is the earlier end on record, zero where there is none.
+func (r Run) First() (e End) {
+	if all := r.Both(); len(all) > 0 {
+		e = all[0]
 	}
-	return &r.Ends[0]
+	return e
 }
 
-// Last is the newest end on record, nil where there is none.
-func (r Run) Last() *End {
-	if n := len(r.Ends); n > 0 {
-		return &r.Ends[n-1]
+// Last is the newest end on record, zero where there is none.
+func (r Run) Last() (e End) {
+	if all := r.Both(); len(all) > 0 {
+		e = all[len(all)-1]
 	}
-	return r.Start
-}
-
-// LastSeen is when a run was last looked at, as wall time: across boots no other time compares.
-func (r Run) LastSeen() time.Time {
-	if e := r.Last(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
+	return e
 }
 
 // Newest orders runs, the one that was last seen first.
 func Newest(runs []Run) []Run {
 	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int { return b.LastSeen().Compare(a.LastSeen()) })
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.Last().Wall.Compare(a.Last().Wall) })
 	return runs
 }
 
@@ -168,14 +158,6 @@ func (r Run) Both() []End {
 	return append([]End{*r.Start}, r.Ends...)
 }
 
-// Began orders the runs of one epoch.
-func (r Run) Began() time.Duration {
-	if e := r.First(); e != nil {
-		return e.At
-	}
-	return 0
-}
-
 // otherBoot reports that two runs are known to be of different boots.
 func (r Run) otherBoot(o Run) bool {
 	return r.Epoch.Boot != "" && o.Epoch.Boot != "" && r.Epoch.Boot != o.Epoch.Boot
@@ -184,17 +166,9 @@ func (r Run) otherBoot(o Run) bool {
 // after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
 func (r Run) after(o Run) bool {
 	if r.otherBoot(o) {
-		return r.FirstSeen().After(o.FirstSeen())
+		return r.First().Wall.After(o.First().Wall)
 	}
-	return r.Began() > o.Began()
-}
-
-// FirstSeen is the wall time of the earlier end on record.
-func (r Run) FirstSeen() time.Time {
-	if e := r.First(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
+	return r.First().At > o.First().At
 }
 
 // MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same.
@@ -209,4 +183,113 @@ func MetLast(runs []Run, self Run, f finding.Finding) bool {
 		})
 	}
 	return false
+}
+
+// Check is what the node's last health check saw, and what it made of it.
+type Check struct {
+	At      time.Duration `json:"at_ns"` // CLOCK_BOOTTIME when it began
+	Wall    time.Time     `json:"wall"`  // for display
+	Took    time.Duration `json:"took_ns,omitempty"`
+	Stopped bool          `json:"stopped,omitempty"` // it was ended before it was done: nothing below is of this check
+	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
+	// Cards are all of the node's, with Slurm's numbers of them: -1 for one that is not certain. Empty where the driver
+	// could not be asked.
+	Cards []Assigned `json:"cards,omitempty"`
+	// Snapshot is one look at all of them.
+	Snapshot gpu.Snapshot `json:"snapshot"`
+	// Unexplained is what no listed process accounts for, in bytes, of cards of which that can be told.
+	Unexplained map[gpu.ID]uint64 `json:"unexplained,omitempty"`
+	// Leaked is what was found on cards that no job has, in bytes; nothing for a card that is clean or a job's.
+	Leaked map[gpu.ID]uint64 `json:"leaked,omitempty"`
+	// Keepers is what the newest search for processes outside of jobs that keep the driver open found; nil for none
+	// yet.
+	Keepers  *Keepers          `json:"keepers,omitempty"`
+	Findings []finding.Finding `json:"findings,omitempty"`
+	Verdict  finding.Verdict   `json:"verdict"`
+	// Health and Kernel are where the next check goes on from; Boot is the boot of whose log Kernel is.
+	Health []gpu.Health    `json:"health,omitempty"`
+	Kernel *gpu.KernelMark `json:"kernel,omitempty"`
+	Boot   string          `json:"boot,omitempty"`
+	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
+	Rest map[string]int `json:"rest,omitempty"`
+}
+
+// Keepers are processes outside of jobs for which memory without a process never drains.
+type Keepers struct {
+	At      time.Duration `json:"at_ns"` // CLOCK_BOOTTIME of the search
+	Count   int           `json:"count"`
+	Unknown string        `json:"unknown,omitempty"` // why they could not be counted
+}
+
+// OutputKind is what of a job goes to an output.
+type OutputKind string
+
+// The kinds.
+const (
+	ScriptOutput OutputKind = "output" // of the batch script, or of an interactive shell
+	ScriptErrors OutputKind = "errors" // of the batch script, where they are kept apart
+	StepOutput   OutputKind = "step"   // of a step, output or errors
+)
+
+// Name is what a job's owner calls it.
+func (k OutputKind) Name() string {
+	switch k {
+	case ScriptOutput:
+		return "its output"
+	case ScriptErrors:
+		return "its errors"
+	}
+	return "a step's output"
+}
+
+// Output is one of a job's outputs, and what was looked through of it for messages about memory.
+type Output struct {
+	Kind OutputKind `json:"kind"`
+	// the user's claim; cut at its beginning where it is long; empty where not known
+	Path string `json:"path,omitempty"`
+	Size int64  `json:"size_bytes"`
+	Read int64  `json:"read_bytes"` // so many bytes at its end
+	// Why says why nothing of it was looked through, or, where that is no matter of its length, no more.
+	Why string `json:"why,omitempty"`
+}
+
+// MaxOutputPath is the longest path of an output that is kept, in bytes.
+const MaxOutputPath = 200
+
+// NewOutput is an output that nobody has looked at yet.
+func NewOutput(kind OutputKind, path string) Output {
+	const cut = "..."
+	if len(path) > MaxOutputPath {
+		path = cut + path[len(path)-MaxOutputPath+len(cut):]
+	}
+	return Output{Kind: kind, Path: path}
+}
+
+// Unread words what was not looked through of a job's outputs. With none is true of all of them; it is empty where all
+// was.
+func Unread(outputs []Output) (words string, none bool) {
+	none = true
+	var reasons []string
+	for _, o := range outputs {
+		none = none && o.Read == 0 && o.Why != ""
+		if why := o.unread(len(outputs) == 1); why != "" && !slices.Contains(reasons, why) {
+			reasons = append(reasons, why)
+		}
+	}
+	return strings.Join(reasons, "; "), none
+}
+
+// unread words what was not looked through of one output, which may be the only one.
+func (o Output) unread(only bool) string {
+	text := o.Why
+	switch {
+	case o.Read == o.Size && o.Why == "":
+		return ""
+	case o.Read > 0:
+		text = fmt.Sprintf("only its last %d KiB", (o.Read+1023)>>10)
+	}
+	if only {
+		return text
+	}
+	return o.Kind.Name() + ": " + text
 }

@@ -85,7 +85,7 @@ func TestRunsOfTwoBoots(t *testing.T) {
 		t.Errorf("%s %+v", which, got)
 	}
 	for _, r := range []Run{before, other} {
-		if by := r.Superseded(all); by == nil || by.Began() != time.Minute {
+		if by := r.Superseded(all); by == nil || by.First().At != time.Minute {
 			t.Errorf("job %d: over by %v", r.Job.ID, by)
 		}
 	}

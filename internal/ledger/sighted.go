@@ -119,12 +119,11 @@ func (s *Sighted) forget(now time.Duration) {
 	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
 }
 
-// Bounded returns what is left when of looks and processes only the newest are kept: half as many at each level, up to
-// Bare.
+// Bounded returns what is left when of looks and processes only the newest are kept: half of them, then an eighth.
 func (s Sighted) Bounded(level int) Sighted {
-	most := maxLooks >> level
-	s.Looks = s.Looks[max(0, len(s.Looks)-most):]
-	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>level)]
+	less := level * 3 / 2
+	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks>>less):]
+	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>less)]
 	return s
 }
 
@@ -147,22 +146,34 @@ func (s Sighted) During(self Run, from, to time.Duration) (seen []diagnosis.Sigh
 		return nil
 	}
 	for _, p := range s.Processes {
-		if !slices.ContainsFunc(self.Devices, func(d Assigned) bool { return d.Device.ID == p.GPU }) {
-			continue
-		}
-		d := diagnosis.Sighting{Device: p.GPU, PID: p.PID, Owner: p.Owner, Own: isOwn(p.Owner, self)}
-		d.Stranger = !p.Owner.Found() && !p.Apart && stranger(p.UID, self)
 		for at, bytes := range p.known() {
-			if at > from && at < to {
-				d.At, d.Bytes = at, bytes
-				seen = append(seen, d)
+			if self.had(p.GPU) && at > from && at < to {
+				d := diagnosis.Sighting{At: at, Device: p.GPU, PID: p.PID, Bytes: bytes, Owner: p.Owner}
+				seen = append(seen, self.whose(d, p.UID, p.Apart))
 			}
 		}
 	}
+	return inOrder(seen)
+}
+
+func inOrder(seen []diagnosis.Sighting) []diagnosis.Sighting {
 	slices.SortFunc(seen, func(a, b diagnosis.Sighting) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
 	})
 	return seen
+}
+
+func (r Run) had(id gpu.ID) bool {
+	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
+}
+
+// whose tells a run's own process, and a stranger's: of another user than the job's and in no job's cgroup. Root's may
+// be anybody's, and in a container or a PID namespace a UID says nothing.
+func (r Run) whose(d diagnosis.Sighting, uid uint32, apart bool) diagnosis.Sighting {
+	o := d.Owner
+	d.Own = o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
+	d.Stranger = !o.Found() && !apart && uid != 0 && uid != r.Job.UID
+	return d
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.
@@ -180,18 +191,49 @@ func (s Sighted) LooksDuring(self Run, from, to time.Duration) (n int) {
 		return 0
 	}
 	for _, l := range s.Looks {
-		unread := slices.ContainsFunc(self.Devices,
-			func(d Assigned) bool { return slices.Contains(l.Unread, d.Device.ID) })
-		if l.At > from && l.At < to && !unread {
+		if l.At > from && l.At < to && !slices.ContainsFunc(l.Unread, self.had) {
 			n++
 		}
 	}
 	return n
 }
 
-func isOwn(o slurm.Owner, self Run) bool {
-	return o.ID == self.Job.ID && o.ID != 0 || o.SLUID != "" && o.SLUID == self.Job.SLUID
+// LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a
+// record that was cut short before its condition was kept, the next older one is not the newest.
+func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
+	last := map[gpu.ID]gpu.Health{}
+	for _, e := range endsOf(runs, epoch) { // newest first
+		for _, h := range e.Health {
+			if _, newer := last[h.Device]; !newer && len(h.Facts) > 0 {
+				last[h.Device] = h
+			}
+		}
+		if e.Rest[everything] > 0 && len(e.Health) == 0 {
+			break
+		}
+	}
+	return last
 }
 
-// stranger reports a process of another user than the job's. Root's may be anybody's.
-func stranger(uid uint32, self Run) bool { return uid != 0 && uid != self.Job.UID }
+// Sightings are the processes that hooks of other jobs saw on a run's cards between two moments (CLOCK_BOOTTIME),
+// oldest first: a lower bound of what was there. A cgroup tells whose one was.
+func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.Sighting) {
+	for _, e := range endsOf(runs, self.Epoch) {
+		at := e.Snapshot.At // the look itself: what else an end did may have taken seconds
+		for _, r := range e.Snapshot.Readings {
+			if at <= from || at >= to || !self.had(r.Device.ID) {
+				continue
+			}
+			for _, p := range r.Processes {
+				d, uid, apart := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}, uint32(0), false
+				for _, known := range e.Processes {
+					if known.PID == p.PID {
+						d.Owner, uid, apart = known.Cgroup, known.UID, known.Apart() || known.Why != "" || known.Gone
+					}
+				}
+				seen = append(seen, self.whose(d, uid, apart))
+			}
+		}
+	}
+	return inOrder(seen)
+}

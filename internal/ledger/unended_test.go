@@ -72,16 +72,14 @@ func TestUnended(t *testing.T) {
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},
 		"its own end is on file": {[]Run{runOn(100, "GPU-0", 10, 15), later}, false, "", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"},
-				Exclusive: func() bool { return !tt.shared }})
-			switch {
-			case tt.want == "" && len(got) == 0:
-			case len(got) != 1 || got[0].Why != tt.want || got[0].Presumed != tt.presumed || got[0].Job.ID != 100 ||
-				got[0].Over < 10:
-				t.Errorf("got %+v", got)
-			}
-		})
+		got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"},
+			Exclusive: func() bool { return !tt.shared }})
+		switch {
+		case tt.want == "" && len(got) == 0:
+		case len(got) != 1 || got[0].Why != tt.want || got[0].Presumed != tt.presumed || got[0].Job.ID != 100 ||
+			got[0].Over < 10:
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
@@ -89,7 +87,7 @@ func TestUnended(t *testing.T) {
 func TestUnseenEnd(t *testing.T) {
 	r := runOn(100, "GPU-0", 10, 0)
 	r.Ends = []End{{At: 20, Unseen: "job 101 was given its GPU", Presumed: true}}
-	if !r.Closed() || r.EndSeen() {
+	if !r.Closed() || r.Epilog() != nil {
 		t.Error("it is over, and no one saw how")
 	}
 	if _, which := Match([]Run{r}, slurm.Job{ID: 100}); which != OpenRun {
@@ -99,7 +97,7 @@ func TestUnseenEnd(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 	r.Ends = append(r.Ends, End{At: 40})
-	if rec := record(r); rec.End != 40 || rec.Unseen || !r.EndSeen() {
+	if rec := record(r); rec.End != 40 || rec.Unseen || r.Epilog() == nil {
 		t.Errorf("after its epilog: %+v", rec)
 	}
 	if _, which := Match([]Run{r}, slurm.Job{ID: 100}); which != ClosedRun {
@@ -111,7 +109,7 @@ func TestUnseenEnd(t *testing.T) {
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
 	seen := Sighted{}.With(life, onCard(15, proc(7, 1)), who(inJob(7, 101)))
-	b := Between([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })},
+	b := Open([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })}, Run{},
 		Now{At: 30, Epoch: life, Sighted: seen})
 	if len(b.Others) != 2 || !b.Others[0].Live() || b.Others[1].Live() || !b.Others[1].Alone {
 		t.Errorf("%+v", b.Others)

@@ -1,18 +1,23 @@
 package metrics
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
-// book is the content of counters.json; file.go reads and writes it.
+// book is the content of counters.json.
 type book struct {
 	Version  int         `json:"version"`
 	Mode     config.Mode `json:"mode"` // of the last run
@@ -32,15 +37,13 @@ type sample struct {
 // Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
 type Trouble struct {
 	Code code.Code `json:"code"`
-	// Since is when it began: since then no run of the hook that met it last was without it.
-	Since time.Time   `json:"since"`
-	Last  time.Time   `json:"last"`
-	Count uint64      `json:"count"` // runs with it, from Since on
-	Hook  Hook        `json:"hook"`  // that met it last
-	Job   slurm.JobID `json:"job"`   // whose hook that was
-	// Clear is how many runs of any hook there were after Last, Over how many of them were of the same hook.
-	Clear  uint64      `json:"clear,omitempty"`
-	Over   uint64      `json:"over,omitempty"`
+	// Since is when it began: after that there was no day without it.
+	Since  time.Time   `json:"since"`
+	Last   time.Time   `json:"last"`
+	Count  uint64      `json:"count"`            // runs with it, from Since on
+	Hook   Hook        `json:"hook"`             // that met it last
+	Job    slurm.JobID `json:"job"`              // whose hook that was
+	Clear  uint64      `json:"clear,omitempty"`  // runs of any hook after Last
 	Detail report.Safe `json:"detail,omitempty"` // what was seen last
 }
 
@@ -56,8 +59,7 @@ func (b *book) sample(name string, labels ...string) *sample {
 
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
-// observe adds a time to a histogram. Its sample holds the sum as its value, and in Counts how many values fell into
-// each bucket alone, the last of which has no bound.
+// observe adds a time to a histogram.
 func (b *book) observe(name string, took time.Duration, hook Hook) {
 	bounds := families[name].bounds
 	value := max(0, took.Seconds())
@@ -85,10 +87,7 @@ func (b *book) add(r Run) {
 		b.Mode = r.Mode
 	}
 	for i := range b.Troubles {
-		t := &b.Troubles[i]
-		if t.Clear++; t.Hook == r.Hook {
-			t.Over++
-		}
+		b.Troubles[i].Clear++
 	}
 	for _, f := range r.Findings {
 		b.find(r, f)
@@ -108,28 +107,36 @@ func (b *book) add(r Run) {
 
 // check shows what a health check saw in place of what the one before it did: a card that is not read any more has no
 // figure.
-func (b *book) check(c Check) {
+func (b *book) check(c ledger.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
 	})
-	if c.Keepers != nil {
-		*b.at(driverKeepers) = float64(*c.Keepers)
-	}
 	*b.at(checkSeconds) = c.Took.Seconds()
+	if k := c.Keepers; k != nil && k.Unknown == "" {
+		*b.at(driverKeepers) = float64(k.Count)
+	}
 	for _, card := range c.Cards {
-		number := strconv.Itoa(card.GPU)
-		if card.GPU < 0 { // not certain
-			number = ""
+		id, number := card.Device.ID, ""
+		if card.Index >= 0 { // certain
+			number = strconv.Itoa(card.Index)
 		}
-		for name, f := range map[string]gpu.Figure{
-			usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked,
-		} {
-			if f.Known() {
-				*b.at(name, number, string(card.UUID)) = float64(f.Bytes)
-			}
+		reading, read := c.Snapshot.Reading(id)
+		if !read {
+			continue
 		}
+		show := func(name string, bytes uint64) { *b.at(name, number, string(id)) = float64(bytes) }
+		if reading.Memory.Used.Known() {
+			show(usedBytes, reading.Memory.Used.Bytes)
+		}
+		if bytes, told := c.Unexplained[id]; told {
+			show(unexplainedBytes, bytes)
+		}
+		show(leakedBytes, c.Leaked[id])
 	}
 }
+
+// aDay without a trouble is the end of it.
+const aDay = 24 * time.Hour
 
 // find counts one finding of a run that has been added.
 func (b *book) find(r Run, f Finding) {
@@ -142,23 +149,91 @@ func (b *book) find(r Run, f Finding) {
 	i := slices.IndexFunc(b.Troubles, func(t Trouble) bool { return t.Code == f.Code })
 	if i < 0 {
 		i = len(b.Troubles)
-		b.Troubles = append(b.Troubles, Trouble{Code: f.Code, Over: 1, Clear: 1})
+		b.Troubles = append(b.Troubles, Trouble{Code: f.Code, Clear: 1})
 	}
-	b.Troubles[i].meet(r, f)
-}
-
-// meet notes that a run had the trouble. Clear is 0 where it is on record already that this very run had it.
-func (t *Trouble) meet(r Run, f Finding) {
-	if t.Clear > 0 {
-		missed := t.Over
-		if t.Hook == r.Hook {
-			missed-- // this run was added as one without it
-		}
-		if missed > 0 {
-			t.Since, t.Count = r.At, 0
-		}
+	t := &b.Troubles[i]
+	if r.At.Sub(t.Last) > aDay {
+		t.Since, t.Count = r.At, 0
+	}
+	if t.Clear > 0 { // else it is on record already that this very run had it
 		t.Count++
 	}
-	t.Last, t.Hook, t.Job, t.Clear, t.Over = r.At, r.Hook, r.Job, 0, 0
+	t.Last, t.Hook, t.Job, t.Clear = r.At, r.Hook, r.Job, 0
 	t.Detail = report.Clean(f.Detail, maxDetail)
+}
+
+// bookVersion is the format of counters.json. What is added to it (families, codes, fields of the book) is no new
+// format: an earlier release leaves that out. A family's labels and buckets never change under its name. A file of
+// another format is a damaged one.
+const bookVersion = 1
+
+// Bounds of the file: some 200 samples and 30 troubles have 30 KiB.
+const (
+	maxBook   = 256 << 10
+	maxDetail = 300 // bytes of a trouble's detail
+)
+
+// ErrDamaged: the counts could not be used, and begin anew.
+var ErrDamaged = errors.New("counts are damaged")
+
+// read reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
+func read(folder string) (book, error) {
+	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	data, err := safefile.Read(folder, bookName, maxBook)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return book{}, nil
+	case errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge):
+		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	case err != nil:
+		return book{}, err
+	}
+	return decode(data)
+}
+
+// decode returns ErrDamaged for anything but whole counts of this format. What this program does not know it drops: a
+// later release counted it before a downgrade, and begins it anew.
+func decode(data []byte) (book, error) {
+	var b book
+	err := json.Unmarshal(data, &b)
+	if err == nil && b.Version != bookVersion {
+		err = fmt.Errorf("version %d, not %d", b.Version, bookVersion)
+	}
+	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := families[s.Name]; return !known })
+	seen := map[string]bool{}
+	for _, s := range b.Samples {
+		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
+		if err == nil && (seen[key] || !s.whole()) {
+			err = fmt.Errorf("sample %.200s", key)
+		}
+		seen[key] = true
+	}
+	if err != nil {
+		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	b.Troubles = slices.DeleteFunc(b.Troubles, func(t Trouble) bool { _, known := code.Lookup(t.Code); return !known })
+	for i := range b.Troubles {
+		b.Troubles[i].Detail = report.Keep(string(b.Troubles[i].Detail), maxDetail)
+	}
+	return b, nil
+}
+
+// whole reports a sample that its family can have.
+func (s sample) whole() bool {
+	f := families[s.Name]
+	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
+	return len(s.Labels) == len(f.labels) && counts && s.Value >= 0
+}
+
+// save writes the book.
+func (b *book) save(folder string) error {
+	b.Version = bookVersion
+	data, err := json.Marshal(b)
+	if err == nil && len(data) >= maxBook {
+		err = safefile.ErrTooLarge
+	}
+	if err == nil {
+		err = safefile.Replace(folder, bookName, append(data, '\n'), 0o600)
+	}
+	return err
 }

@@ -1,11 +1,10 @@
 // Package metrics counts what the hooks of a host do and find, and writes it for the textfile collector of Prometheus'
 // node_exporter. It works on disk and so belongs into a child. The counts outlive a reboot and a lost or full tmpfs:
 //
-//	VAR/metrics/              0700
-//	  counters.json           the counts, and each trouble with its first and last time. book.go, file.go
-//	  counters.json.damaged   the last one that could not be used; then counting began anew
-//	  lock                    one writer at a time
-//	TEXTFILE                  0644  what node_exporter reads. text.go
+//	VAR/metrics/     0700
+//	  counters.json  the counts, and each trouble with its first and last time. book.go
+//	  lock           one writer at a time
+//	TEXTFILE         0644  what node_exporter reads. text.go
 //
 // Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
 package metrics
@@ -24,15 +23,15 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
 const (
-	folderName  = "metrics"
-	bookName    = "counters.json"
-	damagedName = bookName + ".damaged"
-	lockName    = "lock"
+	folderName = "metrics"
+	bookName   = "counters.json"
+	lockName   = "lock"
 	// lockWait: writers hold the lock for about a millisecond, and have queued for the disk before.
 	lockWait = 100 * time.Millisecond
 )
@@ -59,26 +58,9 @@ type Run struct {
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	Settled []time.Duration   `json:"settled_ns,omitempty"`
 	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
-	// Check is what a health check alone knows; nil for a job's hooks.
-	Check *Check `json:"check,omitempty"`
-}
-
-// Check is what stands until the next health check.
-type Check struct {
-	Took  time.Duration `json:"took_ns"`
-	Cards []Card        `json:"cards,omitempty"` // that were read
-	// Keepers is how many processes outside of jobs keep drains for memory without a process off; nil where that is
-	// unknown.
-	Keepers *int `json:"keepers,omitempty"`
-}
-
-// Card is one card or MIG instance as the health check saw it. What is not known is not shown.
-type Card struct {
-	GPU         int        `json:"gpu"` // Slurm's number, -1 where that is not certain
-	UUID        gpu.ID     `json:"uuid"`
-	Used        gpu.Figure `json:"used"`        // bytes
-	Unexplained gpu.Figure `json:"unexplained"` // bytes
-	Leaked      gpu.Figure `json:"leaked"`      // bytes
+	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
+	// shown.
+	Check *ledger.Check `json:"check,omitempty"`
 }
 
 // Hook names a root hook.
@@ -130,7 +112,7 @@ func change(f Files, r Run, add func(*book)) (err error) {
 	}
 	defer release()
 	sweep(folder)
-	b, damage := load(folder)
+	b, damage := read(folder)
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
 		return damage
 	}

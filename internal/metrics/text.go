@@ -55,7 +55,7 @@ var (
 
 // families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
 var families = map[string]family{
-	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: everyAction(),
+	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: runsFrom,
 		help: "Runs of the Bookend hooks for jobs with GPUs, and of its health check, by the strongest action that " +
 			"policy took."},
 	findings: {kind: "counter", labels: []string{"code", "hook"},
@@ -77,7 +77,7 @@ var families = map[string]family{
 	settleTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: settleBounds,
 		help: "How long the memory of a job's GPU took to come to rest, clean or not, from the hook's first look " +
 			"on; GPUs that did not are left out."},
-	probes: {kind: "counter", labels: []string{"result"}, from: everyResult(),
+	probes: {kind: "counter", labels: []string{"result"}, from: resultsFrom,
 		help: "Test allocations, by result."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU when the health check last looked, in bytes."},
@@ -101,27 +101,10 @@ var families = map[string]family{
 
 // The values of labels that are shown from the start.
 var (
-	jobHooks = [][]string{{string(Prolog)}, {string(Epilog)}}
-	results  = []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken, gpu.ProbeSkipped}
-	actions  = []config.Action{config.Ignore, config.Note, config.Warn, config.Drain}
+	jobHooks    = [][]string{{string(Prolog)}, {string(Epilog)}}
+	runsFrom    = [][]string{{string(Prolog), string(config.Drain)}, {string(Epilog), string(config.Drain)}}
+	resultsFrom = [][]string{{string(gpu.ProbeGap)}, {string(gpu.ProbeBlocked)}, {string(gpu.ProbeBroken)}}
 )
-
-func everyResult() (all [][]string) {
-	for _, r := range results {
-		all = append(all, []string{string(r)})
-	}
-	return all
-}
-
-func everyAction() (all [][]string) {
-	for _, action := range actions {
-		all = append(all, []string{string(Prolog), string(action)}, []string{string(Epilog), string(action)})
-		if action != config.Drain {
-			all = append(all, []string{string(HealthCheck), string(action)})
-		}
-	}
-	return all
-}
 
 func everyOwnCode() (all [][]string) {
 	for _, e := range code.All() {

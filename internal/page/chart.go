@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 )
@@ -44,8 +45,6 @@ type Lane struct {
 	Blocks []Block
 	Held   []Held
 	Marks  []Mark
-	Jobs   int
-	Found  int // findings of this card that are no notes
 }
 
 // Card is a GPU or MIG instance as the latest record has it.
@@ -72,23 +71,32 @@ type history struct {
 
 // Lay lays records out.
 func Lay(runs []ledger.Run, r Request) Chart {
-	if r.Zone == nil {
-		r.Zone = time.UTC
-	}
-	h := history{runs: slices.Clone(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
-	slices.SortStableFunc(h.runs, func(a, b ledger.Run) int { return a.LastSeen().Compare(b.LastSeen()) })
+	r.Zone = cmp.Or(r.Zone, time.UTC)
+	h := history{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
+	slices.Reverse(h.runs)
 	h.period()
 	h.ticks()
 	h.readJobs()
 	h.readLooks()
-	h.readUse()
 	h.readEntries()
 	for _, c := range h.cards() {
-		h.Lanes = append(h.Lanes, h.lane(c))
+		h.Lanes = append(h.Lanes, Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)})
 	}
 	h.Node = h.marks("")
 	h.count()
 	return h.Chart
+}
+
+// each visits the looks on record: when, at which cards of Slurm's, and what was seen.
+func (h *history) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
+	for _, r := range h.runs {
+		for _, e := range r.Both() {
+			visit(e.Wall, r.Devices, e.Snapshot)
+		}
+	}
+	if c := h.ask.Check; c != nil {
+		visit(c.Wall, c.Cards, c.Snapshot)
+	}
 }
 
 // shortest is the least time shown: a node with one look on record has a chart too.
@@ -96,28 +104,18 @@ const shortest = time.Minute
 
 // period finds the time that is on record, and the part of it that is shown.
 func (h *history) period() {
-	var moments []time.Time
-	for _, r := range h.runs {
-		for _, e := range r.Both() {
-			moments = append(moments, e.Wall.In(h.ask.Zone))
+	h.each(func(at time.Time, _ []ledger.Assigned, _ gpu.Snapshot) {
+		if at.IsZero() {
+			return
 		}
-	}
-	if h.ask.Check != nil {
-		moments = append(moments, h.ask.Check.Wall.In(h.ask.Zone))
-	}
-	moments = slices.DeleteFunc(moments, time.Time.IsZero)
-	if len(moments) > 0 {
-		h.First, h.Last = slices.MinFunc(moments, time.Time.Compare), slices.MaxFunc(moments, time.Time.Compare)
-	}
-	or := func(t, other time.Time) time.Time {
-		if t.IsZero() {
-			t = other
+		if at = at.In(h.ask.Zone); h.First.IsZero() || at.Before(h.First) {
+			h.First = at
 		}
-		return t.In(h.ask.Zone)
-	}
-	h.ask.Now = or(h.ask.Now, h.Last)
-	until := or(h.ask.Until, h.ask.Now)
-	h.Since = or(h.ask.Since, or(h.First, until.Add(-shortest)))
+		h.Last = later(h.Last, at)
+	})
+	h.ask.Now = cmp.Or(h.ask.Now, h.Last).In(h.ask.Zone)
+	until := cmp.Or(h.ask.Until, h.ask.Now).In(h.ask.Zone)
+	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest)).In(h.ask.Zone)
 	h.Until = later(until, h.Since.Add(shortest))
 }
 
@@ -166,61 +164,50 @@ func (h *history) ticks() {
 		if t.After(h.Until) {
 			return
 		}
-		if t.Before(h.Since) {
-			continue
+		form := "15:04"
+		if n%day == 0 {
+			form = "2 Jan"
 		}
-		k := Tick{At: h.at(t), Label: t.Format("15:04"), Day: n%day == 0}
-		if k.Day {
-			k.Label = t.Format("2 Jan")
+		if !t.Before(h.Since) {
+			h.Ticks = append(h.Ticks, Tick{At: h.at(t), Label: t.Format(form), Day: n%day == 0})
 		}
-		h.Ticks = append(h.Ticks, k)
 	}
 }
 
 // cards are those on record, by Slurm's number; those that no job was given last.
 func (h *history) cards() []Card {
-	known := map[gpu.ID]*Card{}
-	of := func(d gpu.Device) *Card {
-		if known[d.ID] == nil {
-			known[d.ID] = &Card{Device: d, Total: gpu.Unknown("never read")}
-		}
-		return known[d.ID]
-	}
-	meet := func(s gpu.Snapshot, given []ledger.Assigned) {
-		for _, r := range s.Readings {
-			c := of(r.Device)
-			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
-			if c.Device = r.Device; r.Memory.Total.Known() {
+	known := map[gpu.ID]Card{}
+	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
+		for _, r := range seen.Readings {
+			c, met := known[r.Device.ID]
+			if !met || r.Memory.Total.Known() {
 				c.Total = r.Memory.Total
 			}
+			r.Device.Name = cmp.Or(r.Device.Name, c.Name)
+			c.Device = r.Device
+			known[r.Device.ID] = c
 		}
 		for _, d := range given {
-			if c := of(d.Device); d.Index >= 0 {
+			c, met := known[d.Device.ID]
+			if !met {
+				c = Card{Device: d.Device, Total: gpu.Unknown("never read")}
+			}
+			if d.Index >= 0 {
 				c.Index = &d.Index
 			}
+			known[d.Device.ID] = c
 		}
-	}
-	for _, r := range h.runs {
-		for _, e := range r.Both() {
-			meet(e.Snapshot, r.Devices)
-		}
-	}
-	if c := h.ask.Check; c != nil {
-		meet(c.Snapshot, c.Cards)
-	}
+	})
 	delete(known, "") // of no id: no lane can be drawn for it
-	var cards []Card
-	for _, id := range slices.Sorted(maps.Keys(known)) {
-		cards = append(cards, *known[id])
-	}
-	order := func(n *int) int {
-		if n == nil {
+	number := func(c Card) int {
+		if c.Index == nil {
 			return 1 << 30
 		}
-		return *n
+		return *c.Index
 	}
-	slices.SortStableFunc(cards, func(a, b Card) int { return cmp.Compare(order(a.Index), order(b.Index)) })
-	return cards
+	return slices.SortedFunc(maps.Values(known), func(a, b Card) int {
+		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // count adds up the time shown.
@@ -250,15 +237,91 @@ func (h *history) count() {
 	})
 }
 
-func (h *history) lane(c Card) Lane {
-	l := Lane{Card: c, Marks: h.marks(c.ID), Held: h.held(c), Blocks: h.blocks(c)}
-	for _, k := range l.Blocks {
-		l.Jobs += k.Jobs
-	}
-	for _, e := range h.Entries {
-		if e.GPU == c.ID && e.Grave() > 1 {
-			l.Found++
+// Entry is one finding of the time shown, with where it was made and what policy made of it.
+type Entry struct {
+	At    time.Time
+	Phase string // start, end, health check
+	Job   string // none of a health check's
+	User  string // raw
+	finding.Finding
+	Kind    code.Entry
+	Judged  finding.Judged
+	Drained bool // by this finding's code the hook drained the node
+}
+
+// readEntries finds the findings of the time shown that policy does not ignore.
+func (h *history) readEntries() {
+	for _, r := range h.runs {
+		for i, e := range r.Both() {
+			of := Entry{At: e.Wall, Phase: "end", Job: r.JobName(), User: r.Job.User}
+			if i == 0 && r.Start != nil {
+				of.Phase = "start"
+			}
+			h.enter(of, e.Findings, e.Verdict)
 		}
 	}
-	return l
+	if c := h.ask.Check; c != nil {
+		h.enter(Entry{At: c.Wall, Phase: "health check"}, c.Findings, c.Verdict)
+	}
+	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
+}
+
+// enter adds the findings of one verdict.
+func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
+	if !h.shows(of.At, of.At) {
+		return
+	}
+	of.At = of.At.In(h.ask.Zone)
+	for n, f := range found {
+		of.Finding, of.Judged = f, v.Of(n)
+		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
+		kind, known := code.Lookup(f.Code)
+		if !known { // of another release
+			kind = code.Entry{Code: f.Code, Severity: code.Warning, Title: "not known to this release"}
+		}
+		if of.Kind = kind; of.Judged.Action != config.Ignore {
+			h.Entries = append(h.Entries, of)
+		}
+	}
+}
+
+// Grave is how much a finding weighs where there is room for one only.
+func (e Entry) Grave() int {
+	weight := map[code.Severity]int{code.Serious: 3, code.Warning: 2, code.Note: 1}[e.Kind.Severity]
+	switch {
+	case e.Drained:
+		return 4
+	case e.Judged.Action == config.Note:
+		return min(weight, 1)
+	}
+	return weight
+}
+
+// Mark stands for the findings of one moment of a lane, the gravest first.
+type Mark struct {
+	At      float64
+	Entries []int // places in Chart.Entries
+}
+
+// markWidth is the part of a lane that a mark takes: nearer to each other, findings share one.
+const markWidth = 1.0 / 64
+
+// marks are those of a card's findings; of no id those that concern no card.
+func (c Chart) marks(id gpu.ID) (marks []Mark) {
+	for i, e := range slices.Backward(c.Entries) { // the latest come first
+		if e.GPU != id {
+			continue
+		}
+		at := c.at(e.At)
+		if n := len(marks); n == 0 || at-marks[n-1].At >= markWidth {
+			marks = append(marks, Mark{At: at})
+		}
+		m := &marks[len(marks)-1]
+		m.Entries = append(m.Entries, i)
+	}
+	for _, m := range marks {
+		slices.SortStableFunc(m.Entries,
+			func(x, y int) int { return cmp.Compare(c.Entries[y].Grave(), c.Entries[x].Grave()) })
+	}
+	return marks
 }

@@ -7,7 +7,6 @@
 package page
 
 import (
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -15,7 +14,6 @@ import (
 	"html/template"
 	"io"
 	"regexp"
-	"slices"
 	"time"
 
 	"bookend/internal/gpu"
@@ -47,10 +45,12 @@ var style string
 //go:embed page.js
 var script string
 
+// mostListed bounds the table of findings: a page is to open at once.
+const mostListed = 500
+
 // sheet is a report as the template asks for it. Its methods and the functions below make every text safe.
 type sheet struct {
 	Report
-	Listed map[int]bool   // entries that the table has
 	people *regexp.Regexp // nil where users are named
 	Style  template.CSS
 	Script template.JS
@@ -61,12 +61,13 @@ var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": clean, "plural": count,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
 	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": outcome,
-	"stamp": func(t time.Time) string { return t.Format(stamp) },
+	"stamp": func(t time.Time) string { return t.Format(stamp) }, "figure": figure,
+	"moment": func(t time.Time) string { return t.Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
 // Write writes the page.
 func Write(w io.Writer, r Report) error {
-	s := sheet{Report: r, Listed: gravest(r.Chart.Entries), Style: template.CSS(style), Script: template.JS(script)}
+	s := sheet{Report: r, Style: template.CSS(style), Script: template.JS(script)}
 	if !r.Users {
 		s.people = namesOf(r.People)
 	}
@@ -78,23 +79,6 @@ func Write(w io.Writer, r Report) error {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
-}
-
-// mostListed bounds the table of findings: a page is to open at once.
-const mostListed = 500
-
-// gravest picks the findings that are listed: all, or the gravest, and of those the latest.
-func gravest(all []Entry) map[int]bool {
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Grave(), all[a].Grave()) })
-	listed := map[int]bool{}
-	for _, i := range order[:min(len(order), mostListed)] {
-		listed[i] = true
-	}
-	return listed
 }
 
 // Policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup

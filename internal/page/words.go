@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -53,29 +52,14 @@ func namesOf(people []string) *regexp.Regexp {
 	return re
 }
 
-// Range words the time shown, with the zone at both ends: it may change meanwhile.
-func (s sheet) Range() string {
-	if s.Chart.First.IsZero() {
-		return ""
-	}
-	const moment = "2 January 2006, 15:04 (UTC-07:00)"
-	return s.Chart.Since.Format(moment) + " to " + s.Chart.Until.Format(moment)
+// Nothing reports that there is nothing to draw in the time shown.
+func (s sheet) Nothing() bool {
+	left := func(l Lane) bool { return len(l.Held) > 0 }
+	return s.Chart.Jobs == 0 && len(s.Chart.Entries) == 0 && !slices.ContainsFunc(s.Chart.Lanes, left)
 }
 
-// Empty is said where there is nothing to draw.
-func (s sheet) Empty() string {
-	c := s.Chart
-	switch {
-	case c.First.IsZero():
-		return "No records yet: no hook has written a record on this node. No job with GPUs has run since Bookend was " +
-			"installed, or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."
-	case c.Jobs == 0 && len(c.Entries) == 0 &&
-		!slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
-		return fmt.Sprintf("Nothing on record in this time. The records of this node reach from %s to %s.",
-			c.First.Format(stamp), c.Last.Format(stamp))
-	}
-	return ""
-}
+// Listed are the findings that the table has.
+func (s sheet) Listed() []Entry { return s.Chart.Entries[:min(len(s.Chart.Entries), mostListed)] }
 
 // Serious counts the serious findings.
 func (s sheet) Serious() (n int) {
@@ -111,15 +95,6 @@ func cardName(c Card) string {
 	return string(clean(c.ID))
 }
 
-// Facts are a lane in words.
-func (l Lane) Facts() string {
-	text := count(l.Jobs, "job", "jobs")
-	if l.Found > 0 {
-		text += ", " + count(l.Found, "finding", "findings")
-	}
-	return text
-}
-
 func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -147,72 +122,23 @@ func (k Block) Label() string {
 	return label
 }
 
-// Class is a block's form.
-func (k Block) Class() string {
-	class := "job"
-	if k.Running || k.NoEnd {
-		class += " running"
-	}
-	if k.NoStart {
-		class += " nostart"
-	}
-	return class
-}
-
-// BlockTip is a block in words.
-func (s sheet) BlockTip(k Block) string {
-	head := "Job " + k.Job
-	if k.Jobs > 1 {
-		head = count(k.Jobs, "job", "jobs") + ", too close to be told apart here"
-	}
-	from, to := k.Start.Format(stamp), k.End.Format(stamp)
-	if k.NoStart {
-		from += " (start not on record)"
-	}
-	when := fmt.Sprintf("%s to %s, %v", from, to, k.End.Sub(k.Start).Round(time.Second))
-	switch {
-	case k.Running:
-		when = "since " + from + ", still running"
-	case k.NoEnd:
-		when = from + ", end not on record, over by " + to
-	}
-	use := "memory in use: not sampled"
-	if k.Most.Known() {
-		use = "most memory seen in use: " + figure(k.Most)
-	}
-	return head + s.of(k.User) + "\n" + when + "\n" + use
-}
-
-// of names a user, where that is wanted.
-func (s sheet) of(user string) string {
+// Of names a user, where that is wanted.
+func (s sheet) Of(user string) string {
 	if !s.Users || user == "" {
 		return ""
 	}
 	return " of " + string(clean(user))
 }
 
-// Tip is a piece in words.
-func (k Held) Tip() string {
-	fate := map[Fate]string{Stayed: "still there at", Gone: "gone by", Unseen: "not seen again up to"}[k.Fate]
-	return fmt.Sprintf("%s left on the GPU\nseen %s by %s, %s %s", figure(k.Bytes), k.Start.Format(stamp), k.By, fate,
-		k.End.Format(stamp))
-}
-
 // Gravest is the finding that a mark looks like.
 func (s sheet) Gravest(m Mark) Entry { return s.Chart.Entries[m.Entries[0]] }
 
-// Link leads from a mark to its finding's row, or where that is not listed to what its code means.
+// Link leads from a mark to its finding's row, or where that is not listed to the table.
 func (s sheet) Link(m Mark) string {
-	if s.Listed[m.Entries[0]] {
-		return fmt.Sprintf("f%d", m.Entries[0])
+	if m.Entries[0] >= mostListed {
+		return "findings"
 	}
-	return s.CodeID(s.Gravest(m).Kind)
-}
-
-// CodeID is the place where a code is explained. It is a number: the name of a code from outside is a claim.
-func (s sheet) CodeID(kind code.Entry) string {
-	return fmt.Sprintf("code-%d",
-		slices.IndexFunc(s.Chart.Codes, func(n Count) bool { return n.Kind.Code == kind.Code }))
+	return fmt.Sprintf("f%d", m.Entries[0])
 }
 
 // LaneOf is the lane of a finding, -1 for one that concerns no card that is shown.
@@ -227,21 +153,15 @@ func shape(e Entry) string {
 
 func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 
-// mostTold is how many findings the text of one mark has.
-const mostTold = 3
-
-// MarkTip is a mark's findings: what, when, and what was made of it. The table has the rest.
+// MarkTip is a mark's gravest finding: what, when, and what was made of it. The table has the rest.
 func (s sheet) MarkTip(m Mark) string {
-	var parts []string
-	for _, at := range m.Entries[:min(len(m.Entries), mostTold)] {
-		e := s.Chart.Entries[at]
-		parts = append(parts, fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e),
-			e.At.Format(stamp), outcome(e)))
+	e := s.Gravest(m)
+	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e), e.At.Format(stamp),
+		outcome(e))
+	if more := len(m.Entries) - 1; more > 0 {
+		text += fmt.Sprintf("\n\nand %d more", more)
 	}
-	if more := len(m.Entries) - len(parts); more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(parts, "\n\n")
+	return text
 }
 
 // Seen words what was seen and who holds it.
@@ -250,25 +170,20 @@ func (s sheet) Seen(e Entry) report.Safe {
 	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
 		parts = append(parts, figure(e.Bytes))
 	}
-	observed := e.Observed
-	if e.Holder != nil && (!e.Holder.Gone || observed == "") {
+	if e.Holder != nil {
 		parts = append(parts, "process "+process(e.Holder.Process))
-		if e.Ended.Signal() != "" { // the process stands before it
-			observed = e.Ended.Text()
-		}
 	}
-	if observed != "" {
-		parts = append(parts, observed)
+	if e.Observed != "" {
+		parts = append(parts, e.Observed)
 	}
 	if e.Unknown != "" {
 		parts = append(parts, "unknown: "+e.Unknown)
 	}
 	if n := len(e.Candidates); e.Holder == nil && n > 0 {
-		text := "maybe held by " + process(e.Candidates[0].Process)
+		parts = append(parts, "maybe held by "+process(e.Candidates[0].Process))
 		if n > 1 {
-			text += fmt.Sprintf(" or %d more", n-1)
+			parts = append(parts, fmt.Sprintf("or by %d more", n-1))
 		}
-		parts = append(parts, text)
 	}
 	return s.Text(strings.Join(parts, "; "))
 }
@@ -301,7 +216,7 @@ func (s sheet) Occasion(e Entry) string {
 	if e.Job == "" {
 		return e.Phase
 	}
-	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.of(e.User))
+	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.Of(e.User))
 }
 
 // outcome words what policy made of a finding.

@@ -14,7 +14,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -217,24 +216,12 @@ func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
 }
 
 // gauge is what metrics show of the GPUs.
-func gauge(now ledger.Check) *metrics.Check {
-	m := &metrics.Check{Took: now.Took}
-	if now.Keepers != nil && now.Keepers.Unknown == "" {
-		m.Keepers = &now.Keepers.Count
+func gauge(now ledger.Check) *ledger.Check {
+	seen := &ledger.Check{Took: now.Took, Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked,
+		Keepers: now.Keepers}
+	for _, reading := range now.Snapshot.Readings {
+		reading.Processes = nil
+		seen.Snapshot.Readings = append(seen.Snapshot.Readings, reading)
 	}
-	for _, card := range now.Cards {
-		id := card.Device.ID
-		reading, ok := now.Snapshot.Reading(id)
-		if !ok {
-			continue
-		}
-		rest := gpu.Unknown("not told")
-		if bytes, told := now.Unexplained[id]; told {
-			rest = gpu.Bytes(bytes)
-		}
-		m.Cards = append(m.Cards, metrics.Card{
-			GPU: card.Index, UUID: id, Used: reading.Memory.Used, Unexplained: rest, Leaked: gpu.Bytes(now.Leaked[id]),
-		})
-	}
-	return m
+	return seen
 }

@@ -32,7 +32,7 @@ func TestHeard(t *testing.T) {
 		outputs       int
 	}{
 		"all of it":         {[]written{out, errs}, operation.TailReply{Files: []operation.Searched{whole, {}}}, "", "", nil, 2},
-		"the end of it":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 5 << 20, Read: 4 << 20}}}, "", "only its last 4.0 MiB", nil, 1},
+		"the end of it":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 5 << 20, Read: 4 << 20}}}, "", "only its last 4096 KiB", nil, 1},
 		"refused":           {[]written{out}, operation.TailReply{Files: []operation.Searched{{Refused: "missing"}}}, "refused: missing", "", nil, 1},
 		"refused in part":   {[]written{out, errs}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "links"}}}, "", "its errors: refused: links", nil, 2},
 		"srun alone":        {[]written{srun}, operation.TailReply{}, ofSrun, "", nil, 1},

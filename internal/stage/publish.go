@@ -293,12 +293,11 @@ func (r *record) settleDrain(c judge.Check) {
 	if r.Store == nil {
 		return
 	}
-	resume := r.Config.Drain.Resume
 	memory := r.drainMemory()
 	runs, _ := r.Store.Runs() // again: an end may have come since; what is damaged is reported by whoever looks into it
 	in := drain.Input{
 		Now: r.moment(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.moment()), Exits: drain.Exits(runs, r.moment()),
-		Rules: drain.Rules{By: r.Config.Drain.ReasonBy, Resume: resume.Enabled, After: resume.After},
+		Rules: r.Config.Drain,
 	}
 	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now.Wall) {
 		return
@@ -341,7 +340,9 @@ func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Me
 		_ = r.remember(decision.Memory, decision.Memory.Failed(err)) // for display
 		return err
 	case decision.Act == drain.Resume:
-		_ = r.remember(decision.Memory, decision.Memory.Resumed()) // told; the next health check finds what was done
+		done := decision.Memory
+		done.Written = nil                    // the drain is no longer ours
+		_ = r.remember(decision.Memory, done) // told; the next health check finds what was done
 	}
 	if last := memory.Last; decision.Act != drain.Leave || last == nil || last.Why != decision.Why {
 		r.drain = &decision

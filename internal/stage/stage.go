@@ -20,7 +20,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/routine"
@@ -77,7 +76,7 @@ type record struct {
 	text   []report.Safe        // for the job's owner
 	jobLog string               // what became of the end report, for the log
 	drain  *drain.Decision      // about the node, where there is news
-	gauges *metrics.Check       // of a health check; nil for a job's hooks
+	gauges *ledger.Check        // of a health check; nil for a job's hooks
 }
 
 // rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.

@@ -85,15 +85,8 @@ func ended(runs []ledger.Run) []ledger.Run {
 			over = append(over, r)
 		}
 	}
-	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(lastSeen(b), lastSeen(a)) })
+	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(b.Last().At, a.Last().At) })
 	return over
-}
-
-func lastSeen(r ledger.Run) time.Duration {
-	if r.Closed() {
-		return r.Ends[len(r.Ends)-1].At
-	}
-	return r.Began()
 }
 
 // onCard reports whether a run left something on a card, or may have.

@@ -33,8 +33,8 @@ func keyOf(r ledger.Run) string {
 	if !r.Job.Start.IsZero() {
 		return "t" + strconv.FormatInt(max(0, r.Job.Start.Unix()), 10)
 	}
-	if e := r.First(); e != nil {
-		return "w" + strconv.FormatInt(max(0, e.Wall.UnixNano()), 10)
+	if seen := r.First().Wall; !seen.IsZero() {
+		return "w" + strconv.FormatInt(max(0, seen.UnixNano()), 10)
 	}
 	return "w0"
 }

@@ -74,8 +74,8 @@ func TestFind(t *testing.T) {
 	} {
 		step.do()
 		got, which, err := s.Find(step.ask)
-		if err != nil || which != step.which || which != ledger.NoRun && got.Began() != at(step.began).At {
-			t.Errorf("%d: got %s of %v, %v, want %s of %d s", i, which, got.Began(), err, step.which, step.began)
+		if err != nil || which != step.which || which != ledger.NoRun && got.First().At != at(step.began).At {
+			t.Errorf("%d: got %s of %v, %v, want %s of %d s", i, which, got.First().At, err, step.which, step.began)
 		}
 	}
 	for _, name := range []string{"x", "..", "t", "T5"} { // a key that does not fit its file's name is another's record

@@ -59,13 +59,13 @@ func (r *records) boot(epoch gpu.Epoch) {
 }
 
 func keyOf(r ledger.Run) string {
-	switch e := r.First(); {
+	switch seen := r.First().Wall; {
 	case r.Job.SLUID != "":
 		return string(r.Job.SLUID)
 	case !r.Job.Start.IsZero():
 		return "t" + strconv.FormatInt(r.Job.Start.Unix(), 10)
-	case e != nil:
-		return "w" + strconv.FormatInt(e.Wall.UnixNano(), 10)
+	case !seen.IsZero():
+		return "w" + strconv.FormatInt(seen.UnixNano(), 10)
 	}
 	return "w0"
 }

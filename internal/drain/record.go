@@ -1,0 +1,206 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/report"
+	"bookend/internal/slurm"
+)
+
+// Exit is a hook of ours that told Slurm to drain: it exited with something other than 0.
+type Exit struct {
+	Ref
+	Phase  slurm.Context
+	Epoch  gpu.Epoch
+	Wall   time.Time // when it had its verdict
+	Reason string    // what the node's reason should say; empty where nothing can be said
+	Causes []Cause
+	// Conf is the SLURM_CONF that the hook saw, empty for none: a health check is started without one.
+	Conf string
+}
+
+// Ref names an exit on record.
+type Ref struct {
+	Job slurm.JobID   `json:"job"`
+	At  time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+}
+
+// Cause is one finding that a hook drained for.
+type Cause struct {
+	Code  code.Code `json:"code"`
+	GPU   gpu.ID    `json:"gpu,omitempty"`
+	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
+}
+
+// Moment is a time in one boot.
+type Moment struct {
+	Wall time.Time
+	ID   string // the boot's, empty where it could not be read: then no exit is known to be of this boot
+}
+
+// FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain. Its causes are all findings
+// that were judged to drain; of a hook that was stopped after its verdict what it was stopped by.
+func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
+	if e.Verdict.Exit == 0 {
+		return nil
+	}
+	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf}
+	for i, f := range e.Findings {
+		if e.Verdict.Drains(i) {
+			x.Causes = append(x.Causes, Cause{f.Code, f.GPU, f.Index})
+		}
+	}
+	i := ledger.Decisive(e.Findings, e.Verdict)
+	if i < 0 {
+		return &x
+	}
+	f := e.Findings[i]
+	if len(x.Causes) == 0 {
+		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
+	}
+	// Of a stopped hook only its exit code is on record, and says what it drained for: that it was stopped did not.
+	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
+		f = finding.Finding{Code: c}
+	}
+	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
+		x.Reason = text
+	}
+	return &x
+}
+
+// fixed is what Slurm itself writes for such a hook.
+func (x Exit) fixed() string {
+	if x.Phase == slurm.Prolog {
+		return PrologError
+	}
+	return EpilogError
+}
+
+// Exits are the exits that a node's records tell of in this boot, oldest first.
+func Exits(runs []ledger.Run, now Moment) (list []Exit) {
+	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
+		if x := FromEnd(r, phase, e); x != nil && now.ID != "" && r.Epoch.Boot == now.ID {
+			list = append(list, *x)
+		}
+	}
+	for _, r := range runs {
+		if r.Start != nil {
+			add(r, slurm.Prolog, *r.Start)
+		}
+		for _, e := range r.Ends {
+			add(r, slurm.Epilog, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Exit) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job))
+	})
+	return list
+}
+
+// Memory is what a node remembers of drains between hooks and health checks.
+type Memory struct {
+	// Written is the reason that we wrote last, nil where none of ours stands.
+	Written *Written `json:"written,omitempty"`
+	// Settled are the exits on record that need no more looking after.
+	Settled []Ref `json:"settled,omitempty"`
+	// Last is what was decided last, for display.
+	Last *Said `json:"last,omitempty"`
+}
+
+// Written is a reason of ours, and what it stands for.
+type Written struct {
+	Reason string    `json:"reason"`
+	Wall   time.Time `json:"wall"`
+	// Conf is the SLURM_CONF that leads to the controller that has it.
+	Conf   string    `json:"slurm_conf,omitempty"`
+	Epoch  gpu.Epoch `json:"epoch"`
+	Causes []Cause   `json:"causes"`
+	// Clean counts the health checks in a row that found none of the causes any more.
+	Clean int `json:"clean"`
+}
+
+// Said is a decision as it was logged.
+type Said struct {
+	Wall time.Time `json:"wall"`
+	Act  Act       `json:"act"`
+	Why  string    `json:"why"`
+}
+
+// Bounds of what is remembered: a node has 16 cards, and its records tell of some hundred runs.
+const (
+	MaxCauses  = 64
+	MaxSettled = 512
+	maxWhy     = 1 << 10 // bytes: another's reason may be in it, which is as long as its writer likes
+)
+
+// open are the exits that are not settled, oldest first.
+func (m Memory) open(exits []Exit) []Exit {
+	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
+}
+
+// settle remembers exits as settled, and forgets those that are on record no more.
+func (m Memory) settle(exits []Exit, settled ...Exit) Memory {
+	var kept []Ref
+	for _, x := range exits {
+		is := func(o Exit) bool { return o.Ref == x.Ref }
+		if slices.Contains(m.Settled, x.Ref) || slices.ContainsFunc(settled, is) {
+			kept = append(kept, x.Ref)
+		}
+	}
+	m.Settled = kept[max(0, len(kept)-MaxSettled):]
+	return m
+}
+
+// with adds the causes of further exits. What was counted before knew nothing of them.
+func (w Written) with(exits []Exit) Written {
+	w.Causes = slices.Clone(w.Causes)
+	for _, x := range exits {
+		w.Clean = 0
+		if !w.Epoch.Same(x.Epoch) {
+			w.Epoch = gpu.Epoch{} // of no one epoch: never verified
+		}
+		for _, c := range x.Causes {
+			same := func(o Cause) bool { return o.Code == c.Code && o.GPU == c.GPU }
+			if !slices.ContainsFunc(w.Causes, same) {
+				w.Causes = append(w.Causes, c)
+			}
+		}
+	}
+	if len(w.Causes) > MaxCauses {
+		w.Causes, w.Epoch = w.Causes[:MaxCauses], gpu.Epoch{} // more than is remembered is never verified
+	}
+	return w
+}
+
+// Failed is what to remember where what was decided could not be done: the next health check tries again.
+func (m Memory) Failed(err error) Memory {
+	why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
+	m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
+	return m
+}
+
+// Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.
+func (m Memory) Here(now Moment) Memory {
+	if w := m.Written; w != nil && now.ID != "" && w.Epoch.Boot != "" && w.Epoch.Boot != now.ID {
+		m.Written = nil
+	}
+	return m
+}
+
+// Words say in one line what is remembered, for an admin; empty where there is nothing to say.
+func (m Memory) Words() report.Safe {
+	const most = 400
+	if m.Last == nil {
+		return ""
+	}
+	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, clock(m.Last.Wall), m.Last.Why), most)
+}
+
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

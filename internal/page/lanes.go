@@ -1,0 +1,285 @@
+package page
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
+)
+
+// Block is one job on a card, or several that are too short to be told apart.
+type Block struct {
+	From, To float64
+	Row      int // of Rows: jobs that had the card at one time stand on top of each other
+	Rows     int // of the whole lane
+	// Y and Tall are the block's place and height in the lane, UseY and Used those of the memory in use.
+	Y, Tall, UseY, Used float64
+
+	Jobs       int
+	Job        string // its name; of several none
+	User       string // raw
+	Start, End time.Time
+	// Running: it has not ended. NoStart and NoEnd: that end is not on record, and Start or End only bounds it.
+	Running, NoStart, NoEnd bool
+	// Most is the most memory seen in use meanwhile, a lower bound.
+	Most gpu.Figure
+	run  *ledger.Run
+}
+
+const (
+	// mostRows is how many jobs that share a card are drawn apart.
+	mostRows = 4
+	// cell is the part of a lane below which what lies beside each other is drawn as one: about a pixel.
+	cell = 1.0 / 1000
+	// rowTall leaves a line between rows; least is what is known to be more than nothing, and so is visible.
+	rowTall, least = 0.96, 0.05
+)
+
+// readJobs finds the jobs of each card in the order in which they came.
+func (h *history) readJobs() {
+	for i := range h.runs {
+		k, ok := h.block(&h.runs[i])
+		for _, d := range h.runs[i].Devices {
+			if ok && d.Device.ID != "" {
+				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], h.used(k, d.Device.ID))
+			}
+		}
+	}
+	for _, list := range h.jobs {
+		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
+	}
+}
+
+// block is a run's time on its cards, and whether any is known.
+func (h *history) block(r *ledger.Run) (k Block, ok bool) {
+	if len(r.Both()) == 0 {
+		return k, false
+	}
+	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled"),
+		Start: r.First().Wall, End: h.ask.Now, NoStart: r.Start == nil}
+	switch next := r.Superseded(h.runs); {
+	case r.Epilog() != nil:
+		k.End = r.Epilog().Wall
+	case r.Closed(): // by a health check, which came later
+		k.NoEnd, k.End = true, r.Ends[0].Wall
+	case next != nil:
+		k.NoEnd, k.End = true, next.First().Wall
+	default:
+		k.Running = true
+	}
+	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
+		k.Start = begun // Slurm's word: nobody looked then
+	}
+	k.Start, k.End = k.Start.In(h.ask.Zone), later(k.End, k.Start).In(h.ask.Zone) // a clock may have been set back
+	return k, true
+}
+
+// used notes the most memory of one card that health checks saw in use during a job, or that the driver accounted for.
+func (h *history) used(k Block, id gpu.ID) Block {
+	ended := time.Duration(math.MaxInt64)
+	if k.run.Closed() {
+		ended = k.run.Ends[0].At
+	}
+	for _, seen := range h.ask.Sighted.During(*k.run, k.run.First().At, ended) {
+		if seen.Device == id {
+			k.use(seen.Bytes)
+		}
+	}
+	for _, e := range k.run.Ends {
+		for _, a := range e.Health {
+			for _, p := range a.Accounting.Processes {
+				if a.Device == id && !p.Began.Before(k.Start) && !p.Began.After(k.End) {
+					k.use(p.Peak)
+				}
+			}
+		}
+	}
+	return k
+}
+
+func (k *Block) use(f gpu.Figure) {
+	if f.Known() && (!k.Most.Known() || f.Bytes > k.Most.Bytes) {
+		k.Most = f
+	}
+}
+
+func share(f, total gpu.Figure) float64 {
+	if !f.Known() || !total.Known() || total.Bytes == 0 {
+		return 0
+	}
+	return min(float64(f.Bytes)/float64(total.Bytes), 1)
+}
+
+// blocks are the jobs of a card in the time shown. Each gets the first row that is free when it begins, the last where
+// none is.
+func (h *history) blocks(c Card) (blocks []Block) {
+	var free [mostRows]time.Time
+	last := [mostRows]int{-1, -1, -1, -1}
+	rows := 1
+	for _, k := range h.jobs[c.ID] {
+		if !h.shows(k.Start, k.End) {
+			continue
+		}
+		k.Row = slices.IndexFunc(free[:], func(t time.Time) bool { return !k.Start.Before(t) })
+		if k.Row < 0 {
+			k.Row = mostRows - 1
+		}
+		rows, free[k.Row] = max(rows, k.Row+1), later(free[k.Row], k.End)
+		k.From, k.To = h.at(k.Start), h.at(k.End)
+		if i := last[k.Row]; i >= 0 && k.To-blocks[i].From < cell {
+			blocks[i].join(k)
+			continue
+		}
+		last[k.Row] = len(blocks)
+		blocks = append(blocks, k)
+	}
+	for i := range blocks {
+		k := &blocks[i]
+		k.Rows, k.Y, k.Tall = rows, float64(k.Row)/float64(rows), rowTall/float64(rows)
+		if part := share(k.Most, c.Total); part > 0 {
+			k.Used = max(part, least) * k.Tall
+		}
+		k.UseY = k.Y + k.Tall - k.Used
+	}
+	return blocks
+}
+
+// join adds a job to a block that is too short to show it apart.
+func (k *Block) join(o Block) {
+	k.Jobs, k.Job, k.User = k.Jobs+1, "", ""
+	k.To, k.End = max(k.To, o.To), later(k.End, o.End)
+	k.Running, k.NoStart, k.NoEnd = k.Running || o.Running, k.NoStart && o.NoStart, k.NoEnd || o.NoEnd
+	k.use(o.Most)
+}
+
+// look is what one hook or health check saw of one card.
+type look struct {
+	at    time.Time
+	epoch gpu.Epoch
+	by    string // who looked
+	// left is set where memory or a process was on the card that no running job has a right to, bytes how much; tells
+	// is not set where that could not be told.
+	tells, left bool
+	bytes       gpu.Figure
+}
+
+// readLooks finds the looks at each card, in their order.
+func (h *history) readLooks() {
+	for _, r := range h.runs {
+		for _, d := range r.Devices {
+			var start *look
+			for i, e := range r.Both() {
+				if e.Unseen != "" {
+					continue
+				}
+				l := h.judge(e, d.Device.ID, start)
+				l.epoch, l.by = r.Epoch, "a hook of job "+r.JobName()
+				if i == 0 && r.Start != nil {
+					start = &l
+				}
+				h.looks[d.Device.ID] = append(h.looks[d.Device.ID], l)
+			}
+		}
+	}
+	h.readCheck()
+	for _, list := range h.looks {
+		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
+	}
+}
+
+// busy reports that a moment fell between the two looks of a job that had the card.
+func (h *history) busy(id gpu.ID, t time.Time) bool {
+	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
+}
+
+// usedOf is the memory in use of which something can be told.
+func usedOf(r gpu.Reading) gpu.Figure {
+	if r.Device.ID == "" || r.Memory.Unjudged != "" || r.Memory.UsedHasReserved {
+		return gpu.Unknown("not read")
+	}
+	return r.Memory.Used
+}
+
+// judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
+// While another job has the card only the findings tell whose what is.
+func (h *history) judge(e ledger.End, id gpu.ID, start *look) look {
+	reading, _ := e.Snapshot.Reading(id)
+	l, beside := look{at: e.Wall, bytes: usedOf(reading)}, h.busy(id, e.Wall)
+	if beside {
+		l.bytes = gpu.Unknown("others have the GPU too")
+	} else if start != nil && start.left { // what a job got and gave back so is no finding of its end
+		l.left = l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
+	}
+	for _, f := range e.Findings {
+		kind, _ := code.Lookup(f.Code)
+		of := kind.Traits.Memory
+		if f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited && !beside) {
+			l.left = true
+			if beside && f.Bytes.Bytes > l.bytes.Bytes {
+				l.bytes = f.Bytes
+			}
+		}
+	}
+	l.tells = l.left || !beside && (start == nil || start.tells) && e.Curves[id].State == settle.Clean
+	return l
+}
+
+// readCheck adds the last health check's look at all cards, which says what was leaked. Memory in use on any other may
+// be a job's without a record, and tells nothing.
+func (h *history) readCheck() {
+	c := h.ask.Check
+	if c == nil || c.Stopped {
+		return
+	}
+	for _, reading := range c.Snapshot.Readings {
+		id, used := reading.Device.ID, usedOf(reading)
+		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", bytes: gpu.Bytes(c.Leaked[id]), left: c.Leaked[id] > 0}
+		l.tells = l.left || !h.busy(id, l.at) && used.Known() && used.Bytes <= finding.MaxBaseline
+		h.looks[id] = append(h.looks[id], l)
+	}
+}
+
+// Held is memory that no running job on record has a right to, from one look that saw it to the next that tells.
+type Held struct {
+	From, To   float64
+	Start, End time.Time
+	Bytes      gpu.Figure // as the first look saw it
+	Share      float64    // of the card's memory, the least that is visible where that is unknown
+	// Fate is what became of it: stayed, where it was seen at both ends; gone at some moment in between; unseen, where no
+	// look since could tell.
+	Fate string
+	By   string // who saw it first
+}
+
+// held are a card's leftovers in the time shown.
+func (h *history) held(c Card) (all []Held) {
+	list := slices.DeleteFunc(slices.Clone(h.looks[c.ID]), func(l look) bool { return !l.tells })
+	for i, l := range list {
+		if !l.left {
+			continue
+		}
+		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
+			Share: max(share(l.bytes, c.Total), 3*least)}
+		if i+1 < len(list) {
+			next := list[i+1]
+			if k.End, k.Fate = next.at, "gone"; next.left && !l.epoch.Changed(next.epoch) {
+				k.Fate = "stayed"
+			}
+		}
+		k.End = k.End.In(h.ask.Zone)
+		k.From, k.To = h.at(k.Start), h.at(k.End)
+		switch n := len(all); {
+		case !h.shows(k.Start, k.End):
+		case n > 0 && k.To-all[n-1].From < cell: // too short to be told apart from the one before
+			all[n-1].To, all[n-1].End, all[n-1].Fate = k.To, k.End, k.Fate
+		default:
+			all = append(all, k)
+		}
+	}
+	return all
+}
