@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -63,15 +62,10 @@ type Summary struct {
 	StillBytes uint64 `json:"still_bytes"`
 }
 
-// Brief is a finding in short.
+// Brief is a finding, and which end made it.
 type Brief struct {
-	Code   code.Code     `json:"code"`
-	At     string        `json:"at"`     // start, end
-	Action config.Action `json:"action"` // what policy made of it
-	Index  *int          `json:"gpu_index"`
-	UUID   string        `json:"uuid"`
-	Bytes  *uint64       `json:"bytes"` // null where it is about none, or not known
-	Owner  string        `json:"owner"` // the job it is blamed on; empty for none
+	Finding
+	At string `json:"at"` // start, end
 }
 
 // NewHistory is the document of runs that were picked, the newest first; more are left out.
@@ -107,17 +101,9 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 	return s
 }
 
-func briefs(at string, e ledger.End) []Brief {
-	var out []Brief
-	for i, f := range e.Findings {
-		b := Brief{Code: f.Code, At: at, Action: e.Verdict.Of(i).Action, Index: f.Index, UUID: string(f.GPU)}
-		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
-			b.Bytes = &f.Bytes.Bytes
-		}
-		if f.Owner != nil {
-			b.Owner = f.Owner.JobName()
-		}
-		out = append(out, b)
+func briefs(at string, e ledger.End) (out []Brief) {
+	for _, f := range findings(e) {
+		out = append(out, Brief{f, at})
 	}
 	return out
 }

@@ -113,8 +113,8 @@ func (s Summary) codesAt(i ink, end string) string {
 		}
 		said = append(said, f.Code)
 		word := i.action(f.Action, name(string(f.Code)))
-		if f.Bytes != nil {
-			word += " " + size(f.Bytes)
+		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+			word += " " + Figure(f.Bytes)
 		}
 		words = append(words, word)
 	}
