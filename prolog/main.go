@@ -4,6 +4,7 @@ package main
 import (
 	"os"
 
+	_ "bookend/internal/nogpu" // first: jobs without GPUs end there
 	"bookend/internal/routine"
 	"bookend/internal/stage"
 )

@@ -3,6 +3,8 @@
 package attrib
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -95,9 +97,7 @@ func Classes(p Process, kinds ...gpu.Kind) []Class {
 }
 
 // OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
-func (p Process) OfMPS() bool {
-	return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name)
-}
+func (p Process) OfMPS() bool { return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name) }
 
 // OfSystem reports whether a process is a service of the node: only root can put one there.
 func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
@@ -126,19 +126,273 @@ type Scan struct {
 }
 
 // Open names the device nodes that a process holds, as in /dev.
-func (h Holding) Open() []string {
-	var names []string
+func (h Holding) Open() (names []string) {
 	v := gpu.Vendors[0]
 	for _, minor := range h.Minors {
 		names = append(names, v.CardNode(minor))
 	}
-	for _, kind := range []struct {
-		open bool
-		name string
-	}{{h.Control, v.Nodes.Control}, {h.UVM, v.Nodes.Shared[0]}, {h.Caps, v.Nodes.Caps}} {
-		if kind.open {
-			names = append(names, kind.name)
+	has := [...]bool{h.Control, h.UVM, h.Caps}
+	for i, name := range [...]string{v.Nodes.Control, v.Nodes.Shared[0], v.Nodes.Caps} {
+		if has[i] {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).
+const Tick = 10 * time.Millisecond
+
+// Record is one run of a job on this node, as its own hooks wrote it down.
+type Record struct {
+	Job   slurm.JobID
+	SLUID slurm.SLUID
+	// Het is the leader's id of a heterogeneous job, 0 for any other: its tasks have that in their environment.
+	Het   slurm.JobID
+	UID   uint32
+	GPUs  []gpu.ID
+	Start time.Duration // CLOCK_BOOTTIME of its prolog's last look
+	End   time.Duration // of its epilog's first look; 0 while the job lives
+	Alone bool          // no other job was given any of its GPUs meanwhile
+	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
+	Unplaced bool
+	// Unseen is true where the run counts as over though nobody saw its end, nor is it proven: nothing is certain by
+	// that.
+	Unseen bool
+	Seen   []Sighting
+}
+
+// Live reports whether the job's epilog has not run.
+func (r Record) Live() bool { return r.End == 0 }
+
+// named reports whether an id in a process's environment is this run's: its own, or that of its heterogeneous job's
+// leader.
+func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
+
+// mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own
+// a process may run as any user, so it may be any job's.
+func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apart() }
+
+// MayHold reports whether the job was given the GPU, or may have been.
+func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
+
+// Sighting is a process that a hook saw in a job's cgroup while the cgroup still stood.
+type Sighting struct {
+	PID   int
+	Start time.Duration
+	Owner slurm.Owner
+}
+
+// Whose is the answer to whose a process is.
+type Whose string
+
+// The answers. Unknown always comes with a reason.
+const (
+	ThisJob  Whose = "this job"
+	LiveJob  Whose = "another live job"
+	EndedJob Whose = "an ended job"
+	NoJob    Whose = "no job"
+	Unknown  Whose = "unknown"
+)
+
+// Owner is a job with the evidence that makes it an owner.
+type Owner struct {
+	Whose Whose
+	Job   slurm.JobID
+	SLUID slurm.SLUID
+	UID   uint32
+	Level Level
+	Why   string // for Unknown
+	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
+	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
+	// user for a process in a container, or the one that the process's environment names.
+	Rival slurm.JobID
+	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be
+	// right.
+	Contradicted bool
+	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
+	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
+	OtherEnd time.Duration
+	Ended    time.Duration // CLOCK_BOOTTIME of the end of an ended job
+	Unseen   bool          // nobody saw the end of that job
+}
+
+// Ambiguous reports evidence that fits two jobs as well: it blames neither.
+func (o Owner) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }
+
+// Scene is what a process is judged against.
+type Scene struct {
+	Self    Record   // the run whose end, or start, is being looked at
+	Others  []Record // every other run this node has a record of
+	GPU     gpu.ID   // where the process was listed
+	Now     time.Duration
+	Started bool // Self has a start on record: without it nothing can be exclusive to it
+}
+
+// Decide says whose a process is, by the strongest evidence there is. It never decides by user alone.
+func Decide(p Process, s Scene) Owner {
+	if why := cmp.Or(p.Why, p.Cgroup.Conflict); why != "" {
+		return Owner{Whose: Unknown, Level: None, Why: why}
+	}
+	if p.Cgroup.Found() {
+		return s.named(p, p.Cgroup, ByCgroup)
+	}
+	if owner, ok := s.sighted(p); ok {
+		return s.named(p, owner, BySighting)
+	}
+	if p.OfSystem() { // a service is no job's, whoever it runs as and whenever it was started
+		return s.nobodys(p)
+	}
+	accused, level := s.exclusive(p), ByExclusive
+	if accused == nil {
+		accused, level = s.environment(p), ByEnvironment
+	}
+	if accused != nil {
+		o := s.owner(*accused, level)
+		o.Rival, o.OtherEnd = s.rival(p, *accused), s.otherEnd(p, *accused)
+		o.Contradicted = p.EnvJobID != 0 && !accused.named(p.EnvJobID)
+		return o
+	}
+	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
+		return Owner{Whose: Unknown, Level: None,
+			Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and "+
+				"the time it started", p.EnvJobID)}
+	}
+	return s.nobodys(p)
+}
+
+func (s Scene) nobodys(p Process) Owner {
+	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
+}
+
+func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
+
+// named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
+// begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
+// job id once at a time on a node. One that began after the last of them ended is of a run without a record.
+func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
+	var found, later *Record
+	for _, r := range s.runs() {
+		switch {
+		case !same(r, o):
+		case p.Start != 0 && r.Start > p.Start+Tick:
+			later = &r // any will do: all are of the one job
+		case found == nil || newer(r, *found):
+			found = &r
+		}
+	}
+	switch {
+	case found != nil && !found.Live() && o.SLUID == "" && p.Start > found.End:
+		why := fmt.Sprintf("of a later run of job %s than this node has a record of", o.Name())
+		return Owner{Whose: Unknown, Job: o.ID, Level: level, Why: why}
+	case found != nil:
+		return s.owner(*found, level)
+	case later != nil:
+		return Owner{Whose: EndedJob, Job: later.Job, UID: p.UID, Level: level}
+	}
+	why := fmt.Sprintf("in the cgroup of job %s, of which this node has no record", o.Name())
+	return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
+}
+
+func (s Scene) owner(r Record, level Level) Owner {
+	o := Owner{Whose: EndedJob, Job: r.Job, SLUID: r.SLUID, UID: r.UID, Level: level}
+	switch {
+	case r.Job == s.Self.Job && r.SLUID == s.Self.SLUID && r.Start == s.Self.Start:
+		o.Whose = ThisJob
+	case r.Live():
+		o.Whose = LiveJob
+	default:
+		o.Ended, o.Unseen = r.End, r.Unseen
+	}
+	return o
+}
+
+func (s Scene) sighted(p Process) (slurm.Owner, bool) {
+	for _, r := range s.runs() {
+		for _, seen := range r.Seen {
+			if seen.PID == p.PID && seen.Start == p.Start {
+				return seen.Owner, true
+			}
+		}
+	}
+	return slurm.Owner{}, false
+}
+
+// exclusive finds the run that had the GPU alone while a process of its user started, nil for none.
+func (s Scene) exclusive(p Process) *Record {
+	for i, r := range s.runs() {
+		if (i > 0 || s.Started) && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// environment finds the newest run that had begun of those that the process's environment names; an older one is over.
+func (s Scene) environment(p Process) (found *Record) {
+	for _, r := range s.runs() {
+		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || s.nearer(r, *found)) {
+			found = &r
+		}
+	}
+	if found != nil && !found.Live() && p.Start > found.End { // of a later run, without a record, that may be live
+		return nil
+	}
+	return found
+}
+
+// nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
+func (s Scene) nearer(a, b Record) bool {
+	if given := a.MayHold(s.GPU); a.Job != b.Job && given != b.MayHold(s.GPU) {
+		return given
+	}
+	return newer(a, b)
+}
+
+// otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the
+// environment names the accused, no other than a component of the same heterogeneous job could.
+func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
+	for _, r := range s.runs() {
+		if accused.named(p.EnvJobID) && !r.named(p.EnvJobID) {
+			continue
+		}
+		if r.Job != accused.Job && !r.Live() && r.mayHaveStarted(p) && s.during(r, p.Start) {
+			last = max(last, r.End)
+		}
+	}
+	return last
+}
+
+// rival returns a job, other than the accused, that could have started the process.
+func (s Scene) rival(p Process, accused Record) slurm.JobID {
+	if p.EnvJobID != 0 && !accused.named(p.EnvJobID) {
+		return p.EnvJobID
+	}
+	for _, r := range s.Others {
+		open := r.Live() || r.Unseen // the end of one that was not seen is a guess
+		if r.End = 0; open && r.mayHaveStarted(p) && r.Job != accused.Job && s.during(r, p.Start) {
+			return r.Job
+		}
+	}
+	return 0
+}
+
+// during allows for the start time being cut down to a tick.
+func (s Scene) during(r Record, start time.Duration) bool {
+	end := r.End
+	if r.Live() {
+		end = s.Now
+	}
+	return start+Tick > r.Start && start < end
+}
+
+func same(r Record, o slurm.Owner) bool {
+	if o.SLUID != "" && r.SLUID != "" {
+		return o.SLUID == r.SLUID
+	}
+	return o.ID != 0 && o.ID == r.Job
+}
+
+func newer(a, b Record) bool {
+	return a.Live() && !b.Live() || a.Live() == b.Live() && a.Start > b.Start
 }

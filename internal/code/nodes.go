@@ -89,8 +89,8 @@ var ofNodes = []Entry{
 		Untraced, Note, Own, Node, "search is incomplete",
 		"The search for holders of unexplained memory is incomplete, so nothing is certain enough to drain; or not " +
 			"all of the kernel log could be read.",
-		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.processes. Processes that " +
-			"cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
+		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.processes. Processes " +
+			"that cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{

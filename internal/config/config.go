@@ -75,7 +75,7 @@ type Config struct {
 	Version    int        `yaml:"version"`
 	Mode       Mode       `yaml:"mode" words:"observe enforce"`
 	OnOwnError Action     `yaml:"on_own_error" was:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
-	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // others that drain as shipped only warn
+	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // others only warn
 	Paths      Paths      `yaml:"paths"`
 	Backend    string     `yaml:"backend" text:"path"` // the vendor backend's program
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
@@ -158,7 +158,7 @@ type CheckDeadline struct {
 	Total   Duration `yaml:"total" from:"1s" to:"55s"`                    // what it started needs to end
 	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`                // one watch of the cards
 	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"55s"`  // reading /proc
-	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // asking Slurm, where there is something to ask
+	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`                 // asking Slurm, if there is something to ask
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
@@ -172,8 +172,8 @@ func (d CheckDeadline) Hook() HookDeadline {
 type HookDeadline struct {
 	Total   Duration `yaml:"total" from:"1s" to:"10m"`
 	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`                // backend with settle
-	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; in the prolog part of Driver's time
-	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; in the prolog part of Driver's time
+	Scan    Duration `yaml:"processes" was:"scan" from:"100ms" to:"10m"`  // reading /proc; a prolog's is part of Driver
+	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`                 // the test allocation; a prolog's too
 	Append  Duration `yaml:"job_log" was:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
 }

@@ -15,9 +15,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in earlier versions; words, from, to and
-// text say what its value may be. The YAML package's own decoder would take yes for true and 2.5 for 2, follow aliases,
-// empty what has no value, and name no keys.
+// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in
+// earlier versions; words, from, to and text say what its value may be. The YAML package's own decoder would take yes
+// for true and 2.5 for 2, follow aliases, empty what has no value, and name no keys.
 type reader struct {
 	problems []Problem
 	unused   []Problem
@@ -27,8 +27,9 @@ type reader struct {
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
 	"BKD-BARMAP", // of policy
-	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps", "job_log.why", "look",
-	"nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions", "thresholds.per_client",
+	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps",
+	"job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions",
+	"thresholds.per_client",
 }
 
 func (r *reader) problem(line int, key, text string) {

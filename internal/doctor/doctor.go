@@ -71,8 +71,7 @@ const (
 	notJudged = "not judged: see " + confCheck
 )
 
-// slurmChecks are those of slurm.conf, of slurmd and of what they say of the hooks and GPUs. The first says why the others
-// are not judged, where it cannot be read.
+// slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.
 var slurmChecks = []Check{
 	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
 		why: "what hooks are told depends on the version"},
@@ -80,8 +79,8 @@ var slurmChecks = []Check{
 		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
 			"site's own then drains the node"},
 	{Name: "cgroups", path: besideConf("cgroup.conf"), judge: judgeCgroups,
-		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that were " +
-			"given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
+		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that " +
+			"were given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
 	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
@@ -100,7 +99,8 @@ func Checks() []Check {
 	all := append(ruleChecks(), Check{Name: confCheck, path: slurmConfPath, judge: judgeConf,
 		why: "it says whether and how Slurm calls the hooks"})
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath, judge: h.judge})
+		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
+			judge: h.judge})
 	}
 	for _, c := range slurmChecks {
 		c.needsConf = true
@@ -158,22 +158,33 @@ const Patience = 5 * time.Second
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
 func Examine(s Site, patience time.Duration) []Result { return examine(s, patience, Checks()) }
 
-func examine(s Site, patience time.Duration, checks []Check) []Result {
+func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
-	all := make([][]Result, len(checks))
-	var asks []func()
+	collects := make([]func() ([]Result, error), len(checks))
 	for i, c := range checks {
+		collects[i] = func() ([]Result, error) { return c.results(s), nil }
 		switch conf := s.Survey.Slurm.Conf; {
 		case c.needsConf && (conf == nil || conf.Doubt() != ""):
-			all[i] = []Result{{Check: c.Name, Level: Unknown, Path: c.path(s), Seen: notJudged, Why: c.why}}
+			collects[i] = func() ([]Result, error) { return c.unknown(s, notJudged, ""), nil }
 		case c.files:
-			asks = append(asks, func() { all[i] = c.inChild(s, patience) })
-		default:
-			all[i] = c.results(s)
+			collects[i] = operation.Aside(func() ([]Result, error) {
+				return operation.Ask[[]Result](opCheck, request{s, c.Name}, patience)
+			})
 		}
 	}
-	together(asks...)
-	return slices.Concat(all...)
+	for i, c := range checks {
+		results, err := collects[i]()
+		if err != nil {
+			results = c.unknown(s, "could not be looked at: "+err.Error(),
+				"find out why it does not answer: ls -ld "+quoted(c.path(s)))
+		}
+		all = append(all, results...)
+	}
+	return all
+}
+
+func (c Check) unknown(s Site, seen, fix string) []Result {
+	return []Result{{Check: c.Name, Level: Unknown, Path: c.path(s), Seen: seen, Why: c.why, Fix: fix}}
 }
 
 // request is what a child does: one check of a node, or one part of its survey.
@@ -183,21 +194,12 @@ type request struct {
 }
 
 func (r request) check() ([]Result, error) {
-	checks := Checks()
-	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == r.Check })
-	if i < 0 {
-		return nil, fmt.Errorf("no check %q", r.Check)
+	for _, c := range Checks() {
+		if c.Name == r.Check {
+			return c.results(r.Site), nil
+		}
 	}
-	return checks[i].results(r.Site), nil
-}
-
-func (c Check) inChild(s Site, patience time.Duration) []Result {
-	results, err := operation.Ask[[]Result](opCheck, request{s, c.Name}, patience)
-	if err != nil {
-		return []Result{{Check: c.Name, Level: Unknown, Path: c.path(s), Seen: "could not be looked at: " + err.Error(),
-			Why: c.why, Fix: "find out why it does not answer: ls -ld " + quoted(c.path(s))}}
-	}
-	return results
+	return nil, fmt.Errorf("no check %q", r.Check)
 }
 
 // Fails reports whether a result is more than a warning. What could not be looked at is not known to be well.

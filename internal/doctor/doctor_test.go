@@ -15,13 +15,22 @@ import (
 	"bookend/internal/state"
 )
 
+// All is well on a node where a job has ended; before the first hook, where only what must be installed is there; and
+// where what the site does not use is not.
 func TestHealthy(t *testing.T) {
-	results := newNode(t).examine()
-	for _, r := range notWell(results) {
-		t.Errorf("%+v", r)
-	}
-	if len(results) != len(Checks()) || Fails(results) {
-		t.Errorf("%d results of %d checks", len(results), len(Checks()))
+	for name, change := range map[string]func(node){
+		"a job has ended":       func(node) {},
+		"before the first hook": both(gone("var"), gone("log"), gone("run/state"), gone("run/report")),
+		"nothing unused": both(gone("log"), gone("bin/scontrol"), set(func(c *config.Config) {
+			c.Log.File, c.Metrics.Textfile, c.Drain.ReasonBy = false, "", config.ReasonByNone
+		})),
+	} {
+		n := newNode(t)
+		change(n)
+		results := n.examine()
+		if bad := notWell(results); len(bad) > 0 || len(results) != len(Checks()) || Fails(results) {
+			t.Errorf("%s: %d results of %d checks, not well: %+v", name, len(results), len(Checks()), bad)
+		}
 	}
 }
 
@@ -109,27 +118,6 @@ func TestManyFilesAreCounted(t *testing.T) {
 	if len(got) != maxReported+1 || !strings.HasPrefix(got[maxReported].Seen,
 		"and 22 more") || got[maxReported].Level != Wrong {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestUnusedIsNotLookedAt(t *testing.T) {
-	n := newNode(t)
-	both(gone("log"), gone("bin/scontrol"), set(func(c *config.Config) {
-		c.Log.File, c.Metrics.Textfile, c.Drain.ReasonBy = false, "", config.ReasonByNone
-	}))(n)
-	for _, r := range notWell(n.examine()) {
-		t.Errorf("%+v", r)
-	}
-}
-
-// Before the first hook only what must be installed is missing.
-func TestBare(t *testing.T) {
-	n := newNode(t)
-	for _, name := range []string{"var", "log", "run/state", "run/report"} {
-		must(t, os.RemoveAll(n.in(name)))
-	}
-	for _, r := range notWell(n.examine()) {
-		t.Errorf("%+v", r)
 	}
 }
 

@@ -93,7 +93,8 @@ func (r Rule) judgeFile(v *view, f File) {
 	case f.Target != "" && r.By == Made:
 		say(Wrong, "a symbolic link to "+f.Target+": none is followed here", "rm "+at)
 	case f.Kind != r.Kind:
-		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), "take it out of "+quoted(filepath.Dir(f.Path)))
+		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind),
+			"take it out of "+quoted(filepath.Dir(f.Path)))
 	case c != nil && (c.Path == f.Path || c.Path == f.Real):
 		say(Wrong, notAlone+distrusted(*c), r.mend(f))
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
@@ -178,7 +179,7 @@ func runs(path, program string) bool {
 }
 
 // names reports whether a script names a program, itself or by the package's script, or by the check that it has for
-// Node Health Check; in no comment, and not as the beginning of a longer name. A program as a linker makes it names none.
+// Node Health Check; in no comment, and not as the beginning of a longer name. A linker's program names none.
 func names(script []byte, program string) bool {
 	words := program + "|/hooks/(task-)?" + strings.TrimPrefix(program, "bookend-")
 	if program == "bookend-healthcheck" {

@@ -29,16 +29,6 @@ func (s Site) given() (count int, unsure string) {
 	return count, ""
 }
 
-// usable is how many GPUs a job can be given.
-func (d Driver) usable() (n int) {
-	for _, c := range d.Cards {
-		if !c.Excluded {
-			n++
-		}
-	}
-	return n
-}
-
 // mig reports that a GPU gives out instances: Slurm then counts these.
 func (s Site) mig() bool {
 	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
@@ -48,7 +38,7 @@ func (s Site) mig() bool {
 
 func judgeOrder(v *view) string {
 	count, unsure := v.given()
-	d, n, have := v.Survey.Driver, v.Survey.Numbers, v.Survey.Driver.usable()
+	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
 	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
 	switch {
 	case count == 0 && have > 0:
@@ -60,12 +50,14 @@ func judgeOrder(v *view) string {
 	case d.Problem != "" || have == 0:
 		v.unknown("the driver shows 0 GPUs: none to compare with Slurm's", "nvidia-smi -L")
 	case count > have && !mig:
-		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have), "nvidia-smi -L   # which is missing?").
+		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have),
+			"nvidia-smi -L   # which is missing?").
 			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
 	case mig && byMap:
 		return "map, of MIG instances"
 	case mig:
-		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+		v.warn("MIG is on, and there is no nvidia.gpu_map",
+			"nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
 			Why = "if Slurm gives numbers alone, instances are not known"
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())

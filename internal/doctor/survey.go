@@ -3,11 +3,9 @@ package doctor
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -17,7 +15,6 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
-	"bookend/internal/safefile"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -80,25 +77,18 @@ func Operations() operation.Others {
 // survey looks at the node: what its configuration and the driver say, and then what follows.
 func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
-	together(
-		func() {
-			var err error
-			if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
-				v.Slurm.Unread = err.Error()
-			}
-		},
-		func() {
-			var err error
-			if v.Driver, err = operation.Ask[Driver](opDriver, bare, patience); err != nil {
-				v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
-			}
-		},
-	)
+	driver := operation.Aside(func() (Driver, error) { return operation.Ask[Driver](opDriver, bare, patience) })
+	var err error
+	if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
+		v.Slurm.Unread = err.Error()
+	}
+	if v.Driver, err = driver(); err != nil {
+		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
+	}
 	s.Survey = v
-	together(
-		func() { v.Skipped, v.Glance = askDriver(s) },
-		func() { v.Numbers = askNumbers(s) },
-	)
+	numbers := operation.Aside(func() (slurmconf.List, error) { return askNumbers(s), nil })
+	v.Skipped, v.Glance = askDriver(s)
+	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
 	}
@@ -106,20 +96,6 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
-}
-
-// together runs all at once and waits for all. Each bounds itself; of one that fails inside, nothing is known.
-func together(all ...func()) {
-	done := make(chan struct{}, len(all))
-	for _, f := range all {
-		routine.Go(func(*routine.Panic) { done <- struct{}{} }, func() {
-			f()
-			done <- struct{}{}
-		})
-	}
-	for range all {
-		<-done
-	}
 }
 
 // slurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
@@ -146,32 +122,17 @@ func (r request) slurm() (s Slurm, _ error) {
 	}
 	s.Conf, s.Gres, s.Cgroup, s.Pyxis = &found, gres, cgroup, slurmcmd.Pyxis(found)
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
-	s.askSlurmd(append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...))
-	return s, nil
-}
-
-// askSlurmd asks the first slurmd that exists for its version, with SLURM_CONF: without it, it would ask the network
-// where that is. Threat: it runs as root; one that a user could have written is not started.
-func (s *Slurm) askSlurmd(programs []string) {
-	const patience, maxVersion = 3 * time.Second, 4 << 10
-	for _, path := range programs {
-		if _, err := os.Stat(path); err != nil {
-			continue
-		}
-		if err := safefile.Trusted(path); err != nil {
-			s.Silent = "not started: " + err.Error()
-			return
-		}
-		res := child.Run(child.Spec{Path: path, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + s.Conf.Path},
-			MaxOutput: maxVersion, Timeout: patience})
-		if res.Outcome != child.Exited || res.ExitCode != 0 {
-			s.Silent = fmt.Sprintf("%s: %s, exit %d: %.200s", path, res.Outcome, res.ExitCode, res.Stderr)
-		}
-		text, _, _ := strings.Cut(string(res.Stdout), "\n")
-		s.Version = strings.TrimSpace(text)
-		return
-	}
 	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
+	for _, program := range append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...) {
+		if _, err := os.Stat(program); err == nil {
+			s.Version, err = slurmcmd.Version(program, found.Path)
+			if s.Silent = ""; err != nil {
+				s.Silent = err.Error()
+			}
+			break
+		}
+	}
+	return s, nil
 }
 
 func (r request) driver() (d Driver, err error) {

@@ -209,10 +209,9 @@ func judge(c config.Config, phase slurm.Context, partition string, f Finding) Ju
 // nothing else should act on it: what was found is in the log, the metrics and the state.
 func checkExit(found []Finding) int {
 	for _, e := range code.All() {
-		for _, f := range found {
-			if e.Unchecked && f.Code == e.Code && f.Unknown == "" {
-				return e.Exit
-			}
+		met := func(f Finding) bool { return f.Code == e.Code && f.Unknown == "" }
+		if e.Unchecked && slices.ContainsFunc(found, met) {
+			return e.Exit
 		}
 	}
 	return 0

@@ -64,12 +64,18 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	if len(owners) == 0 {
 		return suspect
 	}
-	if surely {
-		o, one := common(owners)
-		if !one {
-			return nil
+	if surely { // by the weakest evidence
+		first := owners[0]
+		for _, o := range owners {
+			over := o.Whose == attrib.ThisJob || o.Whose == attrib.EndedJob
+			if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
+				return nil
+			}
+			if o.Level.Weaker(first.Level) {
+				first.Level = o.Level
+			}
 		}
-		return asOwner(o)
+		return asOwner(first)
 	}
 	its := false
 	for i, o := range owners {
@@ -114,24 +120,6 @@ func (s Scene) against(c Card, p attrib.Process, o attrib.Owner) (all []string) 
 		}
 	}
 	return all
-}
-
-// common returns the one ended or ending job that all owners are, by its weakest evidence.
-func common(owners []attrib.Owner) (attrib.Owner, bool) {
-	if len(owners) == 0 {
-		return attrib.Owner{}, false
-	}
-	first := owners[0]
-	for _, o := range owners {
-		over := o.Whose == attrib.ThisJob || o.Whose == attrib.EndedJob
-		if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
-			return attrib.Owner{}, false
-		}
-		if o.Level.Weaker(first.Level) {
-			first.Level = o.Level
-		}
-	}
-	return first, true
 }
 
 // mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the

@@ -248,19 +248,12 @@ func parseUnit(text string) (service, container string) {
 
 // serviceOf returns the unit that systemd put a process into: the first below system.slice and its own slices.
 func serviceOf(parts []string) string {
-	if len(parts) < 2 || parts[0] != "system.slice" {
+	own := func(part string) bool { return !strings.HasSuffix(part, ".slice") }
+	i := slices.IndexFunc(parts, own)
+	if parts[0] != "system.slice" || i < 0 || !strings.HasSuffix(parts[i], ".service") || ofUsers(parts[i]) {
 		return ""
 	}
-	for _, part := range parts[1:] {
-		if strings.HasSuffix(part, ".slice") {
-			continue
-		}
-		if strings.HasSuffix(part, ".service") && !ofUsers(part) {
-			return part
-		}
-		return ""
-	}
-	return ""
+	return parts[i]
 }
 
 // ofUsers reports whether a unit runs what users tell it to, so that being in it says nothing of a process: Slurm's
@@ -280,11 +273,7 @@ func containerOf(parts []string) string {
 		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
 			return ""
 		}
-		parent := ""
-		if i > 0 {
-			parent = parts[i-1]
-		}
-		if name := containerOfPart(parent, part); name != "" {
+		if name := containerOfPart(parts[max(0, i-1)], part); name != "" {
 			return name
 		}
 	}

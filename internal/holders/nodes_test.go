@@ -156,34 +156,24 @@ func FuzzStat(f *testing.F) {
 	})
 }
 
-// A user is the one of the kernel's own line, whatever lines a name makes up.
+// A user, and a PID namespace, is what the kernel's own lines say, whatever lines a name makes up.
 func FuzzStatus(f *testing.F) {
-	f.Add("sleep")
-	f.Add("x\nUid:\t0\t0\t0\t0")
-	f.Add("\nUid:\t1\t1\t1\t1\nUid:")
+	for _, seed := range []string{"sleep", "x\nUid:\t0\t0\t0\t0", "\nUid:\t1\t1\t1\t1\nUid:", "x\nNSpid:\t1\t2"} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
 			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
-		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil ||
-			uid != 1000 {
+		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
+		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
-	})
-}
-
-func FuzzOtherPIDs(f *testing.F) {
-	f.Add("x\nNSpid:\t1\t2")
-	f.Fuzz(func(t *testing.T, name string) {
-		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
-			t.Errorf("name %q makes up a namespace", name)
-		}
-		if parseOtherPIDs("Name:\tx\nUid:\t0\t0\t0\t0\n") {
-			t.Error("a kernel without that line makes up a namespace")
-		}
-		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
-			t.Errorf("name %q hides a namespace", name)
+		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
+			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
+				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
+			}
 		}
 	})
 }

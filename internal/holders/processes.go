@@ -1,7 +1,7 @@
 // Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a name.
 //
 //	processes.go  the processes the driver lists, for attribution, and those of a job by their name
-//	scan.go       all processes that have a device node open or mapped
+//	scan.go       all processes that have a device node open or mapped, and looking at many side by side
 //	crew.go       looking at many processes side by side
 //	folder.go     reading one /proc/PID
 //	nodes.go      the texts, paths and cgroups in it

@@ -124,8 +124,7 @@ func TestSkippedProcesses(t *testing.T) {
 			continue
 		}
 		for _, name := range []string{"environ", "maps"} {
-			check(os.Remove(filepath.Join(folder, name)))
-			check(unix.Mkfifo(filepath.Join(folder, name), 0o600))
+			pipe(folder, name)
 		}
 	}
 	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
@@ -158,9 +157,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 // swapAtCgroup makes a process's cgroup a named pipe, so that a reader stops there, and runs change while it does.
 func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{}) {
 	t.Helper()
-	pipe := filepath.Join(folder, "cgroup")
-	must.Do(t, os.Remove(pipe))
-	must.Do(t, unix.Mkfifo(pipe, 0o600))
+	pipe := pipe(folder, "cgroup")
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
@@ -210,15 +207,20 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
+// pipe makes a file of a process a named pipe: whoever reads it waits for a writer.
+func pipe(folder, file string) string {
+	name := filepath.Join(folder, file)
+	check(os.Remove(name))
+	check(unix.Mkfifo(name, 0o600))
+	return name
+}
+
 // However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a
 // job's before the memory of the process was asked for is known all the same.
 func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	const others = 100
-	proc, hung := t.TempDir(), map[int]string{}
-	pids := []int{0}
-	for pid, file := range map[int]string{10: "stat", 11: "status", 12: "cgroup", 13: "environ", 14: "environ"} {
-		hung[pid] = file
-	}
+	proc, pids := t.TempDir(), []int{0}
+	hung := map[int]string{10: "stat", 11: "status", 12: "cgroup", 13: "environ", 14: "environ"}
 	for i := range maxWorkers + 1 { // as many as a crew has hands
 		hung[20+i] = "stat"
 	}
@@ -228,41 +230,34 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		if pid == 14 {
 			cgroup = "0::/\n"
 		}
-		pipe := filepath.Join(fixture(t, proc, strconv.Itoa(pid), cgroup, ""), file)
-		check(os.Remove(pipe))
-		check(unix.Mkfifo(pipe, 0o600))
-		pids, pipes = append(pids, pid), append(pipes, pipe)
+		pids, pipes = append(pids, pid), append(pipes, pipe(fixture(t, proc, strconv.Itoa(pid), cgroup, ""), file))
 	}
 	for i := range others {
 		fixture(t, proc, strconv.Itoa(100+i), jobCgroup, "SLURM_JOB_ID=78\x00")
 		pids = append(pids, 100+i)
 	}
 	c := newCrew(time.Hour)
-	defer c.end()
 	s, answer := &survey{proc: proc, known: map[int]attrib.Process{}}, make(chan []attrib.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
 		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
 		defer f.Close()
 	}
-	for read := 0; read < others; { // while those hang
+	for read := false; !read; { // while those hang
 		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
-		read = 0
 		s.mu.Lock()
+		read = true
 		for i := range others {
-			if p := s.known[100+i]; p.EnvJobID == 78 {
-				read++
-			}
+			read = read && s.known[100+i].EnvJobID == 78
 		}
 		s.mu.Unlock()
 	}
 	c.end()
 	for i, p := range <-answer {
-		proven := p.PID == 13 && p.Why == "" && p.EnvJobID == 0 || p.PID >= 100 && p.Why == "" && p.EnvJobID == 78
-		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone ||
-			p.PID == 0 && p.Why != ""
-		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] ||
-			wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
+		proven := p.PID == pids[i] && p.Why == "" && p.Cgroup.ID == 77 && (p.EnvJobID == 78) == (p.PID >= 100)
+		unknown := p.PID == pids[i] && p.UID == 0 && !p.Cgroup.Found() && !p.Gone &&
+			(strings.Contains(p.Why, "does not answer") || p.PID == 0 && p.Why != "")
+		if want := pids[i] == 13 || pids[i] >= 100; want != proven || want == unknown {
 			t.Errorf("process %d: %+v", pids[i], p)
 		}
 	}
@@ -604,6 +599,12 @@ func TestScanWithoutTime(t *testing.T) {
 	if scan := Scan(t.TempDir(), "/dev", time.Minute); scan.Partial == "" {
 		t.Errorf("no process at all is no trouble: %+v", scan)
 	}
+	inside := t.TempDir()
+	holder(t, inside, "10", "/dev/nvidia1")
+	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]") // the rest of the node cannot be seen from there
+	if scan := Scan(inside, "/dev", time.Minute); !strings.Contains(scan.Partial, "PID namespace") {
+		t.Errorf("%+v", scan)
+	}
 }
 
 // What cannot be read is said, and does not hide what can.
@@ -673,25 +674,6 @@ func TestScanBounds(t *testing.T) {
 	}
 }
 
-// From inside a PID namespace the rest of the node cannot be seen, and a search says so.
-func TestSearchInsideAPIDNamespace(t *testing.T) {
-	proc := t.TempDir()
-	link(t, filepath.Join(proc, "self/ns/pid"), "pid:[4026532999]")
-	link(t, filepath.Join(proc, "self", mountLink), "mnt:[1]")
-	if got := Scan(proc, "/dev", time.Second); !strings.Contains(got.Partial, "PID namespace") {
-		t.Errorf("%+v", got)
-	}
-}
-
-// hang makes a process's maps a named pipe: whoever reads it waits for a writer.
-func hang(t *testing.T, folder string) (pipe string) {
-	t.Helper()
-	pipe = filepath.Join(folder, "maps")
-	check(os.Remove(pipe))
-	check(unix.Mkfifo(pipe, 0o600))
-	return pipe
-}
-
 // await gives a reader that waits at the pipe what text returns then.
 func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
@@ -705,9 +687,9 @@ func await(t *testing.T, pipe string, text func() string) {
 // Processes that hang do not stop the others, and cost no more than what they were asked.
 func TestHangingProcesses(t *testing.T) {
 	proc := t.TempDir()
-	stuck := []string{hang(t, holder(t, proc, "10", "/dev/nvidia1")), hang(t, holder(t, proc, "11", "/dev/null"))}
-	slow := hang(t, holder(t, proc, "12", "/dev/null"))
-	last := hang(t, holder(t, proc, "13", "/dev/null"))
+	stuck := []string{pipe(holder(t, proc, "10", "/dev/nvidia1"), "maps"), pipe(holder(t, proc, "11", "/dev/null"), "maps")}
+	slow := pipe(holder(t, proc, "12", "/dev/null"), "maps")
+	last := pipe(holder(t, proc, "13", "/dev/null"), "maps")
 
 	c := newCrew(time.Hour)
 	defer c.end()

@@ -84,7 +84,7 @@ func (f Facts) replace(letter byte, width string) (text string, known bool) {
 		text = f.Job.User
 	case letter == 'x':
 		text = f.Name
-	case letter == 'N' && f.Job.Version().Has(slurm.TellsRun):
+	case letter == 'N' && f.Job.SLUID != "": // a Slurm of slurm.TellsRun or later
 		text = f.Job.Node
 	case letter == 'N':
 		text = f.Host

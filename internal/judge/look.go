@@ -162,11 +162,8 @@ func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 // that is gone: only then is all of /proc searched.
 func (o Order) unexplained(side finding.Side) bool {
 	for _, c := range o.Cards {
-		r, ok := side.Snapshot.Reading(c.Device.ID)
-		if !ok || side.Curves[c.Device.ID].State != settle.Flat {
-			continue
-		}
-		if bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID]); bytes >= o.Limits.Report {
+		bytes, _ := o.rest(side.Snapshot, c)
+		if side.Curves[c.Device.ID].State == settle.Flat && bytes >= o.Limits.Report {
 			return true
 		}
 	}
@@ -290,10 +287,8 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 		return
 	}
 	for _, c := range o.Cards {
-		r, _ := side.Snapshot.Reading(c.Device.ID)
-		searched, unknown := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
-		r, _ = last.Reading(c.Device.ID)
-		bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+		searched, unknown := o.rest(side.Snapshot, c)
+		bytes, _ := o.rest(last, c)
 		if bytes > searched+finding.AsMuch || unknown != "" && bytes > 0 {
 			scan := *side.Scan
 			scan.Partial = "memory appeared after the search"
@@ -348,9 +343,14 @@ func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) boo
 	if c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor) {
 		return true
 	}
-	r, _ := side.Snapshot.Reading(c.Device.ID)
-	bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+	bytes, _ := o.rest(side.Snapshot, c)
 	return bytes >= o.Limits.Report
+}
+
+// rest is the memory of a card that nobody is listed for, or why it cannot be told.
+func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown string) {
+	r, _ := s.Reading(c.Device.ID)
+	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 }
 
 func holdings(side finding.Side) []attrib.Holding {

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
+	"bookend/internal/holders"
 	"bookend/internal/slurm"
 )
 
@@ -43,21 +43,11 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
-// read looks at a process as package holders does, as far as it matters here: all are in the job's cgroup.
+// read looks at a process; all are in the job's cgroup.
 func read(pid int) attrib.Process {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return attrib.Process{PID: pid, Gone: true}
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if err != nil || len(fields) < 20 {
-		return attrib.Process{PID: pid, Why: "not read"}
-	}
-	ticks, _ := strconv.ParseUint(string(fields[19]), 10, 64)
-	state := string(fields[0])
-	return attrib.Process{
-		PID: pid, Start: time.Duration(ticks) * attrib.Tick, State: state, Gone: state == "Z", Cgroup: job,
-	}
+	p := holders.Processes("/proc", []int{pid}, time.Minute)[0]
+	p.Cgroup, p.EnvJobID = job, 0
+	return p
 }
 
 // ends is clean-up of these processes of the job.
@@ -145,7 +135,6 @@ func TestEndLeavesAlone(t *testing.T) {
 		why  string
 	}{
 		"its PID is another's":    {now(func(p *attrib.Process) { p.Start += attrib.Tick }), finding.AlreadyGone, ""},
-		"its cgroup is another's": {now(func(p *attrib.Process) { p.Cgroup.ID = 43 }), finding.Refused, "not proven"},
 		"no cgroup any more":      {now(func(p *attrib.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
 		"it is Slurm's":           {now(func(p *attrib.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
 		"it calls itself Slurm's": {now(func(p *attrib.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
@@ -216,31 +205,6 @@ func TestEndStillThere(t *testing.T) {
 			t.Errorf("%s: sent %v, want %v", name, sent, want)
 		}
 	}
-}
-
-// A process that stays keeps no other waiting: at the last look each one that has ended is told.
-func TestWaitTellsEachThatEnded(t *testing.T) {
-	const pairs = 32
-	e := &ending{pinned: map[int]int{}, results: make([]Result, 2*pairs)}
-	for i := range e.results {
-		ends := make([]int, 2)
-		if err := unix.Pipe(ends); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Close(ends[1]) })
-		if e.pinned[i] = ends[0]; i >= pairs {
-			t.Cleanup(func() { _ = unix.Close(ends[0]) })
-		} else if _, err := unix.Write(ends[1], []byte{0}); err != nil { // readable, as a process that has ended is
-			t.Fatal(err)
-		}
-	}
-	e.wait(0, finding.ByTerm)
-	for i, r := range e.results {
-		if _, waited := e.pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
-			t.Errorf("descriptor %d: %+v, still waited for: %v", i, r, waited)
-		}
-	}
-	(&ending{}).wait(time.Hour, finding.ByTerm) // with none left there is nothing to wait for
 }
 
 // Before a process is ended it is proven again to be the one that was judged, and still the ended job's.

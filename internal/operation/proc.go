@@ -323,17 +323,9 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 	return nil
 }
 
-// SharingRequest asks what Slurm's files say of a node's GPUs: they may lie on a file system that does not answer.
-type SharingRequest struct {
-	GresConf  string `json:"gres_conf"`  // configured; empty: where slurmd looks
-	SlurmConf string `json:"slurm_conf"` // as slurmd told the hook
-	Node      string `json:"node"`
-}
-
-// SharingOf answers from Slurm's files whether GPUs are given out in shards or by MPS.
-var SharingOf = New("sharing", readSharing)
-
-func readSharing(r SharingRequest) (slurmconf.Answer, error) {
+// SharingOf answers from Slurm's files, which may lie on a file system that does not answer, whether a node's GPUs are
+// given out in shards or by MPS.
+var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
 	at, slurm, gres, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
@@ -342,7 +334,7 @@ func readSharing(r SharingRequest) (slurmconf.Answer, error) {
 		return unknown(err.Error()), nil
 	}
 	return slurmconf.SharedGPUs(&slurm, &gres, r.Node), nil
-}
+})
 
 func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
@@ -357,7 +349,7 @@ func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) 
 	case config.ShardsNo:
 		return slurmconf.Answer{Shared: slurmconf.No}
 	}
-	answer, err := SharingOf.Ask(SharingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
+	answer, err := SharingOf.Ask(NumberingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
 	if err != nil {
 		return unknown(err.Error())
 	}

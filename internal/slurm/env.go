@@ -34,7 +34,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	job := Job{
 		Context:   e.context(Prolog, Epilog),
 		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
-		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", func(s string) bool { return s == "" || ValidSLUID(s) })),
+		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", sluidOrNone)),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
 		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
 		Cluster:   e.text(maxName, "SLURM_CLUSTER_NAME"),
@@ -61,6 +61,8 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	}
 	return job, nil
 }
+
+func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
 const restartCount = "SLURM_JOB_RESTART_COUNT"
 

@@ -124,7 +124,7 @@ func TestFirstHost(t *testing.T) {
 
 func TestExpand(t *testing.T) {
 	for element, want := range map[string]string{
-		"n1": "n1", "n[8-10]": "n8 n9 n10", "n[08-10,7]b": "n08b n09b n10b n7b", "r[0-1]n[2-3]": "r0n2 r0n3 r1n2 r1n3",
+		"n1": "n1", "n[8-10]": "n8 n9 n10", "[1-2][3-4]": "13 14 23 24", "n[08-10,7]b": "n08b n09b n10b n7b", "r[0-1]n[2-3]": "r0n2 r0n3 r1n2 r1n3",
 		"n[202401010016-202401010017]": "n202401010016 n202401010017",
 	} {
 		names, ok := Expand(element)

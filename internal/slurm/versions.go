@@ -16,8 +16,8 @@ var (
 	Newest = Version{26, 5}
 )
 
-// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there
-// (Job.Version), and doctor by what slurmd says.
+// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there, and doctor
+// by what slurmd says.
 var (
 	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
 	TellsStart = Version{23, 2}
@@ -57,15 +57,4 @@ func ParseVersion(text string) (v Version, ok bool) {
 	number, _, _ := strings.Cut(fields[1], "-")
 	n, err := fmt.Sscanf(strings.ReplaceAll(number, ".", " "), "%d %d %d", &v[0], &v[1], &v[2])
 	return v, n >= 2 && (err == nil || n == 2)
-}
-
-// Version is the oldest that tells what this job's hook was told: it may be newer.
-func (j Job) Version() Version {
-	switch {
-	case j.SLUID != "":
-		return TellsRun
-	case !j.Start.IsZero():
-		return TellsStart
-	}
-	return Oldest
 }

@@ -19,7 +19,7 @@ import (
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadFirst reads the first configuration that is there; at is empty where none is. An error of fs.ErrNotExist says that
+// ReadFirst reads the first configuration that is there; at is empty if none is. An error of fs.ErrNotExist says that
 // there is no gres.conf, which may be.
 func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
 	for _, at = range places {

@@ -1,6 +1,7 @@
 package slurmcmd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -83,16 +84,40 @@ func (c Scontrol) run(args ...string) (string, error) {
 		spec.Env = append(spec.Env, "SLURM_CONF="+c.Conf)
 	}
 	res := child.Run(spec)
-	switch {
-	case res.Outcome == child.NotStarted:
-		return "", fmt.Errorf("scontrol %s: %w", args[0], res.Err)
-	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-		return "", fmt.Errorf("scontrol %s: no answer within %v: slurmctld is down or hangs", args[0],
-			spec.Timeout.Round(time.Millisecond))
-	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return "", fmt.Errorf("scontrol %s: %s, exit %d: %.200q", args[0], res.Outcome, res.ExitCode, res.Stderr)
+	if err := failed(res, spec.Timeout); err != nil {
+		return "", fmt.Errorf("scontrol %s: %w", args[0], err)
 	}
 	return string(res.Stdout), nil
+}
+
+// failed says why a program of Slurm's has given no answer; the last line of its errors says more.
+func failed(res child.Result, limit time.Duration) error {
+	last := bytes.TrimSpace(res.Stderr)
+	switch {
+	case res.Outcome == child.NotStarted:
+		return res.Err
+	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
+		return fmt.Errorf("no answer within %v", limit.Round(time.Millisecond))
+	case res.Outcome != child.Exited || res.ExitCode != 0:
+		return fmt.Errorf("%s, exit %d: %.200q", res.Outcome, res.ExitCode, last[bytes.LastIndexByte(last, '\n')+1:])
+	}
+	return nil
+}
+
+// Version asks a program of Slurm's, with SLURM_CONF, for its version: without it, it would ask the network where that
+// is. Threat: it runs as root; one that a user could have written is not started.
+func Version(program, conf string) (string, error) {
+	const patience, enough = 3 * time.Second, 4 << 10
+	if err := safefile.Trusted(program); err != nil {
+		return "", fmt.Errorf("not started: %w", err)
+	}
+	res := child.Run(child.Spec{Path: program, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + conf},
+		MaxOutput: enough, Timeout: patience})
+	if err := failed(res, patience); err != nil {
+		return "", fmt.Errorf("%s -V: %w", program, err)
+	}
+	text, _, _ := strings.Cut(string(res.Stdout), "\n")
+	return strings.TrimSpace(text), nil
 }
 
 // scontrol's form of a node: "NodeName=n1 ..." and further lines of fields, indented by three blanks; reason, comment

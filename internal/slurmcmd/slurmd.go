@@ -3,7 +3,6 @@
 package slurmcmd
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -64,7 +63,13 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 			break
 		}
 	}
-	gpus, err = c.parse(res)
+	if err = failed(res, c.Timeout); err != nil {
+		return nil, res, err
+	}
+	if len(res.Stdout)+len(res.Stderr) >= maxListing {
+		return nil, res, fmt.Errorf("more than %d bytes of output", maxListing)
+	}
+	gpus, err = slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	return gpus, res, err
 }
 
@@ -99,21 +104,6 @@ func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
 		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: []string{"SLURM_CONF=" + conf},
 		MaxOutput: maxListing, MaxStderr: maxListing, Timeout: timeout,
 	})
-}
-
-func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
-	last := bytes.TrimSpace(res.Stderr)
-	switch {
-	case res.Outcome == child.NotStarted:
-		return nil, res.Err
-	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-		return nil, fmt.Errorf("no answer within %v", c.Timeout.Round(time.Millisecond))
-	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return nil, fmt.Errorf("%s, exit %d: %.200q", res.Outcome, res.ExitCode, last[bytes.LastIndexByte(last, '\n')+1:])
-	case len(res.Stdout)+len(res.Stderr) >= maxListing:
-		return nil, fmt.Errorf("more than %d bytes of output", maxListing)
-	}
-	return slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 }
 
 // Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a

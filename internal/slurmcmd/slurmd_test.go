@@ -254,21 +254,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
-func TestReadTakesNoPattern(t *testing.T) {
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\n")
-	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude nodes.d/*\n")
-	c, err := Read(filepath.Join(dir, "slurm.conf"))
-	if _, have := c.Get("A"); err != nil || have || !strings.Contains(c.Doubt(), "Slurm takes no pattern here") {
-		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
-	}
-}
-
 func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Read(filepath.Join(dir, "slurm.conf")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
+	}
+	// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
+	put(t, filepath.Join(dir, "a"), "A=1\n")
+	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude a*\n")
+	c, err := Read(filepath.Join(dir, "slurm.conf"))
+	if _, have := c.Get("A"); err != nil || have || !strings.Contains(c.Doubt(), "Slurm takes no pattern here") {
+		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
 	}
 	put(t, filepath.Join(dir, "large.conf"), strings.Repeat("#", slurmconf.MaxBytes+1))
 	if _, err := Read(filepath.Join(dir, "large.conf")); err == nil {

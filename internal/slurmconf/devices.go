@@ -52,13 +52,13 @@ func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Resu
 	case len(own.GPUMap) > 0:
 		source = ByMap
 	}
-	n := node{cards: cards, own: own, list: list}
+	n := node{cards: Usable(cards), own: own, list: list}
 	return gather(wanted, source, n.find)
 }
 
 // Again finds the devices of a job's start among the GPUs there are now, each by what identifies it.
 func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
-	n := node{cards: cards}
+	n := node{cards: Usable(cards)}
 	return gather(devices, source, func(a Assigned) (gpu.Device, error) {
 		switch id := a.Device.ID; {
 		case a.Device.Parent != "" || isInstance(string(id)): // only the driver lists these
@@ -144,9 +144,14 @@ func requests(job slurm.Job) ([]Assigned, error) {
 	return wanted, nil
 }
 
+// Usable are the cards that the driver was not told to exclude.
+func Usable(cards []gpu.Card) []gpu.Card {
+	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Card) bool { return c.Excluded })
+}
+
 // node is where a request is looked up.
 type node struct {
-	cards []gpu.Card
+	cards []gpu.Card // usable
 	own   config.NVIDIA
 	list  List
 }
@@ -182,20 +187,18 @@ func (n *node) named(name string) (gpu.Device, error) {
 // those: the id alone still names it to the driver.
 func (n *node) whole(id string) (gpu.Device, error) {
 	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
-	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return !c.Excluded && c.Device.ID == "" }) {
+	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return c.Device.ID == "" }) {
 		return device, err
 	}
 	return gpu.Device{ID: gpu.ID(id)}, nil
 }
 
-// card finds a usable card.
 func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
-	for _, c := range n.cards {
-		if !c.Excluded && match(c.Device) {
-			return c.Device, nil
-		}
+	i := slices.IndexFunc(n.cards, func(c gpu.Card) bool { return match(c.Device) })
+	if i < 0 {
+		return gpu.Device{}, errMissing
 	}
-	return gpu.Device{}, errMissing
+	return n.cards[i].Device, nil
 }
 
 func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
@@ -204,13 +207,7 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 
 // listed finds the device of an index in Slurm's own list.
 func (n *node) listed(index int) (gpu.Device, error) {
-	here := 0
-	for _, c := range n.cards {
-		if !c.Excluded {
-			here++
-		}
-	}
-	switch slurms := len(n.list.GPUs); {
+	switch here, slurms := len(n.cards), len(n.list.GPUs); {
 	case !n.list.Known():
 		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
 			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
@@ -234,7 +231,7 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 			files[0], hint)
 	}
 	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
-	unread := func(c gpu.Card) bool { return !c.Excluded && c.Device.Minor == nil }
+	unread := func(c gpu.Card) bool { return c.Device.Minor == nil }
 	if i := slices.IndexFunc(n.cards, unread); err != nil && i >= 0 {
 		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of GPU %s could not be read",
 			name, n.cards[i].Device.BusID)

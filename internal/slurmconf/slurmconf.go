@@ -167,8 +167,8 @@ func (c Conf) Doubt() string {
 	return ""
 }
 
-// HasWord reports whether a list of words, "Alloc,Contain", has one, whatever its case and whatever follows a colon or an
-// equals sign.
+// HasWord reports whether a list of words, "Alloc,Contain", has one, whatever its case and whatever follows a colon or
+// an equals sign.
 func HasWord(list, word string) bool {
 	return slices.ContainsFunc(slurm.Elements(list), func(element string) bool {
 		element, _, _ = strings.Cut(strings.NewReplacer("(", ":", "=", ":").Replace(element), ":")

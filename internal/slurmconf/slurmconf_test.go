@@ -101,27 +101,6 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-func TestContains(t *testing.T) {
-	for _, tt := range []struct {
-		list, node string
-		is, known  bool
-	}{
-		{"n1", "n1", true, true},
-		{"n[1-4]", "n4", true, true},
-		{"n[1-4]", "n5", false, true},
-		{"n[01-10]", "n1", false, true},
-		{"n[8-11]", "n10", true, true},
-		{"[1-12][3-4]", "123", true, true}, // 12 and 3, not 1 and 23
-		{"n[000x333]", "n000", false, false},
-		{"n[1-", "n1", false, false},
-		{"", "n1", false, true},
-	} {
-		if is, known := Contains(tt.list, tt.node); is != tt.is || known != tt.known {
-			t.Errorf("Contains(%q, %q) = %v, %v; want %v, %v", tt.list, tt.node, is, known, tt.is, tt.known)
-		}
-	}
-}
-
 func TestFind(t *testing.T) {
 	beside := []Files{{"/srv/lab/slurm.conf", "/srv/lab/gres.conf"}}
 	for _, tt := range []struct {

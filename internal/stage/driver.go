@@ -103,10 +103,8 @@ func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
 	request operation.ReaderRequest, at func(Rep) []attrib.Instance,
 ) (reply Rep, err error) {
-	if d.unkept {
-		err = &operation.Error{Op: op.Name, Err: operation.ErrStuck}
-	} else {
-		var unkept error
+	var unkept error
+	if err = (&operation.Error{Op: op.Name, Err: operation.ErrStuck}); !d.unkept {
 		reply, unkept, err = operation.Read(d.readers(), op, request, timeout, at)
 		d.Try(unkept)
 		d.unkept = unkept != nil

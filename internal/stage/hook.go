@@ -164,18 +164,17 @@ func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []c
 // LoadConfig is ReadConfig with everything that is wrong in one line, empty when all is well.
 func LoadConfig(env operation.Env) (config.Config, string) {
 	cfg, path, problems, err := ReadConfig(env)
-	lines := make([]string, len(problems))
-	for i, p := range problems {
-		lines[i] = p.String()
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && env.Getenv("BOOKEND_CONFIG") == "":
 		return cfg, fmt.Sprintf("config %q: missing: shipped defaults in force", path)
 	case err != nil:
 		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
-	case len(problems) > 0:
-		all := strings.Join(lines, "; ")
-		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, all)
+	case len(all) > 0:
+		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(all, "; "))
 	}
 	return cfg, ""
 }

@@ -224,7 +224,13 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		case reply.Unknown != "":
 			return unclear(errors.New(reply.Unknown))
 		}
-		now := d.renumber(reply, kept)
+		asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
+		if daemon := reply.Key.Daemon; daemon.PID != 0 {
+			const perTick = time.Second / 100 // USER_HZ
+			asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
+		}
+		asked.List, asked.Failed = d.askSlurmd(reply)
+		now := asked.Settle(kept)                              // what is in force
 		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
 			return unclear(errors.New("which slurmd is running is not known"))
 		}
@@ -235,20 +241,8 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		if err != nil {
 			return unclear(err)
 		}
-		return now
+		return &now
 	}
-}
-
-// renumber asks slurmd, and settles what is in force.
-func (d *Driver) renumber(reply operation.NumberingReply, kept *slurmconf.Kept) *slurmconf.Kept {
-	asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
-	if daemon := reply.Key.Daemon; daemon.PID != 0 {
-		const perTick = time.Second / 100 // USER_HZ
-		asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
-	}
-	asked.List, asked.Failed = d.askSlurmd(reply)
-	now := asked.Settle(kept)
-	return &now
 }
 
 // askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt. While an earlier one lives
@@ -276,13 +270,12 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	if res.Outcome == child.Abandoned {
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
 	}
-	if err == nil && reply.Unsure != "" {
-		return slurmconf.Unclear("%s", reply.Unsure), false
-	}
-	if err == nil && len(gpus) == 0 && reply.Counted.Known() {
+	if err == nil && reply.Unsure == "" && len(gpus) == 0 && reply.Counted.Known() {
 		err = errors.New("slurmd -G lists no GPUs")
 	}
 	switch {
+	case err == nil && reply.Unsure != "":
+		return slurmconf.Unclear("%s", reply.Unsure), false
 	case err != nil && reply.Counted.Known():
 		reply.Counted.Why = err.Error()
 		return reply.Counted, true

@@ -24,15 +24,15 @@ import (
 	"bookend/internal/state"
 )
 
-// hooks are the root hooks as the metrics name them, programs as they are installed.
-var (
-	hooks = map[slurm.Context]metrics.Hook{
-		slurm.Prolog: metrics.Prolog, slurm.Epilog: metrics.Epilog, slurm.HealthCheck: metrics.HealthCheck,
-	}
-	programs = map[slurm.Context]string{
-		slurm.Prolog: "bookend-prolog", slurm.Epilog: "bookend-epilog", slurm.HealthCheck: "bookend-healthcheck",
-	}
-)
+// hooks are the root hooks as the metrics name them.
+var hooks = map[slurm.Context]metrics.Hook{
+	slurm.Prolog: metrics.Prolog, slurm.Epilog: metrics.Epilog, slurm.HealthCheck: metrics.HealthCheck,
+}
+
+// program is a root hook's as it is installed.
+func program(phase slurm.Context) string {
+	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
+}
 
 // publish writes the log and the metrics, and moves records to the disk. That is best effort, and changes no verdict:
 // it is final by now.
@@ -65,7 +65,7 @@ func (r *record) publish() {
 
 func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	e := operation.Entry{
-		At: r.Clock.Wall(), Level: level, Program: programs[r.Phase], PID: r.PID, Message: message,
+		At: r.Clock.Wall(), Level: level, Program: program(r.Phase), PID: r.PID, Message: message,
 		Fields: operation.Fields{"node": r.Job.Node},
 	}
 	if r.Phase != slurm.HealthCheck {

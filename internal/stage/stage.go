@@ -50,10 +50,10 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 			return exit
 		}
 		if env.Args[1] == "--version" {
-			fmt.Fprintf(env.Stdout, "%s %s\n", programs[phase], env.Version)
+			fmt.Fprintf(env.Stdout, "%s %s\n", program(phase), env.Version)
 		} else {
 			const help = "%s: Slurm runs this program, without arguments; see bookend help\n"
-			fmt.Fprintf(env.Stderr, help, programs[phase])
+			fmt.Fprintf(env.Stderr, help, program(phase))
 		}
 		return 0
 	}

@@ -10,7 +10,7 @@ const page = `
 | --- | --- |
 | values | ` + "`gpu` `slurm`" + ` | be |
 | pure | ` + "`policy` `settle`" + ` | follow |
-| ground | ` + "`routine`" + ` | |
+| ground | ` + "`routine` `nogpu`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
 | stage | ` + "`operation` `stage`" + ` | know |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
@@ -39,6 +39,7 @@ func TestRules(t *testing.T) {
 		{"", "internal/stage/x_test.go", `; import "os/exec"; var _ = exec.Command`},
 		{"process", "internal/stage/x.go", `; import "os"; var _ = os.LookupEnv`},
 		{"", "internal/stage/x.go", `; type env struct{ Exit func(int) }; func f(os env) { os.Exit(1) }`},
+		{"", "internal/nogpu/x.go", `; import "os"; var _ = os.Getenv`},
 		{"clock", "prolog/main.go", `; import "time"; var start = time.Now()`},
 		{"system clock", "internal/state/x.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},
 		{"", "prolog/main.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},

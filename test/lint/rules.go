@@ -104,5 +104,7 @@ var exceptions = [...]struct {
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
 	{"root", "internal/doctor", what("string", "/usr/bin/bookend"), "where it is installed, for the documentation"},
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
+	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
+	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oom", what("import", "sync"), "compiles its forms at their first use, and never at start"},
 }

@@ -3,7 +3,7 @@
 package site
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -83,15 +83,7 @@ func (o Options) filled() Options {
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"n1"}
 	}
-	if o.GPUs == 0 {
-		o.GPUs = 2
-	}
-	if o.Mode == "" {
-		o.Mode = "observe"
-	}
-	if o.Flags == "" {
-		o.Flags = "Alloc"
-	}
+	o.GPUs, o.Mode, o.Flags = cmp.Or(o.GPUs, 2), cmp.Or(o.Mode, "observe"), cmp.Or(o.Flags, "Alloc")
 	return o
 }
 
@@ -178,19 +170,15 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices, Gres: o.Gres,
-			GresConf: s.gresLines(o, node)})
+		n := cluster.Node{Name: node, Devices: devices, Gres: o.Gres}
+		for _, line := range o.GresConf {
+			n.GresConf = append(n.GresConf, strings.ReplaceAll(line, "DEV", s.Dev(node)))
+		}
+		opts.Nodes = append(opts.Nodes, n)
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
 	return err
-}
-
-func (s *Site) gresLines(o Options, node string) (lines []string) {
-	for _, line := range o.GresConf {
-		lines = append(lines, strings.ReplaceAll(line, "DEV", s.Dev(node)))
-	}
-	return lines
 }
 
 // Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
@@ -269,12 +257,9 @@ func (s *Site) Var(node string) string { return s.in("var-" + node) }
 // Metrics is the file of a node's metrics.
 func (s *Site) Metrics(node string) string { return filepath.Join(s.Var(node), "bookend.prom") }
 
-// LogFile is Bookend's own log.
-func (s *Site) LogFile() string { return s.in("log-bookend/bookend.log") }
-
 // Log is what Bookend's own log says.
 func (s *Site) Log() (string, error) {
-	data, err := os.ReadFile(s.LogFile())
+	data, err := os.ReadFile(s.in("log-bookend/bookend.log"))
 	return string(data), err
 }
 
@@ -283,20 +268,17 @@ func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
 	if root := os.Getenv("BOOKEND_SLURM_ROOT"); s.Cluster != nil && root != "" && root != "/" {
 		// where the scontrol that it asks is slurmctld's own
-		inside, err := s.Command("", s.Program("bookend"), args...)
-		if err != nil {
+		var err error
+		if cmd, err = s.Command("", s.Program("bookend"), args...); err != nil {
 			return "", err
 		}
-		cmd = inside
 	}
 	cmd.Env = []string{"BOOKEND_CONFIG=" + s.ConfigFile(node), "TZ=UTC"}
 	if s.Cluster != nil {
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.ConfFile())
 	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // Down ends everything the site started, jobs' leftovers included, and removes it.

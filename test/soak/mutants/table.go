@@ -7,7 +7,7 @@ const (
 	certain  = "internal/finding/certain.go"
 	compare  = "internal/finding/compare.go"
 	holders  = "internal/finding/holders.go"
-	decide   = "internal/attrib/decide.go"
+	decide   = "internal/attrib/attrib.go"
 	looking  = "internal/judge/look.go"
 	judgings = "internal/judge/"
 )

@@ -173,14 +173,6 @@ func TestUnknownJobIsNamed(t *testing.T) {
 			t.Errorf("got %q, want %q", got.Why, want)
 		}
 	}
-	levels := []Level{None, ByEnvironment, ByExclusive, BySighting, ByCgroup}
-	for i, l := range levels {
-		for k, than := range levels {
-			if got := l.Weaker(than); got != (i < k) {
-				t.Errorf("%s weaker than %s: got %v", l, than, got)
-			}
-		}
-	}
 }
 
 // What kind of holder a process is.
