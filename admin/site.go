@@ -197,7 +197,7 @@ func (a *app) checkConfig(args []string) error {
 }
 
 func (a *app) sayChecked(c answer.Config) error {
-	c.Verdict = string(report.Keep(c.Verdict, maxLine))
+	c.Path, c.Verdict = string(report.Keep(c.Path, maxLine)), string(report.Keep(c.Verdict, maxLine))
 	for i := range c.Lines {
 		c.Lines[i].Text = string(report.Keep(c.Lines[i].Text, maxLine))
 	}

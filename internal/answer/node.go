@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/report"
 )
 
 // Baselines is what "bookend baseline" says: what each GPU carries without any job.
@@ -87,15 +86,12 @@ func NewConfig(path string) Config {
 	return Config{Head: head(KindConfig), Path: path, Lines: []CheckedLine{}}
 }
 
-// maxLine is more than any line of a check has: a path may have 4095 bytes.
-const maxLine = 8 << 10
-
 // Text writes what was looked at, a line each, the verdict last.
 func (c Config) Text(w io.Writer) {
 	for _, l := range c.Lines {
-		fmt.Fprintln(w, report.Keep(l.Text, maxLine))
+		fmt.Fprintln(w, l.Text)
 	}
-	fmt.Fprintln(w, report.Keep(c.Verdict, maxLine))
+	fmt.Fprintln(w, c.Verdict)
 }
 
 // OwnReport is what "bookend show" says to a user: their own job's report.

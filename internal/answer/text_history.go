@@ -24,7 +24,7 @@ func (h History) Text(w io.Writer) {
 		if seen == nil {
 			seen = r.BeganAt
 		}
-		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), r.owner(), indexes(r.Cards), r.ran(),
+		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), owner(r.User, r.UID), indexes(r.Cards), r.ran(),
 			r.found(inkOf(w))}, "\t"))
 	}
 	table(w, rows...)
@@ -52,12 +52,12 @@ func (h RunHead) name() string {
 	return h.Job
 }
 
-// owner is the job's user by name, else by number.
-func (h RunHead) owner() string {
-	if h.User != "" {
-		return name(h.User)
+// owner is a user by name, else by number.
+func owner(user string, uid uint32) string {
+	if user != "" {
+		return name(user)
 	}
-	return fmt.Sprintf("uid %d", h.UID)
+	return fmt.Sprintf("uid %d", uid)
 }
 
 func (h RunHead) ran() string {

@@ -134,19 +134,12 @@ func (s Status) hooksText(w io.Writer) {
 	if c := s.Check; c != nil && c.At != nil && c.Stopped {
 		ran = append(ran, "health check stopped before it was done")
 	} else if c != nil && c.At != nil && len(c.Codes) > 0 {
-		ran = append(ran, "health check found "+inkOf(w).in(yellow, codeList(c.Codes)))
+		found := strings.Trim(fmt.Sprint(c.Codes), "[]")
+		ran = append(ran, "health check found "+inkOf(w).in(yellow, cut(strings.ReplaceAll(found, " ", ", "))))
 	}
 	if len(ran) > 0 {
 		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}
-}
-
-func codeList(codes []code.Code) string {
-	words := make([]string, len(codes))
-	for at, c := range codes {
-		words[at] = name(string(c))
-	}
-	return strings.Join(words, ", ")
 }
 
 // text is the driver in a word or two of the first line.
@@ -319,8 +312,8 @@ func (p Process) short(now *time.Time, several bool) string {
 	} else if p.Name != "" {
 		text += " " + name(p.Name)
 	}
-	if who := p.who(); who != "" && !p.Gone {
-		facts = append(facts, who)
+	if p.UID != nil {
+		facts = append(facts, owner(p.User, *p.UID))
 	}
 	for _, of := range []struct{ what, name string }{{"job ", p.Job}, {"", p.Service}, {"container ", p.Container}} {
 		if of.name != "" {
@@ -339,17 +332,6 @@ func (p Process) short(now *time.Time, several bool) string {
 	return text + " (" + strings.Join(facts, ", ") + ")"
 }
 
-// who is a process's user by name, else by number.
-func (p Process) who() string {
-	switch {
-	case p.User != "":
-		return name(p.User)
-	case p.UID != nil:
-		return fmt.Sprintf("uid %d", *p.UID)
-	}
-	return ""
-}
-
 // jobsText is a table of the jobs that have GPUs now, and of those that ended last.
 func (s Status) jobsText(w io.Writer) {
 	if len(s.Running)+len(s.Ended) == 0 {
@@ -358,7 +340,7 @@ func (s Status) jobsText(w io.Writer) {
 	fmt.Fprintln(w)
 	i, rows := inkOf(w), []string{"JOB\tGPU\tUSER\tWHEN\tRESULT"}
 	for _, r := range s.Running {
-		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(),
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), owner(r.User, r.UID),
 			"since " + day(r.BeganAt, s.At), "-"}, "\t"))
 	}
 	for _, r := range s.Ended {
@@ -371,7 +353,7 @@ func (s Status) jobsText(w io.Writer) {
 		if r.Start != nil && r.Start.Code != "" {
 			came += "; at its start: " + outcome(*r.Start, 0)
 		}
-		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(), when, came}, "\t"))
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), owner(r.User, r.UID), when, came}, "\t"))
 	}
 	table(w, rows...)
 	if more := s.OnRecord - len(s.Ended); more > 0 {
