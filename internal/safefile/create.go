@@ -3,7 +3,7 @@ package safefile
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -31,45 +31,18 @@ func create(path string, data []byte, over bool) error {
 		return err
 	}
 	defer unix.Close(dirfd)
-	if over {
-		return replaceRegular(dirfd, name, data)
-	}
-	fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	err = fill(f, data, attributes{mode: 0o600})
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		_ = unix.Unlinkat(dirfd, name, 0)
-	}
-	return err
-}
-
-// replaceRegular puts a file in the place of a regular one, or of none: not of a device or a link that root was told to
-// overwrite by mistake.
-func replaceRegular(dirfd int, name string, data []byte) error {
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err = retry(func() error { return unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	switch {
 	case errors.Is(err, unix.ENOENT):
 	case err != nil:
 		return err
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+	case !over:
+		return fs.ErrExist
+	case st.Mode&unix.S_IFMT != unix.S_IFREG: // a device or a link that root was told to overwrite by mistake
 		return fmt.Errorf("%w: what is there is no regular file", ErrNotOurs)
 	}
-	temp, err := writeTemp(dirfd, data, attributes{mode: 0o600})
-	if err != nil {
-		return err
-	}
-	if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
-		_ = unix.Unlinkat(dirfd, temp, 0)
-		return fmt.Errorf("rename: %w", err)
-	}
-	return nil
+	return replace(dirfd, name, data, attributes{mode: 0o600})
 }
 
 // ownLinks refuses links that somebody else has put on the way.

@@ -66,29 +66,15 @@ func entries(t *testing.T, dir string) string {
 }
 
 func TestTrusted(t *testing.T) {
-	dir := rootsFolder(t)
+	dir := arranged(t, "file:good file:group file:world file:users others:users fifo:fifo link:../good>sub/relative "+
+		"link:DIR/good>absolute link:DIR/sub>folderlink link:DIR/home/file>outward link:loop>loop link:/dev/null>device")
 	at := func(name string) string { return filepath.Join(dir, name) }
-	put(t, at("good"), "content", 0o644)
-	put(t, at("group"), "", 0o664)
-	put(t, at("world"), "", 0o646)
-	put(t, at("users"), "", 0o644)
-	ok(t, os.Chown(at("users"), user, 0))
-	ok(t, os.Mkdir(at("sticky"), 0o755))
+	ok(t, errors.Join(os.Mkdir(at("sticky"), 0o755), os.Mkdir(at("home"), 0o755)))
 	put(t, at("sticky/file"), "", 0o644)
-	ok(t, os.Chmod(at("sticky"), 0o1777|os.ModeSticky))
-	ok(t, os.Mkdir(at("home"), 0o755))
 	put(t, at("home/file"), "", 0o644)
-	ok(t, os.Chown(at("home"), user, 0))
-	ok(t, os.Mkdir(at("sub"), 0o755))
-	ok(t, os.Symlink("../good", at("sub/relative")))
-	ok(t, os.Symlink(at("good"), at("absolute")))
-	ok(t, os.Symlink(at("sub"), at("folderlink")))
-	ok(t, os.Symlink(at("home/file"), at("outward")))
-	ok(t, os.Symlink("loop", at("loop")))
-	ok(t, unix.Mkfifo(at("fifo"), 0o600))
-	ok(t, os.Symlink("/dev/null", at("device")))
-
-	tests := map[string]struct {
+	ok(t, errors.Join(os.Chmod(at("group"), 0o664), os.Chmod(at("world"), 0o646),
+		os.Chmod(at("sticky"), 0o1777|os.ModeSticky), os.Chown(at("home"), user, 0)))
+	for name, tt := range map[string]struct {
 		path string
 		want error
 	}{
@@ -112,80 +98,50 @@ func TestTrusted(t *testing.T) {
 		"relative":                       {"etc/passwd", ErrUntrusted},
 		"empty":                          {"", ErrUntrusted},
 		"missing":                        {at("missing"), fs.ErrNotExist},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if err := Trusted(test.path); !errors.Is(err, test.want) {
-				t.Errorf("Trusted(%q) = %v, want %v", test.path, err, test.want)
-			}
-		})
+	} {
+		if err := Trusted(tt.path); !errors.Is(err, tt.want) {
+			t.Errorf("%s: Trusted(%q) = %v, want %v", name, tt.path, err, tt.want)
+		}
 	}
 }
 
 func TestReadTrusted(t *testing.T) {
-	dir := rootsFolder(t)
-	file := filepath.Join(dir, "file")
-	put(t, file, "12345", 0o644)
-	ok(t, os.Symlink("file", filepath.Join(dir, "link")))
-	for _, path := range []string{file, filepath.Join(dir, "link")} {
-		if b, err := ReadTrusted(path, 5); err != nil || string(b) != "12345" {
+	dir := arranged(t, "file:file link:file>link")
+	for _, path := range []string{"file", "link"} {
+		if b, err := ReadTrusted(filepath.Join(dir, path), 6); err != nil || string(b) != "before" {
 			t.Errorf("ReadTrusted(%q) = %q, %v", path, b, err)
 		}
 	}
-	if _, err := ReadTrusted(file, 4); !errors.Is(err, ErrTooLarge) {
+	if _, err := ReadTrusted(dir+"/file", 5); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("larger than allowed: %v", err)
 	}
 	if _, err := ReadTrusted(dir, 100); !errors.Is(err, ErrUntrusted) {
 		t.Errorf("directory: %v", err)
 	}
-	ok(t, os.Chmod(file, 0o666))
-	if _, err := ReadTrusted(file, 100); !errors.Is(err, ErrUntrusted) {
-		t.Errorf("world-writable: %v", err)
-	}
 }
 
 func TestReplaceAndRead(t *testing.T) {
-	dir := t.TempDir()
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
 	for name, replace := range map[string]func(string, string, []byte, os.FileMode) error{
 		"plain": Replace, "durable": ReplaceDurable,
 	} {
-		t.Run(name, func(t *testing.T) {
-			old := unix.Umask(0o077)
-			defer unix.Umask(old)
-			ok(t, replace(dir, "f", []byte("one"), 0o644))
-			ok(t, replace(dir, "f", []byte("two"), 0o640))
-			b, err := Read(dir, "f", 3)
-			if err != nil || string(b) != "two" {
-				t.Errorf("read %q, %v", b, err)
-			}
-			info, err := os.Stat(filepath.Join(dir, "f"))
-			ok(t, err)
-			if info.Mode() != 0o640 {
-				t.Errorf("mode %v, want 0640", info.Mode())
-			}
-			if got := entries(t, dir); got != "f" {
-				t.Errorf("directory holds %q", got)
-			}
-		})
+		dir := t.TempDir()
+		ok(t, errors.Join(replace(dir, "f", []byte("one"), 0o644), replace(dir, "f", []byte("two"), 0o640)))
+		b, err := Read(dir, "f", 3)
+		info, err2 := os.Stat(filepath.Join(dir, "f"))
+		if errors.Join(err, err2) != nil || string(b) != "two" || info.Mode() != 0o640 || entries(t, dir) != "f" {
+			t.Errorf("%s: read %q, %v; mode %v, in %q", name, b, err, info.Mode(), entries(t, dir))
+		}
 	}
 }
 
 // A symbolic link in the file's place is replaced, never followed.
 func TestWritersReplaceLinks(t *testing.T) {
-	for name, write := range map[string]func(dir string) error{
-		"Replace":         func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) },
-		"ReplaceReadable": func(dir string) error { return ReplaceReadable(dir, "f", []byte("new"), user) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			victim := filepath.Join(t.TempDir(), "victim")
-			put(t, victim, "precious", 0o600)
-			ok(t, os.Symlink(victim, filepath.Join(dir, "f")))
-			ok(t, write(dir))
-			if content(t, victim) != "precious" || content(t, filepath.Join(dir, "f")) != "new" {
-				t.Error("the link was followed")
-			}
-		})
+	dir := arranged(t, "file:victim link:victim>a link:victim>b")
+	ok(t, errors.Join(Replace(dir, "a", []byte("new"), 0o600), ReplaceReadable(dir, "b", []byte("new"), user)))
+	if v, a, b := content(t, dir+"/victim"), content(t, dir+"/a"), content(t, dir+"/b"); v != "before" || a+b != "newnew" {
+		t.Errorf("the link was followed: %q, %q, %q", v, a, b)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,97 +19,78 @@ const maxLinks = 40
 // Threat: other users own folders on the way, or may write to them. Each is looked up in the one before it, so that
 // none is changed between check and use.
 func walk(path string, check func(path string, st unix.Stat_t) error) (fd int, st unix.Stat_t, err error) {
-	w := way{fd: -1, check: check}
-	if err = w.begin(path); err != nil {
-		return -1, st, err
-	}
-	for rest := strings.Split(path, "/"); len(rest) > 0 && err == nil; {
-		name := rest[0]
-		rest = rest[1:]
-		if name == "" || name == "." {
-			continue
-		}
-		var target string
-		if target, err = w.step(name); target != "" {
-			rest = append(strings.Split(target, "/"), rest...)
-		}
-	}
-	if err != nil {
-		_ = unix.Close(w.fd)
-		return -1, st, err
-	}
-	return w.fd, w.st, nil
-}
-
-// way is how far walk has come.
-type way struct {
-	fd    int
-	at    string // its path, without links
-	st    unix.Stat_t
-	links int
-	check func(string, unix.Stat_t) error
-}
-
-// begin goes to the root, or for a relative path to the working directory or where the way is already.
-func (w *way) begin(path string) error {
-	start := "/"
+	fd, at, links := unix.AT_FDCWD, "", 0
+	rest := steps(path)
 	if !filepath.IsAbs(path) {
-		if start = "."; w.fd >= 0 {
-			return nil
+		rest = append([]string{"."}, rest...)
+	}
+	for len(rest) > 0 {
+		name, next := rest[0], filepath.Join(at, rest[0])
+		rest = rest[1:]
+		if name == "/" {
+			next = name
+		}
+		found, now, target, err := step(fd, name)
+		if err == nil {
+			err = check(next, now)
+		}
+		if target != "" {
+			links++
+		}
+		if err == nil && links > maxLinks {
+			err = &fs.PathError{Op: "check", Path: next, Err: unix.ELOOP}
+		}
+		if path := new(fs.PathError); errors.As(err, &path) {
+			path.Op, path.Path = "check", next
+		}
+		switch {
+		case err != nil:
+			closeAll(found, fd)
+			return -1, st, err
+		case target != "":
+			closeAll(found)
+			rest = append(steps(target), rest...)
+		default:
+			closeAll(fd)
+			fd, at, st = found, next, now
 		}
 	}
-	fd, err := openAt(unix.AT_FDCWD, start, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	if w.fd >= 0 {
-		_ = unix.Close(w.fd)
-	}
-	w.fd, w.at = fd, start
-	if w.st, err = stat(fd); err == nil {
-		err = w.check(start, w.st)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		w.fd = -1
-	}
-	return err
+	return fd, st, nil
 }
 
-// step goes on by one name, or returns where a link leads.
-func (w *way) step(name string) (target string, err error) {
-	next := filepath.Join(w.at, name)
-	fd, err := openAt(w.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0) // which has a file system mounted on demand
+// steps are the names on a path, the first of them "/" where it begins there.
+func steps(path string) []string {
+	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+	if filepath.IsAbs(path) {
+		names = append([]string{"/"}, names...)
+	}
+	return names
+}
+
+// step looks one name up, and reads where it leads if it is a link.
+func step(dirfd int, name string) (fd int, st unix.Stat_t, target string, err error) {
+	fd, err = openAt(dirfd, name, unix.O_PATH|unix.O_DIRECTORY, 0) // which has a file system mounted on demand
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		fd, err = openAt(w.fd, name, unix.O_PATH, 0)
+		fd, err = openAt(dirfd, name, unix.O_PATH, 0)
 	}
-	if err != nil {
-		return "", &fs.PathError{Op: "check", Path: next, Err: errors.Unwrap(err)}
-	}
-	st, err := stat(fd)
 	if err == nil {
-		err = w.check(next, st)
+		st, err = stat(fd)
 	}
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		_ = unix.Close(w.fd)
-		w.fd, w.at, w.st = fd, next, st
-		return "", nil
-	}
-	defer unix.Close(fd)
-	if err != nil {
-		return "", err
-	}
-	if w.links++; w.links > maxLinks {
-		return "", &fs.PathError{Op: "check", Path: next, Err: unix.ELOOP}
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return fd, st, "", err
 	}
 	buffer, n := make([]byte, unix.PathMax), 0
 	err = retry(func() (err error) {
-		n, err = unix.Readlinkat(fd, "", buffer) // the very link that was checked
+		n, err = unix.Readlinkat(fd, "", buffer) // the very link that was looked up
 		return err
 	})
-	if err != nil {
-		return "", &fs.PathError{Op: "read link", Path: next, Err: err}
+	return fd, st, string(buffer[:max(n, 0)]), err
+}
+
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
 	}
-	target = string(buffer[:n])
-	return target, w.begin(target)
 }

@@ -82,20 +82,23 @@ func Rewrite(dir, name string, data []byte) error {
 }
 
 func write(dir, name string, data []byte, a attributes) error {
-	return inOwnFolder("write", dir, name, func(dirfd int) error {
-		temp, err := writeTemp(dirfd, data, a)
-		if err != nil {
-			return err
-		}
-		if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
-			_ = unix.Unlinkat(dirfd, temp, 0)
-			return fmt.Errorf("rename: %w", err)
-		}
-		if a.durable {
-			return syncFD(dirfd)
-		}
-		return nil
-	})
+	return inOwnFolder("write", dir, name, func(dirfd int) error { return replace(dirfd, name, data, a) })
+}
+
+// replace puts a complete file in the place of what has the name.
+func replace(dirfd int, name string, data []byte, a attributes) error {
+	temp, err := writeTemp(dirfd, data, a)
+	if err != nil {
+		return err
+	}
+	if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
+		_ = unix.Unlinkat(dirfd, temp, 0)
+		return fmt.Errorf("rename: %w", err)
+	}
+	if a.durable {
+		return retry(func() error { return unix.Fsync(dirfd) })
+	}
+	return nil
 }
 
 // writeTemp makes a complete file under a name of its own, or none.
@@ -169,13 +172,6 @@ func readableBy(uid uint32) []byte {
 		acl = binary.LittleEndian.AppendUint32(acl, e.id)
 	}
 	return acl
-}
-
-func syncFD(fd int) error {
-	if err := retry(func() error { return unix.Fsync(fd) }); err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	return nil
 }
 
 func tempName() (string, error) {

@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
-
-const lockArchive = "lock-archive"
 
 // Limits bound what Archive keeps.
 type Limits struct {
@@ -38,24 +39,29 @@ func DefaultLimits() Limits {
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
 // reports and drops, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits
-// for the disk and so belongs in a child. When another Archive is at work it does nothing. The error joins all that
-// went wrong; the rest is done.
+// for the disk and so belongs in a child, of which one is at work at a time. The error joins all that went wrong; the
+// rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err == nil {
-		err = s.unlessLocked(lockArchive, func() error {
-			history, err := makeHistory(varDir, node)
-			if err != nil {
-				return err
-			}
-			return errors.Join(s.moveOut(history, keep), s.sweep(now), prune(history, now, keep))
-		})
+		err = makeFolder(varDir, 0o755, true)
+	}
+	history := historyFolder(varDir, node)
+	for _, folder := range []string{filepath.Dir(history), history} {
+		if err == nil {
+			err = makeFolder(folder, 0o700, false)
+		}
+	}
+	if err == nil {
+		err = errors.Join(s.moveOut(history, keep), s.sweep(now), prune(history, now, keep))
 	}
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
 	return nil
 }
+
+func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
 
 // moveOut moves ended runs to the history, the oldest first: of too many, the next have their turn once those are
 // archived.
@@ -114,32 +120,33 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 		data, err := encode(marked)
 		if err == nil {
 			name := fmt.Sprintf("%d-%s%s", seen.Job.ID, seen.Key, suffix)
-			err = safefile.ReplaceDurable(history, name, data, 0o600)
+			err = safefile.ReplaceDurable(history, name, append(data, '\n'), 0o600)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	// A hook of this job, or of another with its lock, may be at work: then the next time.
-	return s.unlessLocked(lockOf(seen.Job.ID), func() error {
-		now, err := s.load(seen.Job.ID, seen.Key)
+	err := s.record(seen.Job.ID, seen.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
 		switch {
-		case err != nil || !reflect.DeepEqual(now, seen):
-			return nil // another epilog was here: next time
+		case now == nil || !reflect.DeepEqual(*now, seen):
+			return now, nil // another epilog was here: next time
 		case stays:
-			return s.write(marked)
+			return &marked, nil
 		}
-		return s.remove(seen)
+		return nil, s.forget(seen)
 	})
+	if errors.Is(err, ErrLocked) { // a hook of this job, or of another with its lock, is at work: then the next time
+		return nil
+	}
+	return err
 }
 
-// remove removes a run's report, drop and record. The record goes last: while it is there, an interrupted removal is
+// forget removes a run's report and drop. Its record goes after them: while it is there, an interrupted removal is
 // taken up again. The job's lock is held, so that nobody begins a run of it meanwhile.
-func (s *Store) remove(r ledger.Run) error {
-	folder := filepath.Join(s.dir, folderName(r.Job.ID))
+func (s *Store) forget(r ledger.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	records := slices.DeleteFunc(byAge(folder),
-		func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
+	records := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
+	records = slices.DeleteFunc(records, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
@@ -148,11 +155,70 @@ func (s *Store) remove(r ledger.Run) error {
 			return err
 		}
 	}
-	if err := RemoveDrop(s.run, s.node, gone); err != nil {
-		return err
+	return RemoveDrop(s.run, s.node, gone)
+}
+
+// prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
+// go too: Archive is the only one.
+func prune(history string, now time.Time, keep Limits) error {
+	files := byAge(history)
+	total := int64(0)
+	for _, f := range files {
+		total += f.Size()
 	}
-	if err := removeOwn(folder, r.Key+suffix); err != nil {
-		return err
+	var all []error
+	for _, f := range files {
+		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
+		if !stale && now.Sub(f.ModTime()) <= keep.Age && total <= keep.Bytes {
+			continue
+		}
+		all = append(all, removeOwn(history, f.Name()))
+		total -= f.Size()
 	}
-	return rmdir(folder)
+	return errors.Join(all...)
+}
+
+// abandonedAfter is longer than any hook takes: what is that old nobody is writing any more.
+const abandonedAfter = time.Hour
+
+// sweep removes what killed hooks left of their writing an hour ago: files without a name, who came back from users'
+// files, and folders of jobs that came to no record.
+func (s *Store) sweep(now time.Time) error {
+	all := []error{sweepFolder(filepath.Join(s.run, "report"), now)}
+	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked
+	// into.
+	for _, entry := range byAge(s.dir) {
+		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() {
+			folder := filepath.Join(s.dir, entry.Name())
+			all = append(all, sweepFolder(folder, now))
+			if len(byAge(folder)) == 0 {
+				err := s.locked(lockOf(id), func() error { return rmdir(folder) })
+				if !errors.Is(err, ErrLocked) { // a hook may be about to use it: then the next time
+					all = append(all, err)
+				}
+			}
+		}
+	}
+	return errors.Join(append(all, sweepFolder(s.dir, now))...)
+}
+
+// rmdir removes a folder unless something is in it.
+func rmdir(folder string) error {
+	err := unix.Rmdir(folder)
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return &os.PathError{Op: "remove", Path: folder, Err: err}
+}
+
+// sweepFolder goes by age: writers may be at work.
+func sweepFolder(folder string, now time.Time) error {
+	var all []error
+	for _, f := range byAge(folder) {
+		mere := strings.HasPrefix(f.Name(), safefile.TempPrefix) || strings.HasPrefix(f.Name(), visitedBy)
+		if mere && now.Sub(f.ModTime()) > abandonedAfter {
+			all = append(all, removeOwn(folder, f.Name()))
+		}
+	}
+	return errors.Join(all...)
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
@@ -97,9 +99,61 @@ func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	r, err := parse(data)
-	if err == nil && (!slurm.ValidNode(r.Job.Node) || r.Job.ID != id || r.Key != key) {
-		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
+	r, err := decode(data, func(r ledger.Run) string {
+		if !slurm.ValidNode(r.Job.Node) {
+			return fmt.Sprintf("of node %q", r.Job.Node)
+		}
+		return wrongRun(r, r.Job.Node, id, key)
+	})
+	return orNone(r), err
+}
+
+// History returns a node's archived runs, the latest first, and the files there that cannot be used.
+func History(varDir, node string) ([]ledger.Run, []Damage) {
+	if !slurm.ValidNode(node) {
+		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
-	return r, err
+	folder := historyFolder(varDir, node)
+	runs, damage, err := Copied(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		damage = append(damage, Damage{Path: folder, Why: err.Error()})
+	}
+	return runs[node], damage
+}
+
+// wall is when a run was last seen: across boots, boot times do not compare.
+func wall(r ledger.Run) time.Time {
+	if r.Closed() {
+		return r.Ends[len(r.Ends)-1].Wall
+	}
+	if r.Start != nil {
+		return r.Start.Wall
+	}
+	return time.Time{}
+}
+
+// Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked
+// into. They are sorted.
+func Nodes(run, varDir string) ([]string, error) {
+	var folders, nodes []string
+	if run != "" {
+		folders = append(folders, filepath.Join(run, "state"))
+	}
+	if varDir != "" {
+		folders = append(folders, filepath.Join(varDir, "history"))
+	}
+	for _, dir := range folders {
+		// Threat: none from users, who cannot write here; names that are no node's are passed over.
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("find the node's records: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && slurm.ValidNode(e.Name()) {
+				nodes = append(nodes, e.Name())
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
 }

@@ -1,11 +1,17 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
 )
@@ -13,34 +19,52 @@ import (
 const (
 	fileVersion = 1        // of every file that names one
 	maxShared   = 64 << 10 // bytes of a small file
+	maxDamaged  = 16       // files set aside
+	damagedName = "damaged"
 )
 
-// file is one JSON file in the node's directory. Its size is bounded, it is replaced as a whole, and it is set aside
+// file is one JSON file below the node's directory. Its size is bounded, it is replaced as a whole, and it is set aside
 // when it cannot be used: what this program has not surely written must not be acted on.
 type file[T any] struct {
-	name  string
-	most  int64          // it has less than so many bytes
-	wrong func(T) string // why this program cannot have written it, empty if it can; nil: it always can
+	name   string
+	most   int64                   // it has less than so many bytes
+	wrong  func(T) string          // why this program cannot have written it, empty if it can; nil: it always can
+	lock   string                  // of its writers; empty: lockOther
+	encode func(T) ([]byte, error) // nil: all of it, as JSON
+}
+
+// place is where the file is.
+func (f file[T]) place(s *Store) (folder, name string) {
+	path := filepath.Join(s.dir, f.name)
+	return filepath.Dir(path), filepath.Base(path)
 }
 
 // read returns the content, nil if there is none. Anything else than a whole file is errRecord.
-func (f file[T]) read(s *Store) (content *T, err error) {
+func (f file[T]) read(s *Store) (*T, error) {
 	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
-	data, err := safefile.Read(s.dir, f.name, f.most)
+	folder, name := f.place(s)
+	data, err := safefile.Read(folder, name, f.most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	return decode(data, f.wrong)
+}
+
+var errRecord = errors.New("not a whole record")
+
+// decode reads a content. It refuses what this program cannot have written.
+func decode[T any](data []byte, wrong func(T) string) (content *T, err error) {
 	if err := json.Unmarshal(data, &content); err != nil {
 		return nil, fmt.Errorf("%w: %v", errRecord, err)
 	}
 	if content == nil {
 		return nil, fmt.Errorf("%w: null", errRecord)
 	}
-	if f.wrong != nil && f.wrong(*content) != "" {
-		return nil, fmt.Errorf("%w: %s", errRecord, f.wrong(*content))
+	if wrong != nil && wrong(*content) != "" {
+		return nil, fmt.Errorf("%w: %s", errRecord, wrong(*content))
 	}
 	return content, nil
 }
@@ -51,6 +75,15 @@ func (f file[T]) peek(s *Store) *T {
 	return content
 }
 
+// peek is that for who has no store, of any node.
+func peek[T any](run, node string, f file[T]) *T {
+	s, err := storeAt(run, node)
+	if err != nil {
+		return nil
+	}
+	return f.peek(s)
+}
+
 // get is read for hooks: a file that cannot be used is set aside, and a Damage. It is read again under the lock, whose
 // holder may have repaired it.
 func (f file[T]) get(s *Store) (content *T, err error) {
@@ -58,9 +91,9 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 	if content, err = f.read(s); !unusable(err) {
 		return content, err
 	}
-	lock := s.locked(lockOther, func() error {
+	lock := f.locked(s, func() error {
 		if content, err = f.read(s); unusable(err) {
-			s.moveAside(f.name, f.name)
+			s.setAside(f.name)
 			err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error()}
 		}
 		return nil
@@ -72,10 +105,10 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 // pointer that it got, nothing is written. A file that cannot be used is set aside and counts as none; one that cannot
 // be read now may be whole, and stays.
 func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
-	return f.failed("change", s.locked(lockOther, func() error {
+	return f.failed("change", f.locked(s, func() error {
 		now, err := f.read(s)
 		if unusable(err) {
-			s.moveAside(f.name, f.name)
+			s.setAside(f.name)
 			err = nil
 		}
 		if err != nil {
@@ -92,6 +125,11 @@ func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 	}))
 }
 
+// locked keeps other writers of the file away.
+func (f file[T]) locked(s *Store, do func() error) error {
+	return s.locked(cmp.Or(f.lock, lockOther), do)
+}
+
 // failed names the file in an error.
 func (f file[T]) failed(doing string, err error) error {
 	if err != nil {
@@ -102,19 +140,29 @@ func (f file[T]) failed(doing string, err error) error {
 
 // put replaces the content, whatever it is.
 func (f file[T]) put(s *Store, content T) error {
-	return f.failed("keep", s.locked(lockOther, func() error { return f.write(s, content) }))
+	return f.failed("keep", f.locked(s, func() error { return f.write(s, content) }))
 }
 
 // write is put without the lock, which keeps the file in work from being swept away.
 func (f file[T]) write(s *Store, content T) error {
-	data, err := json.Marshal(content)
+	encode := f.encode
+	if encode == nil {
+		encode = func(content T) ([]byte, error) { return json.Marshal(content) }
+	}
+	data, err := encode(content)
 	if err == nil && int64(len(data)) >= f.most {
 		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
 	}
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", f.name, err)
 	}
-	return safefile.Replace(s.dir, f.name, append(data, '\n'), 0o600)
+	folder, name := f.place(s)
+	if folder != s.dir {
+		if err := makeFolder(folder, 0o700, false); err != nil {
+			return err
+		}
+	}
+	return safefile.Replace(folder, name, append(data, '\n'), 0o600)
 }
 
 // versioned is the content of a file of one value.
@@ -124,7 +172,8 @@ type versioned[T any] struct {
 }
 
 func versionedFile[T any](name string, most int64) file[versioned[T]] {
-	return file[versioned[T]]{name, most, func(v versioned[T]) string { return otherVersion(v.Version) }}
+	return file[versioned[T]]{name: name, most: most,
+		wrong: func(v versioned[T]) string { return otherVersion(v.Version) }}
 }
 
 // valueOf is what a versioned file holds.
@@ -149,4 +198,59 @@ func otherVersion(version int) string {
 		return ""
 	}
 	return fmt.Sprintf("version %d, not %d", version, fileVersion)
+}
+
+// Damage is a file that cannot be used; as a record it has been set aside where that was possible.
+type Damage struct {
+	Path string
+	Why  string
+	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a
+	// GPU.
+	Unread bool
+}
+
+// Error makes a Damage an error.
+func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
+
+// unusable reports that a file is there and will never be a record.
+func unusable(err error) bool {
+	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
+		errors.Is(err, unix.ELOOP)
+}
+
+// setAside moves a file below the node's folder among the damaged ones. Where that fails, it stays where it is
+// and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
+func (s *Store) setAside(path string) {
+	name := strings.ReplaceAll(path, "/", "-")
+	folder := filepath.Join(s.dir, damagedName)
+	if makeFolder(folder, 0o700, false) != nil {
+		return
+	}
+	for files := byAge(folder); len(files) >= maxDamaged; files = files[1:] {
+		_ = os.RemoveAll(filepath.Join(folder, files[0].Name()))
+	}
+	for n := range maxDamaged {
+		to := filepath.Join(folder, fmt.Sprintf("%s.damaged-%d", name, n))
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Rename(filepath.Join(s.dir, path), to)
+			return
+		}
+	}
+}
+
+// byAge lists a folder of root's, oldest first.
+func byAge(folder string) []fs.FileInfo {
+	entries, _ := os.ReadDir(folder)
+	return sortedByAge(entries)
+}
+
+// sortedByAge leaves out what is gone meanwhile.
+func sortedByAge(entries []fs.DirEntry) (files []fs.FileInfo) {
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			files = append(files, info)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	return files
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 // quietStep is the pause between two tries at locks that are held: a probe works for a few hundred milliseconds.
 const quietStep = 5 * time.Millisecond
+
+const noMPS = "no-mps"
 
 // ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
 // flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
@@ -71,4 +74,22 @@ func (s *Store) share(ids []gpu.ID, held map[gpu.ID]func()) (busy map[gpu.ID]str
 		}
 	}
 	return busy
+}
+
+// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds
+// none, and so never becomes anybody's client.
+func (s *Store) NoMPS() (string, error) {
+	path := filepath.Join(s.dir, noMPS)
+	if err := makeFolder(path, 0o700, false); err != nil {
+		return "", fmt.Errorf("make empty directory: %w", err)
+	}
+	// Threat: none from users, who cannot write here; whatever stands in it all the same might be taken for a service.
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", fmt.Errorf("make empty directory: %w", err)
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("make empty directory: %q is not empty", path)
+	}
+	return path, nil
 }

@@ -126,21 +126,13 @@ func TestArchiveHindered(t *testing.T) {
 	}
 }
 
-func damaged(s *Store, id slurm.JobID) error {
-	files, err := filepath.Glob(filepath.Join(s.dir, folderName(id), "*"+suffix))
-	for _, f := range files {
-		err = errors.Join(err, os.WriteFile(f, []byte("{"), 0o600))
-	}
-	return err
-}
-
 // An end does not lose a damaged record of its run: that is set aside.
 func TestCloseDamaged(t *testing.T) {
 	s := open(t, folder(t))
 	j := job(1)
 	j.Start = now
 	begin(t, s, j, 10)
-	must(t, damaged(s, 1))
+	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
 	must(t, s.Close(ledger.Run{Job: j}, *at(11)))
 	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
 		t.Errorf("set aside: %v, %v", aside, err)

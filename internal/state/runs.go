@@ -1,24 +1,106 @@
 package state
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"bookend/internal/attrib"
 	"bookend/internal/ledger"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
+// Version is the format of a record. A record of another version is set aside like a damaged one.
+const Version = 1
+
 const (
-	suffix  = ".json"
-	maxRuns = 4096     // records of a node that one hook reads: far more than are kept by Archive
-	maxRead = 64 << 20 // bytes of them, which take about a second
+	suffix    = ".json"
+	maxRecord = 1 << 20   // bytes of one record that is read
+	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
+	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
+	maxRuns   = 4096      // records of a node that one hook reads: far more than are kept by Archive
+	maxRead   = 64 << 20  // bytes of them, which take about a second
 )
+
+// record is the file of one run, which must be of this node, job id and key.
+func (s *Store) record(id slurm.JobID, key string) file[ledger.Run] {
+	return file[ledger.Run]{
+		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), encode: encode,
+		wrong: func(r ledger.Run) string { return wrongRun(r, s.node, id, key) },
+	}
+}
+
+// wrongRun says why a record cannot be this run's as this program writes it, empty if it can.
+func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
+	switch {
+	case r.Version != Version:
+		return fmt.Sprintf("version %d, not %d", r.Version, Version)
+	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !validKey(r.Key):
+		return fmt.Sprintf("SLUID %q, key %q", r.Job.SLUID, r.Key)
+	case r.Job.Node != node || r.Job.ID != id || r.Key != key:
+		return fmt.Sprintf("of job %d, run %q on node %q", r.Job.ID, r.Key, r.Job.Node)
+	}
+	return ""
+}
+
+// keyOf names a run by what Slurm tells runs of one job id apart with: the SLUID (slurm.TellsRun), the start
+// time (slurm.TellsStart), and before that nothing: then by the time it was first seen.
+func keyOf(r ledger.Run) string {
+	if r.Job.SLUID != "" {
+		return string(r.Job.SLUID)
+	}
+	if !r.Job.Start.IsZero() {
+		return "t" + strconv.FormatInt(max(0, r.Job.Start.Unix()), 10)
+	}
+	if seen := r.First().Wall; !seen.IsZero() {
+		return "w" + strconv.FormatInt(max(0, seen.UnixNano()), 10)
+	}
+	return "w0"
+}
+
+func validKey(s string) bool {
+	if slurm.ValidSLUID(s) {
+		return true
+	}
+	if len(s) < 2 || len(s) > 20 || s[0] != 't' && s[0] != 'w' {
+		return false
+	}
+	return strings.Trim(s[1:], "0123456789") == ""
+}
+
+// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses
+// evidence, never its verdict.
+func encode(r ledger.Run) ([]byte, error) {
+	r.Version = Version
+	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)
+	for i := range r.Ends {
+		r.Ends[i] = *ordered(&r.Ends[i])
+	}
+	var data []byte
+	var err error
+	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= fitRecord); level++ {
+		data, err = json.Marshal(r.Bounded(level))
+	}
+	return data, err
+}
+
+func ordered(e *ledger.End) *ledger.End {
+	if e == nil {
+		return nil
+	}
+	o := *e
+	o.Wall = o.Wall.UTC().Round(0)
+	o.Processes = slices.Clone(o.Processes)
+	slices.SortFunc(o.Processes, func(a, b attrib.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return &o
+}
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
@@ -27,17 +109,11 @@ func (s *Store) Begin(run ledger.Run) (err error) {
 	if err := s.name(&run); err != nil {
 		return err
 	}
-	return s.locked(lockOf(run.Job.ID), func() error {
-		_, err := s.load(run.Job.ID, run.Key)
-		switch {
-		case err == nil:
-			return ErrExists
-		case unusable(err):
-			s.setAside(run.Job.ID, run.Key)
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
+	return s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
+		if now != nil {
+			return nil, ErrExists
 		}
-		return s.write(run)
+		return &run, nil
 	})
 }
 
@@ -53,22 +129,13 @@ func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	if err := s.name(&run); err != nil {
 		return err
 	}
-	return s.locked(lockOf(run.Job.ID), func() error {
-		now, err := s.load(run.Job.ID, run.Key)
-		switch {
-		case err == nil:
+	return s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
+		if now != nil {
 			run.Start, run.Ends = now.Start, now.Ends
-		case unusable(err):
-			s.setAside(run.Job.ID, run.Key)
-		case !errors.Is(err, fs.ErrNotExist) && run.Start == nil:
-			return err // a record that cannot be read now, and that nobody has read, is not written over
 		}
-		if len(run.Ends) >= maxEnds {
-			run.Ends = run.Ends[:maxEnds-1]
-		}
-		run.Ends = append(slices.Clone(run.Ends), end)
+		run.Ends = append(slices.Clone(run.Ends[:min(len(run.Ends), maxEnds-1)]), end)
 		run.Archived = false
-		return s.write(run)
+		return &run, nil
 	})
 }
 
@@ -124,7 +191,7 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 	return runs, damage
 }
 
-// ofJob returns the records of one job id, and how many bytes were read.
+// ofJob returns the records of one job id, and how many bytes they have.
 func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, bytes int, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
@@ -136,32 +203,19 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, bytes int, damage []Da
 		if !ok {
 			continue
 		}
-		r, size, err := s.loadSize(id, key)
-		bytes += size
-		if unusable(err) {
-			r, err = s.rescue(id, key)
+		if info, err := entry.Info(); err == nil {
+			bytes += int(info.Size())
 		}
-		if err == nil {
-			runs = append(runs, r)
-		} else if !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
-			damage = append(damage, Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()})
+		switch r, err := s.record(id, key).get(s); {
+		case r != nil:
+			runs = append(runs, *r)
+		case err != nil: // else it was removed meanwhile
+			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()}
+			_ = errors.As(err, &d)
+			damage = append(damage, d)
 		}
 	}
 	return runs, bytes, damage
-}
-
-func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
-	r, _, err := s.loadSize(id, key)
-	return r, err
-}
-
-// loadSize returns a record, and its size.
-func (s *Store) loadSize(id slurm.JobID, key string) (r ledger.Run, size int, err error) {
-	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
-	if err == nil {
-		r, err = decode(data, s.node, id, key)
-	}
-	return r, len(data), err
 }
 
 // name completes a run's key and refuses one that must not become a path.
@@ -176,17 +230,4 @@ func (s *Store) name(run *ledger.Run) error {
 		return fmt.Errorf("key %q: %w", run.Key, ErrName)
 	}
 	return nil
-}
-
-// write replaces a run's record; its job's lock is held.
-func (s *Store) write(run ledger.Run) error {
-	data, err := encode(run)
-	if err != nil {
-		return err
-	}
-	folder := filepath.Join(s.dir, folderName(run.Job.ID))
-	if err := makeFolder(folder, 0o700, false); err != nil {
-		return err
-	}
-	return safefile.Replace(folder, run.Key+suffix, data, 0o600)
 }

@@ -177,26 +177,18 @@ func TestCutAnywhere(t *testing.T) {
 	r.Key = string(sluidA)
 	data, err := encode(r)
 	must(t, err)
-	whole, err := decode(data, node, 7, r.Key)
-	must(t, err)
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
-		got, which, err := s.Find(r.Job)
-		var d Damage
-		switch {
-		case n == len(data)-1: // without its last newline
-			if which != ledger.OpenRun || err != nil || !reflect.DeepEqual(got, whole) {
-				t.Errorf("cut at %d: %s, %v", n, which, err)
-			}
-		case which != ledger.NoRun || !errors.As(err, &d) || d.Why == "":
+		if _, which, err := s.Find(r.Job); which != ledger.NoRun || !errors.As(err, new(Damage)) {
 			t.Errorf("cut at %d of %d: %s, %v", n, len(data), which, err)
 		}
 	}
 	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != maxDamaged {
 		t.Errorf("%d files set aside, %v; want %d", len(aside), err, maxDamaged)
 	}
+	damageFile(t, s, 7, r.Key, data)
 	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("%d runs, %v", len(runs), damage)
+		t.Errorf("whole: %d runs, %v", len(runs), damage)
 	}
 }
 

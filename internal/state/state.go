@@ -1,18 +1,18 @@
 // Package state keeps what hooks of one node must remember, in a tmpfs folder that only root can write:
 //
 //	RUN/                        0755
-//	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
+//	  state/NODE/JOBID/KEY.json 0700  one run of a job: runs.go
 //	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
 //	                                  (baseline, probes, drain, check, sighted, numbering, faults), which children
 //	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
-//	  state/NODE/no-mps/              an empty folder: probes.go
+//	  state/NODE/no-mps/              an empty folder: probe.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
-//	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: drop.go
-//	VAR/history/NODE/           0700  closed runs on disk: archive.go, history.go
+//	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: user.go
+//	VAR/history/NODE/           0700  closed runs on disk: archive.go, copied.go
 //
 // Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. The ledger is
 // the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a

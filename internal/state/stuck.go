@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,13 +42,7 @@ func (s *Store) SetStuck(stuck Stuck) error {
 func (s *Store) Stuck() (*Stuck, error) { return stuckFile.get(s) }
 
 // PeekStuck is Stuck for those who make and change nothing: nil too where nothing can be read.
-func PeekStuck(run, node string) *Stuck {
-	s, err := storeAt(run, node)
-	if err != nil {
-		return nil
-	}
-	return stuckFile.peek(s)
-}
+func PeekStuck(run, node string) *Stuck { return peek(run, node, stuckFile) }
 
 // ClearStuck forgets the stuck child: it has ended.
 func (s *Store) ClearStuck() error {
@@ -123,11 +118,7 @@ func living(all *[]Reader, alive func(Stuck) bool) []Reader {
 
 // PeekReaders is Readers for programs that make and change nothing.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
-	s, err := storeAt(run, node)
-	if err != nil {
-		return nil
-	}
-	return s.Readers(alive)
+	return living(peek(run, node, readersFile), alive)
 }
 
 // AddReader records a stuck reader, and forgets those that have ended. One that lives is never forgotten for another.
@@ -143,4 +134,42 @@ func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
 		all = append(all, r)
 		return &all, nil
 	})
+}
+
+const sayAgain = time.Hour
+
+var faultsFile = file[map[string]fault]{name: "faults.json", most: maxShared}
+
+// fault is when a fault was last said, and how often it was not since.
+type fault struct {
+	Said       time.Duration `json:"said_ns"` // CLOCK_BOOTTIME
+	Suppressed int           `json:"suppressed"`
+}
+
+// lately reports that a fault was said within the hour. What lies before the boot was never said.
+func (f fault) lately(now time.Duration) bool {
+	return f.Said > 0 && now >= f.Said && now-f.Said < sayAgain
+}
+
+// Repeat reports whether a fault is to be said now: once an hour a node. suppressed is how often it was not, since
+// it was said last. Where the count cannot be kept it is said each time: a fault is never silent.
+func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int) {
+	err := faultsFile.change(s, func(on *map[string]fault) (*map[string]fault, error) {
+		faults := map[string]fault{}
+		maps.Copy(faults, orNone(on))
+		f := faults[code]
+		if f.lately(now) {
+			f.Suppressed++
+		} else {
+			say, suppressed = true, f.Suppressed
+			f = fault{Said: now}
+		}
+		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) }) // they would grow in number
+		faults[code] = f
+		return &faults, nil
+	})
+	if err != nil {
+		return true, 0
+	}
+	return say, suppressed
 }

@@ -25,7 +25,7 @@ const (
 // These are written without a lock. Where one is lost the next hook waits its turn.
 var (
 	answeredFile = answers("answered.json")
-	askingFile   = file[Asking]{"asking.json", maxShared, func(a Asking) string {
+	askingFile   = file[Asking]{name: "asking.json", most: maxShared, wrong: func(a Asking) string {
 		if a.PID <= 0 {
 			return "no PID"
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -22,30 +24,33 @@ type StartReport struct {
 
 // PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's:
 // a user who owned it could fill the file system of all records.
-func (s *Store) PutReport(job slurm.Job, report StartReport) (err error) {
-	defer of(job, "put report", &err)
-	if err = s.check(job); err != nil {
-		return err
-	}
-	data, err := json.Marshal(report)
-	if err == nil && len(data) > maxReport {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
-	}
-	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		if err == nil {
-			err = safefile.ReplaceReadable(filepath.Join(s.run, "report"), name, data, job.UID)
+func (s *Store) PutReport(job slurm.Job, report StartReport) error {
+	return s.named(job, "put report", func(name string) error {
+		data, err := json.Marshal(report)
+		if err == nil && len(data) > maxReport {
+			err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
 		}
-	}
-	return err
+		if err != nil {
+			return err
+		}
+		return safefile.ReplaceReadable(filepath.Join(s.run, "report"), name, data, job.UID)
+	})
 }
 
 // RemoveReport removes what an earlier run of the job id left.
-func (s *Store) RemoveReport(job slurm.Job) (err error) {
-	defer of(job, "remove report", &err)
+func (s *Store) RemoveReport(job slurm.Job) error {
+	return s.named(job, "remove report", func(name string) error {
+		return removeOwn(filepath.Join(s.run, "report"), name)
+	})
+}
+
+// named does something under each of a job's names.
+func (s *Store) named(job slurm.Job, what string, do func(name string) error) (err error) {
+	defer of(job, what, &err)
 	err = s.check(job)
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		if err == nil {
-			err = removeOwn(filepath.Join(s.run, "report"), name)
+			err = do(name)
 		}
 	}
 	return err
@@ -99,6 +104,60 @@ func userName(node string, owner slurm.Owner) (string, error) {
 func removeOwn(folder, name string) error {
 	if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+const maxDrop = 4 << 10 // bytes of the user's claim
+
+func dropFolder(run string) string { return filepath.Join(run, "drop") }
+
+// MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The
+// run's record is there before it, and is removed after it.
+func (s *Store) MakeDrop(job slurm.Job) error {
+	return s.named(job, "make drop", func(name string) error {
+		return safefile.Give(dropFolder(s.run), name, job.UID, job.GID)
+	})
+}
+
+// ReadDrop returns what the job's task hooks left: the user's claim, at most 4 KiB. Any error means no record.
+func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
+	var unread error
+	err = s.named(job, "read drop", func(name string) error {
+		if len(data) == 0 {
+			data, unread = safefile.ReadForeign(dropFolder(s.run), name, job.UID, maxDrop)
+		}
+		return nil
+	})
+	if err == nil && len(data) == 0 {
+		err = errors.Join(unread, fs.ErrNotExist)
+		of(job, "read drop", &err)
+	}
+	return data, err
+}
+
+// DropFile is the drop of the job that a task hook finds itself in; empty names where that is no job.
+func DropFile(run, node string, owner slurm.Owner) (dir, name string) {
+	name, err := userName(node, owner)
+	if err != nil {
+		return "", ""
+	}
+	return dropFolder(run), name
+}
+
+// RemoveDrop removes the drop of a job that is over.
+func RemoveDrop(run, node string, job slurm.Owner) error {
+	var all []error
+	for _, name := range userNames(node, job) {
+		err := removeOwn(dropFolder(run), name)
+		// Threat: a user's file system may be mounted there: it is not opened, and stays. So do files of an earlier
+		// release, which made directories.
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+			all = append(all, err)
+		}
+	}
+	if err := errors.Join(all...); err != nil {
+		return fmt.Errorf("remove drop of job %d: %w", job.ID, err)
 	}
 	return nil
 }

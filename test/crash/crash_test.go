@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 // The whole in small: one call of one hook, two ends at once.
 func TestCrash(t *testing.T) {
 	b := testBench(t)
-	programs, err := b.build("")
+	programs, err := b.programs(mutant.Mutant{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,8 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	classes := got.classes
-	if got.tried < 5 || classes[unnoticed] == 0 || classes[oldSaid] == 0 || classes[killedOld] == 0 {
+	if got.tried < 5 || classes["new state without a word"] == 0 || classes["old state, trouble said"] == 0 ||
+		classes["killed: old state"] == 0 {
 		t.Errorf("%d faults, %v", got.tried, got.classes)
 	}
 	for _, f := range got.failed {
@@ -63,14 +64,14 @@ func TestPlantings(t *testing.T) {
 	}
 }
 
-func testBench(t *testing.T) *bench {
+func testBench(t *testing.T) bench {
 	t.Helper()
-	b, err := newBench()
+	on, err := rig.NewBench()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.remove)
-	return b
+	t.Cleanup(func() { _ = on.Close() })
+	return bench{on}
 }
 
 // A record that goes to disk is synced before it has its name, and its folder afterwards.

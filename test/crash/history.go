@@ -55,6 +55,11 @@ type step struct {
 	finds   string            // and what it must find
 }
 
+// key names the run of a step, file its record below the node's folder.
+func (s step) key() string { return fmt.Sprintf("%d/t%d", s.run.id, s.run.start) }
+
+func (s step) file() string { return "run/state/" + nodeName + "/" + s.key() + ".json" }
+
 // The runs of the history.
 var (
 	neighbour = run{id: 7, start: 1_700_000_000, card: 4, uid: bystander}

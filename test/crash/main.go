@@ -1,10 +1,9 @@
 // Command crash asks whether what the hooks keep survives whatever becomes of a hook: it runs the built hooks, as they
 // are shipped, through a history of jobs on fake GPUs, and makes one system call at a time fail, do less than it was
 // asked to, or be the last one before SIGKILL. After each it reads everything as the next hook would, and lets that
-// hook run. Then it kills hooks at random, and at last plants mistakes in the code, one at a time, of which each must
-// be noticed.
+// hook run. At last it plants mistakes in the code, one at a time, of which each must be noticed.
 //
-//	crash [--kills N] [--seed S] [--only TEXT] [--life N] [--workers N] [--faults=false] [--mutants=false]
+//	crash [--only TEXT] [--workers N] [--faults=false] [--mutants=false]
 //
 // It is run as root in the root of the tree. Exit codes: 0 all was as it must be, 1 something was not, 64 usage, or
 // something that keeps the run from being made.
@@ -18,12 +17,21 @@ import (
 	"time"
 
 	"bookend/test/intercept"
+	"bookend/test/mutant"
 	"bookend/test/rig"
 )
 
 func main() {
 	intercept.Serve()
 	rig.Program("crash", work)
+}
+
+// bench is where everything happens.
+type bench struct{ *rig.Bench }
+
+// programs builds the hooks and the backend, with a mistake where one is named.
+func (b bench) programs(m mutant.Mutant) (folder string, err error) {
+	return b.Build(m, "bookend-prolog", "bookend-epilog", rig.Backend)
 }
 
 // order is what is to be done.
@@ -34,30 +42,23 @@ type order struct {
 	mutants bool
 }
 
-func parse(args []string) (o order, err error) {
+func work(args []string) error {
+	var o order
 	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
 	flags.StringVar(&o.only, "only", "", "try the faults and mutants alone whose name contains `TEXT`")
 	flags.IntVar(&o.workers, "workers", 3*runtime.NumCPU(), "nodes side by side: most of a hook's time is waiting")
 	flags.BoolVar(&o.faults, "faults", true, "try each fault")
 	flags.BoolVar(&o.mutants, "mutants", true, "plant mistakes, too")
 	if err := flags.Parse(args); err != nil {
-		return o, fmt.Errorf("read arguments: %w", err)
+		return fmt.Errorf("read arguments: %w", err)
 	}
-	return o, nil
-}
-
-func work(args []string) error {
-	o, err := parse(args)
+	on, err := rig.NewBench()
 	if err != nil {
 		return err
 	}
-	b, err := newBench()
-	if err != nil {
-		return err
-	}
-	defer b.remove()
-	began := time.Now()
-	programs, err := b.build("")
+	defer on.Close()
+	b, began := bench{on}, time.Now()
+	programs, err := b.programs(mutant.Mutant{})
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func work(args []string) error {
 	}
 	t.print(os.Stdout)
 	fmt.Printf("%.0f s\n", time.Since(began).Seconds())
-	if t.failures() > 0 {
+	if len(t.failed) > 0 {
 		return rig.ErrWrong
 	}
 	if o.mutants {

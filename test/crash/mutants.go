@@ -20,46 +20,42 @@ type planting struct {
 const (
 	writeFile = "internal/safefile/write.go"
 	safely    = `
-		temp, err := writeTemp(dirfd, data, a)
-		if err != nil {
-			return err
-		}
-		if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
-			_ = unix.Unlinkat(dirfd, temp, 0)
-			return fmt.Errorf("rename: %w", err)
-		}
+	temp, err := writeTemp(dirfd, data, a)
+	if err != nil {
+		return err
+	}
+	if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
+		_ = unix.Unlinkat(dirfd, temp, 0)
+		return fmt.Errorf("rename: %w", err)
+	}
 `
 	inPlace = `
-		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), name)
-		err = fill(f, data, a)
-		if closing := f.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
-			return err
-		}
+	fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := errors.Join(fill(f, data, a), f.Close()); err != nil {
+		return err
+	}
 `
 	renameFirst = `
-		temp, err := tempName()
-		if err != nil {
-			return err
-		}
-		fd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), temp)
-		defer f.Close()
-		if err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {
-			return err
-		}
-		if err := fill(f, data, a); err != nil {
-			return err
-		}
+	temp, err := writeTemp(dirfd, nil, a)
+	if err != nil {
+		return err
+	}
+	fd, err := openAt(dirfd, temp, unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), temp)
+	defer f.Close()
+	if err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {
+		return err
+	}
+	if err := fill(f, data, a); err != nil {
+		return err
+	}
 `
 )
 
@@ -79,7 +75,8 @@ const writing = "start: hook write run/state"
 var plantings = []planting{
 	faulted(writing).of("written in place", writeFile, safely, inPlace),
 	faulted(writing).of("renamed before it is written", writeFile, safely, renameFirst),
-	faulted("no fault").of("a name on disk without a sync", writeFile, "return syncFD(dirfd)", "return nil"),
+	faulted("no fault").of("a name on disk without a sync", writeFile,
+		"return retry(func() error { return unix.Fsync(dirfd) })", "return nil"),
 	faulted(writing).of("half a file left", writeFile, `
 	if err != nil {
 		_ = unix.Unlinkat(dirfd, temp, 0)
@@ -91,9 +88,9 @@ var plantings = []planting{
 		return f.Sync()
 	}
 `, "\n"),
-	faulted("no fault").of("another job's record taken", "internal/state/run.go",
-		"(r.Job.Node != node || r.Job.ID != id || r.Key != key)", "r.Job.Node != node"),
-	faulted("no fault").of("damage removed, not set aside", "internal/state/damaged.go",
+	faulted("no fault").of("another job's record taken", "internal/state/runs.go",
+		"case r.Job.Node != node || r.Job.ID != id || r.Key != key:", "case r.Job.Node != node:"),
+	faulted("no fault").of("damage removed, not set aside", "internal/state/file.go",
 		"_ = os.Rename(filepath.Join(s.dir, path), to)", "_ = os.Remove(filepath.Join(s.dir, path))"),
 	planting{both: true}.of("lock shared by two ends", "internal/state/state.go",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
@@ -102,12 +99,13 @@ var plantings = []planting{
 		"r.Try(r.Store.Close(run, r.end()))", "_ = r.Store.Close(run, r.end())"),
 	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
 		"s.sweep(now), ", ""),
-	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/history.go",
+	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept",
+		"internal/state/archive.go",
 		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 
 // mutants plants each, and prints what noticed it.
-func (b *bench) mutants(o order) error {
+func (b bench) mutants(o order) error {
 	survived := 0
 	for _, m := range plantings {
 		if !strings.Contains(m.Name, o.only) {
@@ -130,20 +128,8 @@ func (b *bench) mutants(o order) error {
 }
 
 // notice says what notices a planted mistake, "" for nothing.
-func (b *bench) notice(m planting, o order) (by string, err error) {
-	root, err := rig.Module()
-	if err != nil {
-		return "", err
-	}
-	folder, err := b.folder("mutant")
-	if err != nil {
-		return "", err
-	}
-	overlay, err := m.Overlay(root, folder)
-	if err != nil {
-		return "", err
-	}
-	programs, err := b.build(overlay)
+func (b bench) notice(m planting, o order) (by string, err error) {
+	programs, err := b.programs(m.Mutant)
 	if err != nil {
 		return "", err
 	}
@@ -154,10 +140,10 @@ func (b *bench) notice(m planting, o order) (by string, err error) {
 		o.workers = min(o.workers, 2)
 		err = b.faults(o, programs, t)
 	}
-	if wrong := (wrongHistory{}); errors.As(err, &wrong) {
-		return wrong.why, nil
+	if wrong := wrongHistory(""); errors.As(err, &wrong) {
+		return string(wrong), nil
 	}
-	if t.failures() == 0 {
+	if len(t.failed) == 0 {
 		return "", err
 	}
 	return t.failed[0], err

@@ -1,15 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/attrib"
+	"bookend/internal/slurm"
+	"bookend/test/intercept"
 )
 
 // nodeName is what slurmd calls every node here.
@@ -140,4 +147,60 @@ func (n *node) processes(all ...holder) error {
 			os.MkdirAll(n.in(entry+"/ns"), 0o755))
 	}
 	return errors.Join(err, n.put("backend/cards", cards.String()))
+}
+
+// outcome is what slurmd sees of a hook.
+type outcome struct {
+	exit   int // -1: ended by a signal
+	output string
+}
+
+// tooLong is more than any hook here, and what it has started, may take: the sum of its deadlines.
+const tooLong = 5 * time.Minute
+
+// call runs a step's hook to its end, and with decide to that of all it started, as slurmd does: in a process group of
+// its own, with one pipe for all output. decide is asked before calls of these kinds.
+func (n *node) call(
+	s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer,
+) (outcome, error) {
+	cmd := exec.Command(filepath.Join(n.programs, "bookend-"+string(s.hook)))
+	var output bytes.Buffer
+	context := map[hookName]slurm.Context{prolog: slurm.Prolog, epilog: slurm.Epilog}[s.hook]
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.run.job().Environ(n.in("bookend.yaml"), context), "/", &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if decide == nil {
+		kinds, decide = nil, func(int, intercept.Call) intercept.Answer { return intercept.Pass() }
+	}
+	watch, err := intercept.Start(cmd, kinds, func(c intercept.Call) intercept.Answer {
+		return decide(cmd.Process.Pid, c)
+	})
+	if err != nil {
+		return outcome{}, fmt.Errorf("%s: %w", s.name, err)
+	}
+	over := time.AfterFunc(tooLong, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	err = watch.Wait()
+	late := !over.Stop()
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) || late {
+		return outcome{}, fmt.Errorf("%s: late %v: %w", s.name, late, err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), output.String()}, nil
+}
+
+// begin makes the node as it is when a step's hook starts.
+func (n *node) begin(s step) (err error) {
+	if s.arrange != nil {
+		err = s.arrange(n)
+	}
+	if err == nil {
+		err = s.world(n)
+	}
+	return err
+}
+
+// whole runs a step to its end without a fault.
+func (n *node) whole(s step) (outcome, error) {
+	if err := n.begin(s); err != nil {
+		return outcome{}, err
+	}
+	return n.call(s, nil, nil)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +31,7 @@ func plan(steps []reference, only string) (trials []trial, seen int) {
 			k := r.kind(p)
 			met[k]++
 			for _, f := range worth(p, met[k], count[k], before[k]) {
-				if t := (trial{i, planned{p, f}}); strings.Contains(t.String(), only) {
+				if t := (trial{i, p, f}); strings.Contains(t.String(), only) {
 					trials = append(trials, t)
 				}
 			}
@@ -48,37 +49,17 @@ func (r reference) kind(p point) alike {
 
 // worth are the faults to try at the n-th of some points that are alike.
 func worth(p point, n, of int, before bool) []fault {
-	all := faultsOf(p)
+	all := p.faults()
 	switch {
 	case n > sampled && n != of:
 		return nil
 	case n == 1 && !before:
 		return all
-	case changes(p): // a kill between two changes leaves the same, wherever it is
-		return append(kills(all), all[0])
+	case p.call == "openat" && p.write, slices.Contains(changing, p.call):
+		// a kill between two changes leaves the same, wherever it is
+		return slices.DeleteFunc(all, func(f fault) bool { return f.name != all[0].name && !f.kills })
 	case n == 1:
 		return all[:1]
 	}
 	return nil
-}
-
-// changes reports whether a call changes what is kept.
-func changes(p point) bool {
-	switch p.call {
-	case "write", "mkdirat", "unlinkat", "renameat", "fchmod", "fchown", "fchmodat", "fchownat", "ftruncate":
-		return true
-	case "openat":
-		return p.write
-	}
-	return false
-}
-
-// kills are those of the faults that are.
-func kills(all []fault) (some []fault) {
-	for _, f := range all {
-		if f.kills {
-			some = append(some, f)
-		}
-	}
-	return some
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,35 +14,53 @@ import (
 	"bookend/test/intercept"
 )
 
-// watched are the system calls by which a hook comes near a file.
+// fault is what becomes of one system call.
+type fault struct {
+	name   string
+	answer intercept.Answer
+	kills  bool
+	group  bool // SIGKILL for the hook's process group, as slurmd does, instead of for the calling process
+}
+
+var (
+	kill      = fault{name: "SIGKILL", answer: intercept.Kill(), kills: true}
+	killGroup = fault{name: "SIGKILL of the group", kills: true, group: true}
+)
+
+// watched are the system calls by which a hook comes near a file, each with the faults that a file system, or the
+// kernel's tables, can make of it, the likeliest first. SHORT is less than it was asked to do.
 var watched = []struct {
 	name   string
 	number uintptr
 	fromFD uint32
 	at     bool // names a file below the folder in its first argument by its second
+	faults string
 }{
-	{"openat", unix.SYS_OPENAT, 0, true},
-	{"read", unix.SYS_READ, 3, false},
-	{"write", unix.SYS_WRITE, 3, false},
-	{"close", unix.SYS_CLOSE, 3, false},
-	{"fstat", unix.SYS_FSTAT, 3, false},
-	{"newfstatat", unix.SYS_NEWFSTATAT, 0, true},
-	{"getdents64", unix.SYS_GETDENTS64, 3, false},
-	{"readlinkat", unix.SYS_READLINKAT, 0, true},
-	{"mkdirat", unix.SYS_MKDIRAT, 0, true},
-	{"unlinkat", unix.SYS_UNLINKAT, 0, true},
-	{"renameat", unix.SYS_RENAMEAT, 0, true},
-	{"renameat2", unix.SYS_RENAMEAT2, 0, true},
-	{"fchmod", unix.SYS_FCHMOD, 3, false},
-	{"fchmodat", unix.SYS_FCHMODAT, 0, true},
-	{"fchown", unix.SYS_FCHOWN, 3, false},
-	{"fchownat", unix.SYS_FCHOWNAT, 0, true},
-	{"fsync", unix.SYS_FSYNC, 3, false},
-	{"ftruncate", unix.SYS_FTRUNCATE, 3, false},
-	{"flock", unix.SYS_FLOCK, 3, false},
-	{"fcntl", unix.SYS_FCNTL, 3, false},
-	{"lseek", unix.SYS_LSEEK, 3, false},
+	{"openat", unix.SYS_OPENAT, 0, true, "EMFILE EINTR EACCES ENFILE ENOMEM EIO"},
+	{"read", unix.SYS_READ, 3, false, "EIO SHORT EINTR EAGAIN ENOMEM"},
+	{"write", unix.SYS_WRITE, 3, false, "ENOSPC SHORT EIO EINTR EDQUOT EAGAIN"},
+	{"close", unix.SYS_CLOSE, 3, false, ""},
+	{"fstat", unix.SYS_FSTAT, 3, false, "EIO ENOMEM"},
+	{"newfstatat", unix.SYS_NEWFSTATAT, 0, true, "EIO EACCES ENOMEM"},
+	{"getdents64", unix.SYS_GETDENTS64, 3, false, "EIO ENOMEM"},
+	{"readlinkat", unix.SYS_READLINKAT, 0, true, "EIO ENOMEM"},
+	{"mkdirat", unix.SYS_MKDIRAT, 0, true, "ENOSPC EROFS EACCES EDQUOT EINTR"},
+	{"unlinkat", unix.SYS_UNLINKAT, 0, true, "EIO EROFS EACCES EINTR"},
+	{"renameat", unix.SYS_RENAMEAT, 0, true, "ENOSPC EIO EROFS EDQUOT EINTR"},
+	{"renameat2", unix.SYS_RENAMEAT2, 0, true, "ENOSPC EIO EROFS EDQUOT EINTR"},
+	{"fchmod", unix.SYS_FCHMOD, 3, false, "EIO EROFS EINTR"},
+	{"fchmodat", unix.SYS_FCHMODAT, 0, true, "EIO EROFS"},
+	{"fchown", unix.SYS_FCHOWN, 3, false, "EIO EDQUOT EROFS EINTR"},
+	{"fchownat", unix.SYS_FCHOWNAT, 0, true, "EIO EDQUOT"},
+	{"fsync", unix.SYS_FSYNC, 3, false, "EIO ENOSPC EDQUOT EINTR"},
+	{"ftruncate", unix.SYS_FTRUNCATE, 3, false, "EIO EINTR"},
+	{"flock", unix.SYS_FLOCK, 3, false, "ENOLCK EINTR EAGAIN"},
+	{"fcntl", unix.SYS_FCNTL, 3, false, "ENOLCK EINTR EAGAIN"},
+	{"lseek", unix.SYS_LSEEK, 3, false, "EIO"},
 }
+
+// changing are the calls that change what is kept, as an open to write does.
+var changing = strings.Fields("write mkdirat unlinkat renameat fchmod fchown fchmodat fchownat ftruncate")
 
 // kinds are the watched calls of a name, all for "".
 func kinds(name string) (all []intercept.Kind) {
@@ -64,6 +83,36 @@ type point struct {
 
 func (p point) String() string { return fmt.Sprintf("%s %s %s #%d", p.role, p.call, p.class, p.nth) }
 
+// faults are all that is tried at a point, kills last. A close that fails is tried on written files alone: no system
+// lets one fail and leaves the file open.
+func (p point) faults() (all []fault) {
+	names := ""
+	for _, w := range watched {
+		if w.name == p.call {
+			names = w.faults
+		}
+	}
+	switch {
+	case p.call == "openat" && p.write:
+		names = "ENOSPC EMFILE EINTR EROFS EDQUOT EACCES ENFILE"
+	case p.call == "close" && p.write:
+		names = "EIO EINTR"
+	}
+	for name := range strings.FieldsSeq(names) {
+		answer := intercept.Short(1)
+		for e := unix.Errno(1); name != "SHORT" && e < 200; e++ {
+			if unix.ErrnoName(e) == name {
+				answer = intercept.Fail(e)
+			}
+		}
+		all = append(all, fault{name: name, answer: answer})
+	}
+	if all = append(all, kill); p.role != "hook" {
+		all = append(all, killGroup)
+	}
+	return all
+}
+
 // tracer finds the points of one run of a hook.
 type tracer struct {
 	dir   string
@@ -83,7 +132,7 @@ func (t *tracer) point(c intercept.Call) (p point, ok bool) {
 		}
 		path := ""
 		if w.at {
-			path = t.named(c)
+			path = named(c)
 		} else {
 			path = c.File(0)
 		}
@@ -91,8 +140,8 @@ func (t *tracer) point(c intercept.Call) (p point, ok bool) {
 			return p, false
 		}
 		p.call, p.role = w.name, t.role(c)
-		p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 || w.name == "close" &&
-			writable(c)
+		p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 ||
+			w.name == "close" && writable(c)
 		t.seen[p]++
 		p.nth = t.seen[p]
 		return p, true
@@ -102,31 +151,23 @@ func (t *tracer) point(c intercept.Call) (p point, ok bool) {
 
 // writable reports whether the file of a descriptor is open for writing, and no lock.
 func writable(c intercept.Call) bool {
-	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", c.TID, int32(c.Args[0])))
-	if err != nil || strings.Contains(filepath.Base(c.File(0)), "lock") {
-		return false
-	}
-	for line := range strings.Lines(string(info)) {
-		if text, is := strings.CutPrefix(line, "flags:"); is {
-			flags, err := strconv.ParseInt(strings.TrimSpace(text), 8, 64)
-			return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0
-		}
-	}
-	return false
+	info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", c.TID, int32(c.Args[0])))
+	_, text, _ := strings.Cut(string(info), "flags:")
+	flags, err := strconv.ParseInt(strings.TrimSpace(strings.SplitN(text, "\n", 2)[0]), 8, 64)
+	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 &&
+		!strings.Contains(filepath.Base(c.File(0)), "lock")
 }
 
 // named is the path of a call that names a file below a folder.
-func (t *tracer) named(c intercept.Call) string {
+func named(c intercept.Call) string {
 	name := c.Text(1)
-	for _, self := range []string{"/proc/self/fd/", "/proc/self/fdinfo/"} {
-		if fd, cut := strings.CutPrefix(name, self); cut {
-			n, err := strconv.Atoi(fd)
-			if err != nil {
-				return ""
-			}
-			c.Args[0] = uint64(n)
-			return c.File(0)
+	if self, cut := strings.CutPrefix(name, "/proc/self/fd"); cut {
+		fd, err := strconv.Atoi(filepath.Base(self)) // of fd/ or fdinfo/
+		if err != nil {
+			return ""
 		}
+		c.Args[0] = uint64(fd)
+		return c.File(0)
 	}
 	if filepath.IsAbs(name) {
 		return name
@@ -137,30 +178,29 @@ func (t *tracer) named(c intercept.Call) string {
 	return filepath.Join(c.File(0), name)
 }
 
-var (
-	temporary = regexp.MustCompile(`\.tmp-[0-9a-f]+$`)
-	olderRun  = regexp.MustCompile(`/1[0-9]{3}(/t16[0-9]+\.json|-t16[0-9]+\.json|$)`)
-	olderLock = regexp.MustCompile(`/lock-[0-9]+$`)
-	deadFile  = regexp.MustCompile(` \(deleted\)$`)
-)
+// changes are what differs in paths from run to run, or among runs of long ago, which are all alike.
+var changes = []struct {
+	of *regexp.Regexp
+	to string
+}{
+	{regexp.MustCompile(` \(deleted\)$`), ""},
+	{regexp.MustCompile(`\.tmp-[0-9a-f]+$`), ".tmp-*"},
+	{regexp.MustCompile(`/1[0-9]{3}(/|-)t16[0-9]+\.json`), "/OLDER${1}*.json"},
+	{regexp.MustCompile(`/1[0-9]{3}$`), "/OLDER"},
+	{regexp.MustCompile(`/lock-[0-9]+$`), "/lock-*"},
+}
 
-// class is a path below the node's folder without random names; runs of long ago are all alike.
+// class is a path below the node's folder without what differs.
 func (t *tracer) class(path string) (string, bool) {
-	rest, below := strings.CutPrefix(deadFile.ReplaceAllString(path, ""), t.dir+"/")
-	if !below {
+	rest, below := strings.CutPrefix(path, t.dir+"/")
+	top, _, _ := strings.Cut(rest, "/")
+	if !below || !slices.Contains(kept, top) {
 		return "", false
 	}
-	for _, top := range kept {
-		if rest == top || strings.HasPrefix(rest, top+"/") {
-			rest = temporary.ReplaceAllString(rest, ".tmp-*")
-			rest = olderRun.ReplaceAllString(rest, "/OLDER$1")
-			if strings.Contains(rest, "OLDER") {
-				rest = regexp.MustCompile(`t16[0-9]+`).ReplaceAllString(rest, "*")
-			}
-			return olderLock.ReplaceAllString(rest, "/lock-*"), true
-		}
+	for _, c := range changes {
+		rest = c.of.ReplaceAllString(rest, c.to)
 	}
-	return "", false
+	return rest, true
 }
 
 // role says which process of the hook a call comes from.

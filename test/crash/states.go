@@ -4,11 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -16,13 +21,110 @@ import (
 	"bookend/internal/state"
 )
 
-// states is all that the hooks keep, as the next hook would read it.
-type states struct {
-	runs      map[string]record // by job id and key
-	history   map[string]record
-	baselines map[string]string // by card
-	probes    map[string]string // by card
-	damage    []string          // what cannot be used
+// entry is one file or folder of what the hooks keep.
+type entry struct {
+	mode     os.FileMode
+	uid, gid int
+	changed  time.Time
+	data     string
+}
+
+// image is what the hooks keep, by path below the node's folder.
+type image map[string]entry
+
+const logFile = "log/bookend.log"
+
+// capture reads what the hooks keep.
+func capture(dir string) (image, error) {
+	im := image{}
+	for _, top := range kept {
+		err := filepath.WalkDir(filepath.Join(dir, top), func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			st := info.Sys().(*syscall.Stat_t)
+			e := entry{mode: info.Mode(), uid: int(st.Uid), gid: int(st.Gid), changed: info.ModTime()}
+			if info.Mode().IsRegular() {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				e.data = string(data)
+			}
+			im[strings.TrimPrefix(path, dir+"/")] = e
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("capture %q: %w", dir, err)
+		}
+	}
+	return im, nil
+}
+
+// copyTo makes a folder a copy of the image, with no more to do than differs from the copy before it. Files get their
+// times too: what is kept for how long goes by them.
+func (im image) copyTo(dir string) error {
+	is, err := capture(dir)
+	names := slices.Sorted(maps.Keys(im))
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(is))) { // what lies in a folder first
+		if now, stays := im[name]; !stays || now.mode.Type() != is[name].mode.Type() {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+			delete(is, name)
+		}
+	}
+	for _, name := range names {
+		if e, was := is[name]; !was || e != im[name] {
+			err = errors.Join(err, im[name].write(filepath.Join(dir, name)))
+		}
+	}
+	for _, name := range slices.Backward(names) { // a folder's time last, after what is in it
+		err = errors.Join(err, os.Chtimes(filepath.Join(dir, name), im[name].changed, im[name].changed))
+	}
+	return err
+}
+
+func (e entry) write(path string) (err error) {
+	if e.mode.IsDir() {
+		err = os.MkdirAll(path, 0o700)
+	} else {
+		err = os.WriteFile(path, []byte(e.data), 0o600)
+	}
+	return errors.Join(err, os.Chown(path, e.uid, e.gid), os.Chmod(path, e.mode.Perm()))
+}
+
+// temporary lists the files of interrupted writers.
+func (l look) temporary() (names []string) {
+	for name := range l.files {
+		if strings.HasPrefix(filepath.Base(name), ".tmp-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// aside reports whether a file lies among those set aside.
+func (l look) aside(e entry) bool {
+	for name, a := range l.files {
+		if strings.Contains(name, "/damaged/") && a.data == e.data {
+			return true
+		}
+	}
+	return false
+}
+
+// look is all that the hooks keep, as files and as the next hook would read them.
+type look struct {
+	files   image
+	runs    map[string]record // by job id and key
+	history map[string]record
+	damage  []string // what cannot be used
 }
 
 // record is a run's record: one form for all that agree but for times.
@@ -39,100 +141,88 @@ type end struct {
 	all   string // without times
 	bare  string // that without what only says what was not tried: tests, words, how often somebody looked
 	seen  string // what lay on the cards
-	codes []code.Code
-	exit  int
+	found string // its codes
 	// untested says that a card was not tested, and why.
 	untested bool
 }
 
-// decode reads an image in a folder of the checker's own: what is set aside there is not set aside for the next hook.
-func (im image) decode(folder string) (states, error) {
-	if err := im.copyTo(folder); err != nil {
-		return states{}, err
+// look reads what the hooks keep by now. It is decoded in a folder of the checker's own: what is set aside there is not
+// set aside for the next hook.
+func (n *node) look() (l look, err error) {
+	folder := n.dir + "-decoded"
+	if l.files, err = capture(n.dir); err == nil {
+		err = l.files.copyTo(folder)
 	}
-	s := states{runs: map[string]record{}, history: map[string]record{}}
-	s.baselines, s.probes = map[string]string{}, map[string]string{}
+	if err != nil {
+		return l, err
+	}
 	store, err := state.Open(filepath.Join(folder, "run"), nodeName)
 	if err != nil {
-		return s, fmt.Errorf("decode: %w", err)
+		return l, fmt.Errorf("decode: %w", err)
 	}
 	runs, damage := store.Runs()
 	archived, more := state.History(filepath.Join(folder, "var"), nodeName)
 	for _, d := range append(damage, more...) {
-		s.damage = append(s.damage, strings.TrimPrefix(d.Path, folder+"/")+": "+d.Why)
+		l.damage = append(l.damage, strings.TrimPrefix(d.Path, folder+"/")+": "+d.Why)
 	}
-	for _, r := range runs {
-		s.runs[name(r)] = canonical(r)
-	}
-	for _, r := range archived {
-		s.history[name(r)] = canonical(r)
-	}
-	return s, s.shared(store)
-}
-
-// shared reads what the hooks of all jobs keep together.
-func (s *states) shared(store *state.Store) error {
-	baselines, err := store.Baselines()
-	note := func(err error) {
+	_, baselines := store.Baselines()
+	_, tests := store.Probes()
+	stuck, child := store.Stuck()
+	for _, err := range []error{baselines, tests, child} {
 		if err != nil {
-			s.damage = append(s.damage, err.Error())
+			l.damage = append(l.damage, err.Error())
 		}
 	}
-	note(err)
-	for id, b := range baselines {
-		s.baselines[string(id)] = plain(b)
-	}
-	probes, err := store.Probes()
-	note(err)
-	for id, p := range probes {
-		s.probes[string(id)] = plain(p)
-	}
-	stuck, err := store.Stuck()
-	note(err)
 	if stuck != nil {
-		return errors.New("decode: a stuck child is on record, and there was none")
+		l.damage = append(l.damage, "a stuck child is on record, and there was none")
 	}
-	return nil
+	l.runs, l.history = canonical(runs), canonical(archived)
+	return l, nil
 }
-
-func name(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
 // known are the records that were read before: most are what they were a hook ago.
 var known sync.Map // of whole to record
 
-func canonical(r ledger.Run) record {
-	r.Archived = false
-	whole := exact(r)
-	if rec, is := known.Load(whole); is {
-		return rec.(record)
+func canonical(runs []ledger.Run) map[string]record {
+	all := map[string]record{}
+	for _, r := range runs {
+		r.Archived = false
+		whole := exact(r)
+		rec, is := known.Load(whole)
+		if !is {
+			made := record{who: plain(r.Job) + plain(r.Epoch) + plain(r.Devices), claim: plain(r.Display), whole: whole}
+			if r.Start != nil {
+				made.start = endOf(*r.Start)
+			}
+			for _, e := range r.Ends {
+				made.ends = append(made.ends, endOf(e))
+			}
+			rec = made
+			known.Store(whole, rec)
+		}
+		all[fmt.Sprintf("%d/%s", r.Job.ID, r.Key)] = rec.(record)
 	}
-	rec := record{who: plain(r.Job) + plain(r.Epoch) + plain(r.Devices), claim: plain(r.Display), whole: whole}
-	if r.Start != nil {
-		rec.start = endOf(*r.Start)
-	}
-	for _, e := range r.Ends {
-		rec.ends = append(rec.ends, endOf(e))
-	}
-	known.Store(whole, rec)
-	return rec
+	return all
 }
 
 func endOf(e ledger.End) end {
-	out := end{all: plain(e), seen: plain(e.Snapshot) + plain(e.Processes), exit: e.Verdict.Exit}
+	out := end{all: plain(e), seen: plain(e.Snapshot) + plain(e.Processes)}
 	out.untested = slices.ContainsFunc(e.Probes, func(p gpu.Probe) bool { return p.Result == gpu.ProbeSkipped })
 	e.Probes, e.Report, e.Curves = nil, "", nil
 	out.bare = plain(e)
+	var codes []string
 	for _, f := range e.Findings {
-		out.codes = append(out.codes, f.Code)
+		codes = append(codes, string(f.Code))
 	}
+	out.found = strings.Join(codes, " ")
 	return out
 }
 
-// moving are the names of values that are times, or that follow from one.
-var moving = regexp.MustCompile(`(_ns|^at|^wall)$`)
-
-// took is a duration or a time of day in words.
-var took = regexp.MustCompile(`[0-9]+(\.[0-9]+)? (s|ms)\b|[0-9]{2}:[0-9]{2}:[0-9]{2}`)
+// moving are the names of values that are times, or that follow from one; took a duration or a time of day in words.
+var (
+	moving = regexp.MustCompile(`(_ns|^at|^wall)$`)
+	took   = regexp.MustCompile(`[0-9]+(\.[0-9]+)? (s|ms)\b|[0-9]{2}:[0-9]{2}:[0-9]{2}`)
+)
 
 // plain is a value as text without its times.
 func plain(v any) string {
@@ -155,11 +245,8 @@ func exact(v any) string {
 func still(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
+		maps.DeleteFunc(v, func(key string, _ any) bool { return moving.MatchString(key) })
 		for key := range v {
-			if moving.MatchString(key) {
-				delete(v, key)
-				continue
-			}
 			v[key] = still(v[key])
 		}
 	case []any:
@@ -171,10 +258,7 @@ func still(v any) any {
 }
 
 // equal compares but for times.
-func (r record) equal(o record) bool {
-	same := func(a, b end) bool { return a.all == b.all }
-	return r.who == o.who && r.claim == o.claim && same(r.start, o.start) && slices.EqualFunc(r.ends, o.ends, same)
-}
+func (r record) equal(o record) bool { return r.text() == o.text() }
 
 // alike compares what was found.
 func (r record) alike(o record) bool {
@@ -209,23 +293,15 @@ func (r record) text() string {
 	return text
 }
 
-// found are its codes, as words.
-func (e end) found() string {
-	words := make([]string, len(e.codes))
-	for i, c := range e.codes {
-		words[i] = string(c)
-	}
-	return strings.Join(words, " ")
-}
-
 // ownFaults are what a hook says of the trouble that a fault made for it; of a lock that was held, that another is at
-// work.
+// work; of the drop, which is the user's.
 var ownFaults = []code.Code{
-	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash,
-	code.Output, // of the drop, which is the user's
+	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash, code.Output,
 }
 
 // admits reports whether the end says that something of its own went wrong.
 func (e end) admits() bool {
-	return slices.ContainsFunc(e.codes, func(c code.Code) bool { return slices.Contains(ownFaults, c) })
+	return slices.ContainsFunc(ownFaults, func(c code.Code) bool {
+		return slices.Contains(strings.Fields(e.found), string(c))
+	})
 }

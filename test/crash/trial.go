@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,35 +15,128 @@ import (
 	"bookend/test/rig"
 )
 
-// planned is a fault at a point.
-type planned struct {
+// reference is a step as it goes without a fault.
+type reference struct {
+	step
+	was, is look
+	points  []point
+	leaked  time.Duration // the node's
+}
+
+// stand is a node on which trials are made, one after another, with the history as it goes there without a fault.
+type stand struct {
+	*node
+	steps []reference
+}
+
+// newStand plays the history once and refuses one that does not go as it should.
+func newStand(dir, programs string) (*stand, error) {
+	n, err := newNode(filepath.Join(dir, "node"), programs, "")
+	if err != nil {
+		return nil, err
+	}
+	s := &stand{node: n}
+	for _, st := range append([]step{prelude}, history...) {
+		r, err := s.play(st)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", st.name, err)
+		}
+		s.steps = append(s.steps, r)
+	}
+	s.steps = s.steps[1:]
+	return s, nil
+}
+
+// play runs a step without a fault and notes all its calls.
+func (s *stand) play(st step) (r reference, err error) {
+	r.step = st
+	if err := s.begin(st); err != nil {
+		return r, err
+	}
+	r.leaked = s.leaked
+	if r.was, err = s.look(); err != nil {
+		return r, err
+	}
+	t := newTracer(s.dir)
+	out, err := s.call(st, kinds(""), func(_ int, c intercept.Call) intercept.Answer {
+		if p, ok := t.point(c); ok {
+			r.points = append(r.points, p)
+		}
+		return intercept.Pass()
+	})
+	if err == nil {
+		r.is, err = s.look()
+	}
+	if err != nil {
+		return r, err
+	}
+	found := r.is.runs[st.key()].last(st.hook).found
+	problems := slices.Concat(r.is.damage, r.is.temporary(), disorder(r.points))
+	if r.damaged && !r.is.aside(r.was.files[st.file()]) {
+		problems = append(problems, "the damaged record is not set aside")
+	}
+	if out.exit != st.exit || out.output != "" || found != st.finds || len(problems) > 0 {
+		return r, wrongHistory(fmt.Sprintf("%s: exit %d %q, found %q, not %d, %q; %s",
+			st.name, out.exit, out.output, found, st.exit, st.finds, strings.Join(problems, "; ")))
+	}
+	return r, nil
+}
+
+// wrongHistory is a history that does not go, without any fault, as its table says.
+type wrongHistory string
+
+func (w wrongHistory) Error() string { return string(w) }
+
+// disorder says where a record on disk was named before it was there to stay: synced, renamed, folder synced.
+func disorder(points []point) (problems []string) {
+	state := ""
+	for _, p := range points {
+		if !strings.HasPrefix(p.class, "var/history/"+nodeName) || p.role != "disk" {
+			continue
+		}
+		switch {
+		case p.call == "openat" && p.write:
+			state = "open"
+		case p.call == "fsync" && state == "open":
+			state = "synced"
+		case p.call == "renameat":
+			if state != "synced" {
+				problems = append(problems, "a record on disk got its name before it was synced")
+			}
+			state = "named"
+		case p.call == "fsync" && state == "named":
+			state = ""
+		}
+	}
+	if state == "named" {
+		problems = append(problems, "a directory on disk was not synced after a record in it got its name")
+	}
+	return problems
+}
+
+// trial is one step with a fault at a point.
+type trial struct {
+	step int
 	point
 	fault
 }
 
-func (p planned) String() string { return p.point.String() + ": " + p.fault.name }
-
-// trial is one step with a fault.
-type trial struct {
-	step int
-	planned
+func (t trial) String() string {
+	return history[t.step].name + ": " + t.point.String() + ": " + t.fault.name
 }
-
-func (t trial) String() string { return history[t.step].name + ": " + t.planned.String() }
 
 // attempt is what became of a trial.
 type attempt struct {
 	out    outcome
 	met    bool
 	killed bool
-	after  image
-	is     states
+	is     look
 }
 
 // try runs a trial's step from where the history has it.
 func (s *stand) try(t trial) (a attempt, err error) {
 	r := s.steps[t.step]
-	if err := r.before.copyTo(s.dir); err != nil {
+	if err := r.was.files.copyTo(s.dir); err != nil {
 		return a, err
 	}
 	s.leaked, r.arrange = r.leaked, nil // that was done before the history's hook
@@ -64,7 +157,7 @@ func (s *stand) try(t trial) (a attempt, err error) {
 		return t.answer
 	})
 	if err == nil {
-		a.after, a.is, err = s.look()
+		a.is, err = s.look()
 	}
 	return a, err
 }
@@ -73,71 +166,62 @@ func (s *stand) try(t trial) (a attempt, err error) {
 func (s *stand) follow(t trial, left []string) (a attempt, err error) {
 	long := time.Now().Add(-48 * time.Hour)
 	for _, name := range left {
-		err = errors.Join(err, os.Chtimes(filepath.Join(s.dir, name), long, long))
-	}
-	if err != nil {
-		return a, fmt.Errorf("let time pass: %w", err)
+		if err := os.Chtimes(filepath.Join(s.dir, name), long, long); err != nil {
+			return a, err
+		}
 	}
 	if a.out, err = s.whole(s.steps[t.step+1].step); err == nil {
-		a.after, a.is, err = s.look()
+		a.is, err = s.look()
 	}
 	return a, err
 }
 
-// crew are stands side by side.
-type crew []*stand
-
-// newCrew plays the history on as many stands as there are workers.
-func (b *bench) newCrew(programs string, workers int) (crew, error) {
-	folders, err := b.folders("stand", workers)
-	if err != nil {
-		return nil, err
+// faults tries every fault, on stands side by side.
+func (b bench) faults(o order, programs string, t *tally) error {
+	stands := make([]*stand, o.workers)
+	var all sync.WaitGroup
+	failed := make([]error, o.workers)
+	for i := range stands {
+		dir, err := b.Folder("stand")
+		if err != nil {
+			return err
+		}
+		all.Go(func() { stands[i], failed[i] = newStand(dir, programs) })
 	}
-	var mu sync.Mutex
-	var c crew
-	err = rig.Each(folders, folders, func(_, folder string) error {
-		s, err := newStand(folder, programs)
-		mu.Lock()
-		defer mu.Unlock()
-		c = append(c, s)
-		return err
-	})
-	return c, err
-}
-
-// enumerate tries every fault.
-func (c crew) enumerate(trials []trial, t *tally) error {
-	return rig.Each(c, trials, func(s *stand, tr trial) error {
+	all.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	trials, seen := plan(stands[0].steps, o.only)
+	t.seen, t.tried = seen, len(trials)
+	next := func() (tr trial, more bool) {
+		if more = len(trials) > 0; more {
+			tr, trials = trials[0], trials[1:]
+		}
+		return tr, more
+	}
+	return rig.Each(stands, next, func(s *stand, tr trial) error {
 		a, err := s.try(tr)
 		if err != nil {
 			return err
 		}
 		v := s.judge(tr, a)
-		next, err := s.follow(tr, a.after.temporary())
+		next, err := s.follow(tr, a.is.temporary())
 		if err != nil {
 			return err
 		}
-		v.wrong = append(v.wrong, s.judgeNext(tr, a, next).wrong...)
+		s.judgeNext(&v, tr, a, next)
 		t.add(tr, v)
 		return nil
 	})
 }
 
-// faults tries every fault.
-func (b *bench) faults(o order, programs string, t *tally) error {
-	c, err := b.newCrew(programs, o.workers)
-	if err != nil {
-		return err
-	}
-	trials, seen := plan(c[0].steps, o.only)
-	t.seen, t.tried = seen, len(trials)
-	return c.enumerate(trials, t)
-}
-
 // twoEnds runs a whole epilog between another one's look at the job's record and its writing: both ends are on record,
 // or the log says which is not.
-func (b *bench) twoEnds(programs string, t *tally) error {
-	dir, err := b.folder("together")
+func (b bench) twoEnds(programs string, t *tally) error {
+	dir, err := b.Folder("together")
 	if err != nil {
 		return err
 	}
@@ -160,17 +244,17 @@ func (b *bench) twoEnds(programs string, t *tally) error {
 		return intercept.Pass()
 	})
 	if err != nil || inner != nil {
-		return err
+		return fmt.Errorf("%s: %w, %w", end.name, err, inner)
 	}
-	im, is, err := n.look()
+	is, err := n.look()
 	if err != nil {
 		return err
 	}
 	var v verdict
-	ends, said := len(is.runs[end.key()].ends), strings.Count(im["log/bookend.log"].data, "BKD-ST-LOCK:")
+	ends, said := len(is.runs[end.key()].ends), strings.Count(is.files[logFile].data, "BKD-ST-LOCK:")
 	if !met || ends+said < 2 || len(is.damage) > 0 {
 		v.fault(lost, "two epilogs at once: %d ends on record, %d said to be missing; %q", ends, said, is.damage)
 	}
-	t.fail(v.wrong, "two ends at once")
+	t.fail(v.wrong, end.name)
 	return nil
 }

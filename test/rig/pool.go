@@ -6,36 +6,83 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"bookend/test/build"
 	"bookend/test/mountns"
+	"bookend/test/mutant"
 )
 
-// Each gives items to workers, each of which has a stand of its own, until all are done or one has failed.
-func Each[S, T any](stands []S, items []T, do func(S, T) error) error {
-	next := make(chan T)
-	failed := make(chan error, len(stands))
+// Bench is a file system of its own in memory: root's all the way up, as root's hooks demand.
+type Bench struct{ Dir, module string }
+
+// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount
+// namespace alone, and a program that is killed leaves nothing behind.
+const ground = "/mnt"
+
+// NewBench makes it in this mount namespace: it ends with it.
+func NewBench() (*Bench, error) {
+	module, err := Module()
+	if err == nil {
+		err = unix.Mount("none", ground, "tmpfs", 0, "mode=0755")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a bench on %q: %w", ground, err)
+	}
+	return &Bench{Dir: ground, module: module}, nil
+}
+
+// Close takes the file system away.
+func (b *Bench) Close() error { return unix.Unmount(b.Dir, unix.MNT_DETACH) }
+
+// Folder makes a new folder.
+func (b *Bench) Folder(name string) (path string, err error) {
+	if path, err = os.MkdirTemp(b.Dir, name+"-"); err == nil {
+		err = os.Chmod(path, 0o755)
+	}
+	return path, err
+}
+
+// Build makes programs as the Makefile does, with a mistake where one is named.
+func (b *Bench) Build(m mutant.Mutant, programs ...string) (folder string, err error) {
+	if folder, err = b.Folder("programs"); err != nil {
+		return "", err
+	}
+	overlay := ""
+	if m.File != "" {
+		if overlay, err = m.Overlay(b.module, folder); err != nil {
+			return "", err
+		}
+	}
+	return folder, build.Programs(folder, overlay, programs...)
+}
+
+// Each gives what next has to workers, each of which has a stand of its own, until there is no more or one has failed.
+func Each[S, T any](stands []S, next func() (T, bool), do func(S, T) error) error {
 	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	draw := func() (item T, more bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed == nil {
+			item, more = next()
+		}
+		return item, more
+	}
 	for _, s := range stands {
 		all.Go(func() {
-			for item := range next {
+			for item, more := draw(); more; item, more = draw() {
 				if err := do(s, item); err != nil {
-					failed <- fmt.Errorf("%v: %w", item, err)
-					break
+					mu.Lock()
+					failed = errors.Join(failed, fmt.Errorf("%v: %w", item, err))
+					mu.Unlock()
 				}
-			}
-			for range next { // nobody takes them any more
 			}
 		})
 	}
-	for _, item := range items {
-		if len(failed) > 0 {
-			break
-		}
-		next <- item
-	}
-	close(next)
 	all.Wait()
-	close(failed)
-	return <-failed
+	return failed
 }
 
 // ErrWrong says that something was not as it must be; what, is printed already.

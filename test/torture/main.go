@@ -17,156 +17,218 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/test/intercept"
 	"bookend/test/rig"
 )
 
-// options are what is asked for.
-type options struct {
-	writes, reads, swaps int
-	seed                 uint64
-	only                 string
-	replay               int64 // -1: no
-	guard                string
-}
-
 func main() {
 	intercept.Serve()
 	serveAsUser()
 	spare()
-	rig.Program("torture", func(args []string) error {
-		wrong, err := run(args)
-		if err == nil && len(wrong) > 0 {
-			return fmt.Errorf("%w: %s", rig.ErrWrong, strings.Join(wrong, "; "))
+	rig.Program("torture", run)
+}
+
+// spare keeps this process, and all that it starts, to every second processor. Who reaps a process waits busily, on
+// Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and
+// whoever looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
+func spare() {
+	runtime.LockOSThread() // the choice is this thread's, and its program's after exec
+	var all, second unix.CPUSet
+	_ = unix.SchedGetaffinity(0, &all)
+	for cpu := 1; cpu < len(all)*64; cpu += 2 {
+		if all.IsSet(cpu) {
+			second.Set(cpu)
 		}
-		return err
-	})
+	}
+	if second.Count() > 0 {
+		_ = unix.SchedSetaffinity(0, &second) // else it is slower, and right all the same
+	}
 }
 
-func parse(args []string) (options, error) {
-	var o options
+// rack is the machine of the torture.
+type rack struct {
+	*rig.Bench
+	seed uint64
+}
+
+// run tortures the epilog as it is, until all that was asked for is done, then without one guard after another.
+func run(args []string) error {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
-	flags.IntVar(&o.writes, "writes", 20_000, "writes to a job's output, each with a swap between look-up and use")
-	flags.IntVar(&o.reads, "reads", 20_000, "reads of a drop record, each with a swap between look-up and use")
-	flags.IntVar(&o.swaps, "swaps", 80_000, "swaps in all")
-	flags.Uint64Var(&o.seed, "seed", 1, "seed of all chance")
-	flags.StringVar(&o.only, "only", "", "take away only the guards whose name contains `TEXT`; - for none")
-	flags.Int64Var(&o.replay, "replay", -1, "play run `N` alone")
-	flags.StringVar(&o.guard, "guard", "", "replay it without the guard `NAME`")
+	writes := flags.Int("writes", 20_000, "writes to a job's output, each with a swap between look-up and use")
+	reads := flags.Int("reads", 20_000, "reads of a drop record, each with a swap between look-up and use")
+	swaps := flags.Int("swaps", 80_000, "swaps in all")
+	seed := flags.Uint64("seed", 1, "seed of all chance")
+	only := flags.String("only", "", "take away only the guards whose name contains `TEXT`; - for none")
+	replay := flags.Int64("replay", -1, "play run `N` alone")
+	without := flags.String("guard", "", "replay it without the guard `NAME`")
 	if err := flags.Parse(args); err != nil {
-		return o, fmt.Errorf("read arguments: %w", err)
+		return fmt.Errorf("read arguments: %w", err)
 	}
-	return o, nil
-}
-
-func run(args []string) (wrong []string, err error) {
-	o, err := parse(args)
+	on, err := rig.NewBench()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rack, err := newRack(o.seed)
-	if err != nil {
-		return nil, err
+	defer on.Close()
+	r := rack{on, *seed}
+	if *replay >= 0 {
+		return r.replay(uint64(*replay), *without)
 	}
-	defer func() { err = errors.Join(err, rack.close()) }()
-	if o.replay >= 0 {
-		return rack.replay(o)
-	}
-	if wrong, err = rack.shipped(o); err != nil {
-		return wrong, err
-	}
-	survived, err := rack.without(o.only)
-	return append(wrong, survived...), err
-}
-
-// shipped tortures the epilog as it is, until all that was asked for is done.
-func (r *rack) shipped(o options) (wrong []string, err error) {
-	program, err := r.build(guard{})
-	if err != nil {
-		return nil, err
-	}
-	sum, err := r.torture(program, mixed, func(sum *outcome) bool {
-		return sum.wrote >= o.writes && sum.read >= o.reads && sum.swaps >= o.swaps || len(sum.breaches) >= enough
+	sum, err := r.torture(guard{}, 0, func(sum *outcome) bool {
+		return sum.wrote >= *writes && sum.read >= *reads && sum.swaps >= *swaps || len(sum.breaches) > 0
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fmt.Printf("seed %d\n", o.seed)
+	fmt.Printf("seed %d\n", *seed)
 	sum.print(os.Stdout)
-	for _, b := range sum.breaches {
-		fmt.Println(b)
-	}
-	if len(sum.breaches) > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d breaches by the shipped epilog", len(sum.breaches)))
-	}
-	return wrong, nil
-}
-
-// enough breaches to look at.
-const enough = 10
-
-// without tortures the epilog without one guard after another, until harm shows.
-func (r *rack) without(only string) (wrong []string, err error) {
-	const row = "%-34s  %-18s  %s\n"
-	fmt.Printf(row, "guard taken away", "harm after", "what happened")
+	wrong := len(sum.breaches) > 0
+	fmt.Printf("%-34s  %-18s  what happened\n", "guard taken away", "harm after")
 	for _, g := range guards {
-		if !strings.Contains(g.Name, only) {
+		if !strings.Contains(g.Name, *only) {
 			continue
 		}
 		runs, harm, err := r.missed(g)
-		switch {
-		case err != nil:
-			return wrong, err
-		case harm == "":
-			fmt.Printf(row, g.Name, fmt.Sprintf("none in %d runs", runs), "NOTHING")
-			wrong = append(wrong, fmt.Sprintf("no one misses the guard %q", g.Name))
-		default:
-			fmt.Printf(row, g.Name, fmt.Sprintf("%d runs", runs), harm)
+		if err != nil {
+			return err
 		}
+		if harm == "" {
+			wrong, harm = true, "NOTHING: no one misses it"
+		}
+		fmt.Printf("%-34s  %-18s  %s\n", g.Name, fmt.Sprintf("%d runs", runs), harm)
 	}
-	return wrong, nil
+	if wrong {
+		return rig.ErrWrong
+	}
+	return nil
 }
 
-// patience is the number of runs within which harm must show.
-const patience = 3000
-
 // missed plays runs without a guard until one does harm.
-func (r *rack) missed(g guard) (runs int, harm string, err error) {
-	program, err := r.build(g)
-	if err != nil {
-		return 0, "", err
-	}
-	sum, err := r.torture(program, g.lane, func(sum *outcome) bool {
-		return sum.harm() != "" || sum.counts["runs"] >= patience
-	})
+func (r rack) missed(g guard) (runs int, harm string, err error) {
+	const patience = 3000
+	sum, err := r.torture(g, 0, func(sum *outcome) bool { return sum.harm() != "" || sum.counts["runs"] >= patience })
 	return sum.counts["runs"], sum.harm(), err
 }
 
 // replay plays one run again.
-func (r *rack) replay(o options) (wrong []string, err error) {
+func (r rack) replay(number uint64, without string) error {
 	var g guard
-	l := mixed
 	for _, known := range guards {
-		if o.guard != "" && known.Name == o.guard {
-			g, l = known, known.lane
+		if without != "" && known.Name == without {
+			g = known
 		}
 	}
-	if g.Name != o.guard {
-		return nil, fmt.Errorf("no guard %q", o.guard)
+	if g.Name != without {
+		return fmt.Errorf("no guard %q", without)
 	}
-	program, err := r.build(g)
+	sum, err := r.torture(g, number, func(sum *outcome) bool { return sum.counts["runs"] > 0 })
 	if err != nil {
-		return nil, err
-	}
-	sum, err := r.play(program, newPlan(o.seed, uint64(o.replay), l))
-	if err != nil {
-		return nil, err
+		return err
 	}
 	sum.print(os.Stdout)
-	for _, b := range sum.breaches {
-		wrong = append(wrong, b.String())
+	if len(sum.breaches) > 0 {
+		return rig.ErrWrong
 	}
-	return wrong, nil
+	return nil
+}
+
+// torture plays runs from a number on, as many at a time as there are processors, until they sum up to what done wants.
+func (r rack) torture(without guard, next uint64, done func(*outcome) bool) (*outcome, error) {
+	sum := newOutcome()
+	folder, err := r.Build(without.Mutant, "bookend-epilog")
+	if err != nil {
+		return sum, err
+	}
+	var worlds []*world
+	for range runtime.NumCPU() {
+		w, err := r.world()
+		if err != nil {
+			return sum, err
+		}
+		defer w.close()
+		worlds = append(worlds, w)
+	}
+	var mu sync.Mutex
+	draw := func() (plan, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done(sum) {
+			return plan{}, false
+		}
+		next++
+		return newPlan(r.seed, next-1, without.lane), true
+	}
+	err = rig.Each(worlds, draw, func(w *world, p plan) error {
+		o, err := w.run(filepath.Join(folder, "bookend-epilog"), p)
+		o.count("runs", 1)
+		for i := range o.breaches {
+			o.breaches[i].text += fmt.Sprintf(" (--seed %d --replay %d)", r.seed, p.number)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sum.add(o)
+		return err
+	})
+	return sum, err
+}
+
+// world makes a world with a process of the user's in it.
+func (r rack) world() (*world, error) {
+	dir, err := r.Folder("w")
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWorld(dir)
+	if err != nil {
+		return nil, err
+	}
+	w.foe, err = startAsUser()
+	return w, err
+}
+
+// close lets go of what a world holds; its files end with the rack.
+func (w *world) close() {
+	w.foe.close()
+	for _, s := range w.sentinels {
+		_ = unix.Close(s.fd)
+	}
+	for _, h := range w.fifos {
+		_ = unix.Close(h.fd)
+	}
+	for _, dir := range append(w.folders, w.notify) {
+		_ = unix.Close(dir)
+	}
+	_ = w.output.Close()
+}
+
+// builder makes files until something fails.
+type builder struct{ err error }
+
+func (b *builder) do(err error) { b.err = errors.Join(b.err, err) }
+
+func (b *builder) dir(path string, uid int, mode os.FileMode) {
+	if err := os.Mkdir(path, mode); !os.IsExist(err) {
+		b.do(err)
+	}
+	b.give(path, uid, mode)
+}
+
+func (b *builder) file(path string, uid int, mode os.FileMode, text string) {
+	b.do(os.WriteFile(path, []byte(text), mode))
+	b.give(path, uid, mode)
+}
+
+func (b *builder) node(path string, uid int, mode uint32, dev int) {
+	b.do(unix.Mknod(path, mode, dev))
+	b.give(path, uid, os.FileMode(mode&0o777))
+}
+
+func (b *builder) give(path string, uid int, mode os.FileMode) {
+	b.do(errors.Join(os.Chown(path, uid, uid), os.Chmod(path, mode)))
 }

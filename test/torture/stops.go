@@ -155,8 +155,6 @@ func (t *trial) opensUsers(c intercept.Call, path string) {
 		command := c.Command()
 		t.child, t.stage = pid, open
 		t.appends = slices.Contains(command, "append")
-		t.o.breach(proveUser(pid)...)
-		t.o.count("children seen to be the user before they opened anything", 1)
 		t.attack(pid)
 	}
 	if path == t.out {
@@ -178,6 +176,7 @@ func (t *trial) childAt(at point) {
 	if at != s.at {
 		return
 	}
+	t.undoChild() // it may open the path again
 	if t.childUndo = t.do(s.kind); t.childUndo == nil {
 		return
 	}
@@ -193,7 +192,7 @@ func (t *trial) attack(pid int) {
 	if t.whole && !t.appends && t.number%2 == 0 {
 		signal = 0 // the other child is meant
 	}
-	tried, got, err := t.tracer.attack(pid, signal)
+	tried, got, err := t.foe.attack(pid, signal)
 	if err != nil && t.trouble == nil {
 		t.trouble = err
 	}

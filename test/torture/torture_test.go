@@ -21,30 +21,20 @@ func TestMain(m *testing.M) {
 	rig.Main(m, nil)
 }
 
-func newTestRack(t *testing.T) *rack {
+func newTestRack(t *testing.T) rack {
 	t.Helper()
-	r, err := newRack(1)
+	on, err := rig.NewBench()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := r.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return r
+	t.Cleanup(func() { _ = on.Close() })
+	return rack{on, 1}
 }
 
 // A small torture: make torture is the large one.
 func TestTorture(t *testing.T) {
-	r := newTestRack(t)
-	program, err := r.build(guard{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := r.torture(program, mixed, func(sum *outcome) bool {
-		return sum.wrote >= 100 && sum.read >= 80 ||
-			len(sum.breaches) > 0
+	sum, err := newTestRack(t).torture(guard{}, 0, func(sum *outcome) bool {
+		return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,12 +119,11 @@ func TestHarmShows(t *testing.T) {
 		"nothing": {func(*world) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, crowd, err := r.stand()
+			w, err := r.world()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer w.close()
-			defer crowd.close()
 			if err := tt.harm(w); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +165,7 @@ func TestTracerWorks(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.close()
-		tried, got, err := (&tracer{w}).attack(pid, 0)
+		tried, got, err := w.attack(pid, 0)
 		if err != nil || tried < 8 {
 			t.Fatalf("%d attempts, %v", tried, err)
 		}

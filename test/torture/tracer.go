@@ -5,77 +5,114 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
-// tracer is the user's process that tries to get at the children that have become the user.
-type tracer struct{ *servant }
+// foe is this program started again as the user: it tries to get at the children that have become the user. It is told
+// a line, and answers with a line.
+type foe struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers *bufio.Reader
+}
+
+// asUser marks the environment of this program started again as the user.
+const asUser = "BOOKEND_TORTURE_AS_USER"
+
+func startAsUser() (*foe, error) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Stderr, cmd.Dir, cmd.Env = os.Stderr, "/", []string{asUser + "=1"}
+	cmd.SysProcAttr = rig.As(user)
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &foe{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+func (f *foe) close() {
+	_ = f.in.Close()
+	_ = f.cmd.Wait()
+}
 
 // attack tries everything once, and sends the signal unless it is 0. It returns how much was tried, and what worked.
-func (t *tracer) attack(pid int, signal syscall.Signal) (tried int, got string, err error) {
-	answer, err := t.ask(fmt.Sprintf("%d %d", pid, signal))
+func (f *foe) attack(pid int, signal syscall.Signal) (tried int, got string, err error) {
+	fmt.Fprintf(f.in, "%d %d\n", pid, signal)
+	answer, err := f.answers.ReadString('\n')
 	if err != nil {
 		return 0, "", err
 	}
-	count, got, _ := strings.Cut(answer, " ")
+	count, got, _ := strings.Cut(strings.TrimSpace(answer), " ")
 	_, err = fmt.Sscan(count, &tried)
 	return tried, got, err
 }
 
-// trace is the tracer's life.
-func trace(in io.Reader, out io.Writer) {
-	lines := bufio.NewScanner(in)
+// serveAsUser does not return where this process was started as the user.
+func serveAsUser() {
+	if os.Getenv(asUser) == "" {
+		return
+	}
+	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		var prey int
 		var signal syscall.Signal
 		_, _ = fmt.Sscan(lines.Text(), &prey, &signal)
-		var a attempts
-		a.calls(prey)
-		a.files(prey)
+		tried, worked := try(prey)
 		if !hasMemory(prey) {
-			a.worked = nil
+			worked = nil
 		}
 		if signal != 0 {
 			_ = syscall.Kill(prey, signal)
 		}
-		fmt.Fprintln(out, a.tried, strings.Join(a.worked, ", "))
+		fmt.Println(tried, strings.Join(worked, ", "))
 	}
+	os.Exit(0)
 }
 
-// attempts counts tries, and names those that worked.
-type attempts struct {
-	tried  int
-	worked []string
-}
+// goText is an address within every Go program for Linux on amd64 that is linked without cgo.
+const goText = 0x400000
 
-func (a *attempts) note(what string, err error) {
-	a.tried++
-	if err == nil {
-		a.worked = append(a.worked, what)
+// try tries every system call that gets at another process, and the files of it that its user must not read.
+func try(pid int) (tried int, worked []string) {
+	note := func(what string, err error) {
+		if tried++; err == nil {
+			worked = append(worked, what)
+		}
 	}
-}
-
-// calls tries every system call that gets at another process.
-func (a *attempts) calls(pid int) {
-	a.note("PTRACE_SEIZE", seize(pid))
+	note("PTRACE_SEIZE", seize(pid))
 	word := make([]byte, 8)
 	here, there := []unix.Iovec{{Base: &word[0], Len: 8}}, []unix.RemoteIovec{{Base: goText, Len: 8}}
 	_, err := unix.ProcessVMReadv(pid, here, there, 0)
-	a.note("process_vm_readv", err)
+	note("process_vm_readv", err)
 	_, err = unix.ProcessVMWritev(pid, here, there, 0)
-	a.note("process_vm_writev", err)
+	note("process_vm_writev", err)
 	if pidfd, err := unix.PidfdOpen(pid, 0); err == nil {
 		fd, err := unix.PidfdGetfd(pidfd, 1, 0)
-		a.note("pidfd_getfd", err)
-		if err == nil {
-			_ = unix.Close(fd)
-		}
-		_ = unix.Close(pidfd)
+		note("pidfd_getfd", err)
+		_, _ = unix.Close(fd), unix.Close(pidfd)
 	}
+	for _, name := range []string{"mem", "environ", "maps", "auxv", "fd", "cwd", "exe"} {
+		path := fmt.Sprintf("/proc/%d/%s", pid, name)
+		f, err := os.Open(path)
+		if err == nil && name == "fd" {
+			_, err = f.Readdirnames(1)
+		}
+		_ = f.Close()
+		note(path, err)
+	}
+	return tried, worked
 }
 
 // seize begins to trace a process, and lets go of it: the thread that traces ends. The main thread would not.
@@ -89,38 +126,16 @@ func seize(pid int) error {
 			return
 		}
 		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0)
-		done <- failed(errno)
+		if errno != 0 {
+			done <- errno
+		}
+		close(done)
 	}()
 	return <-done
-}
-
-// goText is an address within every Go program for Linux on amd64 that is linked without cgo.
-const goText = 0x400000
-
-// files tries the files of a process that its user must not read.
-func (a *attempts) files(pid int) {
-	for _, name := range []string{"mem", "environ", "maps", "auxv", "fd", "cwd", "exe"} {
-		path := fmt.Sprintf("/proc/%d/%s", pid, name)
-		f, err := os.Open(path)
-		if err == nil && name == "fd" {
-			_, err = f.Readdirnames(1)
-		}
-		if f != nil {
-			_ = f.Close()
-		}
-		a.note(path, err)
-	}
 }
 
 // hasMemory is false for a process that is ending: who it was lets everybody of its user in then, to nothing.
 func hasMemory(pid int) bool {
 	size, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	return err == nil && !strings.HasPrefix(string(size), "0 ")
-}
-
-func failed(errno syscall.Errno) error {
-	if errno == 0 {
-		return nil
-	}
-	return errno
 }

@@ -20,6 +20,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/intercept"
+	"bookend/test/rig"
 )
 
 // epilogTotal is the deadline of the epilogs. margin is what a busy machine adds to it: beside many processes that read
@@ -36,8 +37,7 @@ const maxResident = 128 << 10
 type trial struct {
 	*world
 	plan
-	tracer *tracer
-	o      *outcome
+	o *outcome
 
 	reading   int // which of its readings of the drop the hook is at, from 1
 	removing  bool
@@ -53,8 +53,8 @@ type trial struct {
 }
 
 // run plays one plan.
-func (w *world) run(program string, p plan, tr *tracer) (*outcome, error) {
-	t := &trial{world: w, plan: p, tracer: tr, o: newOutcome()}
+func (w *world) run(program string, p plan) (*outcome, error) {
+	t := &trial{world: w, plan: p, o: newOutcome()}
 	if err := t.prepare(); err != nil {
 		return t.o, fmt.Errorf("prepare: %w", err)
 	}
@@ -91,9 +91,6 @@ func (t *trial) prepare() error {
 
 // tidy judges what the run has left, and brings it back to where it was.
 func (t *trial) tidy() error {
-	if err := t.restore(); err != nil {
-		return err
-	}
 	spoilt, err := t.judgeOutput()
 	t.o.breach(spoilt...)
 	t.o.breach(t.changed()...)
@@ -109,13 +106,9 @@ func (t *trial) command(program string) *exec.Cmd {
 		cmd.Args = append(cmd.Args, "--child", "append")
 		return cmd
 	}
-	cmd.Env = []string{
-		"BOOKEND_CONFIG=" + filepath.Join(t.root, "bookend.yaml"), "SLURM_SCRIPT_CONTEXT=" + string(slurm.Epilog),
-		"SLURMD_NODENAME=" + nodeName, "SLURM_NODELIST=" + nodeName, "SLURM_JOB_ID=" +
-			fmt.Sprint(jobID), "SLURM_JOB_GPUS=0",
-		"SLURM_JOB_UID=" + fmt.Sprint(user), "SLURM_JOB_GID=" + fmt.Sprint(user), "SLURM_JOB_WORK_DIR=" + t.home,
-		"SLURM_JOB_STDERR=" + filepath.Join(t.home, "errors"), // one more reading of the drop
-	}
+	cmd.Env = rig.NewJob(nodeName, jobID, user, 0).With("SLURM_JOB_USER", "", "SLURM_JOB_WORK_DIR", t.home,
+		"SLURM_JOB_STDERR", filepath.Join(t.home, "errors"), // one more reading of the drop
+	).Environ(filepath.Join(t.root, "bookend.yaml"), slurm.Epilog)
 	return cmd
 }
 
@@ -160,7 +153,7 @@ func (t *trial) play(program string) error {
 // judge says what a run came to.
 func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
 	state := cmd.ProcessState
-	t.o.longest(took)
+	t.o.slowest = took
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > maxResident {
 		t.o.breach(breach{"memory", true, fmt.Sprintf("the hook took %d MiB", usage.Maxrss>>10)})
 	}

@@ -46,15 +46,11 @@ type world struct {
 	folders   []int
 	watched   map[int]*sentinel
 	made      int // markers
+	foe       *foe
 }
 
-// spot is where the thing is that a place belongs to, and the things that it is exchanged with.
-type spot struct {
-	folder, name string
-	pool         string            // folder of the others
-	others       []string          // their names
-	inodes       map[string]uint64 // of all of them by name, where none is made anew for each run
-}
+// spot is where the thing is that a place belongs to, and the folder of what it is exchanged with.
+type spot struct{ folder, name, pool string }
 
 func (s spot) path() string { return filepath.Join(s.folder, s.name) }
 
@@ -69,10 +65,10 @@ func newWorld(root string) (*world, error) {
 	w.drop = filepath.Join(root, "run", "drop")
 	w.pool = filepath.Join(w.drop, "pool")
 	w.places = [...]spot{
-		outFile:   {folder: w.folder, name: "out", pool: w.folder},
-		outFolder: {folder: filepath.Join(w.home, "a"), name: "b", pool: filepath.Join(w.home, "a")},
-		outAbove:  {folder: w.home, name: "a", pool: w.home},
-		dropFile:  {folder: w.drop, name: jobDrop, pool: w.pool},
+		outFile:   {w.folder, "out", w.folder},
+		outFolder: {filepath.Join(w.home, "a"), "b", filepath.Join(w.home, "a")},
+		outAbove:  {w.home, "a", w.home},
+		dropFile:  {w.drop, jobDrop, w.pool},
 	}
 	b := &builder{}
 	var err error
@@ -174,11 +170,9 @@ func (w *world) mounts(b *builder) {
 
 // plant makes a kind's thing beside the place that it takes.
 func (w *world) plant(b *builder, k *kind) {
-	if k.plant == nil {
-		return
+	if k.plant != nil {
+		k.plant(b, w, filepath.Join(w.places[k.where].pool, k.name))
 	}
-	k.plant(b, w, filepath.Join(w.places[k.where].pool, k.name))
-	w.places[k.where].others = append(w.places[k.where].others, k.name)
 }
 
 // settleIn remembers what belongs where.
@@ -194,10 +188,7 @@ func (w *world) settleIn(b *builder) {
 		dir, err := unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0)
 		b.do(err)
 		s.folder = fmt.Sprintf("/proc/self/fd/%d", dir) // wherever the folder itself is swapped to
-		s.pool, s.inodes = s.folder, map[string]uint64{}
-		for _, name := range append(s.others, s.name) {
-			s.inodes[name] = s.inode(name)
-		}
+		s.pool = s.folder
 		w.folders = append(w.folders, dir)
 	}
 	var st unix.Stat_t
@@ -237,40 +228,6 @@ func inode(path string) uint64 {
 	}
 	return st.Ino
 }
-
-// restore brings everything of the user's home back to where it belongs, from above.
-func (w *world) restore() error {
-	for _, p := range []place{outAbove, outFolder, outFile} {
-		if err := w.places[p].restore(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// restore finds what belongs where by its inode: exchanges move things about, and lose none.
-func (s spot) restore() error {
-	for name, ino := range s.inodes {
-		if s.inode(name) == ino {
-			continue
-		}
-		found := false
-		for other := range s.inodes {
-			if found = s.inode(other) == ino; found {
-				if err := exchange(filepath.Join(s.folder, name), filepath.Join(s.folder, other)); err != nil {
-					return err
-				}
-				break
-			}
-		}
-		if !found {
-			return fmt.Errorf("what belongs at %q is lost", filepath.Join(s.folder, name))
-		}
-	}
-	return nil
-}
-
-func (s spot) inode(name string) uint64 { return inode(filepath.Join(s.folder, name)) }
 
 func exchange(a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
