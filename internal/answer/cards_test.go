@@ -67,12 +67,10 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// explained is what is said of something in a mode.
-func explained(what string, change func(*config.Config)) string {
-	here := config.Default()
-	change(&here)
+// explained is what is said of something by default.
+func explained(what string) string {
 	var b strings.Builder
-	Explain(&b, what, here, nil)
+	Explain(&b, what, config.Default(), nil)
 	return b.String()
 }
 
@@ -85,14 +83,14 @@ func TestExplanations(t *testing.T) {
 		code.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
 		code.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
-		got := explained(string(c), func(*config.Config) {})
+		got := explained(string(c))
 		if !strings.Contains(got, "  drains:  "+want.drains+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
 			strings.Contains(got, "(default: ") {
 			t.Errorf("%s: got\n%s\nwant %+v", c, got, want)
 		}
 	}
 	for _, entry := range code.All() { // one text for each, none left out
-		if got := explained(string(entry.Code), func(*config.Config) {}); strings.Count(got, "\n") != 7 ||
+		if got := explained(string(entry.Code)); strings.Count(got, "\n") != 7 ||
 			strings.Contains(got, ": \n") {
 			t.Errorf("%s:\n%s", entry.Code, got)
 		}
@@ -111,7 +109,7 @@ func TestCodeNames(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 20000: false, 256: false, -1: false} {
-		if got := explained(fmt.Sprint(n), func(*config.Config) {}); want != strings.Contains(got, "of Bookend's hooks: ") {
+		if got := explained(fmt.Sprint(n)); want != strings.Contains(got, "of Bookend's hooks: ") {
 			t.Errorf("exit status %d: %q", n, got)
 		}
 	}
