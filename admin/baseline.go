@@ -1,55 +1,54 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
+	"bookend/internal/attrib"
+	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/operation"
 	"bookend/internal/report"
+	"bookend/internal/stage"
 )
 
 // nameWidth bounds names from outside in a line.
 const nameWidth = 48
 
-func baselineCommand(a *app) *cobra.Command {
+func (a *app) baselineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "baseline", Short: "show, accept or reset the memory that GPUs use without any job",
 		Long: `Lists the memory that each GPU uses without any job. Bookend learns what the node's
 services use; an admin can accept more. It is valid until the driver is reloaded.`,
-		Args: none,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return noCommand("accept GPU, reset UUID, reset all, or nothing")(cmd, args)
+		},
 		RunE: func(*cobra.Command, []string) error { return a.listBaselines() },
 	}
-	cmd.AddCommand(acceptCommand(a), resetCommand(a))
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset UUID, reset all, or nothing",
-				args[0]))
-		}
-		return nil
-	}
-	a.perNode(cmd)
-	a.inJSON(cmd)
-	return cmd
+	cmd.AddCommand(a.acceptCommand(), a.resetCommand())
+	return a.perNode(a.inJSON(cmd))
 }
 
 const cardNames = "GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them."
 
-func resetCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
+func (a *app) resetCommand() *cobra.Command {
+	return a.perNode(&cobra.Command{
 		Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
-		Long:              "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
-		Args:              operands(1, 1, "a UUID, as bookend baseline shows it, or all"),
-		RunE:              func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
-		ValidArgsFunction: firstOnly(fixed("all")),
-	}
-	a.perNode(cmd)
-	return cmd
+		Long: "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
+		Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
+		RunE: func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
+	})
 }
 
 // listBaselines writes what is on record of each card. A baseline holds for one epoch of the driver.
@@ -63,39 +62,8 @@ func (a *app) listBaselines() error {
 	if err != nil {
 		return err
 	}
-	now, booted := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Clock.Booted()
-	d := answer.NewBaselines(all.node)
-	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		d.Cards = append(d.Cards, answer.NewBaseline(cards[id], now, booted))
-	}
-	return a.write(func() any { return d }, func(w io.Writer) {
-		if len(d.Cards) == 0 {
-			fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
-		}
-		for _, b := range d.Cards {
-			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))
-			for _, r := range b.Residents {
-				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth),
-					answer.Figure(gpu.Bytes(r.Bytes)))
-			}
-		}
-	})
-}
-
-// carried words one baseline.
-func carried(b answer.Baseline) string {
-	text := fmt.Sprintf("%s without a process", answer.Figure(gpu.Bytes(b.Bytes)))
-	if b.Holder != "" {
-		text += ", held by " + string(report.Keep(b.Holder, nameWidth))
-	}
-	how := "learned"
-	if b.Accepted {
-		how = "accepted"
-	}
-	if b.At == nil {
-		return text + ", " + how + " before the last driver reload or reboot: no longer counts"
-	}
-	return fmt.Sprintf("%s, %s %s", text, how, b.At.Local().Format("2006-01-02 15:04:05"))
+	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	return a.write(answer.NewBaselines(all.node, cards, now, a.env.Clock.Booted()), false)
 }
 
 // resetBaseline forgets the baseline of one card, or of all.
@@ -119,11 +87,150 @@ func (a *app) resetBaseline(name string) error {
 	if err := all.store.DropBaselines(ids...); err != nil {
 		return err
 	}
-	more := "s"
-	if len(ids) == 1 {
-		more = ""
-	}
-	fmt.Fprintf(a.env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's "+
-		"start\n", len(ids), more)
+	fmt.Fprintf(a.env.Stdout, "baselines forgotten: %d; what services hold is learned again at the next job's start\n",
+		len(ids))
 	return nil
 }
+
+// quietTime is how long a probe on the card is waited for: one takes up to half a second.
+const quietTime = 2 * time.Second
+
+func (a *app) acceptCommand() *cobra.Command {
+	return a.perNode(&cobra.Command{
+		Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
+		Long: fmt.Sprintf("Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its\n"+
+			"baseline, until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
+		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
+	})
+}
+
+// accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
+// is loaded anew.
+func (a *app) accept(name string) error {
+	cfg := a.config()
+	all, err := read(a.env, cfg.Paths, a.node)
+	if err != nil {
+		return err
+	}
+	b, err := accepted(a.env, cfg, all, name)
+	if err != nil {
+		return err
+	}
+	if err := all.store.PutBaseline(b); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
+		"baseline reset %s\n", answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+	return nil
+}
+
+// accepted is the baseline that is to be put on record, or why there is to be none.
+func accepted(env operation.Env, cfg config.Config, all records, name string) (b finding.Baseline, err error) {
+	if why := stuck(env, cfg, all); why != "" {
+		return b, errors.New(why)
+	}
+	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	s, _, err := stage.Snapshot(env, cfg)
+	if err != nil {
+		return b, err
+	}
+	first, err := named(s, name)
+	if err != nil {
+		return b, err
+	}
+	id := plain(first.Device.ID)
+	if job := holding(all, first.Device, epoch); job != "" {
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
+	}
+	if b, err = again(env, cfg, all, first); err != nil {
+		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
+	}
+	b.Epoch = epoch
+	return b, nil
+}
+
+// again looks a second time, while no probe is at work: memory that changes is somebody's, or on its way back.
+func again(env operation.Env, cfg config.Config, all records, first gpu.Reading) (finding.Baseline, error) {
+	id := first.Device.ID
+	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
+	defer release()
+	if why := busy[id]; why != "" {
+		return finding.Baseline{}, errors.New(why)
+	}
+	s, who, err := stage.Snapshot(env, cfg)
+	if err != nil {
+		return finding.Baseline{}, err
+	}
+	r, ok := s.Reading(id)
+	if !ok || r.Memory.Used != first.Memory.Used {
+		return finding.Baseline{}, errors.New("it is still changing")
+	}
+	b, err := acceptable(r, who, cfg.Thresholds)
+	b.At = s.At
+	return b, err
+}
+
+// acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
+func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) (finding.Baseline, error) {
+	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
+	if r.ProcessesUnknown != "" {
+		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))
+	}
+	for _, p := range r.Processes {
+		facts := who[p.PID]
+		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
+			p.Memory.Bytes > finding.MaxBaseline {
+			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
+				report.Clean(facts.Name, nameWidth))
+		}
+		b.Residents = append(b.Residents, finding.Resident{
+			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
+		})
+	}
+	limits := finding.LimitsOf(t)
+	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
+	switch {
+	case unknown != "":
+		return b, fmt.Errorf("how much that is is unknown: %s", report.Clean(unknown, 200))
+	case bytes == 0:
+		return b, errors.New("there is nothing: all memory in use is explained")
+	case bytes > finding.MaxBaseline:
+		return b, fmt.Errorf("%s are more than the %d MiB that a GPU may carry: somebody holds them. Look who has "+
+			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the GPU or reboot the "+
+			"node", answer.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+	}
+	b.Bytes = bytes
+	return b, nil
+}
+
+// named finds the card that an admin means: by UUID, by bus id, or as nvidiaN.
+func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
+	for _, r := range s.Readings {
+		if r.Device.Named(name) {
+			return r, nil
+		}
+	}
+	return gpu.Reading{}, notFound(fmt.Sprintf("no such GPU: %q; bookend snapshot shows them", name))
+}
+
+// holding names a job that has the card now, or may have it; empty for none.
+func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
+	for _, r := range all.runs {
+		if !r.Running(all.runs) || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
+			continue
+		}
+		anywhere := len(r.Devices) == 0
+		for _, a := range r.Devices {
+			related := a.Device.ID == d.Parent && d.Parent != "" || a.Device.Parent == d.ID
+			anywhere = anywhere || a.Device.ID == "" || a.Device.ID == d.ID || related
+		}
+		if anywhere {
+			return r.JobName()
+		}
+	}
+	return ""
+}
+
+// plain is a card's id for a terminal.
+func plain(id gpu.ID) report.Safe { return report.Clean(string(id), nameWidth) }

@@ -86,22 +86,3 @@ for word in "${COMPREPLY[@]}"; do echo "${word%%%% *}"; done`, filepath.Dir(prog
 		}
 	}
 }
-
-// Scripts for the other shells are whole, where these shells are here to say so.
-func TestCompletionScripts(t *testing.T) {
-	for shell, has := range map[string]string{"zsh": "#compdef bookend", "fish": "complete -c bookend"} {
-		got := bookend(1000, "", "completion", shell)
-		if got.exit != exitOK || !strings.Contains(got.out, has) || got.err != "" {
-			t.Errorf("%s: exit %d, %s", shell, got.exit, got.err)
-		}
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			continue
-		}
-		file := filepath.Join(t.TempDir(), "script")
-		write(t, file, got.out, 0o644)
-		if out, err := exec.Command(path, "-n", file).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", shell, err, out)
-		}
-	}
-}

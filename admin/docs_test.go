@@ -9,11 +9,34 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/cli.md, docs/exit-codes.md and deploy/man")
+
+const manFiles = `# FILES
+*/etc/bookend/bookend.yaml*
+: the configuration; in it paths.run and paths.var say where the records lie
+
+*/run/bookend/state*, */var/lib/bookend/history*
+: the records of this boot, and those on disk; root's
+
+*/run/bookend/report*
+: each job's start report, for the job's user to read
+
+# ENVIRONMENT
+**BOOKEND_CONFIG**
+: another configuration. With root's rights it, and every directory above it, must be root's alone
+
+**SLURM_CONF**
+: Slurm's configuration, where it is not in its usual place
+
+**NO_COLOR**, **TERM**
+: with NO_COLOR set, or TERM unset or dumb, nothing is coloured
+
+# SEE ALSO
+**bookend-prolog**(8), **bookend-epilog**(8), **bookend-healthcheck**(8), **bookend.yaml**(5), **scontrol**(1), **nvidia-smi**(1)
+`
 
 // generated replaces a part of a page between two marks.
 func generated(t *testing.T, page, part, text string) {
@@ -40,55 +63,32 @@ func current(t *testing.T, file, have, want string) {
 	}
 }
 
-// Each command with its flags and exit codes stands in docs/cli.md, the exit codes in docs/exit-codes.md too.
+// Each command's help stands in docs/cli.md and on the man page, the exit codes in docs/exit-codes.md too.
 func TestCommandPages(t *testing.T) {
-	var b strings.Builder
-	for _, c := range tree(t) {
-		if c.HasParent() && (c.RunE == nil || c.Name() == "config") {
+	var page, synopsis, man strings.Builder
+	all := tree(t)
+	for _, c := range all {
+		if c.Name() == "config" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n### %s\n", c.CommandPath())
-		for paragraph := range strings.SplitSeq(long(c), "\n\n") {
-			fmt.Fprintf(&b, "%s\n\n", strings.ReplaceAll(paragraph, "\n", " "))
-		}
-		fmt.Fprintf(&b, "```\n%s\n```\n\n| flag | |\n| --- | --- |\n", usage(c))
-		eachFlag(c, func(f *pflag.Flag) {
-			if c.HasParent() && f.Name == "help" {
-				return
-			}
-			name, text := flagWords(f)
-			fmt.Fprintf(&b, "| `%s` | %s |\n", name, text)
-		})
-		b.WriteString("\n")
+		_, rest, _ := strings.Cut(help(c), "\n\n")
+		fmt.Fprintf(&page, "\n### %s\n```\n%s```\n", c.CommandPath(), help(c))
+		fmt.Fprintf(&synopsis, "**%s**%s\n\n", c.CommandPath(), strings.TrimPrefix(c.UseLine(), c.CommandPath()))
+		fmt.Fprintf(&man, "## %s\n```\n%s```\n\n", c.CommandPath(), rest)
 	}
-	b.WriteString("Exit codes of all commands:\n\n| exit code | |\n| --- | --- |\n")
-	for _, e := range exits {
-		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.means)
-	}
-	text := strings.ReplaceAll(b.String(), "\n| flag | |\n| --- | --- |\n\n", "\n")
-	generated(t, "../docs/cli.md", "commands", text+"\n")
-	var codes strings.Builder
+	var codes, status strings.Builder
 	codes.WriteString("\n| exit code | what it is |\n| --- | --- |\n")
 	for _, e := range exits {
-		fmt.Fprintf(&codes, "| %d | %s |\n", e.code, e.means)
+		fmt.Fprintf(&codes, "| %d | %s |\n", e.Code, e.Means)
+		fmt.Fprintf(&status, "**%d**\n: %s\n\n", e.Code, e.Means)
 	}
+	generated(t, "../docs/cli.md", "commands", page.String()+"\nExit codes of all commands:\n"+codes.String()+"\n")
 	generated(t, "../docs/exit-codes.md", "codes", codes.String()+"\n")
-}
-
-func long(c *cobra.Command) string {
-	if c.Long != "" {
-		return c.Long
-	}
-	return strings.ToUpper(c.Short[:1]) + c.Short[1:] + "."
-}
-
-// readIf reads a file that may not be there yet.
-func readIf(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(data)
+	const file = "../deploy/man/bookend.1"
+	have, _ := os.ReadFile(file)
+	current(t, file, string(have), string(md2man.Render([]byte(fmt.Sprintf("%% \"BOOKEND\" \"1\" \"November 2026\" "+
+		"\"Bookend\" \"Bookend\"\n# NAME\nbookend - %s\n\n# SYNOPSIS\n%s# COMMANDS\n%s# EXIT STATUS\n%s%s",
+		all[0].Short, synopsis.String(), man.String(), status.String(), manFiles)))))
 }
 
 func readAll(t *testing.T, file string) string {

@@ -2,102 +2,73 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
-// help is what --help says of a command.
+// root is the tree of commands, in the order of the help.
+func (a *app) root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",
+		Long: `Bookend records each GPU's memory and processes when a job starts and when it ends.
+This program shows the records of this node. Root sees everything; other users
+see their own jobs.`,
+		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true,
+		RunE: noCommand("a command"), Version: cmp.Or(a.env.Version, version),
+	}
+	cobra.EnableCommandSorting = false
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	// What stands in a node's records is text from outside, and root's: no shell gets it, nor files, to complete with.
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	cmd.SetHelpCommand(helpCommand())
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(a.env.Stdout, help(cmd), "\nexit codes:\n")
+		for _, e := range exits {
+			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.Code, e.Means)
+		}
+	})
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
+	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
+	cmd.SetVersionTemplate("bookend {{.Version}}\n")
+	cmd.Flags().Bool("version", false, "print the version")
+	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.historyCommand(), a.snapshotCommand(), a.explainCommand(),
+		a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(), a.reportCommand(),
+		a.completionCommand(), &cobra.Command{
+			Use: "version", Short: "print the version", Args: none,
+			RunE: func(*cobra.Command, []string) error {
+				_, err := fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version)
+				return err
+			},
+		})
+	return cmd
+}
+
+// help is what --help says of a command, but for the exit codes, which are those of all.
 func help(cmd *cobra.Command) string {
-	var b strings.Builder
-	line := func(text string) { fmt.Fprintln(&b, text) }
-	line("usage: " + usage(cmd))
-	for paragraph := range strings.SplitSeq(cmp.Or(cmd.Long, cmd.Short), "\n\n") {
-		fmt.Fprintln(&b)
-		line(paragraph)
-	}
-	if subs := visible(cmd); len(subs) > 0 {
-		fmt.Fprintln(&b, "\ncommands:")
-		for _, c := range subs {
-			line(fmt.Sprintf("  %-12s %s", c.Name(), c.Short))
+	text := "usage: " + cmd.UseLine() + "\n\n" + long(cmd) + "\n"
+	if cmd.HasAvailableSubCommands() {
+		text += "\ncommands:\n"
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				text += fmt.Sprintf("  %-12s %s\n", c.Name(), c.Short)
+			}
 		}
 	}
-	fmt.Fprintln(&b, "\nflags:")
-	eachFlag(cmd, func(f *pflag.Flag) {
-		name, text := flagWords(f)
-		line(fmt.Sprintf("  %-16s %s", name, text))
-	})
+	if cmd.HasAvailableLocalFlags() {
+		text += "\nflags:\n" + cmd.LocalFlags().FlagUsages()
+	}
 	if cmd.Example != "" {
-		fmt.Fprintf(&b, "\nexamples:\n%s\n", cmd.Example)
+		text += "\nexamples:\n" + cmd.Example + "\n"
 	}
-	fmt.Fprintln(&b, "\nexit codes:")
-	for _, e := range exits {
-		line(fmt.Sprintf("  %-3d %s", e.code, e.means))
-	}
-	return b.String()
+	return text
 }
 
-// flagWords are a flag as it is written, and what it does.
-func flagWords(f *pflag.Flag) (name, text string) {
-	value, text := pflag.UnquoteUsage(f)
-	return strings.TrimSpace("--" + f.Name + " " + valueName(f, value)), strings.TrimPrefix(text, value+": ")
-}
-
-// usage is a command's synopsis.
-func usage(cmd *cobra.Command) string {
-	line := cmd.CommandPath()
-	if _, operands, has := strings.Cut(cmd.Use, " "); has {
-		line += " " + operands
-	}
-	if len(visible(cmd)) > 0 {
-		line += " [COMMAND]"
-	}
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == "version" || f.Hidden {
-			return
-		}
-		name, _ := flagWords(f)
-		line += " [" + name + "]"
-	})
-	return line
-}
-
-func valueName(f *pflag.Flag, name string) string {
-	if f.Value.Type() == "bool" {
-		return ""
-	}
-	return name
-}
-
-// eachFlag visits a command's own flags, then those of all commands.
-func eachFlag(cmd *cobra.Command, visit func(*pflag.Flag)) {
-	shown := func(f *pflag.Flag) {
-		if !f.Hidden {
-			visit(f)
-		}
-	}
-	cmd.LocalFlags().VisitAll(shown)
-	cmd.InheritedFlags().VisitAll(shown)
-}
-
-func visible(cmd *cobra.Command) []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
-		return c.Hidden || !c.IsAvailableCommand()
-	})
-}
-
-// describe words what cobra words itself as this program does, in all commands.
-func describe(cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag()
-	f := cmd.Flags().Lookup("help")
-	f.Usage, f.Shorthand = "show this text", "h"
-	cmd.DisableAutoGenTag, cmd.DisableFlagsInUseLine = true, true
-	for _, c := range cmd.Commands() {
-		describe(c)
-	}
+func long(cmd *cobra.Command) string {
+	return cmp.Or(cmd.Long, strings.ToUpper(cmd.Short[:1])+cmd.Short[1:]+".")
 }
 
 // helpCommand is "bookend help COMMAND".
@@ -106,12 +77,21 @@ func helpCommand() *cobra.Command {
 		Use: "help [COMMAND]", Short: "show what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 || of == nil {
+			if err != nil || len(rest) > 0 {
 				return misused(cmd.Root(), fmt.Sprintf("no such command: %q", strings.Join(args, " ")))
 			}
-			of.InitDefaultHelpFlag()
 			return of.Help()
 		},
+	}
+}
+
+// noCommand is what a command does that has others below it, and got none of them.
+func noCommand(want string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return misused(cmd, "want "+want)
+		}
+		return misused(cmd, fmt.Sprintf("no such command: %q: want %s", args[0], want))
 	}
 }
 
@@ -127,3 +107,32 @@ func operands(least, most int, want string) cobra.PositionalArgs {
 
 // none makes a command take no operands.
 func none(cmd *cobra.Command, args []string) error { return operands(0, 0, "no arguments")(cmd, args) }
+
+// bashWords is what cobra's script for bash wants of the package bash-completion, for where that is not installed.
+//
+//go:embed completion.bash
+var bashWords string
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
+		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
+  bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
+  bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
+  source <(bookend completion bash)    # in this shell alone`,
+		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The script is written as it is: no terminal's escapes are in it but those of cobra's own.
+			switch args[0] {
+			case "bash":
+				_, _ = io.WriteString(a.raw, bashWords) // raw keeps the error
+				return cmd.Root().GenBashCompletionV2(a.raw, false)
+			case "zsh":
+				return cmd.Root().GenZshCompletionNoDesc(a.raw)
+			case "fish":
+				return cmd.Root().GenFishCompletion(a.raw, false)
+			}
+			return misused(cmd, fmt.Sprintf("no such shell: %q: want bash, zsh or fish", args[0]))
+		},
+	}
+}

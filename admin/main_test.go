@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/doctor"
 	"bookend/internal/operation"
@@ -39,14 +43,19 @@ func bookend(euid int, config string, args ...string) typed {
 }
 
 func typing(euid int, environment map[string]string, args ...string) typed {
-	var out, err bytes.Buffer
-	env := operation.Env{
-		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: routine.SystemClock(),
-		Version: "1.2",
-		Getenv:  func(name string) string { return environment[name] },
-	}
-	exit := run(env, args)
-	return typed{exit, out.String(), err.String()}
+	var out bytes.Buffer
+	exit, err := onto(&out, euid, environment, args...)
+	return typed{exit, out.String(), err}
+}
+
+// onto runs the command line with a standard output, and returns its standard error.
+func onto(out io.Writer, euid int, environment map[string]string, args ...string) (exit int, said string) {
+	var err bytes.Buffer
+	exit = run(operation.Env{
+		Args: append([]string{"bookend"}, args...), Stdout: out, Stderr: &err, EUID: euid, Clock: routine.SystemClock(),
+		Version: "1.2", Getenv: func(name string) string { return environment[name] },
+	}, args)
+	return exit, err.String()
 }
 
 // tester is a test, or a story.
@@ -130,7 +139,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
 		{"report"}, {"report", "--json"}, {"report", "--html", "-", "--since", "1h", "--until", "2h"},
 		{"history", "--since", "2026-11-21", "--until", "2026-11-20"},
-		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history", "--job", "x"}, {"history",
+		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history",
 			"--limit", "-1"},
 	} {
 		got := bookend(0, "", args...)
@@ -153,5 +162,90 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		if got := bookend(0, "", args...); got != (typed{0, "bookend 1.2\n", ""}) {
 			t.Errorf("%q: %+v", args, got)
 		}
+	}
+}
+
+// onTerminal runs the command line on a terminal and returns what that got.
+func onTerminal(t *testing.T, n testNode, env []string, args ...string) string {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	must(t, err)
+	defer master.Close()
+	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	must(t, err)
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	must(t, err)
+	cmd := exec.Command(standIn(t, n.dir), args...)
+	cmd.Env = append([]string{"BOOKEND_CONFIG=" + n.config}, env...)
+	cmd.Stdout, cmd.Stderr = terminal, terminal
+	must(t, cmd.Start())
+	must(t, terminal.Close())
+	var out bytes.Buffer
+	_, _ = io.Copy(&out, master) // ends with EIO once nobody has the other end any more
+	_ = cmd.Wait()
+	return strings.ReplaceAll(out.String(), "\r\n", "\n")
+}
+
+// Colour is for terminals that take it and people who want it.
+func TestTerminals(t *testing.T) {
+	n := busy(t)
+	const red = "\x1b[31m"
+	for name, tt := range map[string]struct {
+		env    []string
+		colour bool
+	}{
+		"a terminal":        {[]string{"TERM=xterm"}, true},
+		"NO_COLOR":          {[]string{"TERM=xterm", "NO_COLOR=1"}, false},
+		"an empty NO_COLOR": {[]string{"TERM=xterm", "NO_COLOR="}, true},
+		"dumb":              {[]string{"TERM=dumb"}, false},
+		"no TERM":           {nil, false},
+	} {
+		got := onTerminal(t, n, tt.env, "show", "42")
+		if strings.Contains(got, red) != tt.colour || !strings.Contains(got, "BKD-ORPHAN") || !tt.colour &&
+			strings.Contains(got, "\x1b") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	piped := bookend(0, n.config, "explain", "orphan")
+	if strings.Contains(piped.out, "\x1b") {
+		t.Errorf("a pipe: %q", piped.out)
+	}
+}
+
+// An answer that does not get out, as onto a full disk, is no answer: it is said, and the exit code says so too.
+func TestAnswersThatDoNotGetOut(t *testing.T) {
+	n := busy(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{
+		{"status"}, {"status", "--json"}, {"status", "--exit-code"}, {"show", "42"}, {"show", "42", "--json"},
+		{"history"}, {"history", "--repeat-offenders"}, {"snapshot"}, {"explain", "orphan"},
+		{"baseline"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"report", "--html", "-"}, {"version"}, {"--help"}, {"show", "--help"}, {"--version"},
+		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
+	} {
+		exit, said := onto(full, 0, map[string]string{"BOOKEND_CONFIG": n.config}, args...)
+		if exit != exitTrouble || strings.Count(said, "no space left on device") != 1 {
+			t.Errorf("%q: exit %d: %s", args, exit, said)
+		}
+	}
+}
+
+// A heap of damaged records does not bury the rest.
+func TestDamagedRecords(t *testing.T) {
+	n := busy(t)
+	history := filepath.Join(n.dir, "var/history/n1")
+	must(t, os.MkdirAll(history, 0o700))
+	for i := range 100 {
+		write(t, filepath.Join(history, fmt.Sprintf("%d-w1.json", 1000+i)), "{", 0o600)
+	}
+	got := bookend(0, n.config, "status", "--records")
+	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records "+
+		"more: 90 (bookend history names them all)\n") {
+		t.Errorf("%+v", got)
+	}
+	if got := bookend(0, n.config, "history"); strings.Count(got.err, "damaged record: ") != 100 {
+		t.Errorf("%+v", got)
 	}
 }

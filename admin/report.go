@@ -26,7 +26,7 @@ type reportAsk struct {
 	force, users                bool
 }
 
-func reportCommand(a *app) *cobra.Command {
+func (a *app) reportCommand() *cobra.Command {
 	q := reportAsk{}
 	cmd := &cobra.Command{
 		Use: "report", Short: "write an HTML page: each GPU over time, its jobs, leftovers and findings",
@@ -46,16 +46,15 @@ node. That needs no root.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&q.html, "html", "", "`FILE`: the file to write; - for standard output")
-	f.StringVar(&q.since, "since", "", "`WHEN`: leave out what was before")
-	f.StringVar(&q.until, "until", "", "`WHEN`: leave out what was after")
-	f.StringVar(&q.records, "records", "", "`DIR`: a copy of records, instead of this node's own")
+	f.StringVar(&q.html, "html", "", "the `FILE` to write; - for standard output")
+	f.StringVar(&q.since, "since", "", "leave out what was before `WHEN`")
+	f.StringVar(&q.until, "until", "", "leave out what was after `WHEN`")
+	f.StringVar(&q.records, "records", "", "a copy of records in `DIR`, instead of this node's own")
 	f.BoolVar(&q.users, "users", false, "show the jobs' users")
 	f.BoolVar(&q.force, "force", false, "replace the file if it exists")
-	a.perNode(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
-	return cmd
+	return a.perNode(cmd)
 }
 
 func (a *app) report(cmd *cobra.Command, q reportAsk) error {
@@ -89,20 +88,13 @@ func (a *app) sources(dir string) (records, page.Request, error) {
 		return r, page.Request{}, err
 	}
 	ask := page.Request{Now: a.env.Clock.Wall()}
-	for _, problem := range []error{
-		try(&ask.Check, r.store.LastCheck), try(&ask.Sighted, r.store.Sighted),
-	} {
-		if problem != nil {
-			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", problem)
-		}
+	var unread, unsighted error
+	ask.Check, unread = r.store.LastCheck()
+	ask.Sighted, unsighted = r.store.Sighted()
+	if err := errors.Join(unread, unsighted); err != nil { // what cannot be read is left out
+		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
 	return r, ask, nil
-}
-
-// try keeps what a read gives; one that fails leaves it out.
-func try[T any](to *T, read func() (T, error)) (err error) {
-	*to, err = read()
-	return err
 }
 
 // copied reads a copy of records. Of several nodes one has to be named.
@@ -111,19 +103,12 @@ func copied(dir, node string) (records, error) {
 	if err != nil {
 		return records{}, err
 	}
-	nodes := slices.Sorted(maps.Keys(all))
-	switch {
-	case node == "" && len(nodes) == 1:
-		node = nodes[0]
-	case len(nodes) == 0:
+	if len(all) == 0 {
 		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory "+
 			"in it", dir))
-	case node == "":
-		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
-	case all[node] == nil:
-		return records{}, notFound(fmt.Sprintf("no such node: %q; nodes with records in %q: %q", node, dir, nodes))
 	}
-	return records{node: node, runs: all[node], damaged: damaged}, nil
+	node, err = oneOf(slices.Sorted(maps.Keys(all)), node, dir)
+	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
 // lemonsOf are the cards that "bookend history --lemons" lists for the same time.

@@ -30,7 +30,7 @@ type toSetUp struct {
 	write             bool
 }
 
-func setupCommand(a *app) *cobra.Command {
+func (a *app) setupCommand() *cobra.Command {
 	var o toSetUp
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
@@ -42,10 +42,10 @@ keeps what it replaces as FILE.old.`,
 		Args: none,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.conf, "slurm-conf", "", "`FILE`: slurm.conf, if it is not at Slurm's default path")
-	f.StringVar(&o.version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: scontrol's")
-	f.StringVar(&o.pyxis, "pyxis", "", "`yes|no`: whether nodes have pyxis; default: as this host's plugstack.conf")
-	f.StringVar(&o.configless, "configless", "", "`yes|no`: whether slurmctld sends slurm.conf to the nodes; default: "+
+	f.StringVar(&o.conf, "slurm-conf", "", "the `FILE` slurm.conf, if it is not at Slurm's default path")
+	f.StringVar(&o.version, "slurm", "", "the oldest `VERSION` of Slurm on the nodes, as 24.11; default: scontrol's")
+	f.StringVar(&o.pyxis, "pyxis", "", "whether nodes have pyxis, `yes|no`; default: as this host's plugstack.conf")
+	f.StringVar(&o.configless, "configless", "", "whether slurmctld sends slurm.conf to the nodes, `yes|no`; default: "+
 		"as slurm.conf says")
 	f.BoolVar(&o.write, "write", false, "write bookend.conf and the scripts")
 	cmd.RunE = func(*cobra.Command, []string) error {
@@ -158,7 +158,8 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)
 	}
 	if !v.Has(slurm.Oldest) {
-		return v, fmt.Errorf("Slurm %s is not supported: Bookend needs %s or later", v.Series(), slurm.Oldest.Series())
+		return v, fmt.Errorf("release %s of Slurm is not supported: Bookend needs %s or later", v.Series(),
+			slurm.Oldest.Series())
 	}
 	return v, nil
 }

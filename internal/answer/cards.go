@@ -3,6 +3,8 @@ package answer
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 )
@@ -42,7 +45,7 @@ func NewCards(s Scene) []CardStatus {
 	slices.SortStableFunc(cards, func(a, b CardStatus) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.BusID, b.BusID))
 	})
-	return cards
+	return cleaned(cards)
 }
 
 // last is behind all GPUs with a number.
@@ -57,7 +60,7 @@ func order(c CardStatus) int {
 
 // balance adds whose the memory is.
 func (s Scene) balance(c *CardStatus, r gpu.Reading) {
-	c.Processes = Listed(r, s.Who, s.At)
+	c.Processes = listed(r, s.Who, s.At)
 	for i := range c.Processes {
 		s.people(&c.Processes[i])
 	}
@@ -91,7 +94,7 @@ func (s Scene) people(p *Process) {
 	}
 	for _, r := range s.Runs {
 		if p.UID != nil && r.Job.UID == *p.UID && r.Job.User != "" {
-			p.User = text(r.Job.User)
+			p.User = r.Job.User
 		}
 		own := p.Job != "" && (p.Job == fmt.Sprint(r.Job.ID) || p.Job == string(r.Job.SLUID))
 		if end := r.Epilog(); own && end != nil {
@@ -163,8 +166,7 @@ func (s Scene) index(id gpu.ID) *int {
 	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
-				index := a.Index
-				return &index
+				return &a.Index
 			}
 		}
 	}
@@ -192,7 +194,7 @@ func (s Scene) remembered() []CardStatus {
 	return cards
 }
 
-// GPU names a GPU.
+// Card is what names a GPU.
 type Card struct {
 	Index *int   `json:"index"` // Slurm's number of it; null where no record has it
 	UUID  string `json:"uuid"`  // empty where no GPU was found for Slurm's number
@@ -202,14 +204,10 @@ type Card struct {
 }
 
 func newCard(d gpu.Device, index *int) Card {
-	return Card{Index: index, UUID: text(string(d.ID)), BusID: text(string(d.BusID)), Minor: d.Minor,
-		Name: text(d.Name)}
+	return Card{Index: index, UUID: string(d.ID), BusID: string(d.BusID), Minor: d.Minor, Name: d.Name}
 }
 
-func assigned(a ledger.Assigned) Card {
-	index := a.Index
-	return newCard(a.Device, &index)
-}
+func assigned(a ledger.Assigned) Card { return newCard(a.Device, &a.Index) }
 
 // Memory is what one look said of a GPU's memory. Unknown of the object around it says why a figure is null.
 type Memory struct {
@@ -224,47 +222,126 @@ type Memory struct {
 
 func newMemory(m gpu.Memory, u *Unknown) Memory {
 	return Memory{
-		UsedHasReserved: m.UsedHasReserved, Unjudged: text(m.Unjudged),
+		UsedHasReserved: m.UsedHasReserved, Unjudged: m.Unjudged,
 		TotalBytes: u.bytes("total_bytes", m.Total), ReservedBytes: u.bytes("reserved_bytes", m.Reserved),
 		UsedBytes: u.bytes("used_bytes", m.Used), FreeBytes: u.bytes("free_bytes", m.Free),
 	}
 }
 
-// Test is one test allocation.
-type Test struct {
-	Result       gpu.ProbeResult `json:"result"`              // ok, gap, blocked, broken, skipped
-	Why          string          `json:"why,omitempty"`       // of every result but ok and gap
-	LargestBytes *uint64         `json:"largest_block_bytes"` // the largest single block that was given
-	FreeBytes    *uint64         `json:"free_bytes"`          // right before it
-	Attempts     int             `json:"attempts"`
-	Method       gpu.ProbeMethod `json:"method"` // contextless; context: some 500 MiB of the GPU were its own
-	TookSeconds  float64         `json:"took_seconds"`
-	Error        *CallError      `json:"error,omitempty"` // of blocked and broken
-	Unknown      Unknown         `json:"unknown,omitempty"`
+// Snapshot is what "bookend snapshot" says: what the driver answered just now.
+type Snapshot struct {
+	Head
+	At      *time.Time  `json:"at"`
+	Release string      `json:"driver_release"` // empty where the driver did not say
+	Cards   []CardNow   `json:"gpus"`
+	Faults  []gpu.Fault `json:"faults"`
+	Tests   []LastTest  `json:"tests"`   // the last of each GPU on record; for root alone
+	Problem string      `json:"problem"` // why the answer is not whole; empty where it is
 }
 
-// CallError is a call of CUDA's that failed.
-type CallError struct {
-	Call    string `json:"call"`
-	Code    int    `json:"code"`
-	Name    string `json:"name"`
-	Meaning string `json:"meaning"`
-	Remedy  string `json:"remedy"`
+// CardNow is one GPU as the driver shows it.
+type CardNow struct {
+	Card
+	Memory
+	Processes []Process `json:"processes"` // null where unknown
+	Unknown   Unknown   `json:"unknown,omitempty"`
 }
 
-func newTest(p gpu.Probe) *Test {
-	t := Test{Result: known(p.Result), Why: text(p.Why), Attempts: p.Attempts, Method: known(p.Method),
-		TookSeconds: seconds(p.Times.Init + p.Times.Search + p.Times.Release)}
-	if p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap {
-		t.LargestBytes, t.FreeBytes = t.Unknown.bytes("largest_block_bytes", p.Largest),
-			t.Unknown.bytes("free_bytes", p.Free)
-	} else {
-		t.Unknown.because("largest_block_bytes", "the test allocation was "+string(p.Result))
-		t.Unknown.because("free_bytes", "the test allocation was "+string(p.Result))
+// Others is the PID that stands for a process which the reader is not to know more of than that it is there.
+const Others = 0
+
+// LastTest is the last test allocation on a GPU.
+type LastTest struct {
+	gpu.Probe
+	Wall *time.Time `json:"at"`
+	Void bool       `json:"void"` // the driver was reloaded or the node booted since, or no one can tell
+}
+
+// NewSnapshot is the document of one look, and of each GPU's last test on record; at turns time since boot into a wall
+// time.
+func NewSnapshot(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time,
+	tests map[gpu.ID]health.TestRecord, now gpu.Epoch) Snapshot {
+	d := Snapshot{Head: head(KindSnapshot), Release: s.Driver.Version, Cards: []CardNow{}, Faults: list(s.Faults),
+		Tests: []LastTest{}}
+	if s.At > 0 {
+		d.At = moment(at(s.At))
 	}
-	if e := p.Error; e != nil {
-		t.Error = &CallError{Call: text(e.Call), Code: e.Code, Name: text(e.Name), Meaning: text(e.Meaning),
-			Remedy: text(e.Remedy)}
+	for _, r := range s.Readings {
+		c := CardNow{Card: newCard(r.Device, nil)}
+		c.Memory = newMemory(r.Memory, &c.Unknown)
+		if c.Processes = listed(r, who, at); r.ProcessesUnknown != "" {
+			c.Processes = nil
+			c.Unknown.because("processes", r.ProcessesUnknown)
+		}
+		d.Cards = append(d.Cards, c)
 	}
-	return &t
+	for _, id := range slices.Sorted(maps.Keys(tests)) {
+		r := tests[id]
+		d.Tests = append(d.Tests, LastTest{Probe: r.Probe, Wall: moment(r.Wall), Void: !r.Epoch.Same(now)})
+	}
+	return cleaned(d)
+}
+
+// listed are the processes that the driver lists on a GPU, with what /proc said of them.
+func listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) time.Time) []Process {
+	out := []Process{}
+	for _, p := range r.Processes {
+		owner, known := who[p.PID]
+		owner.PID = p.PID
+		if !known {
+			owner.Why = "no one looked"
+		}
+		n := newProcess(owner, at)
+		n.Bytes = n.Unknown.bytes("bytes", p.Memory)
+		out = append(out, n)
+	}
+	return out
+}
+
+// Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
+func (s Snapshot) Text(w io.Writer) {
+	for _, c := range s.Cards {
+		node := "(minor unknown)"
+		if c.Minor != nil {
+			node = fmt.Sprintf("nvidia%d", *c.Minor)
+		}
+		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, node, name(c.UUID), size(c.UsedBytes),
+			size(c.FreeBytes), size(c.TotalBytes), c.reserve())
+		if why := c.Unknown["processes"]; why != "" {
+			fmt.Fprintf(w, "  processes unknown: %s\n", cut(why))
+		}
+		for _, p := range c.Processes {
+			text := p.text()
+			switch {
+			case p.PID == Others:
+				text = "another user's process"
+			case p.Job != "":
+				text += fmt.Sprintf(", job %s by its cgroup", p.Job)
+			case p.Hint != "":
+				text += fmt.Sprintf(", job %s by its environment (a hint)", p.Hint)
+			}
+			fmt.Fprintf(w, "  %s  %s\n", size(p.Bytes), cut(text))
+		}
+	}
+	for _, f := range s.Faults {
+		fmt.Fprintf(w, "%s %s: %s\n", name(string(f.Device)+string(f.BusID)), f.Code, cut(f.Detail))
+	}
+	for _, t := range s.Tests {
+		void := ""
+		if t.Void { // it says nothing any more
+			void = "; void: the driver was reloaded or the node booted since, or no one can tell"
+		}
+		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", name(string(t.Device)), stamp(t.Wall), tested(t.Probe), void)
+	}
+}
+
+// reserve is what is neither used nor free: the driver keeps it on every GPU, whoever uses it.
+func (m Memory) reserve() string {
+	switch {
+	case m.UsedHasReserved:
+		return " (used includes the driver's own reserve)"
+	case m.ReservedBytes != nil && *m.ReservedBytes > 0:
+		return fmt.Sprintf(" (%s reserved by the driver itself)", size(m.ReservedBytes))
+	}
+	return ""
 }

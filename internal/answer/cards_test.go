@@ -67,42 +67,31 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// explained is what is said of something in a mode.
-func explained(what string, change func(*config.Config)) string {
-	here := config.Default()
-	change(&here)
+// explained is what is said of something by default.
+func explained(what string) string {
 	var b strings.Builder
-	Explain(&b, what, here, nil)
+	Explain(&b, what, config.Default(), nil)
 	return b.String()
 }
 
 func TestExplanations(t *testing.T) {
-	observe, enforce := func(*config.Config) {}, func(c *config.Config) { c.Mode = config.Enforce }
-	for c, want := range map[code.Code]struct{ exit, here string }{
-		code.Orphan:   {"10 where it drains", "in the epilog, where nothing speaks against it"},
-		code.Lost:     {"20 where it drains", "in the prolog and the epilog, where nothing speaks against it"},
-		code.Broken:   {"18 where it drains", "in the epilog of the second job in a row that meets it, where nothing speaks against it"},
-		code.Gap:      {"16 where it drains", "not as configured: only where the policy says drain"},
+	const may = "where the policy says drain, in mode enforce, and nothing speaks against it"
+	for c, want := range map[code.Code]struct{ exit, drains string }{
+		code.Orphan:   {"10 where it drains", may},
+		code.BadEnv:   {"31 where it drains", may},
 		code.Trespass: {"none of its own", "never: it is about a GPU that is not the hook's job's"},
 		code.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
-		code.BadEnv:   {"31 where it drains", "not as configured: only where the policy, or on_own_error, says drain"},
 		code.Output:   {"none of its own", "never: it is about a file in its user's hands"},
 	} {
-		got := explained(string(c), enforce)
-		if !strings.Contains(got, "  drains:  "+want.here+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
+		got := explained(string(c))
+		if !strings.Contains(got, "  drains:  "+want.drains+"\n") || !strings.Contains(got, "  exit:    "+want.exit+"\n") ||
 			strings.Contains(got, "(default: ") {
 			t.Errorf("%s: got\n%s\nwant %+v", c, got, want)
 		}
-		if strings.Contains(explained(string(c), observe), "drains:  in the") {
-			t.Errorf("%s drains in observe mode", c)
-		}
-	}
-	all := func(c *config.Config) { c.Mode, c.OnOwnError = config.Enforce, config.Drain }
-	if got := explained("env", all); !strings.Contains(got, "drains:  in the prolog and the epilog, where") {
-		t.Error(got)
 	}
 	for _, entry := range code.All() { // one text for each, none left out
-		if got := explained(string(entry.Code), observe); strings.Count(got, "\n") != 9 || strings.Contains(got, ": \n") {
+		if got := explained(string(entry.Code)); strings.Count(got, "\n") != 7 ||
+			strings.Contains(got, ": \n") {
 			t.Errorf("%s:\n%s", entry.Code, got)
 		}
 	}
@@ -115,12 +104,12 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
-	if got := CodesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
+	if got := codesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
 		[]code.Code{code.Orphan, code.Gap}) {
 		t.Errorf("%v", got)
 	}
 	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 20000: false, 256: false, -1: false} {
-		if got := explained(fmt.Sprint(n), func(*config.Config) {}); want != strings.Contains(got, "of Bookend's hooks: ") {
+		if got := explained(fmt.Sprint(n)); want != strings.Contains(got, "of Bookend's hooks: ") {
 			t.Errorf("exit status %d: %q", n, got)
 		}
 	}

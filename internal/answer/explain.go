@@ -21,17 +21,17 @@ type ExitStatus struct {
 }
 
 // Explain writes what a finding's code, an exit status, an Xid or a drain reason means, and what to do about it; own
-// are
-// the command line's own exit statuses. It reports false for what is none of these.
+// are the command line's own exit statuses. It reports false for what is none of these.
 func Explain(w io.Writer, what string, here config.Config, own []ExitStatus) bool {
 	e := explainer{w: w, here: here}
 	what = strings.TrimSpace(what)
 	n, err := strconv.Atoi(what)
-	xid, isXid := xidNumber(what)
+	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
+	xid, errXid := strconv.Atoi(strings.TrimSpace(digits))
 	switch c, ok := CodeOf(what); {
 	case ok:
 		e.code(c)
-	case isXid:
+	case isXid && errXid == nil:
 		e.xid(xid)
 	case err == nil:
 		e.exit(n, own)
@@ -60,13 +60,6 @@ func (e *explainer) paragraph(title, text string, lines ...[2]string) {
 	}
 }
 
-// xidNumber reads "xid79" and "Xid 79".
-func xidNumber(what string) (int, bool) {
-	digits, is := strings.CutPrefix(strings.ToLower(what), "xid")
-	n, err := strconv.Atoi(strings.TrimSpace(digits))
-	return n, is && err == nil
-}
-
 // xid explains an error number of the driver's, if it is a known one.
 func (e *explainer) xid(number int) {
 	row, ok := health.XidRow(number)
@@ -83,15 +76,16 @@ const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " 
 
 // exit explains an exit status of a hook, and of the command line.
 func (e *explainer) exit(n int, own []ExitStatus) {
+	text := ""
 	c, known := code.OfExit(n)
-	text := map[int]string{
-		0: "nothing to drain for",
-		2: "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. " +
-			scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog",
-		code.ExitOther: "a finding without a number of its own that the policy drains for",
-	}[n]
 	switch entry, _ := code.Lookup(c); {
-	case text != "":
+	case n == 0:
+		text = "nothing to drain for"
+	case n == 2:
+		text = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for " +
+			"example. " + scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
+	case n == code.ExitOther:
+		text = "a finding without a number of its own that the policy drains for"
 	case known:
 		text = "the node was drained: " + entry.Title
 	case n >= 126 && n <= 255:
@@ -136,7 +130,7 @@ func (e *explainer) reason(what string) {
 			return
 		}
 	}
-	codes := CodesIn(what)
+	codes := codesIn(what)
 	means := "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
 	if len(what) == shownOfReason {
 		means = "cut off: sinfo -R shows 20 characters. scontrol show node NODE has the whole reason"
@@ -159,19 +153,6 @@ func (e *explainer) reason(what string) {
 	}
 }
 
-// abouts say what a finding is about, and whoseTurn who has to act.
-var (
-	abouts = map[code.Scope]string{
-		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole",
-		code.Own: "Bookend itself",
-	}
-	whoseTurn = map[code.Whose]string{
-		code.Job: "the job's user", code.Node: "the admin: GPU, driver or node",
-		code.Site: "the admin: how Bookend is installed or configured",
-		code.Self: "Bookend's makers: report it", code.None: "no one",
-	}
-)
-
 // code explains a code of the catalogue under this node's configuration.
 func (e *explainer) code(c code.Code) {
 	entry, _ := code.Lookup(c)
@@ -179,54 +160,27 @@ func (e *explainer) code(c code.Code) {
 	if policy != shipped {
 		policy += " (default: " + shipped + ")"
 	}
-	can, drains := drains(entry, e.here)
+	drains := "where the policy says drain, in mode enforce, and nothing speaks against it"
+	if why := entry.NeverDrains(); entry.Scope != code.Own && why != "" {
+		drains = "never: " + why
+	} else if c == code.Output {
+		drains = "never: it is about a file in its user's hands"
+	}
 	exit := "none of its own"
-	if can {
+	if !strings.HasPrefix(drains, "never") {
 		exit = fmt.Sprintf("%d where it drains", code.Exit(c))
 	}
 	e.paragraph(string(c), entry.Title,
-		[2]string{"about", abouts[entry.Scope] + ", " + string(entry.Severity)}, [2]string{"means", entry.Meaning},
-		[2]string{"do", entry.Remedy}, [2]string{"acts", whoseTurn[entry.Whose]}, [2]string{"policy", policy},
+		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},
 		[2]string{"drains", drains}, [2]string{"exit", exit},
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
 }
 
 // policyOf is what policy does with a finding, by phase, in partitions without a policy of their own.
 func policyOf(of code.Code, c config.Config) string {
-	return fmt.Sprintf("prolog %s, epilog %s, health "+
-		"check %s", c.Action(slurm.Prolog, "", of), c.Action(slurm.Epilog, "", of),
+	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
+		c.Action(slurm.Epilog, "", of),
 		c.Action(slurm.HealthCheck, "", of))
-}
-
-// drains says whether a finding can ever drain, and under which conditions it does here.
-func drains(e code.Entry, here config.Config) (can bool, when string) {
-	var phases []string
-	again := ""
-	for _, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
-		action := here.Action(phase, "", e.Code)
-		name := map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}[phase]
-		switch {
-		case action == config.Repeat:
-			again = " of the second job in a row that meets it"
-			phases = append(phases, name)
-		case action == config.Drain, e.Scope == code.Own && action == config.Warn && here.OnOwnError == config.Drain:
-			phases = append(phases, name)
-		}
-	}
-	in := "in the " + strings.Join(phases, " and the ") + again
-	switch {
-	case e.Scope != code.Own && e.NeverDrains() != "":
-		return false, "never: " + e.NeverDrains()
-	case e.Code == code.Output:
-		return false, "never: it is about a file in its user's hands"
-	case len(phases) == 0 && e.Scope == code.Own:
-		return true, "not as configured: only where the policy, or on_own_error, says drain"
-	case len(phases) == 0:
-		return true, "not as configured: only where the policy says drain"
-	case here.Mode != config.Enforce:
-		return true, "not in mode observe; in mode enforce " + in + ", where nothing speaks against it"
-	}
-	return true, in + ", where nothing speaks against it"
 }
 
 // CodeOf is the code that somebody means: with or without "BKD-", in any case; false where there is none of that name.
@@ -240,8 +194,8 @@ func CodeOf(written string) (code.Code, bool) {
 	return "", false
 }
 
-// CodesIn are the codes that stand in a text, in their order.
-func CodesIn(words string) []code.Code {
+// codesIn are the codes that stand in a text, in their order.
+func codesIn(words string) []code.Code {
 	var found []code.Code
 	for _, word := range strings.FieldsFunc(words,
 		func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {

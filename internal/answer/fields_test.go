@@ -62,7 +62,7 @@ func fieldTables(t *testing.T) string {
 	var b strings.Builder
 	var later []reflect.Type
 	for _, d := range documents {
-		fmt.Fprintf(&b, "\n### %s\n`%s`. %s\n\n", d.kind, d.command, about(comments[d.of.Name()]))
+		fmt.Fprintf(&b, "\n### %s\n`%s`. %s\n\n", d.kind, d.command, about(comments[d.of.String()]))
 		fieldTable(&b, d.of, comments, &later)
 	}
 	for len(later) > 0 {
@@ -71,7 +71,7 @@ func fieldTables(t *testing.T) string {
 			continue
 		}
 		said[of] = true
-		fmt.Fprintf(&b, "\n#### %s\n%s\n\n", of.Name(), about(comments[of.Name()]))
+		fmt.Fprintf(&b, "\n#### %s\n%s\n\n", heading(of), about(comments[of.String()]))
 		fieldTable(&b, of, comments, &later)
 	}
 	return b.String() + "\n"
@@ -91,20 +91,38 @@ func fieldTable(b *strings.Builder, of reflect.Type, comments map[string]string,
 	rows(b, of, comments, later)
 }
 
+// rows writes a type's fields, those of what it embeds among them but for those that it has itself.
 func rows(b *strings.Builder, of reflect.Type, comments map[string]string, later *[]reflect.Type) {
-	for i := range of.NumField() {
-		f := of.Field(i)
-		if f.Anonymous {
-			rows(b, f.Type, comments, later)
+	for _, f := range reflect.VisibleFields(of) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		holder := of
+		if n := len(f.Index); n > 1 {
+			holder = of.FieldByIndex(f.Index[:n-1]).Type
+		}
+		if f.Anonymous || hidden(of, f, name) {
 			continue
 		}
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if options != "" {
 			options = " (may be missing)"
 		}
 		fmt.Fprintf(b, "| `%s` | %s%s | %s |\n", name, typeWords(f.Type, later), options,
-			comments[of.Name()+"."+f.Name])
+			comments[holder.String()+"."+f.Name])
 	}
+}
+
+// hidden reports whether a type has a field of an embedded one under the same name itself.
+func hidden(of reflect.Type, f reflect.StructField, name string) bool {
+	for _, own := range reflect.VisibleFields(of) {
+		if words, _, _ := strings.Cut(own.Tag.Get("json"), ","); words == name && len(own.Index) < len(f.Index) {
+			return true
+		}
+	}
+	return false
+}
+
+// heading is a type's own: a record's with its package.
+func heading(of reflect.Type) string {
+	return strings.ReplaceAll(strings.TrimPrefix(of.String(), "answer."), ".", " ")
 }
 
 func typeWords(of reflect.Type, later *[]reflect.Type) string {
@@ -121,7 +139,7 @@ func typeWords(of reflect.Type, later *[]reflect.Type) string {
 		return "texts by field"
 	case of.Kind() == reflect.Struct:
 		*later = append(*later, of)
-		return fmt.Sprintf("[%s](#%s)", of.Name(), strings.ToLower(of.Name()))
+		return fmt.Sprintf("[%s](#%s)", heading(of), strings.ReplaceAll(strings.ToLower(heading(of)), " ", "-"))
 	case of.Kind() == reflect.String:
 		return "text"
 	case of.Kind() == reflect.Bool:
@@ -130,13 +148,13 @@ func typeWords(of reflect.Type, later *[]reflect.Type) string {
 	return "number"
 }
 
-// commentsOf are the comments of this package's types, and of their fields as "Type.Field".
+// commentsOf are the comments of all packages' types, and of their fields as "package.Type.Field".
 func commentsOf(t *testing.T) map[string]string {
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	comments := map[string]string{"Head.Version": "", "Head.Kind": ""}
+	comments := map[string]string{}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
@@ -149,11 +167,11 @@ func commentsOf(t *testing.T) map[string]string {
 			}
 			for _, s := range d.Specs {
 				spec := s.(*ast.TypeSpec)
-				comments[spec.Name.Name] = oneLine(d.Doc.Text())
+				comments[file.Name.Name+"."+spec.Name.Name] = oneLine(d.Doc.Text())
 				if structure, is := spec.Type.(*ast.StructType); is {
 					for _, f := range structure.Fields.List {
 						for _, id := range f.Names {
-							comments[spec.Name.Name+"."+id.Name] = oneLine(cmp.Or(f.Comment.Text(), f.Doc.Text()))
+							comments[file.Name.Name+"."+spec.Name.Name+"."+id.Name] = oneLine(cmp.Or(f.Comment.Text(), f.Doc.Text()))
 						}
 					}
 				}
@@ -165,5 +183,6 @@ func commentsOf(t *testing.T) map[string]string {
 }
 
 func oneLine(text string) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
+	// What the code calls a card is a GPU to who reads of it.
+	return strings.NewReplacer("|", "\\|", " card", " GPU").Replace(strings.Join(strings.Fields(text), " "))
 }

@@ -2,50 +2,27 @@ package answer
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 )
 
-// Verdict is what a hook came to.
-type Verdict struct {
-	Action config.Action `json:"action"`    // ignore (clean), note, warn, drain: the strongest of its findings
-	Code   code.Code     `json:"code"`      // of the finding that decided; empty where none did
-	Exit   int           `json:"exit_code"` // of the hook; above 0 it drained the node
-	Held   string        `json:"held"`      // why a drain was not carried out; empty where none was due
-}
-
-func newVerdict(v finding.Verdict) Verdict {
-	return Verdict{Action: known(v.Action), Code: known(v.Code), Exit: v.Exit, Held: text(v.Held)}
-}
-
-// Finding is one thing that was found at one of a job's ends.
+// Finding is one thing that was found at one of a job's ends: as the record has it, with what policy made of it.
 type Finding struct {
-	Code     code.Code     `json:"code"`
+	finding.Finding
 	Title    string        `json:"title"`
-	Severity code.Severity `json:"severity"` // note, warning, serious
-	Action   config.Action `json:"action"`   // what policy made of it
-	Weakened string        `json:"weakened"` // why that is less than configured; empty where it is not
-	Index    *int          `json:"gpu_index"`
-	UUID     string        `json:"uuid"`  // empty: the driver, or Bookend itself
-	Minor    *int          `json:"minor"` // N of /dev/nvidiaN of a GPU that is not the job's; null where unknown
-	Bytes    *uint64       `json:"bytes"` // memory it is about; null where it is about none, or unknown says why
-	Process  *Process      `json:"process"`
-	Owner    *Owner        `json:"owner"` // the job it is blamed on
-	Maybe    []Process     `json:"candidates"`
-	// number of the driver's error; null where it is about none, or an older record does not say
-	Xid *int `json:"xid"`
-	// what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
-	Ended     string  `json:"ended"`
-	Searched  bool    `json:"searched"` // every process of the node was looked into for them
-	Observed  string  `json:"observed"`
-	Undecided string  `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
-	Unknown   Unknown `json:"unknown,omitempty"`
+	Severity code.Severity `json:"severity"`   // note, warning, serious
+	Action   config.Action `json:"action"`     // what policy made of it
+	Weakened string        `json:"weakened"`   // why that is less than configured; empty where it is not
+	Process  *Process      `json:"holder"`     // the process it is about
+	Maybe    []Process     `json:"candidates"` // processes that may hold the memory
+	Owner    *Owner        `json:"owner"`      // the job it is blamed on
 }
 
 // Process is one process on a GPU, or that may hold its memory.
@@ -64,119 +41,60 @@ type Process struct {
 	Hint      string     `json:"job_hint,omitempty"` // that its environment names: whoever started it chose that
 	State     string     `json:"state"`              // R, S, D, T (stopped), Z (dead); empty where not read
 	// what kind of holder it is: orphan, phantom, exported, stopped, dying, mps, container, system
-	Classes []string `json:"classes,omitempty"`
-	Owner   *Owner   `json:"owner,omitempty"` // of a candidate: whose it is
-	Open    []string `json:"open"`            // device nodes that it has open, where that was looked at
-	Unknown Unknown  `json:"unknown,omitempty"`
+	Classes []attrib.Class `json:"classes,omitempty"`
+	Owner   *Owner         `json:"owner,omitempty"` // of a candidate: whose it is
+	Open    []string       `json:"open,omitempty"`  // device nodes that it has open, where that was looked at
+	Unknown Unknown        `json:"unknown,omitempty"`
 }
 
 // Owner is a job that a finding is blamed on.
 type Owner struct {
-	Job   string  `json:"job"`
-	UID   *uint32 `json:"uid"`
-	Level string  `json:"evidence"` // cgroup, sighting, exclusive, environment, none
+	Job   string       `json:"job"`
+	UID   *uint32      `json:"uid"`
+	Level attrib.Level `json:"evidence"` // cgroup, sighting, exclusive, environment, none
 }
 
 // findings are those of one end.
 func findings(e ledger.End) []Finding {
 	out := []Finding{}
 	for i, f := range e.Findings {
-		out = append(out, newFinding(f, e.Verdict.Of(i), e.Clock))
+		entry, _ := code.Lookup(f.Code)
+		judged := e.Verdict.Of(i)
+		n := Finding{Finding: f, Title: entry.Title, Severity: entry.Severity, Action: judged.Action,
+			Weakened: judged.Why, Maybe: []Process{}, Owner: newOwner(f.Owner)}
+		if f.Unknown != "" && n.Owner != nil {
+			n.Owner.UID = nil
+		}
+		if f.Holder != nil {
+			p := newHolder(*f.Holder, e.Clock)
+			n.Process = &p
+		}
+		for _, c := range f.Candidates {
+			n.Maybe = append(n.Maybe, newHolder(c, e.Clock))
+		}
+		out = append(out, n)
 	}
 	return out
 }
 
-func newFinding(f finding.Finding, j finding.Judged, at func(time.Duration) time.Time) Finding {
-	entry, _ := code.Lookup(f.Code)
-	n := Finding{
-		Code: known(f.Code), Title: entry.Title, Severity: entry.Severity, Action: known(j.Action),
-		Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
-		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
-		Searched: f.Searched,
+func newOwner(o *finding.Owner) *Owner {
+	if o == nil {
+		return nil
 	}
-	if f.Xid != 0 {
-		n.Xid = &f.Xid
-	}
-	if !f.Bytes.Known() || f.Bytes.Bytes > 0 {
-		n.Bytes = n.Unknown.bytes("bytes", f.Bytes)
-	}
-	if f.Holder != nil {
-		p := newHolder(*f.Holder, at)
-		n.Process = &p
-	}
-	for _, c := range f.Candidates {
-		n.Maybe = append(n.Maybe, newHolder(c, at))
-	}
-	if o := f.Owner; o != nil {
-		n.Owner = newOwner(*o)
-		if f.Unknown != "" {
-			n.Owner.UID = nil
-		}
-	}
-	return n
-}
-
-func newOwner(o finding.Owner) *Owner {
-	return &Owner{Job: text(o.JobName()), UID: &o.UID, Level: text(string(o.Level))}
+	return &Owner{Job: o.JobName(), UID: &o.UID, Level: o.Level}
 }
 
 func newHolder(h finding.Holder, at func(time.Duration) time.Time) Process {
 	p := newProcess(h.Process, at)
 	p.Bytes = p.Unknown.bytes("bytes", h.Memory)
-	for _, name := range h.Open {
-		p.Open = append(p.Open, text(name))
-	}
-	for _, c := range h.Classes {
-		p.Classes = append(p.Classes, text(string(c)))
-	}
-	if h.Owner != nil {
-		p.Owner = newOwner(*h.Owner)
-	}
+	p.Open, p.Classes, p.Owner = h.Open, h.Classes, newOwner(h.Owner)
 	return p
-}
-
-// Cause is one known cause of running out of memory, judged.
-type Cause struct {
-	Name     diagnosis.Name   `json:"name"`
-	Title    string           `json:"title"`
-	Answer   diagnosis.Answer `json:"answer"` // yes, no, cannot tell
-	Evidence string           `json:"evidence"`
-	Detail   string           `json:"detail"` // for the admin alone
-	Index    *int             `json:"gpu_index"`
-}
-
-// Why is the answer to why a job ran out of memory.
-type Why struct {
-	Asked    string           `json:"asked"`  // why somebody would want to know; empty: no one
-	Reason   diagnosis.Reason `json:"reason"` // message, shared, failure, cause, wanted; empty: no one asks
-	Headline string           `json:"headline"`
-	Causes   []Cause          `json:"causes"`
-	Try      []string         `json:"try"`
-	Peaks    []Peak           `json:"peaks"` // the most memory of single processes of the job, where accounting is on
-}
-
-func newWhy(d *diagnosis.Diagnosis) *Why {
-	if d == nil {
-		return nil
-	}
-	w := Why{Asked: text(d.Asked), Reason: known(d.Reason), Headline: text(d.Headline), Causes: []Cause{},
-		Try: []string{}, Peaks: peaks(d.Peaks)}
-	for _, c := range d.Causes {
-		w.Causes = append(w.Causes, Cause{known(c.Name), c.Name.Title(), known(c.Answer), text(c.Evidence),
-			text(c.Detail), c.Index})
-	}
-	for _, t := range d.Try {
-		w.Try = append(w.Try, text(t))
-	}
-	return &w
 }
 
 // newProcess is what /proc said of one; at turns time since boot into a wall time.
 func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
-	n := Process{
-		PID: p.PID, Name: text(p.Name), Gone: p.Gone, Job: text(p.Cgroup.Name()), Service: text(p.Service),
-		Container: text(p.Container), Open: []string{}, State: text(p.State),
-	}
+	n := Process{PID: p.PID, Name: p.Name, Gone: p.Gone, Job: p.Cgroup.Name(), Service: p.Service,
+		Container: p.Container, State: p.State}
 	if p.EnvJobID != 0 && n.Job == "" {
 		n.Hint = fmt.Sprint(p.EnvJobID)
 	}
@@ -186,8 +104,7 @@ func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
 	case p.Why != "":
 		n.Unknown.because("uid", p.Why)
 	default:
-		uid := p.UID
-		n.UID = &uid
+		n.UID = &p.UID
 	}
 	if p.Start > 0 {
 		n.StartedAt = moment(at(p.Start))
@@ -195,4 +112,89 @@ func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
 		n.Unknown.because("started_at", "not read")
 	}
 	return n
+}
+
+// mostCandidates is how many processes are listed for one finding; the record has them all.
+const mostCandidates = 8
+
+// text writes one finding: what, whose by which evidence, and why it did not drain.
+func (f Finding) text(w io.Writer) {
+	place := ""
+	switch {
+	case f.Index != nil:
+		place = fmt.Sprintf(" GPU %d", *f.Index)
+	case f.GPU != "":
+		place = " " + name(string(f.GPU))
+	}
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", inkOf(w).action(f.Action, string(f.Code)), place, f.Title, f.Action)
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "    %-9s %s\n", label+":", cut(text))
+		}
+	}
+	if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+		line("memory", Figure(f.Bytes))
+	}
+	candidate := "maybe"
+	if f.Process != nil {
+		line("process", f.Process.text()+f.Process.kinds())
+		candidate = "holder"
+	}
+	for _, c := range f.Maybe[:min(len(f.Maybe), mostCandidates)] {
+		line(candidate, c.text()+c.kinds())
+	}
+	if more := len(f.Maybe) - mostCandidates; more > 0 {
+		line("maybe", fmt.Sprintf("and %d more", more))
+	}
+	if f.Searched {
+		line("search", fmt.Sprintf("every process of the node was looked into; %d may hold it", len(f.Maybe)))
+	}
+	if o := f.Owner; o != nil {
+		user := "uid unknown"
+		if o.UID != nil {
+			user = fmt.Sprintf("uid %d", *o.UID)
+		}
+		line("job", fmt.Sprintf("%s (%s), evidence: %s%s", o.Job, user, o.Level, evidence[o.Level]))
+	}
+	line("seen", f.Observed)
+	line("unknown", f.Unknown)
+	line("held", f.Weakened)
+}
+
+// evidence words what blames a job; docs/findings.md explains the levels.
+var evidence = map[attrib.Level]string{
+	attrib.ByCgroup:      " (it is in the job's cgroup)",
+	attrib.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	attrib.ByExclusive:   " (it came while the job had the GPU alone)",
+	attrib.ByEnvironment: " (its environment names the job: a hint)",
+}
+
+// text names a process for an admin.
+func (p Process) text() string {
+	switch {
+	case p.Gone:
+		return fmt.Sprintf("PID %d, which no longer exists", p.PID)
+	case p.UID == nil:
+		return fmt.Sprintf("PID %d, unknown: %s", p.PID, p.Unknown["uid"])
+	}
+	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, *p.UID, p.State, stamp(p.StartedAt))
+}
+
+// kinds adds what kind of holder a process is, where it runs, what it has open, and of a candidate its job.
+func (p Process) kinds() (text string) {
+	for i, c := range p.Classes {
+		text += []string{", ", " "}[min(i, 1)] + string(c)
+	}
+	for _, place := range []string{p.Service, p.Container} {
+		if place != "" {
+			text += ", in " + place
+		}
+	}
+	if len(p.Open) > 0 {
+		text += ", has open " + strings.Join(p.Open, " ")
+	}
+	if p.Owner != nil {
+		text += fmt.Sprintf(", job %s by %s", p.Owner.Job, p.Owner.Level)
+	}
+	return text
 }

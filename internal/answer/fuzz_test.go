@@ -26,31 +26,22 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewLemons(name, runs).Text(w)
-	NewOwnReport(name, path, false, []string{path, name}).Text(w)
+	NewOwnReport(name, path, false, "its report\n"+path).Text(w)
 	for _, e := range run.Ends {
-		who := map[int]attrib.Process{}
-		for _, p := range e.Processes {
-			who[p.PID] = p
-		}
-		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
-		silent, said := false, name
-		Node{Name: name, Runs: runs,
-			Cards:  NewCards(Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
-			Driver: &Driver{Answers: &silent, Release: name, Unknown: Unknown{"release": path}},
-			Slurm:  &SlurmNode{State: &said, Reason: &said, By: name}}.Status().Text(w)
-	}
-	tests := map[gpu.ID]health.TestRecord{}
-	for _, e := range run.Ends {
-		who := map[int]attrib.Process{}
+		who, tests := map[int]attrib.Process{}, map[gpu.ID]health.TestRecord{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
 		for _, p := range e.Probes {
 			tests[p.Device] = health.TestRecord{Probe: p, Epoch: run.Epoch}
 		}
-		s := NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
-		s.AddTests(tests, run.Epoch)
-		s.Text(w)
+		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
+		NewSnapshot(e.Snapshot, who, at, tests, run.Epoch).Text(w)
+		silent, said := false, name
+		Node{Name: name, Runs: runs,
+			Cards:  NewCards(Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
+			Driver: &Driver{Answers: &silent, Release: name, Unknown: Unknown{"release": path}},
+			Slurm:  &SlurmNode{State: &said, Reason: &said, By: name}}.Status().Text(w)
 	}
 }
 

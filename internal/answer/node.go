@@ -1,6 +1,10 @@
 package answer
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"bookend/internal/finding"
@@ -14,43 +18,51 @@ type Baselines struct {
 	Cards []Baseline `json:"gpus"`
 }
 
-// NewBaselines is the document of a node, without GPUs yet.
-func NewBaselines(node string) Baselines {
-	return Baselines{Head: head(KindBaseline), Node: text(node), Cards: []Baseline{}}
-}
-
-// Baseline is one GPU's.
+// Baseline is one GPU's, as the record has it.
 type Baseline struct {
-	UUID      string     `json:"uuid"`
-	Bytes     uint64     `json:"bytes"`    // without a process
-	Holder    string     `json:"holder"`   // who holds them, where learned
-	Accepted  bool       `json:"accepted"` // by an admin; else learned
-	At        *time.Time `json:"at"`       // null where it is of an earlier boot
-	Holds     bool       `json:"holds"`    // false: of another epoch of the driver, it no longer counts
-	Residents []Resident `json:"services"`
+	finding.Baseline
+	Wall  *time.Time `json:"at"`    // null where it is of an earlier boot
+	Holds bool       `json:"holds"` // false: of another epoch of the driver, it no longer counts
 }
 
-// NewBaseline is one GPU's in an epoch of the driver, on a host that was booted then.
-func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
-	n := Baseline{UUID: text(string(b.GPU)), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
-		Residents: []Resident{}}
-	if !b.Accepted {
-		n.Holder = text(b.Holder)
+// NewBaselines is the document of a node in an epoch of the driver, on a host that was booted then.
+func NewBaselines(node string, all map[gpu.ID]finding.Baseline, now gpu.Epoch, booted time.Time) Baselines {
+	d := Baselines{Head: head(KindBaseline), Node: node, Cards: []Baseline{}}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		b := Baseline{Baseline: all[id], Holds: all[id].Epoch.Same(now)}
+		if b.Holds {
+			b.Wall = moment(booted.Add(b.At))
+		}
+		d.Cards = append(d.Cards, b)
 	}
-	if n.Holds {
-		n.At = moment(booted.Add(b.At))
-	}
-	for _, r := range b.Residents {
-		n.Residents = append(n.Residents, Resident{r.PID, text(r.Service), r.Bytes})
-	}
-	return n
+	return cleaned(d)
 }
 
-// Resident is one service that is on the GPU.
-type Resident struct {
-	PID     int    `json:"pid"`
-	Service string `json:"service"`
-	Bytes   uint64 `json:"bytes"`
+// Text writes what is on record of each GPU.
+func (d Baselines) Text(w io.Writer) {
+	if len(d.Cards) == 0 {
+		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", name(d.Node))
+	}
+	for _, b := range d.Cards {
+		text := size(&b.Bytes) + " without a process, "
+		switch {
+		case b.Accepted:
+			text += "accepted"
+		case b.Holder != "":
+			text += "held by " + name(b.Holder) + ", learned"
+		default:
+			text += "learned"
+		}
+		if b.Holds {
+			text += " " + stamp(b.Wall)
+		} else {
+			text += " before the last driver reload or reboot: no longer counts"
+		}
+		fmt.Fprintf(w, "%s  %s\n", name(string(b.GPU)), text)
+		for _, r := range b.Residents {
+			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, name(r.Service), size(&r.Bytes))
+		}
+	}
 }
 
 // Config is what "bookend config check" says.
@@ -71,7 +83,15 @@ type CheckedLine struct {
 
 // NewConfig is the document of a file, before anything was looked at.
 func NewConfig(path string) Config {
-	return Config{Head: head(KindConfig), Path: text(path), Lines: []CheckedLine{}}
+	return Config{Head: head(KindConfig), Path: path, Lines: []CheckedLine{}}
+}
+
+// Text writes what was looked at, a line each, the verdict last.
+func (c Config) Text(w io.Writer) {
+	for _, l := range c.Lines {
+		fmt.Fprintln(w, l.Text)
+	}
+	fmt.Fprintln(w, c.Verdict)
 }
 
 // OwnReport is what "bookend show" says to a user: their own job's report.
@@ -84,8 +104,22 @@ type OwnReport struct {
 }
 
 // NewOwnReport is its document.
-func NewOwnReport(node, job string, clean bool, start []string) OwnReport {
-	return OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: clean, Start: list(start)}
+func NewOwnReport(node, job string, clean bool, start string) OwnReport {
+	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: list(lines(start))})
+}
+
+// Text writes what users may read of a job of theirs.
+func (o OwnReport) Text(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+name(o.Job)), name(o.Node))
+	if len(o.Start) == 0 {
+		fmt.Fprintln(w, "at its start: nothing to tell")
+	} else {
+		fmt.Fprintln(w, "at its start:")
+	}
+	for _, line := range o.Start {
+		fmt.Fprintf(w, "  %s\n", cut(line))
+	}
+	fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
 }
 
 // Doctor is what "bookend doctor" says.

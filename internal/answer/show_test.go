@@ -205,11 +205,10 @@ func TestSnapshot(t *testing.T) {
 	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
 		Attempts: 2}
-	d := NewSnapshot(s, who, at.Add)
-	d.AddTests(map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
-		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
+	tests := map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
+		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}
 	var b strings.Builder
-	d.Text(&b)
+	NewSnapshot(s, who, at.Add, tests, now).Text(&b)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)
   90 MiB  PID 70 (train), uid 0, state S, started 2026-11-21 08:00:01, job 7 by its environment (a hint)
   1 MiB  another user's process

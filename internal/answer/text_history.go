@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 )
 
 // Text writes runs, a line each, the newest first.
@@ -23,7 +24,8 @@ func (h History) Text(w io.Writer) {
 		if seen == nil {
 			seen = r.BeganAt
 		}
-		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), r.owner(), indexes(r.Cards), r.ran(),
+		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), owner(r.User, r.UID), indexes(r.Cards),
+			r.ran(),
 			r.found(inkOf(w))}, "\t"))
 	}
 	table(w, rows...)
@@ -51,12 +53,12 @@ func (h RunHead) name() string {
 	return h.Job
 }
 
-// owner is the job's user by name, else by number.
-func (h RunHead) owner() string {
-	if h.User != "" {
-		return name(h.User)
+// owner is a user by name, else by number.
+func owner(user string, uid uint32) string {
+	if user != "" {
+		return name(user)
 	}
-	return fmt.Sprintf("uid %d", h.UID)
+	return fmt.Sprintf("uid %d", uid)
 }
 
 func (h RunHead) ran() string {
@@ -66,7 +68,7 @@ func (h RunHead) ran() string {
 	case h.Seconds == nil:
 		return "?"
 	}
-	return span(time.Duration(*h.Seconds * float64(time.Second)))
+	return (time.Duration(*h.Seconds) * time.Second).String()
 }
 
 // found words what both ends of a run found, and how the job itself ended where it failed.
@@ -74,7 +76,7 @@ func (s Summary) found(i ink) string {
 	var parts []string
 	for _, at := range []struct {
 		name    string
-		verdict *Verdict
+		verdict *finding.Verdict
 	}{{"end", s.End}, {"start", s.Start}} {
 		if codes := s.codesAt(i, at.name); codes != "" {
 			parts = append(parts, map[string]string{"start": "at start "}[at.name]+codes)
@@ -112,8 +114,8 @@ func (s Summary) codesAt(i ink, end string) string {
 		}
 		said = append(said, f.Code)
 		word := i.action(f.Action, name(string(f.Code)))
-		if f.Bytes != nil {
-			word += " " + size(f.Bytes)
+		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+			word += " " + Figure(f.Bytes)
 		}
 		words = append(words, word)
 	}

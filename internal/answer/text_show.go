@@ -9,7 +9,10 @@ import (
 	"strings"
 
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/ledger"
 	"bookend/internal/settle"
 )
 
@@ -81,8 +84,8 @@ func (c *CardEnd) column(before *CardEnd, recorded bool) (out [5]string) {
 		if c.Processes != nil {
 			out[3] = fmt.Sprint(*c.Processes)
 		}
-		if t := c.Test; t != nil && t.LargestBytes != nil {
-			out[2] = size(t.LargestBytes)
+		if t := c.Test; t != nil && searched(*t) && t.Largest.Known() {
+			out[2] = Figure(t.Largest)
 		} else if t != nil && t.Result != gpu.ProbeSkipped {
 			out[2] = name(string(t.Result))
 		}
@@ -93,15 +96,15 @@ func (c *CardEnd) column(before *CardEnd, recorded bool) (out [5]string) {
 // watched words how a GPU settled. Of one that the job got with something on it, clean means no more than that.
 func (c CardEnd) watched(before *CardEnd) string {
 	looks := count(c.Looks, "look", "s")
-	switch dirty := before != nil && settle.State(before.State).Dirty(); {
+	switch {
 	case c.State == "":
 		return "not judged"
-	case c.State == string(settle.Clean) && dirty:
+	case c.State == settle.Clean && before != nil && before.State.Dirty():
 		return fmt.Sprintf("no more than at the start after %.1f s (%s)", c.SettleSeconds, looks)
-	case c.State == string(settle.Clean):
+	case c.State == settle.Clean:
 		return fmt.Sprintf("clean after %.1f s (%s)", c.SettleSeconds, looks)
 	}
-	return fmt.Sprintf("%s over %.1f s (%s)", name(c.State), c.WatchSeconds, looks)
+	return fmt.Sprintf("%s over %.1f s (%s)", name(string(c.State)), c.WatchSeconds, looks)
 }
 
 // end writes one end of a job; of is that end of a GPU.
@@ -110,22 +113,19 @@ func (r Run) end(w io.Writer, title string, e End, of func(CardEnds) *CardEnd) {
 		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(e.At), e.Unseen)
 		return
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", title, stamp(e.At), inkOf(w).verdict(e.Verdict, e.Verdict.text(e.StillBytes)))
+	fmt.Fprintf(w, "%s: %s, %s\n", title, stamp(e.At), inkOf(w).verdict(e.Verdict, outcome(e.Verdict, e.StillBytes)))
 	for _, c := range r.Cards {
 		if one := of(c); one != nil && one.Test != nil {
 			when := ""
 			if one.TestedAt != nil && e.At != nil && one.TestedAt.Before(*e.At) {
 				when = ", tested at " + stamp(one.TestedAt)
 			}
-			fmt.Fprintf(w, "  GPU %s  %s%s\n", c.number(), one.Test.text(), when)
-		}
-		for _, h := range e.Conditions {
-			if h.UUID == c.UUID && (len(h.Facts) > 0 || h.Accounting != nil || h.Unknown["accounting"] != "") {
-				fmt.Fprintf(w, "  GPU %s  health: %s\n", c.number(), h.text())
-			}
+			fmt.Fprintf(w, "  GPU %s  %s%s\n", c.number(), tested(*one.Test), when)
 		}
 	}
-	e.Kernel.text(w)
+	if e.Kernel != nil {
+		kernelText(w, *e.Kernel)
+	}
 	for _, f := range e.Findings {
 		f.text(w)
 	}
@@ -139,8 +139,8 @@ func (r Run) end(w io.Writer, title string, e End, of func(CardEnds) *CardEnd) {
 	}
 }
 
-// text words a hook's verdict. A GPU that the job got dirty and gave back so is not simply clean.
-func (v Verdict) text(still uint64) string {
+// outcome words a hook's verdict. A GPU that the job got dirty and gave back so is not simply clean.
+func outcome(v finding.Verdict, still uint64) string {
 	switch {
 	case v.Exit != 0:
 		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
@@ -154,15 +154,19 @@ func (v Verdict) text(still uint64) string {
 	return "clean"
 }
 
-// text words one test allocation.
-func (t Test) text() string {
+// searched reports whether a test has come to a largest block.
+func searched(t gpu.Probe) bool { return t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap }
+
+// tested words one test allocation.
+func tested(t gpu.Probe) string {
 	text := fmt.Sprintf("test allocation: %s: %s", t.Result, t.Why)
 	switch e := t.Error; {
 	case t.Result == gpu.ProbeSkipped:
 		text = "test allocation: not made: " + t.Why
-	case t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap:
+	case searched(t):
+		took := t.Times.Init + t.Times.Search + t.Times.Release
 		text = fmt.Sprintf("test allocation: %s, largest block %s of %s free (%s, %.0f ms)", t.Result,
-			size(t.LargestBytes), size(t.FreeBytes), count(t.Attempts, "attempt", "s"), t.TookSeconds*1000)
+			Figure(t.Largest), Figure(t.Free), count(t.Attempts, "attempt", "s"), took.Seconds()*1000)
 	case e != nil:
 		text = fmt.Sprintf("test allocation: %s: %s: %s (%d)", t.Result, e.Call, e.Name, e.Code)
 		for _, more := range []string{e.Meaning, e.Remedy} {
@@ -180,7 +184,7 @@ func (t Test) text() string {
 func (r Run) why(w io.Writer, e End) {
 	if e.Why != nil || len(e.Messages) > 0 {
 		for _, o := range e.Outputs {
-			o.text(w)
+			outputText(w, o)
 		}
 	}
 	for _, m := range e.Messages {
@@ -188,8 +192,8 @@ func (r Run) why(w io.Writer, e End) {
 		if m.Count > 1 {
 			times = fmt.Sprintf(", %d times", m.Count)
 		}
-		fmt.Fprintf(w, "  its output says "+
-			"(%s%s): %s\n", name(cmp.Or(string(m.Framework), "unnamed")), times, cut(m.Line))
+		says := name(cmp.Or(string(m.Framework), "unnamed"))
+		fmt.Fprintf(w, "  its output says (%s%s): %s\n", says, times, cut(m.Line))
 	}
 	d := e.Why
 	if d == nil {
@@ -199,16 +203,16 @@ func (r Run) why(w io.Writer, e End) {
 		fmt.Fprintf(w, "  %s\n", cut(cmp.Or(d.Headline, "Out of memory? How the job ended is not known")))
 		var rows []string
 		for _, c := range d.Causes {
-			rows = append(rows, c.row())
+			rows = append(rows, causeRow(c))
 		}
 		table(w, rows...)
 	}
 	for _, p := range d.Peaks {
 		began := ""
-		if p.BeganAt != nil {
-			began = ", began " + stamp(p.BeganAt)
+		if !p.Began.IsZero() {
+			began = ", began " + stamp(&p.Began)
 		}
-		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, size(p.Bytes), began)
+		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, Figure(p.Peak), began)
 	}
 	for _, t := range d.Try {
 		if !strings.HasPrefix(t, diagnosis.TellAdmin) { // who reads this is the admin
@@ -217,8 +221,8 @@ func (r Run) why(w io.Writer, e End) {
 	}
 }
 
-// row is one cause judged, a yes such that it stands out.
-func (c Cause) row() string {
+// causeRow is one cause judged, a yes such that it stands out.
+func causeRow(c diagnosis.Cause) string {
 	answer, text := name(string(c.Answer)), c.Evidence
 	if c.Answer == diagnosis.Yes {
 		answer = "YES"
@@ -229,11 +233,11 @@ func (c Cause) row() string {
 	if c.Detail != "" {
 		text += " [" + c.Detail + "]"
 	}
-	return "    " + answer + "\t" + c.Title + "\t" + cut(text)
+	return "    " + answer + "\t" + c.Name.Title() + "\t" + cut(text)
 }
 
-// text writes what was looked through of one of the job's outputs.
-func (o Output) text(w io.Writer) {
+// outputText writes what was looked through of one of the job's outputs.
+func outputText(w io.Writer, o ledger.Output) {
 	what, text := o.Kind.Name(), "all searched"
 	switch {
 	case o.Why != "" && o.Read == 0:
@@ -247,60 +251,22 @@ func (o Output) text(w io.Writer) {
 	fmt.Fprintf(w, "  %s: %s\n", cut(what), cut(text))
 }
 
-// atRest is what a fact says of a GPU with which nothing is wrong.
-var atRest = map[gpu.FactCode][]string{
-	gpu.ECCUncorrected: {"0"}, gpu.RemapPending: {"no"}, gpu.RemapFailed: {"no"}, gpu.RemapRows: {"0"},
-	gpu.RetiredPending: {"no"}, gpu.RecoveryAction: {"none"}, gpu.PersistenceMode: {"on"},
-	gpu.ComputeMode: {"default"}, gpu.Throttled: {"none"}, gpu.FabricState: {"completed", "not_supported"},
-}
-
-// text names the facts that are not at rest; of a GPU that is well it says how many were read.
-func (c Condition) text() string {
-	text, odd := count(len(c.Facts), "fact", "s")+" read", ""
-	for _, f := range c.Facts {
-		what := strings.ReplaceAll(string(f.Fact), "_", " ")
-		switch {
-		case f.Value == nil:
-			odd += fmt.Sprintf(", %s unknown: %s", what, f.Unknown["value"])
-		case !strings.HasPrefix(string(f.Fact), "bar1_") && !slices.Contains(atRest[f.Fact], *f.Value):
-			odd += ", " + what + " " + *f.Value
-		}
-	}
-	switch {
-	case len(c.Facts) == 0: // a start reads accounting alone
-		text = "not read"
-	case odd == "":
-		odd = ", all well"
-	}
-	text += odd
-	switch why := c.Unknown["accounting"]; {
-	case why != "":
-		text += "; accounting unknown: " + why
-	case c.Accounting != nil:
-		text += "; accounting " + *c.Accounting
-	}
-	return cut(text)
-}
-
-// text writes what the kernel's log had since the job's start. Its own findings are among the findings.
-func (k *KernelLog) text(w io.Writer) {
-	if k == nil {
-		return
-	}
+// kernelText writes what the kernel's log had since the job's start. Its own findings are among the findings.
+func kernelText(w io.Writer, k gpu.KernelLog) {
 	line := func(text string) { fmt.Fprintf(w, "  kernel log: %s\n", cut(text)) }
-	if k.Unread != "" {
-		line("not read: " + k.Unread)
+	if k.Unknown != "" {
+		line("not read: " + k.Unknown)
 	}
 	if k.Lost {
 		line("part of it was overwritten before it was read")
 	}
 	for _, x := range k.Xids {
 		text := fmt.Sprintf("Xid %d on %s", x.Code, x.BusID)
-		if x.Meaning != "" {
-			text += ": " + x.Meaning
+		if meaning := health.XidMeaning(x.Code); meaning != "" {
+			text += ": " + meaning
 		}
 		if x.PID != 0 {
-			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Process)
+			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
 		}
 		if x.More > 0 {
 			text += fmt.Sprintf(", and %d like it before", x.More)
@@ -308,7 +274,7 @@ func (k *KernelLog) text(w io.Writer) {
 		line(text + ": " + x.Text)
 	}
 	for _, kill := range k.Kills {
-		line(fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Process))
+		line(fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Name))
 	}
 	if k.Mismatch != "" {
 		line(k.Mismatch)

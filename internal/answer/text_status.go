@@ -85,14 +85,21 @@ const mostDamaged = 10
 
 // troublesText writes what is wrong, then what was until lately.
 func (s Status) troublesText(w io.Writer) {
-	i := inkOf(w)
+	wrong := inkOf(w).in(red, "trouble")
 	for _, t := range s.Troubles {
-		switch {
-		case t.Code == "":
-			fmt.Fprintf(w, "  %s: %s\n", i.in(red, "trouble"), strings.Join(t.Said, "; "))
-		default:
-			t.text(w)
+		if t.Code == "" {
+			fmt.Fprintf(w, "  %s: %s\n", wrong, cut(strings.Join(t.Said, "; ")))
+			continue
 		}
+		fmt.Fprintf(w, "  %s: %s, %s\n", wrong, t.Code, t.Title)
+		for _, said := range t.Said {
+			fmt.Fprintf(w, "    %s\n", cut(said))
+		}
+		if t.Since != nil {
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since),
+				t.lastBy())
+		}
+		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
 	for _, t := range s.Before {
 		since := "not now"
@@ -101,27 +108,12 @@ func (s Status) troublesText(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  seen before: %s, %s: last by %s, %s\n", t.Code, t.Title, t.lastBy(), since)
 	}
-	for at, d := range s.Damaged {
-		if at == mostDamaged {
-			fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", i.in(red, "trouble"),
-				len(s.Damaged)-at)
-			break
-		}
-		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), cut(d.Path), cut(d.Why))
+	for _, d := range s.Damaged[:min(len(s.Damaged), mostDamaged)] {
+		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", wrong, cut(d.Path), cut(d.Why))
 	}
-}
-
-// text writes one that stands: what, what was seen and when, and what to do about it.
-func (t Trouble) text(w io.Writer) {
-	fmt.Fprintf(w, "  %s: %s, %s\n", inkOf(w).in(red, "trouble"), t.Code, t.Title)
-	for _, said := range t.Said {
-		fmt.Fprintf(w, "    %s\n", cut(said))
+	if more := len(s.Damaged) - mostDamaged; more > 0 {
+		fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", wrong, more)
 	}
-	if t.Since != nil {
-		fmt.Fprintf(w, "    met by %s since %s, last "+
-			"by %s\n", count(int(t.Hooks), "hook", "s"), stamp(t.Since), t.lastBy())
-	}
-	fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 }
 
 func (t Trouble) lastBy() string {
@@ -142,19 +134,12 @@ func (s Status) hooksText(w io.Writer) {
 	if c := s.Check; c != nil && c.At != nil && c.Stopped {
 		ran = append(ran, "health check stopped before it was done")
 	} else if c != nil && c.At != nil && len(c.Codes) > 0 {
-		ran = append(ran, "health check found "+inkOf(w).in(yellow, codeList(c.Codes)))
+		found := strings.Trim(fmt.Sprint(c.Codes), "[]")
+		ran = append(ran, "health check found "+inkOf(w).in(yellow, cut(strings.ReplaceAll(found, " ", ", "))))
 	}
 	if len(ran) > 0 {
 		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}
-}
-
-func codeList(codes []code.Code) string {
-	words := make([]string, len(codes))
-	for at, c := range codes {
-		words[at] = name(string(c))
-	}
-	return strings.Join(words, ", ")
 }
 
 // text is the driver in a word or two of the first line.
@@ -327,8 +312,8 @@ func (p Process) short(now *time.Time, several bool) string {
 	} else if p.Name != "" {
 		text += " " + name(p.Name)
 	}
-	if who := p.who(); who != "" && !p.Gone {
-		facts = append(facts, who)
+	if p.UID != nil {
+		facts = append(facts, owner(p.User, *p.UID))
 	}
 	for _, of := range []struct{ what, name string }{{"job ", p.Job}, {"", p.Service}, {"container ", p.Container}} {
 		if of.name != "" {
@@ -347,17 +332,6 @@ func (p Process) short(now *time.Time, several bool) string {
 	return text + " (" + strings.Join(facts, ", ") + ")"
 }
 
-// who is a process's user by name, else by number.
-func (p Process) who() string {
-	switch {
-	case p.User != "":
-		return name(p.User)
-	case p.UID != nil:
-		return fmt.Sprintf("uid %d", *p.UID)
-	}
-	return ""
-}
-
 // jobsText is a table of the jobs that have GPUs now, and of those that ended last.
 func (s Status) jobsText(w io.Writer) {
 	if len(s.Running)+len(s.Ended) == 0 {
@@ -366,20 +340,20 @@ func (s Status) jobsText(w io.Writer) {
 	fmt.Fprintln(w)
 	i, rows := inkOf(w), []string{"JOB\tGPU\tUSER\tWHEN\tRESULT"}
 	for _, r := range s.Running {
-		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(),
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), owner(r.User, r.UID),
 			"since " + day(r.BeganAt, s.At), "-"}, "\t"))
 	}
 	for _, r := range s.Ended {
 		when, came := "ended "+day(r.EndedAt, s.At), ""
 		if r.End != nil {
-			came = i.verdict(*r.End, r.End.text(r.StillBytes))
+			came = i.verdict(*r.End, outcome(*r.End, r.StillBytes))
 		} else {
 			when, came = "began "+day(r.BeganAt, s.At), "not seen: "+cut(r.Unknown["ended_at"])
 		}
 		if r.Start != nil && r.Start.Code != "" {
-			came += "; at its start: " + r.Start.text(0)
+			came += "; at its start: " + outcome(*r.Start, 0)
 		}
-		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), r.owner(), when, came}, "\t"))
+		rows = append(rows, strings.Join([]string{r.name(), indexes(r.Cards), owner(r.User, r.UID), when, came}, "\t"))
 	}
 	table(w, rows...)
 	if more := s.OnRecord - len(s.Ended); more > 0 {

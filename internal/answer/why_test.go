@@ -110,42 +110,23 @@ func TestWhyThatNobodyAsks(t *testing.T) {
 	}
 }
 
-// A GPU's condition is one line; what is not at rest is named, what was read of the kernel's log follows.
-func TestConditions(t *testing.T) {
+// What was read of the kernel's log is told, and why it was not.
+func TestKernelLog(t *testing.T) {
 	_, e := squeezed()
-	var b strings.Builder
-	if got, want := e.Conditions[0].text(), "5 facts read, remap uncorrected 2, recovery action unknown: no_permission; accounting on"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	e.Kernel.text(&b)
-	const want = `  kernel log: part of it was overwritten before it was read
-  kernel log: Xid 31 on 0000:1b:00.0: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a), and 3 like it before: Ch 00000008
-  kernel log: host memory ran out: PID 901 (loader) was ended
-`
-	if b.String() != want {
-		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
-	}
 	for _, tt := range []struct {
-		h    gpu.Health
+		log  gpu.KernelLog
 		want string
 	}{
-		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.Throttled, Value: "none"}}}, "1 fact read, all well"},
-		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "not read; accounting off"},
-		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}},
-			Accounting: gpu.Accounting{Unknown: "no\npermission"}},
-			`1 fact read, persistence off; accounting unknown: no\x0apermission`},
+		{*e.Kernel, `  kernel log: part of it was overwritten before it was read
+  kernel log: Xid 31 on 0000:1b:00.0: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a), and 3 like it before: Ch 00000008
+  kernel log: host memory ran out: PID 901 (loader) was ended
+`},
+		{gpu.KernelLog{Unknown: "/dev/kmsg: permission denied", Mismatch: "NVRM: API mismatch"},
+			"  kernel log: not read: /dev/kmsg: permission denied\n  kernel log: NVRM: API mismatch\n"},
 	} {
-		tt.h.Device = card0
-		_, e := ended(slurm.Job{}, ledger.End{Health: []gpu.Health{tt.h}})
-		if got := e.Conditions[0].text(); got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
+		var b strings.Builder
+		if kernelText(&b, tt.log); b.String() != tt.want {
+			t.Errorf("got:\n%s\nwant:\n%s", b.String(), tt.want)
 		}
-	}
-	b.Reset()
-	_, e = ended(slurm.Job{}, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied",
-		Mismatch: "NVRM: API mismatch"}})
-	e.Kernel.text(&b)
-	if got := b.String(); got != "  kernel log: not read: /dev/kmsg: permission denied\n  kernel log: NVRM: API mismatch\n" {
-		t.Errorf("%q", got)
 	}
 }

@@ -71,10 +71,10 @@ func srunsTerminal(s *story) {
 func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) {
 	s.t.Helper()
 	end := s.lastEnd(job)
-	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].Output >= len(end.Outputs) {
+	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].File >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)
 	}
-	if o := end.Outputs[end.Messages[0].Output]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||
+	if o := end.Outputs[end.Messages[0].File]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||
 		o.Read == 0 {
 		s.t.Errorf("found in %+v of %+v", o, end.Outputs)
 	}

@@ -23,7 +23,7 @@ const (
 // Text is one of them. Kind is of what ran out, "none" for nothing; Asked is the size that could not be had as it stands
 // in the text, "-" where it is not said.
 type Text struct {
-	Name, Kind, Asked, Family, Said string
+	Name, Kind, Asked, Said string
 }
 
 // Load reads a file of texts: each begins with "-- NAME | KIND | ASKED | FAMILY | SOURCE --".
@@ -36,7 +36,7 @@ func Load(path string) ([]Text, error) {
 	for line := range strings.Lines(string(data)) {
 		head, ok := strings.CutPrefix(line, "-- ")
 		if fields := strings.Split(head, " | "); ok && len(fields) >= 5 && strings.HasSuffix(line, " --\n") {
-			all = append(all, Text{Name: fields[0], Kind: fields[1], Asked: fields[2], Family: fields[3]})
+			all = append(all, Text{Name: fields[0], Kind: fields[1], Asked: fields[2]})
 			continue
 		}
 		if len(all) == 0 {

@@ -1,8 +1,6 @@
 package texts
 
 import (
-	"maps"
-	"slices"
 	"testing"
 
 	"bookend/internal/oom"
@@ -17,13 +15,8 @@ func TestCollection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			families := map[string][]Text{}
 			for _, text := range all {
-				families[text.Family] = append(families[text.Family], text)
 				text.look(t)
-			}
-			for _, name := range slices.Sorted(maps.Keys(families)) {
-				t.Logf("%-24s %+v", name, Of(families[name]))
 			}
 			s := Of(all)
 			t.Logf("%+v", s)

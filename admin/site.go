@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,21 +16,18 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
+	"bookend/internal/doctor"
+	"bookend/internal/inventory"
+	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
 )
 
-func configCommand(a *app) *cobra.Command {
+func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "show or check the configuration",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
-			}
-			return misused(cmd, "want show or check")
-		},
+		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check"),
 	}
 	var syntax bool
 	check := &cobra.Command{
@@ -48,13 +45,10 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 			}
 			return a.checkSyntax(args[0])
 		},
-		ValidArgsFunction: firstOnly(func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
-		}),
 	}
+	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // files
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
-	a.inJSON(check)
-	cmd.AddCommand(a.configShow(), check)
+	cmd.AddCommand(a.configShow(), a.inJSON(check))
 	return cmd
 }
 
@@ -137,9 +131,7 @@ func (a *app) checkSyntax(file string) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	cfg, problems := config.Parse(data)
-	for _, p := range append(problems, cfg.Unused...) {
-		c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(file, p)})
-	}
+	c.mistaken(file, append(problems, cfg.Unused...))
 	c.Valid = len(problems) == 0
 	c.Usable, c.Verdict = c.Valid, "configuration is not valid"
 	if c.Valid {
@@ -154,9 +146,18 @@ type checked struct {
 	is, isNot, do string
 }
 
-func (c *checked) say(texts ...string) {
-	for _, t := range texts {
-		c.Lines = append(c.Lines, answer.CheckedLine{Text: t})
+func (c *checked) say(text string) { c.Lines = append(c.Lines, answer.CheckedLine{Text: text}) }
+
+// mistaken lists what is wrong with a file as editors and their users expect it: FILE:LINE: what.
+func (c *checked) mistaken(path string, problems []config.Problem) {
+	for _, p := range problems {
+		line := answer.CheckedLine{Line: p.Line}
+		p.Line = 0
+		line.Text = path + ": " + p.String()
+		if line.Line > 0 {
+			line.Text = fmt.Sprintf("%s:%d: %s", path, line.Line, p)
+		}
+		c.Lines = append(c.Lines, line)
 	}
 }
 
@@ -168,7 +169,12 @@ func (a *app) checkConfig(args []string) error {
 		if err != nil {
 			return err
 		}
-		env.Getenv = naming(file, env.Getenv)
+		env.Getenv = func(name string) string {
+			if name == "BOOKEND_CONFIG" {
+				return file
+			}
+			return a.env.Getenv(name)
+		}
 		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
 	cfg, path, problems, err := stage.ReadConfig(env)
@@ -180,59 +186,29 @@ func (a *app) checkConfig(args []string) error {
 		c.say(err.Error())
 		c.Verdict = fmt.Sprintf("configuration %s used: %s observe with the shipped defaults", c.isNot, c.do)
 	case len(problems) > 0:
-		for _, p := range problems {
-			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
-		}
+		c.mistaken(path, problems)
 		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)
 	default:
 		c.Valid = true
-		for _, p := range cfg.Unused {
-			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
-		}
+		c.mistaken(path, cfg.Unused)
 		c.startable(cfg, path)
 	}
 	return a.sayChecked(c.Config)
 }
 
 func (a *app) sayChecked(c answer.Config) error {
-	c.Verdict = string(report.Keep(c.Verdict, maxLine))
+	c.Path, c.Verdict = string(report.Keep(c.Path, maxLine)), string(report.Keep(c.Verdict, maxLine))
 	for i := range c.Lines {
 		c.Lines[i].Text = string(report.Keep(c.Lines[i].Text, maxLine))
 	}
-	err := a.write(func() any { return c }, func(w io.Writer) {
-		for _, l := range c.Lines {
-			fmt.Fprintln(w, l.Text)
-		}
-		fmt.Fprintln(w, c.Verdict)
-	})
-	if err == nil && !c.Usable {
-		return answered(exitTrouble)
+	if err := a.write(c, false); err != nil || c.Usable {
+		return err
 	}
-	return err
+	return answered(exitTrouble)
 }
 
 // maxLine is more than any line of a check has: a path may have 4095 bytes.
 const maxLine = 8 << 10
-
-// naming is an environment in which BOOKEND_CONFIG names a file.
-func naming(file string, getenv func(string) string) func(string) string {
-	return func(name string) string {
-		if name == "BOOKEND_CONFIG" {
-			return file
-		}
-		return getenv(name)
-	}
-}
-
-// placed writes a mistake as editors and their users expect it: FILE:LINE: what.
-func placed(path string, p config.Problem) string {
-	line := p.Line
-	p.Line = 0
-	if line == 0 {
-		return path + ": " + p.String()
-	}
-	return fmt.Sprintf("%s:%d: %s", path, line, p)
-}
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
 func (c *checked) startable(cfg config.Config, path string) {
@@ -255,4 +231,83 @@ func (c *checked) startable(cfg config.Config, path string) {
 func (c *checked) unusable(t backend.Trouble, what string) {
 	c.say(fmt.Sprintf("%s: %s", t.Code, t.Detail))
 	c.Verdict = fmt.Sprintf("configuration %s valid, but %s", c.is, what)
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "check the installation and show how to fix it",
+		Long: `Checks owners and modes, slurm.conf, the driver and its GPUs, and the rest of the node.
+It changes nothing. It prints what is wrong, why it matters and how to fix it, and how
+many checks are ok. bookend config check lists every mistake of a configuration.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine(all) },
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "show the checks that are ok, too")
+	return a.inJSON(cmd)
+}
+
+// examine says of everything that makes an installation wrong or slow whether it is as it must be. What may hang is
+// looked at in children.
+func (a *app) examine(all bool) error {
+	if a.env.EUID != 0 {
+		return denied("needs root: only root may look at all of it: run as root")
+	}
+	node := site(a.env)
+	results := doctor.Examine(node, doctor.Patience)
+	if !a.json {
+		doctor.Print(a.env.Stdout, node.NodeName, results, all)
+	} else if err := doctor.PrintJSON(a.raw, results); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	if doctor.Fails(results) {
+		return answered(exitTrouble)
+	}
+	return nil
+}
+
+// site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
+// looked for beside the backend, then where they are installed.
+func site(env operation.Env) doctor.Site {
+	cfg, path, problems, err := stage.ReadConfig(env)
+	s := doctor.Site{
+		Clock:  env.Clock,
+		Config: cfg, ConfigPath: path,
+		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
+		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
+		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
+		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // as the rule says
+	case err != nil:
+		s.Mistake = "not used: " + err.Error()
+	case len(problems) > 0:
+		s.Mistake = fmt.Sprintf("not valid: %s (1 of %d)", problems[0], len(problems))
+	}
+	if s.Self, err = os.Executable(); err != nil {
+		s.Self = os.Args[0]
+	}
+	return s
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
+		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
+the policy does with it, and its exit code. It also explains one of Bookend's exit codes
+(10), an Xid, which is an error of the NVIDIA driver (xid79), and a drain reason as
+sinfo -R shows it.`,
+		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +
+			"\"Epilog error\"",
+		Args: operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
+	}
+}
+
+func (a *app) explain(what string) error {
+	if !answer.Explain(a.env.Stdout, what, a.config(), exits) {
+		return notFound(fmt.Sprintf("no such finding, exit status, Xid or drain reason: %q; docs/findings.md has "+
+			"all findings, and NVIDIA lists all Xids", what))
+	}
+	return nil
 }

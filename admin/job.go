@@ -1,0 +1,309 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/answer"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/operation"
+	"bookend/internal/report"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show JOBID", Short: "show a job's start and end: memory, processes, findings, why it ran out of memory",
+		Long: `Shows what Bookend recorded at the start and the end of a job, for each run of it on this
+node. JOBID is a job id (1234), a task of an array (1234_7), a component of a
+heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks here.
+
+Users other than root get the start report of their own job, while Bookend keeps it.`,
+		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
+		Args:    operands(1, 1, "JOBID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := slurm.ParseRef(args[0])
+			switch {
+			case err != nil:
+				return misused(cmd, err.Error())
+			case a.env.EUID == 0:
+				return a.show(ref)
+			case a.check:
+				return denied("needs root: --exit-code is about what was found, which is in root's records")
+			}
+			return a.own(ref)
+		},
+	}
+	a.checks(cmd, "exit 1 if something was found")
+	return a.perNode(a.inJSON(cmd))
+}
+
+// show writes both ends of a job, every run of it, the oldest first.
+func (a *app) show(ref slurm.Ref) error {
+	all, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return err
+	}
+	runs := answer.Filter{Job: &ref}.Pick(all.runs)
+	if n := len(all.damaged); n > 0 {
+		fmt.Fprintf(a.env.Stderr, "bookend: damaged records on this node: %d (bookend history names them)\n", n)
+	}
+	if len(runs) == 0 {
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+	}
+	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
+		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
+	})
+	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs), found(runs))
+}
+
+// found reports whether any of the runs has a finding that policy does not hide.
+func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(runs)) > 0 }
+
+// own shows users their own job: the start report that the kernel lets nobody else read. Nothing here is root's: what
+// this process may not open the user may not see.
+func (a *app) own(ref slurm.Ref) error {
+	paths := a.config().Paths
+	node := nodeOf(a.env, paths, a.node)
+	if ref.Kind == slurm.RefArray || ref.Kind == slurm.RefHet {
+		return denied(fmt.Sprintf("needs root: without it jobs are known by their own id alone; "+
+			"squeue -j %s -O JobArrayID,JobID shows it while the job runs", ref))
+	}
+	// Threat: none: the file is opened as the user who asks, and is readable for the job's own user alone.
+	r, err := state.GetReport(paths.Run, node, slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
+		// One text for both: whether a job of somebody else's ran here is nobody's business.
+		return denied(fmt.Sprintf("needs root: job %s has no report for you on node %s: it is not yours, was on "+
+			"another node, or its report is not kept any more; your job's output has what Bookend said", ref, node))
+	case err != nil:
+		return fmt.Errorf("read the report of job %s: %w", ref, err)
+	}
+	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text), false)
+}
+
+// asked is what "bookend history" was asked for.
+type asked struct {
+	gpu, user, code, since, until string
+	failed, found, lemons         bool
+	limit                         int
+}
+
+// moments is how --since and --until are written.
+const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
+(2026-11-21T08:00).`
+
+func (a *app) historyCommand() *cobra.Command {
+	q := asked{}
+	cmd := &cobra.Command{
+		Use: "history", Short: "list recorded jobs by GPU, user, finding and time",
+		Long: `Lists the recorded runs of jobs on this node, the newest first: those in memory and
+those on disk (90 days). With several filters, a run must match all of them.
+
+--repeat-offenders lists GPUs with the same finding in two runs or more, with the number
+of jobs and users. If several users have it, the cause is the GPU or the node; if it is
+always the same user, the cause is most likely that user's program.
+
+` + moments,
+		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
+			"history --repeat-offenders --since 4w",
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&q.gpu, "gpu", "", "`GPU` by Slurm's number, UUID or PCI bus id, or as nvidiaN")
+	f.StringVar(&q.user, "user", "", "`USER` by name or uid")
+	f.StringVar(&q.code, "code", "", "runs with the finding `CODE` (BKD-ORPHAN, or orphan)")
+	f.StringVar(&q.since, "since", "", "runs that ended after `WHEN`")
+	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
+	f.BoolVar(&q.failed, "failed", false, "only jobs that failed")
+	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
+	f.BoolVar(&q.lemons, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
+	f.BoolVar(&q.lemons, "lemons", false, "") // what earlier releases called it
+	_ = f.MarkHidden("lemons")
+	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
+	a.checks(cmd, "exit 1 if a run with findings, or a repeat offender, is listed")
+	return a.perNode(a.inJSON(cmd))
+}
+
+func (a *app) history(cmd *cobra.Command, q asked) error {
+	filter, err := q.filter(a.env.Clock.Wall())
+	if err != nil {
+		return misused(cmd, err.Error())
+	}
+	all, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return err
+	}
+	for _, d := range all.damaged {
+		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
+	}
+	picked := ledger.Newest(filter.Pick(all.runs))
+	if q.lemons {
+		l := answer.NewLemons(all.node, picked)
+		return a.write(l, len(l.Cards) > 0)
+	}
+	more := 0
+	if q.limit > 0 && len(picked) > q.limit {
+		picked, more = picked[:q.limit], len(picked)-q.limit
+	}
+	return a.write(answer.NewHistory(all.node, picked, all.runs, more), found(picked))
+}
+
+// filter reads what was asked for.
+func (q asked) filter(now time.Time) (f answer.Filter, err error) {
+	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
+	if q.limit < 0 {
+		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
+	}
+	if q.code != "" {
+		c, ok := answer.CodeOf(q.code)
+		if !ok {
+			return f, fmt.Errorf("--code: no such finding: %q", q.code)
+		}
+		f.Code = c
+	}
+	if bus, err := gpu.ParseBusID(q.gpu); err == nil {
+		f.GPU = string(bus)
+	}
+	f.Since, f.Until, err = period(q.since, q.until, now)
+	return f, err
+}
+
+// ages are the units of how long ago something was.
+var ages = map[byte]time.Duration{
+	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
+}
+
+// dates are the forms of a date, in this host's own time unless it says which.
+var dates = []string{
+	"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339,
+}
+
+// longestAge bounds how long ago something may be: a hundred years, in days.
+const longestAge = 36500
+
+// moment reads a date, or how long ago something was; empty is no moment at all.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range dates {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	last := len(text) - 1
+	unit, known := ages[text[last]]
+	n, err := strconv.ParseUint(text[:last], 10, 32)
+	if !known || err != nil || n > uint64(longestAge*24*time.Hour/unit) {
+		return time.Time{}, fmt.Errorf("%q is no moment: want how long ago (90m, 2h, 3d, 2w) or a date (2026-11-21, "+
+			"2026-11-21T08:00)", text)
+	}
+	return now.Add(-time.Duration(n) * unit), nil
+}
+
+// period reads --since and --until.
+func period(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = moment(since, now); err != nil {
+		return from, to, fmt.Errorf("--since: %w", err)
+	}
+	if to, err = moment(until, now); err != nil {
+		return from, to, fmt.Errorf("--until: %w", err)
+	}
+	if !from.IsZero() && !to.IsZero() && to.Before(from) {
+		return from, to, fmt.Errorf("--until %s is before --since %s", until, since)
+	}
+	return from, to, nil
+}
+
+// records are all runs of a node: those in memory first, then the history on disk.
+type records struct {
+	node    string
+	store   *state.Store
+	runs    []ledger.Run
+	damaged []state.Damage
+}
+
+// read opens a node's records; an empty name means this host's only node.
+func read(env operation.Env, paths config.Paths, node string) (r records, err error) {
+	if env.EUID != 0 {
+		return r, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID " +
+			"shows a job of your own")
+	}
+	nodes, err := state.Nodes(paths.Run, paths.Var)
+	if err != nil {
+		return r, err
+	}
+	if len(nodes) == 0 && node == "" {
+		return r, notFound(fmt.Sprintf("no records in %q, which is expected before the first GPU job", paths.Run))
+	}
+	if r.node, err = oneOf(nodes, node, paths.Run); err != nil {
+		return r, err
+	}
+	if r.store, err = state.Open(paths.Run, r.node); err != nil {
+		return records{}, err
+	}
+	r.runs, r.damaged = r.store.Runs()
+	known := map[string]bool{}
+	for _, run := range r.runs {
+		known[id(run)] = true
+	}
+	old, damaged := state.History(paths.Var, r.node)
+	for _, run := range old {
+		if !known[id(run)] {
+			r.runs = append(r.runs, run)
+		}
+	}
+	r.damaged = append(r.damaged, damaged...)
+	return r, nil
+}
+
+// oneOf is the node that is meant of those with records in a directory; of several one has to be named.
+func oneOf(nodes []string, named, dir string) (string, error) {
+	switch {
+	case named == "" && len(nodes) == 1:
+		return nodes[0], nil
+	case named == "":
+		return "", fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
+	case !slices.Contains(nodes, named):
+		return "", notFound(fmt.Sprintf("no such node: %q; nodes with records in %q: %q", named, dir, nodes))
+	}
+	return named, nil
+}
+
+func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
+
+// clean is a text from outside for one line.
+func clean(text string, width int) string { return string(report.Clean(text, width)) }
+
+// nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one
+// called as this host is, which most are.
+func nodeOf(env operation.Env, paths config.Paths, named string) string {
+	if named != "" {
+		return named
+	}
+	if nodes, err := state.Nodes(paths.Run, paths.Var); err == nil && len(nodes) == 1 {
+		return nodes[0]
+	}
+	if node := env.Getenv("SLURMD_NODENAME"); slurm.ValidNode(node) {
+		return node
+	}
+	host, _ := os.Hostname()
+	short, _, _ := strings.Cut(host, ".")
+	return short
+}
