@@ -181,10 +181,10 @@ func (a *app) checkConfig(args []string) error {
 	c.Config = answer.NewConfig(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
-		c.Verdict = path + ": missing: shipped defaults in force"
+		c.Verdict = path + ": missing: the defaults are in effect"
 	case err != nil:
 		c.say(err.Error())
-		c.Verdict = fmt.Sprintf("configuration %s used: %s observe with the shipped defaults", c.isNot, c.do)
+		c.Verdict = fmt.Sprintf("configuration %s used: %s observe with the defaults", c.isNot, c.do)
 	case len(problems) > 0:
 		c.mistaken(path, problems)
 		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)

@@ -170,9 +170,9 @@ func LoadConfig(env operation.Env) (config.Config, string) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && env.Getenv("BOOKEND_CONFIG") == "":
-		return cfg, fmt.Sprintf("config %q: missing: shipped defaults in force", path)
+		return cfg, fmt.Sprintf("config %q: missing: the defaults are in effect", path)
 	case err != nil:
-		return cfg, fmt.Sprintf("config %q: %v: shipped defaults in force, observing only", path, err)
+		return cfg, fmt.Sprintf("config %q: %v: the defaults are in effect, observing only", path, err)
 	case len(all) > 0:
 		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(all, "; "))
 	}

@@ -172,7 +172,7 @@ var badConfigurations = map[string]struct {
 	"too long":             {text(strings.Repeat("# long\n", 50000)), ""},
 	"a bomb":               {text("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"), ""},
 	"missing":              {func(n *node) { must(n, os.Remove(n.config)) }, "no such file"},
-	"none named":           {func(n *node) { n.config = "" }, "missing: shipped defaults in force"},
+	"none named":           {func(n *node) { n.config = "" }, "missing: the defaults are in effect"},
 	"relative":             {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
 	"a FIFO":               {func(n *node) { n.swap(n.config, func() error { return unix.Mkfifo(n.config, 0o644) }) }, ""},
 	"not root's":           {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
