@@ -98,7 +98,7 @@ func (a *app) own(ref slurm.Ref) error {
 // asked is what "bookend history" was asked for.
 type asked struct {
 	gpu, user, code, since, until string
-	failed, found, lemons         bool
+	failed, found, offenders      bool
 	limit                         int
 }
 
@@ -132,9 +132,7 @@ always the same user, the cause is most likely that user's program.
 	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
 	f.BoolVar(&q.failed, "failed", false, "only jobs that failed")
 	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
-	f.BoolVar(&q.lemons, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
-	f.BoolVar(&q.lemons, "lemons", false, "") // what earlier releases called it
-	_ = f.MarkHidden("lemons")
+	f.BoolVar(&q.offenders, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
 	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
 	a.checks(cmd, "exit 1 if a run with findings, or a repeat offender, is listed")
 	return a.perNode(a.inJSON(cmd))
@@ -153,8 +151,8 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
 	}
 	picked := ledger.Newest(filter.Pick(all.runs))
-	if q.lemons {
-		l := answer.NewLemons(all.node, picked)
+	if q.offenders {
+		l := answer.NewOffenders(all.node, picked)
 		return a.write(l, len(l.Cards) > 0)
 	}
 	more := 0

@@ -72,7 +72,7 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	ask.Since, ask.Until, ask.Zone = since, until, time.Local
 	return a.deliver(q, page.Report{
 		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: page.Lay(r.runs, ask),
-		Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
+		Offenders: offendersOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
 		Users: q.users, People: people(r.runs),
 	})
 }
@@ -111,9 +111,9 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-// lemonsOf are the cards that "bookend history --lemons" lists for the same time.
-func lemonsOf(r records, f answer.Filter) (ids []gpu.ID) {
-	for _, l := range answer.NewLemons(r.node, f.Pick(r.runs)).Cards {
+// offendersOf are the cards that "bookend history --repeat-offenders" lists for the same time.
+func offendersOf(r records, f answer.Filter) (ids []gpu.ID) {
+	for _, l := range answer.NewOffenders(r.node, f.Pick(r.runs)).Cards {
 		ids = append(ids, gpu.ID(l.UUID))
 	}
 	return ids

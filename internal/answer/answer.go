@@ -39,15 +39,15 @@ type Kind string
 
 // The documents.
 const (
-	KindShow     Kind = "show"
-	KindStatus   Kind = "status"
-	KindHistory  Kind = "history"
-	KindLemons   Kind = "lemons"
-	KindSnapshot Kind = "snapshot"
-	KindBaseline Kind = "baseline"
-	KindConfig   Kind = "config-check"
-	KindDoctor   Kind = "doctor"
-	KindOwn      Kind = "own-report"
+	KindShow      Kind = "show"
+	KindStatus    Kind = "status"
+	KindHistory   Kind = "history"
+	KindOffenders Kind = "repeat-offenders"
+	KindSnapshot  Kind = "snapshot"
+	KindBaseline  Kind = "baseline"
+	KindConfig    Kind = "config-check"
+	KindDoctor    Kind = "doctor"
+	KindOwn       Kind = "own-report"
 )
 
 func head(k Kind) Head { return Head{Version, k} }

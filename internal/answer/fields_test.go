@@ -27,7 +27,7 @@ var documents = []struct {
 	{KindShow, "bookend show JOBID --json", reflect.TypeFor[Show]()},
 	{KindOwn, "bookend show JOBID --json, not as root", reflect.TypeFor[OwnReport]()},
 	{KindHistory, "bookend history --json", reflect.TypeFor[History]()},
-	{KindLemons, "bookend history --repeat-offenders --json", reflect.TypeFor[Lemons]()},
+	{KindOffenders, "bookend history --repeat-offenders --json", reflect.TypeFor[Offenders]()},
 	{KindSnapshot, "bookend snapshot --json", reflect.TypeFor[Snapshot]()},
 	{KindBaseline, "bookend baseline --json", reflect.TypeFor[Baselines]()},
 	{KindConfig, "bookend config check --json", reflect.TypeFor[Config]()},

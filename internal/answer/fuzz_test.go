@@ -25,7 +25,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		Now: []Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
-	NewLemons(name, runs).Text(w)
+	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path).Text(w)
 	for _, e := range run.Ends {
 		who, tests := map[int]attrib.Process{}, map[gpu.ID]health.TestRecord{}

@@ -236,17 +236,17 @@ func (f Filter) isCard(a ledger.Assigned) bool {
 // repeated is how many runs with the same finding make a GPU worth a look.
 const repeated = 2
 
-// Lemons is what "bookend history --repeat-offenders" says: GPUs on which the same was found in several runs, most
+// Offenders is what "bookend history --repeat-offenders" says: GPUs on which the same was found in several runs, most
 // first.
-type Lemons struct {
+type Offenders struct {
 	Head
-	Node  string  `json:"node"`
-	Runs  int     `json:"runs"` // runs looked at
-	Cards []Lemon `json:"gpus"`
+	Node  string     `json:"node"`
+	Runs  int        `json:"runs"` // runs looked at
+	Cards []Offender `json:"gpus"`
 }
 
-// Lemon is one such GPU.
-type Lemon struct {
+// Offender is one such GPU.
+type Offender struct {
 	Card
 	Runs  int      `json:"runs"` // runs that had it, of those looked at
 	Codes []Repeat `json:"codes"`
@@ -290,9 +290,9 @@ type tally struct {
 	codes map[code.Code]*repeat
 }
 
-// NewLemons counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts once
+// NewOffenders counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts once
 // a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
-func NewLemons(node string, runs []ledger.Run) Lemons {
+func NewOffenders(node string, runs []ledger.Run) Offenders {
 	cards := map[gpu.ID]*tally{}
 	for _, r := range runs {
 		for _, d := range r.Devices {
@@ -310,13 +310,13 @@ func NewLemons(node string, runs []ledger.Run) Lemons {
 			}
 		})
 	}
-	l := Lemons{Head: head(KindLemons), Node: node, Runs: len(runs), Cards: []Lemon{}}
+	l := Offenders{Head: head(KindOffenders), Node: node, Runs: len(runs), Cards: []Offender{}}
 	for _, t := range cards {
-		if lemon := t.lemon(); len(lemon.Codes) > 0 {
-			l.Cards = append(l.Cards, lemon)
+		if offender := t.offender(); len(offender.Codes) > 0 {
+			l.Cards = append(l.Cards, offender)
 		}
 	}
-	slices.SortFunc(l.Cards, func(a, b Lemon) int {
+	slices.SortFunc(l.Cards, func(a, b Offender) int {
 		return cmp.Or(cmp.Compare(b.Codes[0].Runs, a.Codes[0].Runs), cmp.Compare(a.UUID, b.UUID))
 	})
 	return cleaned(l)
@@ -343,8 +343,8 @@ func (t *tally) add(r ledger.Run, e ledger.End, f finding.Finding) {
 	}
 }
 
-func (t *tally) lemon() Lemon {
-	l := Lemon{Card: assigned(t.card), Runs: t.runs, Codes: []Repeat{}}
+func (t *tally) offender() Offender {
+	l := Offender{Card: assigned(t.card), Runs: t.runs, Codes: []Repeat{}}
 	for c, r := range t.codes {
 		if len(r.runs) < repeated {
 			continue

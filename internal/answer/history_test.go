@@ -149,7 +149,7 @@ func TestHistory(t *testing.T) {
 }
 
 // What several users meet is told from what one user's program does; what a start found is the earlier job's.
-func TestLemons(t *testing.T) {
+func TestOffenders(t *testing.T) {
 	dirty := job(8, 4, 8, 0)
 	dirty.Start.Findings = []finding.Finding{{Code: code.Dirty, GPU: "GPU-0"}}
 	dirtyToo := job(9, 5, 9, 0)
@@ -169,7 +169,7 @@ func TestLemons(t *testing.T) {
 		found(job(13, 9, 13, 3), code.Residue, 3, config.Warn, blamed),
 		found(job(14, 9, 14, 3), code.Gap, 3, config.Warn, nil),
 	}
-	l := NewLemons("n1", runs)
+	l := NewOffenders("n1", runs)
 	if l.Runs != len(runs) || len(l.Cards) != 4 || l.Cards[0].UUID != "GPU-1" {
 		t.Fatalf("%+v", l)
 	}
@@ -186,7 +186,7 @@ func TestLemons(t *testing.T) {
 		{"GPU-2", code.Stray, 4, 2, 2, 1, 7, 8, SuspectNode},
 		{"GPU-3", code.Residue, 3, 2, 1, 1, 13, 14, SuspectUser},
 	} {
-		i := slices.IndexFunc(l.Cards, func(c Lemon) bool { return c.UUID == want.card })
+		i := slices.IndexFunc(l.Cards, func(c Offender) bool { return c.UUID == want.card })
 		c := l.Cards[i]
 		if c.Runs != want.all || len(c.Codes) != 1 {
 			t.Errorf("%s: %+v", want.card, c)

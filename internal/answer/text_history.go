@@ -123,7 +123,7 @@ func (s Summary) codesAt(i ink, end string) string {
 }
 
 // Text writes the GPUs on which the same was found again and again.
-func (l Lemons) Text(w io.Writer) {
+func (l Offenders) Text(w io.Writer) {
 	if len(l.Cards) == 0 {
 		fmt.Fprintf(w, "on no GPU of node %s was the same found in two "+
 			"of %s\n", name(l.Node), count(l.Runs, "run", "s"))

@@ -24,11 +24,11 @@ import (
 type Report struct {
 	Node  string
 	Chart Chart
-	// Lemons are GPUs on which the same was found again and again.
-	Lemons  []gpu.ID
-	Damaged []state.Damage
-	Made    time.Time
-	Version string
+	// Offenders are GPUs on which the same was found again and again.
+	Offenders []gpu.ID
+	Damaged   []state.Damage
+	Made      time.Time
+	Version   string
 	// Copy is true for records that were taken elsewhere: what is there now nobody knows.
 	Copy bool
 	// Users names the jobs' users. Without it their names, which People are, are left out wherever they appear.

@@ -47,7 +47,7 @@ func pageOf(t testing.TB, r Report) inspect.Page {
 func reportOf(t testing.TB, text string) Report {
 	runs := runsOf(t, text)
 	c := Lay(runs, Request{Now: made})
-	return Report{Node: text, Chart: c, Lemons: []gpu.ID{runs[0].Devices[0].Device.ID},
+	return Report{Node: text, Chart: c, Offenders: []gpu.ID{runs[0].Devices[0].Device.ID},
 		Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
 }
 

@@ -71,8 +71,8 @@ func (s sheet) Serious() (n int) {
 	return n
 }
 
-// Lemon reports whether the same was found on a card again and again.
-func (s sheet) Lemon(c Card) bool { return slices.Contains(s.Lemons, c.ID) }
+// Offender reports whether the same was found on a card again and again.
+func (s sheet) Offender(c Card) bool { return slices.Contains(s.Offenders, c.ID) }
 
 func model(c Card) report.Safe {
 	text := strings.TrimPrefix(c.Name, "NVIDIA ")

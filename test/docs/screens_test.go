@@ -37,9 +37,9 @@ var screens = map[string]func() string{
 			answer.NewShow("n1", "4", runs, runs).Text(w)
 		})
 	},
-	"lemons": func() string {
+	"offenders": func() string {
 		return drawn("history --repeat-offenders --since 4w", func(w io.Writer) {
-			answer.NewLemons("n1", sick()).Text(w)
+			answer.NewOffenders("n1", sick()).Text(w)
 		})
 	},
 }

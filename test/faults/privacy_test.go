@@ -71,7 +71,7 @@ func shown(uid int, folder string, which func(*syscall.Stat_t) bool) string {
 // asked are the questions that anybody can ask of the command line.
 const asked = `show 100 --node n1;show 7 --node n1;show 100 --json --node n1;show 7 --json --node n1;show 8 --node n1;` +
 	`show 100_1 --node n1;status;status --json;status --node n1 --records;history;history --json;` +
-	`history --user 65533 --lemons;snapshot;snapshot --json;baseline;baseline reset all;report --html -;` +
+	`history --user 65533 --repeat-offenders;snapshot;snapshot --json;baseline;baseline reset all;report --html -;` +
 	`doctor;config check;explain orphan;__complete show `
 
 // Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
