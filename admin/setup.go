@@ -147,6 +147,11 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	const tell = "give the oldest Slurm on your nodes, such as --slurm 24.11"
 	ok := false
 	if text == "" {
+		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
+		if err := errors.Join(safefile.Trusted(a.config().Slurm.Scontrol), safefile.Trusted(conf)); err != nil &&
+			a.env.EUID == 0 {
+			return v, fmt.Errorf("scontrol -V: %w: %s", err, tell)
+		}
 		res := child.Run(child.Spec{
 			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + conf},
 			MaxOutput: 1 << 10, Timeout: 5 * time.Second,
@@ -164,8 +169,11 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	return v, nil
 }
 
-// configured is a line of a script that an admin has made their own.
-var configured = regexp.MustCompile(`(?m)^#?export BOOKEND_CONFIG=.*$`)
+// shippedLine is the line of a script that an admin may make their own, and configured what it is then: a path.
+var (
+	shippedLine = regexp.MustCompile(`(?m)^#export BOOKEND_CONFIG=.*$`)
+	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
+)
 
 // put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set
 // in a script stays; what is replaced is kept.
@@ -179,20 +187,22 @@ func put(path, text string) (done string, err error) {
 		mode = 0o644
 	}
 	done = "new: " + path
-	// Threat: none beyond that of slurm.conf itself, in whose directory only root may write.
+	// Threat: a file that a user could have written: none of its lines is taken over.
 	old, err := os.ReadFile(path)
-	switch set := configured.Find(old); {
+	untrusted := safefile.Trusted(path)
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return "", fmt.Errorf("read what is there: %w", err)
 	default:
-		if len(set) > 0 {
-			text = configured.ReplaceAllLiteralString(text, string(set))
+		if set := configured.FindAll(old, -1); len(set) > 0 && untrusted == nil {
+			text = shippedLine.ReplaceAllLiteralString(text, string(set[len(set)-1]))
 		}
-		if string(old) == text {
+		info, err := os.Stat(path)
+		if string(old) == text && untrusted == nil && err == nil && info.Mode().Perm() == mode {
 			return "unchanged: " + path, nil
 		}
-		if err := safefile.Replace(dir, name+".old", old, mode); err != nil {
+		if err := safefile.Replace(dir, name+".old", old, 0o644); err != nil {
 			return "", fmt.Errorf("keep what is there: %w", err)
 		}
 		done = fmt.Sprintf("changed: %s, what was there is %s.old", path, name)

@@ -101,7 +101,7 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 		tag := v.Type().Field(i).Tag
 		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
 		old := tag.Get("was")
-		if name != key && name != old || key == "-" {
+		if name == "" || name != key && name != old || key == "-" {
 			continue
 		}
 		is, was := strings.TrimSuffix(at, name)+key, strings.TrimSuffix(at, name)+old

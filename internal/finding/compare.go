@@ -210,7 +210,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 // owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	f.Expected = "no process on this GPU"
-	f.Doubts = append(f.Doubts, s.against(c, f.Holder.Process, o)...)
+	f.Doubts = append(f.Doubts, s.against(c, f.Holder.Process, o, false)...)
 	if o.Whose == attrib.Unknown {
 		f.Unknown = o.Why
 	}

@@ -661,3 +661,17 @@ func TestAgain(t *testing.T) {
 		t.Errorf("the first list was changed: %+v", held)
 	}
 }
+
+// Root's process that may hold memory is a doubt at a start as well: a site may have what it finds drain.
+func TestRootMayHoldItAtAStart(t *testing.T) {
+	s := ending(side(at(100), settle.Flat, reading(800*mib)))
+	s.Job.Context, s.Before = slurm.Prolog, nil
+	s.Now.Scan.Holdings = []attrib.Holding{{Process: attrib.Process{PID: 50, State: "S", Start: at(50)}, Control: true}}
+	cfg := config.Default()
+	cfg.Mode, cfg.Policy.Prolog = config.Enforce, map[code.Code]config.Action{code.Dirty: config.Drain}
+	found := Compare(s)
+	v := Decide(cfg, slurm.Prolog, s.Job, found)
+	if len(found) != 1 || !strings.Contains(strings.Join(found[0].Doubts, "\n"), "process 50") || v.Exit != 0 {
+		t.Errorf("%+v, %+v", found, v)
+	}
+}

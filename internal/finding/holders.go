@@ -47,7 +47,7 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 			candidate.Classes = append([]attrib.Class{attrib.Orphan}, candidate.Classes...)
 		}
 		f.Candidates = append(f.Candidates, candidate)
-		for _, why := range s.against(c, h.Process, o) {
+		for _, why := range s.against(c, h.Process, o, true) {
 			f.doubt("process %d may hold it: %s", h.PID, why)
 		}
 	}
@@ -94,15 +94,15 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	return suspect
 }
 
-// against says what keeps a process, which holds a card's memory or may, from proving the card unusable. A job may have
-// ended while the GPU was watched: it had less time to go than the watch took.
-func (s Scene) against(c Card, p attrib.Process, o attrib.Owner) (all []string) {
+// against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
+// A job may have ended while the GPU was watched: it had less time to go than the watch took.
+func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) (all []string) {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
 	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
 	// thread has ended while others live holds its memory.
 	ends := p.State == "X" || p.State == "D"
-	// A start's process of root's takes no blame from the job before: nothing drains there.
-	rootly := s.ending() && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
+	// At a start the driver lists what root's process holds: it takes no blame from the job before.
+	rootly := (candidate || s.ending()) && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
 	for _, doubt := range []struct {
 		is   bool
 		text string
@@ -277,10 +277,10 @@ func Trespasses(s Scene) (all []Finding) {
 // theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a
 // leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
 // not be looked into.
-func Keepers(holdings []attrib.Holding, backend string) (keep []attrib.Holding, unread int) {
+func Keepers(holdings []attrib.Holding, backend string, known func(slurm.Owner) bool) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {
-		case h.Gone, h.Exe == backend, h.Cgroup.Found():
+		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
 		case h.Why != "", h.Cgroup.Conflict != "":
 			unread++
 		case h.OfSystem(), h.OfMPS():

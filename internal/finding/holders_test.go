@@ -109,11 +109,13 @@ func TestKeepers(t *testing.T) {
 		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
 		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
 		"a job's":                           {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
+		"a job's without a record":          {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 99} }), true, false},
 		"of two jobs":                       {edited(func(h *attrib.Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
 		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
 		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
 	} {
-		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu")
+		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu",
+			func(o slurm.Owner) bool { return o.ID != 99 })
 		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
 			t.Errorf("%s: %+v, %d unread", name, got, unread)
 		}

@@ -221,7 +221,7 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(stat, folder) bool)
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			if asked := f.ask(st.state); fits(st, asked) && asked.of(uid, in) {
+			if asked := f.ask(st.state); asked.of(uid, in) && fits(st, asked) {
 				found = append(found, OfJob{pid, st.name})
 			}
 		}

@@ -276,7 +276,11 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.
 func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
-	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend)
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, func(o slurm.Owner) bool {
+		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
+			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
+		})
+	})
 	k := &ledger.Keepers{At: at, Count: len(found)}
 	switch { // those that were found are there, whatever else is
 	case len(found) > 0:
