@@ -290,8 +290,8 @@ type tally struct {
 	codes map[code.Code]*repeat
 }
 
-// NewOffenders counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts once
-// a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
+// NewOffenders counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts
+// once a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
 func NewOffenders(node string, runs []ledger.Run) Offenders {
 	cards := map[gpu.ID]*tally{}
 	for _, r := range runs {

@@ -277,7 +277,9 @@ func Trespasses(s Scene) (all []Finding) {
 // theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a
 // leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
 // not be looked into.
-func Keepers(holdings []attrib.Holding, backend string, known func(slurm.Owner) bool) (keep []attrib.Holding, unread int) {
+func Keepers(
+	holdings []attrib.Holding, backend string, known func(slurm.Owner) bool,
+) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {
 		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
