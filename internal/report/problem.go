@@ -13,6 +13,10 @@ import (
 	"bookend/internal/health"
 )
 
+// Trap is the line of a batch script that ends what it has started, and keeps its exit status: without the inner trap
+// the shell would end itself as well.
+const Trap = `trap 'trap "" TERM; kill 0' EXIT`
+
 // moment is the end of a job that a problem was seen at.
 type moment string
 
@@ -242,7 +246,7 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 		}
 	}
 	if fix {
-		out = append(out, "  Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)")
+		out = append(out, "  Fix: stop background work before the script ends (wait, or "+Trap+")")
 	}
 	if s.Verdict.Action == config.Drain {
 		out = append(out, "  The node takes no new jobs until an admin clears it")

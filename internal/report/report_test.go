@@ -131,7 +131,7 @@ func TestEnd(t *testing.T) {
 		left    = "\nbookend: WARNING: your job left 20.0 GiB in use on n1 GPU 0"
 		had     = "\nbookend: WARNING: n1 GPU 0 had 20.0 GiB in use after your job"
 		running = "\nbookend:   Process 4711 (python) is still running"
-		fix     = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)"
+		fix     = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
 		details = "\nbookend:   Details: bookend show 42 on n1"
 	)
 	for name, tt := range map[string]struct {
@@ -213,7 +213,7 @@ func TestEnded(t *testing.T) {
 	}
 	const one = "\nbookend: WARNING: process 4711 (python) of your job was still on GPU 0 and was ended (SIGTERM)"
 	const clean = "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"
-	const fix = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)"
+	const fix = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
 	byTerm := ended(1001, finding.ByTerm)
 	for name, tt := range map[string]struct {
 		action config.Action

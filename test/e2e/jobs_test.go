@@ -29,7 +29,7 @@ const (
 )
 
 // fix is what the user of a job can do that leaves a process.
-const fix = "| bookend:   Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)"
+const fix = "| bookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
 
 // stillUses is the TaskEpilog's line, at the end of the script.
 func stillUses(pid int) string {
