@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/report"
@@ -201,11 +202,15 @@ func TestTrap(t *testing.T) {
 		if exit := script.ProcessState.ExitCode(); exit != 3 {
 			t.Errorf("%s: exit %d, want 3", shell, exit)
 		}
-		if err := syscall.Kill(pid, syscall.SIGTERM); err == nil { // gone, or a zombie that nobody waits for yet
-			status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-			if len(status) > 0 && !strings.Contains(string(status), "State:\tZ") {
-				t.Errorf("%s: process %d goes on:\n%s", shell, pid, status)
-			}
+		over := func() bool { // gone, or a zombie that no one waits for
+			status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+			return err != nil || strings.Contains(string(status), "State:\tZ")
+		}
+		for deadline := time.Now().Add(time.Minute); !over() && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if !over() {
+			t.Errorf("%s: process %d goes on", shell, pid)
 		}
 	}
 }
