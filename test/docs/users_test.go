@@ -5,15 +5,11 @@ package docs
 import (
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/report"
@@ -185,32 +181,4 @@ func anchors(text string) []string {
 		all = append(all, strings.ReplaceAll(name, " ", "-"))
 	}
 	return all
-}
-
-// TestTrap: what users are told to write ends what a script has started, and keeps its exit status: "kill 0" alone
-// ends the script as well, and Slurm then calls the job failed.
-func TestTrap(t *testing.T) {
-	if !strings.Contains(read(t, "../../docs/users.md"), report.Trap) {
-		t.Errorf("docs/users.md does not have %s", report.Trap)
-	}
-	for _, shell := range []string{"sh", "bash"} {
-		script := exec.Command(shell, "-c", report.Trap+"\nsleep 600 >/dev/null & echo $!; exit 3")
-		script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		said, _ := script.Output()
-		pid, err := strconv.Atoi(strings.TrimSpace(string(said)))
-		must.Do(t, err)
-		if exit := script.ProcessState.ExitCode(); exit != 3 {
-			t.Errorf("%s: exit %d, want 3", shell, exit)
-		}
-		over := func() bool { // gone, or a zombie that no one waits for
-			status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-			return err != nil || strings.Contains(string(status), "State:\tZ")
-		}
-		for deadline := time.Now().Add(time.Minute); !over() && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if !over() {
-			t.Errorf("%s: process %d goes on", shell, pid)
-		}
-	}
 }
