@@ -171,18 +171,22 @@ func (r Run) after(o Run) bool {
 	return r.First().At > o.First().At
 }
 
-// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same.
+// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same. A
+// second epilog of a job is no later end.
 func MetLast(runs []Run, self Run, f finding.Finding) bool {
-	for _, r := range Newest(runs) {
+	var last *End
+	for _, r := range runs {
 		end := r.Epilog()
 		if end == nil || r.Job.ID == self.Job.ID || f.GPU != "" && !r.Given(f.GPU) {
 			continue
 		}
-		return slices.ContainsFunc(end.Findings, func(o finding.Finding) bool {
-			return o.Code == f.Code && o.GPU == f.GPU && o.Unknown == "" && len(o.Doubts) == 0
-		})
+		if last == nil || end.Wall.After(last.Wall) {
+			last = end
+		}
 	}
-	return false
+	return last != nil && slices.ContainsFunc(last.Findings, func(o finding.Finding) bool {
+		return o.Code == f.Code && o.GPU == f.GPU && o.Unknown == "" && len(o.Doubts) == 0
+	})
 }
 
 // Check is what the node's last health check saw, and what it made of it.
