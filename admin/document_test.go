@@ -158,7 +158,7 @@ func decode(t *testing.T, text string, kind answer.Kind, into any) {
 var may = map[string]bool{
 	"start": true, "end": true, "why": true, "holder": true, "owner": true, "drain_reason": true, "at": true,
 	"since": true, "last_at": true, "gpu_index": true, "index": true,
-	"minor": true, "exit_code": true, "reason_since": true, "last_check": true, "error": true, "uid": true,
+	"minor": true, "exit_code": true, "reason_since": true, "last_check": true, "error": true, "uid": true, "processes": true,
 	"first_at": true, "until": true, "last_look_at": true,
 	"kernel_log": true, "tested_at": true, "accounting": true, "mig_instance": true, "xid": true,
 }

@@ -305,7 +305,8 @@ sinfo -R shows it.`,
 }
 
 func (a *app) explain(what string) error {
-	if !answer.Explain(a.env.Stdout, what, a.config(), exits) {
+	here, _ := stage.LoadConfig(a.env) // its problems are config check's
+	if !answer.Explain(a.env.Stdout, what, here, exits) {
 		return notFound(fmt.Sprintf("no such finding, exit status, Xid or drain reason: %q; docs/findings.md has "+
 			"all findings, and NVIDIA lists all Xids", what))
 	}

@@ -331,7 +331,7 @@ func (s Snapshot) Text(w io.Writer) {
 		if t.Void { // it says nothing any more
 			void = "; void: the driver was reloaded or the node booted since, or no one can tell"
 		}
-		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", name(string(t.Device)), stamp(t.Wall), tested(t.Probe), void)
+		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", name(string(t.Device)), stamp(t.Wall), testText(t.Probe), void)
 	}
 }
 

@@ -75,10 +75,10 @@ func explained(what string) string {
 }
 
 func TestExplanations(t *testing.T) {
-	const may = "where the policy says drain, in mode enforce, and nothing speaks against it"
+	const may = "in mode enforce, if the policy says drain and the evidence is certain"
 	for c, want := range map[code.Code]struct{ exit, drains string }{
-		code.Orphan:   {"10 where it drains", may},
-		code.BadEnv:   {"31 where it drains", may},
+		code.Orphan:   {"10 if it drains", may},
+		code.BadEnv:   {"31 if it drains", may},
 		code.Trespass: {"none of its own", "never: it is about a GPU that is not the hook's job's"},
 		code.Throttle: {"none of its own", "never: it tells of a GPU and says nothing against it"},
 		code.Output:   {"none of its own", "never: it is about a file in its user's hands"},

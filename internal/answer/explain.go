@@ -103,9 +103,8 @@ func (e *explainer) exit(n int, own []ExitStatus) {
 	}
 }
 
-const hookFailed = "exited with something other than 0. Which one, and with which exit status, slurmd's log says " +
-	"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if " +
-	"it was that."
+const hookFailed = "did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
+	"Bookend's, bookend status shows what was found, and bookend explain NUMBER explains the status."
 
 // slurmReasons are the fixed texts with which slurmd drains a node.
 var slurmReasons = []struct{ text, means string }{
@@ -160,7 +159,10 @@ func (e *explainer) code(c code.Code) {
 	if policy != shipped {
 		policy += " (default: " + shipped + ")"
 	}
-	drains := "where the policy says drain, in mode enforce, and nothing speaks against it"
+	drains := "in mode enforce, if the policy says drain and the evidence is certain"
+	if strings.Contains(policy, string(config.Repeat)) {
+		drains = "in mode enforce, if the last job on the GPU or the node ended with the same before this one began"
+	}
 	if why := entry.NeverDrains(); entry.Scope != code.Own && why != "" {
 		drains = "never: " + why
 	} else if c == code.Output {
@@ -168,7 +170,7 @@ func (e *explainer) code(c code.Code) {
 	}
 	exit := "none of its own"
 	if !strings.HasPrefix(drains, "never") {
-		exit = fmt.Sprintf("%d where it drains", code.Exit(c))
+		exit = fmt.Sprintf("%d if it drains", code.Exit(c))
 	}
 	e.paragraph(string(c), entry.Title,
 		[2]string{"means", entry.Meaning}, [2]string{"do", entry.Remedy}, [2]string{"policy", policy},

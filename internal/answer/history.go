@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -62,10 +63,11 @@ type Summary struct {
 	StillBytes uint64 `json:"still_bytes"`
 }
 
-// Brief is a finding, and which end made it.
+// Brief is a finding, what policy made of it, and which end found it.
 type Brief struct {
-	Finding
-	At string `json:"at"` // start, end
+	finding.Finding
+	Action config.Action `json:"action"`
+	At     string        `json:"at"` // start, end
 }
 
 // NewHistory is the document of runs that were picked, the newest first; more are left out.
@@ -102,8 +104,8 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 }
 
 func briefs(at string, e ledger.End) (out []Brief) {
-	for _, f := range findings(e) {
-		out = append(out, Brief{f, at})
+	for i, f := range e.Findings {
+		out = append(out, Brief{f, e.Verdict.Of(i).Action, at})
 	}
 	return out
 }

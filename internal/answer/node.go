@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/finding"
@@ -105,7 +106,8 @@ type OwnReport struct {
 
 // NewOwnReport is its document.
 func NewOwnReport(node, job string, clean bool, start string) OwnReport {
-	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: list(lines(start))})
+	lines := slices.DeleteFunc(strings.Split(start, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: lines})
 }
 
 // Text writes what users may read of a job of theirs.

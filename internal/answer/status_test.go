@@ -166,7 +166,7 @@ func TestStateOfACard(t *testing.T) {
 
 // An admin in the observe week reads in the list which of the runs would have taken the node out.
 func TestDrainsInHistory(t *testing.T) {
-	briefs := []Brief{{Finding{Finding: finding.Finding{Code: "BKD-ORPHAN"}, Action: config.Drain}, "end"}}
+	briefs := []Brief{{finding.Finding{Code: "BKD-ORPHAN"}, config.Drain, "end"}}
 	for what, tt := range map[string]struct {
 		start, end *finding.Verdict
 		want       string

@@ -27,42 +27,44 @@ func (s Show) Text(w io.Writer) {
 }
 
 func (r Run) text(w io.Writer, node string) {
+	record := r.Record
 	fmt.Fprintf(w, "%s on %s, user %s (uid %d), partition %s\n", inkOf(w).in(bold, "job "+r.name()),
 		name(node), name(r.User), r.UID, name(r.Partition))
-	for _, c := range r.Cards {
-		c.text(w, r)
+	for _, d := range record.Devices {
+		cardText(w, record, d)
 	}
-	if r.Start == nil {
+	if record.Start == nil {
 		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
 	} else {
-		r.end(w, "start", *r.Start, func(c CardEnds) *CardEnd { return c.Start })
+		r.end(w, "start", *record.Start, true)
 	}
-	if len(r.Ends) == 0 {
+	if len(record.Ends) == 0 {
 		fmt.Fprintln(w, "end: not yet")
 	}
-	for i, e := range r.Ends {
-		title, of := "end", func(CardEnds) *CardEnd { return nil }
+	for i, e := range record.Ends {
+		title := "end"
 		if i > 0 {
 			title = fmt.Sprintf("end, epilog run %d", i+1)
 		}
-		if i == len(r.Ends)-1 {
-			of = func(c CardEnds) *CardEnd { return c.End }
-		}
-		r.end(w, title, e, of)
+		r.end(w, title, e, i == len(record.Ends)-1)
 	}
 }
 
-// text writes one GPU of a job with both ends next to each other.
-func (c CardEnds) text(w io.Writer, r Run) {
-	fmt.Fprintf(w, "  %s  %s", inkOf(w).in(bold, "GPU "+c.number()), c.identity())
-	for _, e := range []*CardEnd{c.Start, c.End} {
-		if e != nil && e.TotalBytes != nil {
-			fmt.Fprintf(w, "  %s", size(e.TotalBytes))
-			break
+// cardText writes one GPU of a job with both ends next to each other.
+func cardText(w io.Writer, r ledger.Run, d ledger.Assigned) {
+	var last *ledger.End
+	if r.Closed() {
+		last = &r.Ends[len(r.Ends)-1]
+	}
+	total := ""
+	for _, e := range []*ledger.End{r.Start, last} {
+		if reading, ok := read(e, d.Device.ID); ok && total == "" && reading.Memory.Total.Known() {
+			total = "  " + Figure(reading.Memory.Total)
 		}
 	}
-	fmt.Fprintln(w)
-	start, end := c.Start.column(nil, r.Start != nil), c.End.column(c.Start, len(r.Ends) > 0)
+	c := assigned(d)
+	fmt.Fprintf(w, "  %s  %s%s\n", inkOf(w).in(bold, "GPU "+c.number()), c.identity(), total)
+	start, end := column(r.Start, nil, d.Device.ID), column(last, r.Start, d.Device.ID)
 	rows := []string{"    \tstart\tend"}
 	for i, what := range []string{"used", "free", "largest block", "processes", "watched"} {
 		if start[i]+end[i] != "" {
@@ -72,67 +74,86 @@ func (c CardEnds) text(w io.Writer, r Run) {
 	table(w, rows...)
 }
 
+// read is a GPU as an end saw it; false where there is no such end, or it did not.
+func read(e *ledger.End, id gpu.ID) (gpu.Reading, bool) {
+	if e == nil {
+		return gpu.Reading{}, false
+	}
+	return e.Snapshot.Reading(id)
+}
+
 // column is one end of a GPU, a text for each row; before is the start of an end.
-func (c *CardEnd) column(before *CardEnd, recorded bool) (out [5]string) {
+func column(e, before *ledger.End, id gpu.ID) (out [5]string) {
+	reading, ok := read(e, id)
 	switch {
-	case c == nil && recorded:
-		out[0] = "not read"
-	case c == nil:
+	case e == nil:
 		out[0] = "no record"
-	default:
-		out = [5]string{size(c.UsedBytes), size(c.FreeBytes), "not tested", "unknown", c.watched(before)}
-		if c.Processes != nil {
-			out[3] = fmt.Sprint(*c.Processes)
-		}
-		if t := c.Test; t != nil && searched(*t) && t.Largest.Known() {
-			out[2] = Figure(t.Largest)
-		} else if t != nil && t.Result != gpu.ProbeSkipped {
-			out[2] = name(string(t.Result))
-		}
+		return out
+	case !ok:
+		out[0] = "not read"
+		return out
+	}
+	dirty := before != nil && before.Curves[id].State.Dirty()
+	out = [5]string{Figure(reading.Memory.Used), Figure(reading.Memory.Free), "not tested", "unknown",
+		watched(e.Curves[id], dirty)}
+	if reading.ProcessesUnknown == "" {
+		out[3] = fmt.Sprint(len(reading.Processes))
+	}
+	if t, ok := e.Probe(id); ok && searched(t) && t.Largest.Known() {
+		out[2] = Figure(t.Largest)
+	} else if ok && t.Result != gpu.ProbeSkipped {
+		out[2] = name(string(t.Result))
 	}
 	return out
 }
 
-// watched words how a GPU settled. Of one that the job got with something on it, clean means no more than that.
-func (c CardEnd) watched(before *CardEnd) string {
+// watched words how a GPU settled. Of one that the job got dirty, clean means no more than that.
+func watched(c settle.Curve, dirty bool) string {
 	looks := count(c.Looks, "look", "s")
 	switch {
 	case c.State == "":
 		return "not judged"
-	case c.State == settle.Clean && before != nil && before.State.Dirty():
-		return fmt.Sprintf("no more than at the start after %.1f s (%s)", c.SettleSeconds, looks)
+	case c.State == settle.Clean && dirty:
+		return fmt.Sprintf("no more than at the start after %.1f s (%s)", c.Settled.Seconds(), looks)
 	case c.State == settle.Clean:
-		return fmt.Sprintf("clean after %.1f s (%s)", c.SettleSeconds, looks)
+		return fmt.Sprintf("clean after %.1f s (%s)", c.Settled.Seconds(), looks)
 	}
-	return fmt.Sprintf("%s over %.1f s (%s)", name(string(c.State)), c.WatchSeconds, looks)
+	return fmt.Sprintf("%s over %.1f s (%s)", name(string(c.State)), c.Span.Seconds(), looks)
 }
 
-// end writes one end of a job; of is that end of a GPU.
-func (r Run) end(w io.Writer, title string, e End, of func(CardEnds) *CardEnd) {
+// end writes one end of a job; tests says to write its test allocations.
+func (r Run) end(w io.Writer, title string, e ledger.End, tests bool) {
+	at := moment(e.Wall)
 	if e.Unseen != "" {
-		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(e.At), e.Unseen)
+		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(at), cut(e.Unseen))
 		return
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", title, stamp(e.At), inkOf(w).verdict(e.Verdict, outcome(e.Verdict, e.StillBytes)))
-	for _, c := range r.Cards {
-		if one := of(c); one != nil && one.Test != nil {
-			when := ""
-			if one.TestedAt != nil && e.At != nil && one.TestedAt.Before(*e.At) {
-				when = ", tested at " + stamp(one.TestedAt)
-			}
-			fmt.Fprintf(w, "  GPU %s  %s%s\n", c.number(), tested(*one.Test), when)
+	still := uint64(0)
+	if title != "start" {
+		still = stillThere(r.Record, e)
+	}
+	fmt.Fprintf(w, "%s: %s, %s\n", title, stamp(at), inkOf(w).verdict(e.Verdict, outcome(e.Verdict, still)))
+	for _, d := range r.Record.Devices {
+		t, ok := e.Probe(d.Device.ID)
+		if _, seen := e.Snapshot.Reading(d.Device.ID); !ok || !seen || !tests {
+			continue
 		}
+		when := ""
+		if tested := e.Clock(t.At); t.Result != gpu.ProbeSkipped && t.At > 0 && tested.Before(e.Wall) {
+			when = ", tested at " + stamp(&tested)
+		}
+		fmt.Fprintf(w, "  GPU %d  %s%s\n", d.Index, testText(t), when)
 	}
 	if e.Kernel != nil {
 		kernelText(w, *e.Kernel)
 	}
-	for _, f := range e.Findings {
-		f.text(w)
+	for i, f := range e.Findings {
+		findingText(w, f, e.Verdict.Of(i), e)
 	}
 	r.why(w, e)
 	var parts []string
-	for _, list := range slices.Sorted(maps.Keys(e.LeftOut)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name(list), e.LeftOut[list]))
+	for _, list := range slices.Sorted(maps.Keys(e.Rest)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name(list), e.Rest[list]))
 	}
 	if len(parts) > 0 {
 		fmt.Fprintf(w, "  left out of the record, which would be too large: %s\n", strings.Join(parts, ", "))
@@ -157,8 +178,8 @@ func outcome(v finding.Verdict, still uint64) string {
 // searched reports whether a test has come to a largest block.
 func searched(t gpu.Probe) bool { return t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap }
 
-// tested words one test allocation.
-func tested(t gpu.Probe) string {
+// testText words one test allocation.
+func testText(t gpu.Probe) string {
 	text := fmt.Sprintf("test allocation: %s: %s", t.Result, t.Why)
 	switch e := t.Error; {
 	case t.Result == gpu.ProbeSkipped:
@@ -181,8 +202,8 @@ func tested(t gpu.Probe) string {
 // why writes the messages about memory that the job's output had, and each cause of running out of it with the whole
 // evidence, whether or not the user was told, unless the job is known to have ended well and nothing speaks of it. PIDs
 // and jobs of others are in it: it is for admins.
-func (r Run) why(w io.Writer, e End) {
-	if e.Why != nil || len(e.Messages) > 0 {
+func (r Run) why(w io.Writer, e ledger.End) {
+	if e.Diagnosis != nil || len(e.Messages) > 0 {
 		for _, o := range e.Outputs {
 			outputText(w, o)
 		}
@@ -195,7 +216,7 @@ func (r Run) why(w io.Writer, e End) {
 		says := name(cmp.Or(string(m.Framework), "unnamed"))
 		fmt.Fprintf(w, "  its output says (%s%s): %s\n", says, times, cut(m.Line))
 	}
-	d := e.Why
+	d := e.Diagnosis
 	if d == nil {
 		return
 	}

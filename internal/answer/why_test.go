@@ -17,7 +17,7 @@ import (
 )
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
-func squeezed() (Run, End) {
+func squeezed() (Run, ledger.End) {
 	unsaid, zero, instance, rank := gpu.Unknown("not said"), 0, 1, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
@@ -64,10 +64,10 @@ func squeezed() (Run, End) {
 }
 
 // ended is the document of a job's end.
-func ended(j slurm.Job, e ledger.End) (Run, End) {
+func ended(j slurm.Job, e ledger.End) (Run, ledger.End) {
 	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}},
 		Ends: []ledger.End{e}}).Runs[0]
-	return r, r.Ends[0]
+	return r, r.Record.Ends[0]
 }
 
 // An admin reads every cause with PIDs and figures, and what the job's output said.

@@ -112,7 +112,7 @@ type Holding struct {
 	Minors  []int `json:"minors,omitempty"`  // of the cards, sorted
 	Control bool  `json:"control,omitempty"` // the control node: names no GPU
 	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
-	Caps    bool  `json:"caps,omitempty"`    // something in the folder of capabilities
+	Caps    bool  `json:"caps,omitempty"`    // a file of the driver's capabilities
 }
 
 // Scan is one search of /proc for holders of device nodes.

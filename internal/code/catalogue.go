@@ -177,9 +177,10 @@ var ofCards = []Entry{
 	},
 	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",
-		"The kernel log has an Xid on this GPU since the job started, of a kind that is usually caused by the " +
-			"program.",
-		"Check the program first. docs/health.md explains the number. If other programs have it too, test the GPU.",
+		"The kernel log has an Xid on this GPU since the job started. Most kinds are caused by the program, some by " +
+			"memory that the GPU has repaired itself.",
+		"docs/health.md explains the number. If the program causes it, check the program first. If other programs " +
+			"have it too, test the GPU.",
 		Traits{Start: ToNote, End: ToWarn, Condition: true, Milder: "met an error of a program"},
 	},
 	{

@@ -50,7 +50,7 @@ const (
 	ToIgnore Action = "ignore"
 	ToNote   Action = "note"
 	ToWarn   Action = "warn"
-	// ToRepeat warns, and drains if the job before on the GPU, or on the node, met the same.
+	// ToRepeat warns, and drains if the last job on the GPU, or on the node, ended with the same before this one began.
 	ToRepeat Action = "repeat"
 	ToDrain  Action = "drain"
 

@@ -74,7 +74,7 @@ const KillWait = time.Second
 // checkTimes: the steps of each hook must fit into its time, and what is watched into its step.
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
-	const at, within = "deadlines.prolog.", "must not exceed deadlines.prolog.driver: it is part of that"
+	const at, within = "deadlines.prolog.", "must not exceed deadlines.prolog.driver, which it is a part of"
 	r.require(prolog.Scan <= prolog.Driver, within, at+"processes", at+"driver")
 	r.require(prolog.Probe <= prolog.Driver, within, at+"probe", at+"driver")
 	prolog.Scan, prolog.Probe = 0, 0
@@ -93,10 +93,10 @@ func (r *reader) checkTimes(c *Config) {
 	needs := 2*(flat+min(flat, Duration(time.Second))) + driverMargin + epilog.Append + epilog.Outputs
 	if c.CleanUp.Enabled {
 		needs += c.CleanUp.Grace + Duration(KillWait)
-		grace = fmt.Sprintf(", grace %v of clean_up", c.CleanUp.Grace)
+		grace = fmt.Sprintf(", the %v of clean_up.grace", c.CleanUp.Grace)
 	}
-	r.require(needs <= epilog.Total, fmt.Sprintf("two watches of stable %v%s and the steps behind them need %v of "+
-		"total %v", flat, grace, needs, epilog.Total),
+	r.require(needs <= epilog.Total, fmt.Sprintf("waiting twice for settle.epilog.stable (%v)%s and the later "+
+		"steps need %v, more than the total of %v", flat, grace, needs, epilog.Total),
 		"settle.epilog.stable", "clean_up.grace", "clean_up.enabled", "deadlines.epilog.total")
 }
 
@@ -105,5 +105,5 @@ func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
 	r.require(s.Flat <= s.Max, fmt.Sprintf("stable %v is longer than max %v: no memory would ever count as settled",
 		s.Flat, s.Max), flatKey, maxKey)
 	r.require(s.Max+driverMargin <= driver,
-		fmt.Sprintf("max %v must end %v before %s %v", s.Max, driverMargin, driverKey, driver), maxKey, driverKey)
+		fmt.Sprintf("max %v leaves less than %v of %s (%v)", s.Max, driverMargin, driverKey, driver), maxKey, driverKey)
 }

@@ -81,7 +81,7 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 		case name.Kind != yaml.ScalarNode:
 			r.problem(name.Line, key, "a key must be a single word")
 		case seen[name.Value] > 0:
-			r.problem(name.Line, at, fmt.Sprintf("stands twice, first in line %d", seen[name.Value]))
+			r.problem(name.Line, at, fmt.Sprintf("is set twice, first in line %d", seen[name.Value]))
 		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
 			seen[name.Value] = name.Line
 			text := "has no effect any more: remove it"
@@ -104,9 +104,13 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 		if name == "" || name != key && name != old || key == "-" {
 			continue
 		}
-		is, was := strings.TrimSuffix(at, name)+key, strings.TrimSuffix(at, name)+old
+		above, named := strings.CutSuffix(at, name)
+		is, was := above+key, above+old
+		if !named { // one word for the whole section
+			is = at
+		}
 		if old != "" && r.lines[is] > 0 && r.lines[was] > 0 {
-			r.problem(r.lines[at], at, "stands twice: "+old+" is what earlier versions called "+key)
+			r.problem(r.lines[at], at, "is set twice: "+old+" is what earlier versions called "+key)
 			return
 		}
 		if name == old {

@@ -95,6 +95,9 @@ func (r Rule) judgeFile(v *view, f File) {
 	case f.Kind != r.Kind:
 		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind),
 			"take it out of "+quoted(filepath.Dir(f.Path)))
+	case r.key != "" && f.Mode&unix.S_ISVTX != 0: // for everybody, as /tmp: it is not to be closed
+		shared := safefile.Untrusted{Path: f.Path, Mode: f.Mode}
+		say(Wrong, notAlone+distrusted(shared), closing(shared, r.key))
 	case c != nil && (c.Path == f.Path || c.Path == f.Real):
 		say(Wrong, notAlone+distrusted(*c), r.mend(f))
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
@@ -126,7 +129,7 @@ func distrusted(c safefile.Untrusted) string {
 
 // closing closes a folder of root's. From a user's, or one for everybody, what root uses is moved instead.
 func closing(c safefile.Untrusted, key string) string {
-	if c.UID == 0 && c.Mode&0o1000 == 0 {
+	if c.UID == 0 && c.Mode&unix.S_ISVTX == 0 {
 		return "chmod go-w " + quoted(c.Path) + compare
 	}
 	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))

@@ -100,6 +100,8 @@ func ruleLines() map[string]line {
 		"lock a link":     {link, "records", Wrong, "a symbolic link to stuck.json", "run"},
 		"drop for everybody": {mode("run/drop", 0o1777), "records", Wrong, write,
 			"chown root:root DIR/run/drop && chmod 0711 DIR/run/drop"},
+		"log for everybody": {both(log("shared"), mode("shared", 0o1777)), "records", Wrong, "shared is writable by others",
+			"move it to where only root can write, and let paths.log say so"},
 		"log a FIFO":    {fifo, "records", Wrong, "neither file nor directory, where a file belongs", "take it"},
 		"above the log": {both(log("above/log"), mode("above", 0o775)), "records", Warning, write, "run"},
 

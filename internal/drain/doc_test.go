@@ -53,7 +53,7 @@ func TestDocIsTheCatalogue(t *testing.T) {
 // reasonTable has a row for each code that a policy may drain for.
 func reasonTable() string {
 	var b strings.Builder
-	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | shipped: drains | " +
+	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | drains by default | " +
 		"can be resumed |\n| --- | --- | --- | --- | --- |\n")
 	for _, e := range code.All() {
 		if e.Scope == code.Elsewhere || e.Severity == code.Note {
@@ -65,6 +65,10 @@ func reasonTable() string {
 			by = "at the start, at the end"
 		case e.End == config.Drain:
 			by = "at the end"
+		case e.Start == config.Repeat:
+			by = "at the start or end of the second job in a row"
+		case e.End == config.Repeat:
+			by = "at the end of the second job in a row"
 		case e.Scope == code.Own:
 			by = "with `on_own_error: drain`"
 		}

@@ -65,9 +65,13 @@ func (c Case) repeated(found []finding.Finding) []finding.Finding {
 	if c.Node == nil {
 		return found
 	}
+	self := c.Self()
+	if self.Epoch = c.Seen.Epoch; c.Phase == slurm.Prolog {
+		self.Start = &ledger.End{At: c.At}
+	}
 	found = slices.Clone(found)
 	for i, f := range found {
-		found[i].Repeated = c.asksRepeat(f) && ledger.MetLast(c.Node.Runs, c.Self(), f)
+		found[i].Repeated = c.asksRepeat(f) && ledger.MetLast(c.Node.Runs, self, f)
 	}
 	return found
 }
@@ -178,7 +182,8 @@ type Case struct {
 	Phase  slurm.Context
 	Job    slurm.Job
 	Config config.Config
-	InJob  bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
+	At     time.Duration // CLOCK_BOOTTIME when the hook began
+	InJob  bool          // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 	Past   Past
 	Seen   Seen
 	// Node and Sharing are nil where nothing asks for them: on clean GPUs nothing does.

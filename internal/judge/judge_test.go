@@ -106,7 +106,9 @@ func TestRepeated(t *testing.T) {
 	if j := Judge(c); j.Exit != 0 || !c.AsksRepeat(j) {
 		t.Errorf("without records: exit %d, asks %v; want 0 and true", j.Exit, c.AsksRepeat(j))
 	}
-	last := ledger.Run{Job: slurm.Job{ID: 6}, Devices: []ledger.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}, Ends: []ledger.End{{}}}
+	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &ledger.End{At: time.Hour}
+	last := ledger.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Ends: []ledger.End{{At: time.Minute}}}
+	last.Devices = []ledger.Assigned{{Device: gpu.Device{ID: "GPU-0"}}}
 	c.Node = &Node{Runs: []ledger.Run{last}}
 	if j := Judge(c); j.Exit != 0 {
 		t.Errorf("the last job met nothing: exit %d, want 0", j.Exit)
@@ -114,6 +116,18 @@ func TestRepeated(t *testing.T) {
 	c.Node.Runs[0].Ends[0].Findings = []finding.Finding{broken}
 	if j := Judge(c); j.Exit != 18 {
 		t.Errorf("the last job met it: exit %d, want 18", j.Exit)
+	}
+	if c.Past.Run.Start.At = time.Second; Judge(c).Exit != 0 {
+		t.Error("jobs that end side by side met one hiccup: want exit 0")
+	}
+	gone := finding.Finding{Code: code.NoDriver}
+	c.Phase, c.Faults, c.Past.Run, c.At = slurm.Prolog, []finding.Finding{gone}, ledger.Run{}, time.Hour
+	c.Node.Runs[0].Ends[0].Findings = []finding.Finding{gone}
+	if j := Judge(c); j.Exit != 22 {
+		t.Errorf("the start after it met it too: exit %d, want 22", j.Exit)
+	}
+	if c.At = time.Second; Judge(c).Exit != 0 {
+		t.Error("a start beside the end that met it: want exit 0")
 	}
 	if j := Judge(enforcing(finding.Finding{Code: code.Orphan})); c.AsksRepeat(j) {
 		t.Error("an orphan asks for no repetition")

@@ -171,20 +171,25 @@ func (r Run) after(o Run) bool {
 	return r.First().At > o.First().At
 }
 
-// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same. A
-// second epilog of a job is no later end.
+// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same: in
+// the same life of the driver, and before this job began. Jobs that end side by side meet one hiccup, not two. A second
+// epilog of a job is no later end.
 func MetLast(runs []Run, self Run, f finding.Finding) bool {
-	var last *End
+	var last Run
 	for _, r := range runs {
 		end := r.Epilog()
 		if end == nil || r.Job.ID == self.Job.ID || f.GPU != "" && !r.Given(f.GPU) {
 			continue
 		}
-		if last == nil || end.Wall.After(last.Wall) {
-			last = end
+		if last.Ends == nil || end.Wall.After(last.Epilog().Wall) {
+			last = r
 		}
 	}
-	return last != nil && slices.ContainsFunc(last.Findings, func(o finding.Finding) bool {
+	if last.Ends == nil || self.Start == nil || self.Epoch.Boot == "" || last.Epoch.Boot != self.Epoch.Boot ||
+		last.Epoch.Changed(self.Epoch) || self.Start.At < last.Epilog().At {
+		return false
+	}
+	return slices.ContainsFunc(last.Epilog().Findings, func(o finding.Finding) bool {
 		return o.Code == f.Code && o.GPU == f.GPU && o.Unknown == "" && len(o.Doubts) == 0
 	})
 }

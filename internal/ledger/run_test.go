@@ -135,36 +135,53 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// What policy drains for the second time in a row was met by the last other job that ended on the GPU.
+// What policy drains for the second time in a row was met by the last other job that ended on the GPU, before this one
+// began.
 func TestMetLast(t *testing.T) {
-	broken := finding.Finding{Code: code.Broken, GPU: "GPU-0"}
+	const began = 100 * time.Hour // of this job, since the node booted
+	here := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}
+	broken, nodriver := finding.Finding{Code: code.Broken, GPU: "GPU-0"}, finding.Finding{Code: code.NoDriver}
 	doubted := broken
 	doubted.Doubts = []string{"one try"}
-	ended := func(id slurm.JobID, ago time.Duration, on gpu.ID, found ...finding.Finding) Run {
-		r := Run{Job: slurm.Job{ID: id}, Ends: []End{{Wall: time.Unix(1e9, 0).Add(-ago), Findings: found}}}
-		r.Devices = []Assigned{{Device: gpu.Device{ID: on}}}
-		return r
+	end := func(ago time.Duration, found ...finding.Finding) End {
+		return End{At: began - ago, Wall: time.Unix(1e9, 0).Add(-ago), Findings: found}
 	}
-	running := Run{Job: slurm.Job{ID: 9}, Start: &End{Wall: time.Unix(1e9, 0)}, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
-	unseen := ended(8, time.Second, "GPU-0")
-	unseen.Ends[0].Unseen = "its epilog never came"
+	job := func(id slurm.JobID, on gpu.ID, ends ...End) Run {
+		devices := []Assigned{{Device: gpu.Device{ID: on}}}
+		return Run{Job: slurm.Job{ID: id}, Epoch: here, Devices: devices, Ends: ends}
+	}
+	of := func(epoch gpu.Epoch, r Run) Run { r.Epoch = epoch; return r }
+	unseen := end(time.Second)
+	unseen.Unseen = "its epilog never came"
+	clean, met := end(time.Minute), end(time.Minute, broken)
+	before, beforeMet := end(time.Hour), end(time.Hour, broken)
 	for name, tt := range map[string]struct {
 		runs []Run
 		f    finding.Finding
 		want bool
 	}{
-		"the last job met it":           {[]Run{ended(1, time.Hour, "GPU-0"), ended(2, time.Minute, "GPU-0", broken)}, broken, true},
-		"the one before the last did":   {[]Run{ended(1, time.Hour, "GPU-0", broken), ended(2, time.Minute, "GPU-0")}, broken, false},
-		"another GPU's job came last":   {[]Run{ended(1, time.Hour, "GPU-0", broken), ended(2, time.Minute, "GPU-1")}, broken, true},
-		"on another GPU":                {[]Run{ended(1, time.Hour, "GPU-1", finding.Finding{Code: code.Broken, GPU: "GPU-1"})}, broken, false},
-		"this very job's other end":     {[]Run{ended(7, time.Minute, "GPU-0", broken)}, broken, false},
-		"with a doubt":                  {[]Run{ended(1, time.Hour, "GPU-0", doubted)}, broken, false},
-		"one runs, of one no end came":  {[]Run{running, unseen, ended(1, time.Hour, "GPU-0", broken)}, broken, true},
-		"of the node, whatever the GPU": {[]Run{ended(1, time.Hour, "GPU-1", finding.Finding{Code: code.NoDriver})}, finding.Finding{Code: code.NoDriver}, true},
+		"the last job met it":           {[]Run{job(1, "GPU-0", before), job(2, "GPU-0", met)}, broken, true},
+		"the one before the last did":   {[]Run{job(1, "GPU-0", beforeMet), job(2, "GPU-0", clean)}, broken, false},
+		"and its epilog ran again":      {[]Run{job(1, "GPU-0", beforeMet, end(time.Second, broken)), job(2, "GPU-0", clean)}, broken, false},
+		"another GPU's job came last":   {[]Run{job(1, "GPU-0", beforeMet), job(2, "GPU-1", clean)}, broken, true},
+		"on another GPU":                {[]Run{job(1, "GPU-1", end(time.Hour, finding.Finding{Code: code.Broken, GPU: "GPU-1"}))}, broken, false},
+		"this very job's other end":     {[]Run{job(7, "GPU-0", met)}, broken, false},
+		"with a doubt":                  {[]Run{job(1, "GPU-0", end(time.Hour, doubted))}, broken, false},
+		"one runs, of one no end came":  {[]Run{job(9, "GPU-0"), job(8, "GPU-0", unseen), job(1, "GPU-0", beforeMet)}, broken, true},
+		"of the node, whatever the GPU": {[]Run{job(1, "GPU-1", end(time.Hour, nodriver))}, nodriver, true},
+		"side by side, in one hiccup":   {[]Run{job(1, "GPU-1", end(-time.Second, nodriver))}, nodriver, false},
+		"before the node booted":        {[]Run{of(gpu.Epoch{Boot: "a"}, job(1, "GPU-0", met))}, broken, false},
+		"before the driver was loaded":  {[]Run{of(gpu.Epoch{Boot: "b", Driver: "565"}, job(1, "GPU-0", met))}, broken, false},
+		"the driver told nothing then":  {[]Run{of(gpu.Epoch{Boot: "b"}, job(1, "GPU-0", met))}, broken, true},
+		"the boot is not known":         {[]Run{of(gpu.Epoch{}, job(1, "GPU-0", met))}, broken, false},
 		"no job on record":              {nil, broken, false},
 	} {
-		if got := MetLast(tt.runs, Run{Job: slurm.Job{ID: 7}}, tt.f); got != tt.want {
+		self := Run{Job: slurm.Job{ID: 7}, Epoch: here, Start: &End{At: began}}
+		if got := MetLast(tt.runs, self, tt.f); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+		if self.Start = nil; MetLast(tt.runs, self, tt.f) {
+			t.Errorf("%s: repeated, though nobody knows when the job began", name)
 		}
 	}
 }

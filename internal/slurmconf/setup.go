@@ -54,11 +54,9 @@ var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but befo
 // MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
 func MakePlan(s Site) (Plan, error) {
 	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
-	ours := func(file string) bool { return path.Base(file) == Written }
-	p.Has = slices.ContainsFunc(s.Conf.Files, ours)
-	// What setup wrote before counts for nothing: it is written again.
-	p.Conf.Lines = slices.DeleteFunc(slices.Clone(s.Conf.Lines), func(l Line) bool { return ours(l.File) })
 	p.Include = path.Join(p.dir(), Written)
+	p.Has = slices.Contains(s.Conf.Files, p.Include)
+	p.replaced()
 	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && HasWord(v.Text, "enable_configless") {
 		p.Sent = !s.Local
 		p.found("configless nodes (%s)", v.Line.Where())
@@ -106,18 +104,38 @@ func (p *planner) script(name, shipped, own string) string {
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// theirs is the site's own value of a key.
-func (p *planner) theirs(key string) (v Value, ok bool) {
-	all := slices.DeleteFunc(p.Conf.All(key), func(v Value) bool {
-		return v.Text == "" || strings.Contains(v.Text, "/bookend/") || strings.HasPrefix(path.Base(v.Text), "bookend-")
+// replaced takes Bookend's own lines out of what the site has: those that setup wrote are written again, and others
+// would call Bookend twice.
+func (p *planner) replaced() {
+	shipped := ""
+	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), func(l Line) bool {
+		if l.File != p.Include && path.Base(l.File) == Written && l.File != shipped {
+			shipped = l.File
+			p.step("Remove the line that includes %s: the new lines replace it.", l.File)
+		}
+		return path.Base(l.File) == Written
 	})
-	if len(all) == 0 {
-		return v, false
+}
+
+// ours reports whether a value is a script of Bookend's, as setup or the package's own lines name it.
+func (p *planner) ours(value string) bool {
+	sent := !strings.Contains(value, "/") && strings.HasPrefix(value, "bookend-")
+	return sent || strings.HasPrefix(value, "/etc/bookend/") || strings.HasPrefix(value, p.dir()+"/bookend/")
+}
+
+// theirs is the site's own value of a key.
+func (p *planner) theirs(key string) (own Value, ok bool) {
+	for _, v := range p.Conf.All(key) {
+		switch {
+		case v.Text == "":
+		case p.ours(v.Text):
+			p.step("Remove %s=%s (%s): the new lines replace it.", key, v.Text, v.Line.Where())
+		default:
+			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+			own, ok = v, true
+		}
 	}
-	for _, v = range all {
-		p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
-	}
-	return v, true
+	return own, ok
 }
 
 // hook plans Prolog or Epilog, and reports whether the site has its own.
@@ -138,12 +156,20 @@ func (p *planner) hook(key, name string) bool {
 			p.script(name, name, ""), own.Text, before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
-		p.script(name+".d/50-site.sh", "", own.Text)
+		p.script(name+".d/50-site.sh", "", p.beside(own.Text))
 		p.line(fmt.Sprintf("replaces %s=%s: %s line; 50-site.sh runs your script", key, own.Text, before),
 			"%s=%s/bookend/%s.d/*.sh", key, p.dir(), name)
 		p.step("Remove %s=%s (%s): the new line runs it.", key, own.Text, own.Line.Where())
 	}
 	return has
+}
+
+// beside is a script's path: Slurm looks for one without a path next to slurm.conf.
+func (p *planner) beside(file string) string {
+	if path.IsAbs(file) {
+		return file
+	}
+	return path.Join(p.dir(), file)
 }
 
 func (p *planner) taskHooks() {
@@ -166,8 +192,14 @@ func (p *planner) taskHooks() {
 		key, name := h[0], h[1]
 		shipped, why := name, ""
 		own, has := p.theirs(key)
+		if has && p.Sent && !path.IsAbs(own.Text) {
+			p.step("%s=%s stays as it is: slurmctld sends only the script that slurm.conf names. Call "+
+				"/usr/libexec/bookend/bookend-%s in it, or do without Bookend's.", key, own.Text, name[len("task-"):])
+			continue
+		}
 		if has {
 			shipped, why = name+"-beside-own", "runs Bookend's, then your "+own.Text+", whose exit status counts"
+			own.Text = p.beside(own.Text)
 		}
 		p.line(why, "%s=%s", key, p.script(name, shipped, own.Text))
 	}
@@ -200,27 +232,43 @@ func (p *planner) flags() {
 	}
 }
 
-// longest is what the epilog may take by default, in seconds.
-const longest = 15
-
-// timeout plans the limit below the hooks' own, which are 5 and 15 s: without one Slurm waits for ever.
+// timeout plans the limits above the hooks' own, which are 5 and 15 s by default: without one Slurm waits for ever.
 func (p *planner) timeout(own bool) {
-	for _, key := range []string{"PrologEpilogTimeout", "PrologTimeout", "EpilogTimeout"} {
-		if v, ok := p.Conf.Get(key); ok {
-			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
-			if n, err := strconv.Atoi(v.Text); err == nil && n < longest {
-				p.step("%s=%d is less than the %d s that Bookend's hooks may take: a hook that slurmd stops checks "+
-					"nothing.", key, n, longest)
-			}
-			return
+	const both = "PrologEpilogTimeout"
+	var missing []string
+	for _, hook := range []struct {
+		key   string
+		takes int // seconds
+	}{{"PrologTimeout", 5}, {"EpilogTimeout", 15}} {
+		key := hook.key
+		v, ok := p.Conf.Get(key)
+		if !ok {
+			key = both
+			v, ok = p.Conf.Get(key)
+		}
+		if !ok {
+			missing = append(missing, hook.key)
+			continue
+		}
+		p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+		if n, err := strconv.Atoi(v.Text); err == nil && n < hook.takes {
+			p.step("%s=%d is less than the %d s that Bookend's hook may take: a hook that slurmd stops checks nothing.",
+				key, n, hook.takes)
 		}
 	}
+	p.Found = slices.Compact(p.Found)
+	switch {
+	case len(missing) == 0:
+		return
+	case len(missing) == 2:
+		missing = []string{both}
+	}
 	if own {
-		p.step("Consider PrologEpilogTimeout=60: it also limits your own scripts, and a script that takes longer " +
-			"drains the node.")
+		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.",
+			missing[0])
 		return
 	}
-	p.line("stops a hook that Slurm would otherwise wait for without end", "PrologEpilogTimeout=60")
+	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", missing[0])
 }
 
 func (p *planner) healthCheck() {

@@ -62,8 +62,29 @@ func TestMakePlan(t *testing.T) {
 			scripts: "bookend-epilog.sh=epilog bookend-prolog.sh=prolog bookend-task-epilog.sh=task-epilog " +
 				"bookend-task-prolog.sh=task-prolog",
 			steps: "sends no HealthCheckProgram"},
+		"configless, own TaskProlog": {conf: "SlurmctldParameters=enable_configless\nTaskProlog=tp", version: slurm.Version{25, 11},
+			lines:   "Prolog=bookend-prolog.sh\nEpilog=bookend-epilog.sh\nTaskEpilog=bookend-task-epilog.sh\n" + alloc + timeout,
+			scripts: "bookend-epilog.sh=epilog bookend-prolog.sh=prolog bookend-task-epilog.sh=task-epilog",
+			steps:   "Call /usr/libexec/bookend/bookend-prolog in it"},
 		"pasted before": {conf: hooks + taskHooks + alloc + timeout + check, version: slurm.Version{25, 5},
-			lines: hooks + taskHooks + check},
+			lines: hooks + taskHooks + check, steps: "Remove Prolog=/s/bookend/prolog ("},
+		"the package's lines": {conf: "Include /etc/bookend/slurm/bookend.conf", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + timeout + check, steps: "includes /etc/bookend/slurm/bookend.conf"},
+		"own, in a directory of that name": {conf: "Prolog=/site/bookend/prolog\nEpilogTimeout=90\nPrologTimeout=90",
+			version: slurm.Version{23, 11},
+			lines:   "Prolog=/s/bookend/prolog.d/*.sh\nEpilog=/s/bookend/epilog\n" + taskHooks + alloc + check,
+			scripts: "bookend/prolog.d/00-bookend.sh=prolog bookend/prolog.d/50-site.sh=/site/bookend/prolog",
+			steps:   "Remove Prolog=/site/bookend/prolog ("},
+		"own Prolog without a path, 23.11": {conf: "Prolog=site.sh\nPrologEpilogTimeout=90", version: slurm.Version{23, 11},
+			lines:   "Prolog=/s/bookend/prolog.d/*.sh\nEpilog=/s/bookend/epilog\n" + taskHooks + alloc + check,
+			scripts: "bookend/prolog.d/00-bookend.sh=prolog bookend/prolog.d/50-site.sh=/s/site.sh",
+			steps:   "Remove Prolog=site.sh ("},
+		"own TaskProlog without a path": {conf: "TaskProlog=tp", version: slurm.Version{25, 11},
+			lines: hooks + taskHooks + alloc + timeout + check, scripts: "bookend/task-prolog=task-prolog-beside-own+/s/tp"},
+		"a Prolog limited alone": {conf: "PrologTimeout=90", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + "EpilogTimeout=60\n" + check},
+		"an Epilog limited too much": {conf: "PrologEpilogTimeout=90\nEpilogTimeout=10", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + check, steps: "EpilogTimeout=10 is less than the 15 s"},
 		"included before": {conf: "Include /s/bookend.conf", version: slurm.Version{25, 5},
 			lines: hooks + taskHooks + alloc + timeout + check},
 	} {
@@ -72,7 +93,7 @@ func TestMakePlan(t *testing.T) {
 				return []File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
 			})
 			p, err := MakePlan(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts, Sure: true})
-			if err != nil || p.Has != strings.Contains(tt.conf, "Include") {
+			if err != nil || p.Has != strings.Contains(tt.conf, "Include /s/") {
 				t.Errorf("%+v, %v", p, err)
 			}
 			if got := without(p.Text, "#"); got != tt.lines {

@@ -44,9 +44,9 @@ type Driver struct {
 
 // New frames a hook, of which nothing is known yet.
 func New(env operation.Env, phase slurm.Context) *Driver {
-	return &Driver{
-		Env: env, Frame: NewFrame(env.Clock), Case: judge.Case{Phase: phase}, contact: contact{met: func(bool) {}},
-	}
+	frame := NewFrame(env.Clock)
+	at := judge.Case{Phase: phase, At: frame.Start}
+	return &Driver{Env: env, Frame: frame, Case: at, contact: contact{met: func(bool) {}}}
 }
 
 // Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is
@@ -292,6 +292,7 @@ func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why 
 	term := make(chan os.Signal, 1)
 	done := make(chan struct{})
 	signal.Notify(term, syscall.SIGTERM)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // Go ends a process whose stderr has no reader
 	routine.Go(onPanic, func() {
 		why := "SIGTERM"
 		select {

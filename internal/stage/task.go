@@ -109,8 +109,8 @@ func quote(text string) string {
 // still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog
 // reaches that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
 func taskEpilog(t *task) {
-	t.recordOutput()
-	terminal := t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH" // Slurm's mark of a job with a script
+	// ENVIRONMENT is Slurm's mark of a job with a script, which a step without its environment (--export=NONE) lacks.
+	terminal := !t.recordOutput() && t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
 	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil && !r.Clean {
 		io.WriteString(t.env.Stderr, quote(r.Text))
 	}
@@ -133,8 +133,9 @@ func taskEpilog(t *task) {
 
 // recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the
 // first task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd,
-// and the task's own descriptors are closed to the user.
-func (t *task) recordOutput() {
+// and the task's own descriptors are closed to the user. It reports whether some output of the job is known to be a
+// file.
+func (t *task) recordOutput() (file bool) {
 	const stderr = 2
 	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
 	own, err := strconv.Atoi(t.env.Getenv("SLURM_PROCID"))
@@ -146,10 +147,8 @@ func (t *task) recordOutput() {
 		}
 	}
 	found, err := operation.Locate.Ask(request, t.Left(taskStep, 0))
-	if err != nil && !t.inScript() {
-		return
-	}
 	t.record(func(d *joblog.Drop) {
+		defer func() { file = d.Target.Path != "" || len(d.Steps) > 0 }()
 		switch {
 		case err != nil:
 		case t.inScript():
@@ -163,6 +162,7 @@ func (t *task) recordOutput() {
 			}
 		}
 	})
+	return file
 }
 
 // record changes what the task hooks of this job on this node leave for the epilog, in the file that the prolog made.

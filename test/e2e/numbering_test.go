@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
 	"bookend/test/cluster"
 	"bookend/test/must"
@@ -75,8 +76,8 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 		want = append(want, id)
 	}
 	run := s.recordOf(job)
-	for _, c := range run.Cards {
-		have = append(have, gpu.ID(c.UUID))
+	for _, d := range run.Devices {
+		have = append(have, d.Device.ID)
 	}
 	slices.Sort(want)
 	slices.Sort(have)
@@ -89,7 +90,7 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 }
 
 // recordOf is what "bookend show --json" has of a job's only run.
-func (s *story) recordOf(job cluster.JobID) answer.Run {
+func (s *story) recordOf(job cluster.JobID) ledger.Run {
 	s.t.Helper()
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
 	var show answer.Show
@@ -99,5 +100,5 @@ func (s *story) recordOf(job cluster.JobID) answer.Run {
 	if err != nil || len(show.Runs) != 1 {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
-	return show.Runs[0]
+	return show.Runs[0].Record
 }

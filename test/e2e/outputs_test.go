@@ -81,7 +81,7 @@ func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) 
 }
 
 // lastEnd is the last end of a job as "bookend show --json" has it.
-func (s *story) lastEnd(job cluster.JobID) answer.End {
+func (s *story) lastEnd(job cluster.JobID) ledger.End {
 	s.t.Helper()
 	out, err := s.on.Bookend("n1", "show", "--json", "--node", "n1", string(job))
 	if err != nil {
@@ -89,11 +89,11 @@ func (s *story) lastEnd(job cluster.JobID) answer.End {
 	}
 	var show answer.Show
 	must.Do(s.t, json.Unmarshal([]byte(out), &show))
-	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return len(r.Ends) > 0 })
+	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return r.Record.Closed() })
 	if i < 0 {
 		s.t.Fatalf("no end on record: %s", out)
 	}
-	return show.Runs[i].Ends[len(show.Runs[i].Ends)-1]
+	return show.Runs[i].Record.Last()
 }
 
 // at is a path in the user's folder.

@@ -38,7 +38,7 @@ func TestUnkillableProcess(t *testing.T) {
 	}
 	s.hooksRan("n1", "prolog 0", "epilog 0") // it may be gone in a moment: Slurm has drained, Bookend does not
 	s.showSays("n1", job, "end:", "warn (BKD-ORPHAN)", fmt.Sprintf("PID %d (train)", pid), "state D", "orphan dying",
-		fmt.Sprintf("job:      %s (uid ", job), "evidence: cgroup", "held:", "it may be ending")
+		fmt.Sprintf("job:      %s (uid ", job), "evidence: cgroup", "doubt:", "it may be ending")
 	s.inOrder("the output", s.outputOf(job), notCleanAfter, fmt.Sprintf("Process %d (train)", pid))
 
 	full.Thaw()

@@ -113,6 +113,26 @@ func TestOutputAppended(t *testing.T) {
 	}
 }
 
+// What was wrong at the start is repeated at a task's end in a terminal alone: where an output is a file, the report of
+// the epilog is in it.
+func TestStartRepeated(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.leftover()
+	n.exits(0, prolog, newJob())
+	repeats := func(want bool, with ...string) {
+		t.Helper()
+		o := n.task(taskEpilog, newJob().With(with...))
+		if got := strings.Contains(o.output, "already had "); o.exit != 0 || got != want {
+			t.Errorf("%v: %v; want it repeated: %v", with, o, want)
+		}
+	}
+	repeats(true)
+	repeats(false, "ENVIRONMENT", "BATCH")
+	n.drop(n.home(), true)
+	repeats(false)
+}
+
 // forged is what a job can print for nothing but trouble, and as how many messages it is understood. Package oom tries
 // what its parsers make of more, and fuzzes them.
 var forged = map[string]struct {

@@ -139,6 +139,27 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
+// Nothing reads what the hook says, and its pipe is closed: it does its work all the same.
+func TestClosedPipe(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	n.unlogged()
+	r, w, err := os.Pipe()
+	must(t, err)
+	r.Close()
+	p := n.startWith(epilog, newJob(), w)
+	w.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(p.limit + margin):
+		t.Fatal("still there after its deadline")
+	}
+	if state := p.cmd.ProcessState; state.ExitCode() != 0 || len(n.run(100).Ends) != 1 {
+		t.Errorf("%v, %d ends on record; want exit 0 and 1", state, len(n.run(100).Ends))
+	}
+}
+
 // A driver that even SIGKILL cannot free: given up at the deadline, and while the backend is stuck nobody starts
 // another, whoever comes: health check, hook or "bookend status", which says so with all else that it knows. Once it
 // has gone everything works again.

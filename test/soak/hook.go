@@ -46,7 +46,9 @@ type moments struct {
 // newHook begins one.
 func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job) *hook {
 	h := &hook{pair: p, job: j, end: end, seen: moments{began: p.node.Now}}
-	h.Case = judge.Case{Phase: told.Context, Job: told, Config: p.cfg, InJob: p.node.Site.InJob}
+	h.Case = judge.Case{
+		Phase: told.Context, Job: told, Config: p.cfg, InJob: p.node.Site.InJob, At: p.node.Now,
+	}
 	return h
 }
 
