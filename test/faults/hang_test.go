@@ -209,7 +209,7 @@ func (n *node) stopping(kind intercept.Kind, is func(intercept.Call) bool) (stop
 			if pid := c.PID(); is(c) && !slices.Contains(found, pid) {
 				found = append(found, pid)
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
-				for end := time.Now().Add(margin); !stopsAll(pid) && time.Now().Before(end); {
+				for end := time.Now().Add(margin); !stopsAll(pid, c.TID) && time.Now().Before(end); {
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -228,11 +228,11 @@ func (n *node) stopping(kind intercept.Kind, is func(intercept.Call) bool) (stop
 	}
 }
 
-// stopsAll reports that a thread of a process has stopped, so that none goes on. The one that makes the call is told
-// last, and may be the only one.
-func stopsAll(pid int) bool {
+// stopsAll reports that a thread of a process has stopped, so that none goes on. The kernel hands the signal to the main
+// thread: where that makes the call it stops, and the others with it, once it has its answer.
+func stopsAll(pid, caller int) bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	return len(stats) < 2 || slices.ContainsFunc(stats, func(file string) bool {
+	return caller == pid || slices.ContainsFunc(stats, func(file string) bool {
 		text, err := os.ReadFile(file)
 		return err == nil && strings.HasPrefix(string(text[strings.LastIndexByte(string(text), ')')+1:]), " T")
 	})
