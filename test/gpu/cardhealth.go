@@ -9,22 +9,14 @@ import (
 	"bookend/test/gpu/record"
 )
 
-var condition = step{
-	name: "health", title: "The GPUs' condition",
-	truth: "What nvidia-smi says of the GPUs' errors, row remapping, modes and accounting. Nothing is changed: " +
-		"accounting is as it was found.",
-	do: func(r *run) {
-		job := r.onEveryCard()
-		var all []record.Health
-		if job.End != nil {
-			all = job.End.Health
-		}
-		r.check("GPUs whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
-		for _, h := range all {
-			r.tell("%-18s %s\n", r.rec.Scenario, factsOf(h))
-			r.healthy(h)
-		}
-	},
+func (r *run) cardsCondition() {
+	job := r.onEveryCard()
+	all := job.AtEnd().Health
+	r.check("GPUs whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
+	for _, h := range all {
+		r.tell("%-18s %s\n", r.rec.Scenario, factsOf(h))
+		r.healthy(h)
+	}
 }
 
 func factsOf(h record.Health) string {
@@ -102,7 +94,7 @@ func (r *run) worldly(get func(string) string) map[string]string {
 
 // query is one line of nvidia-smi's, field by field; none where it does not know the question.
 func (r *run) query(uuid, query string, fields ...string) []string {
-	args := []string{"-i", uuid, query + strings.Join(fields, ","), "--format=csv,noheader,nounits"}
+	args := []string{"-i", uuid, query + strings.Join(fields, ","), plainCSV}
 	r.record("condition", args...)
 	out, err := exec.Command(r.smi, args...).Output()
 	said := strings.Split(strings.TrimSpace(string(out)), ", ")

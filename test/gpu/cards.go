@@ -23,9 +23,7 @@ func (l *lane) findCards() {
 	if err != nil {
 		panic(brokenf("the lane checks Bookend against nvidia-smi: %w", err))
 	}
-	if out, err := exec.Command(l.smi, "-L").CombinedOutput(); err != nil {
-		panic(brokenf("nvidia-smi -L: %w: %s", err, out))
-	}
+	l.smiSays("-L")
 	l.cards = must(cardsIn(driverProc))
 	for _, c := range l.cards {
 		if !strings.HasPrefix(c.uuid, "GPU-") || strings.Contains(c.uuid, "?") || c.bus == "" {
@@ -39,9 +37,19 @@ func (l *lane) used(index int) uint64 {
 	if w := l.site.World(l.node); w != nil {
 		return must(w.Used(index))
 	}
-	out := must(exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used",
-		"--format=csv,noheader,nounits").Output())
-	return must(strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)) * mib
+	out := l.smiSays("-i", l.cards[index].uuid, "--query-gpu=memory.used", plainCSV)
+	return must(strconv.ParseUint(strings.TrimSpace(out), 10, 64)) * mib
+}
+
+const plainCSV = "--format=csv,noheader,nounits"
+
+// smiSays is what nvidia-smi answers.
+func (l *lane) smiSays(args ...string) string {
+	out, err := exec.Command(l.smi, args...).Output()
+	if err != nil {
+		panic(brokenf("nvidia-smi %q: %w", args, err))
+	}
+	return string(out)
 }
 
 // awaitIdle waits until all GPUs are idle.
@@ -60,20 +68,12 @@ func (l *lane) idle() {
 
 // total is the smallest card's memory in MiB.
 func (l *lane) total() uint64 {
-	const unknown = 16 << 10
 	if l.fake > 0 {
 		return 143771
 	}
-	out, err := exec.Command(l.smi, "--query-gpu=memory.total", "--format=csv,noheader,nounits").Output()
-	if err != nil {
-		return unknown
-	}
 	var all []uint64
-	for _, word := range strings.Fields(string(out)) {
-		all = append(all, number(word))
-	}
-	if len(all) == 0 || slices.Min(all) == 0 {
-		return unknown
+	for word := range strings.FieldsSeq(l.smiSays("--query-gpu=memory.total", plainCSV)) {
+		all = append(all, must(strconv.ParseUint(word, 10, 64)))
 	}
 	return slices.Min(all)
 }
@@ -89,12 +89,8 @@ func (r *run) listed(uuid string) map[int]uint64 {
 		}
 		return found
 	}
-	out, err := exec.Command(r.smi, "-i", uuid, "--query-compute-apps=pid,used_memory",
-		"--format=csv,noheader,nounits").Output()
-	if err != nil {
-		panic(brokenf("ask nvidia-smi: %w", err))
-	}
-	for _, m := range regexp.MustCompile(`(?m)^(\d+), (\d+)\s*$`).FindAllStringSubmatch(string(out), -1) {
+	out := r.smiSays("-i", uuid, "--query-compute-apps=pid,used_memory", plainCSV)
+	for _, m := range regexp.MustCompile(`(?m)^(\d+), (\d+)\s*$`).FindAllStringSubmatch(out, -1) {
 		found[int(number(m[1]))] = number(m[2]) * mib
 	}
 	return found

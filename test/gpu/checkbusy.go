@@ -4,63 +4,42 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
 )
 
-var checkBusy = step{
-	name: "check-busy", title: "Health checks beside a job at work",
-	truth: "A job uses its GPU without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees " +
-		"the job's process, finds nothing and says nothing. None takes memory of the GPU, the job keeps its pace, " +
-		"and ends well.",
-	do: func(r *run) {
-		id, gate, pid := r.toil()
-		r.besideWork(id, pid)
-		try(open(gate))
-		job := r.finish(id)
-		if r.scene.off != nil {
-			return
-		}
-		r.check("what became of the job", "COMPLETED", job.State)
-		r.clean(job)
-		r.draining(job, 0)
-	},
-}
-
-// toil starts a job that is at work until a gate opens, and returns the PID of its process.
-func (r *run) toil() (id cluster.JobID, gate string, pid int) {
-	gate = r.gate()
+func (r *run) checkBusy() {
+	gate := r.gate()
 	script := r.script(fmt.Sprintf("$CUDAJOB alloc --mib %d --chunks %d --beat 50 &", r.size()&^1023, r.size()>>10),
 		r.until(gate), "kill $!", "wait $! || true")
-	id = r.submit(0, script, "--gres=gpu:1")
-	r.awaitOutput(id, "beat ")
-	text := must(r.site.Output(id))
-	m := regexp.MustCompile(`(?m)^ready pid=(\d+) `).FindStringSubmatch(text)
-	if m == nil {
-		panic(brokenf("job %s said %q", id, tail(text)))
+	id := r.submit(0, script, "--gres=gpu:1")
+	r.besideWork(id, r.awaitOutput(id, "beat "))
+	try(open(gate))
+	job := r.finish(id)
+	if r.scene.control {
+		return
 	}
-	return id, gate, int(number(m[1]))
+	r.check("what became of the job", "COMPLETED", job.State)
+	r.clean(job)
+	r.draining(job, 0)
 }
 
-// besideWork runs health checks beside a job at work.
-func (r *run) besideWork(id cluster.JobID, pid int) {
+// besideWork runs health checks beside a job at work, which has said who it is.
+func (r *run) besideWork(id cluster.JobID, said string) {
 	checks := 5
-	if r.scene.off != nil {
+	if r.scene.control {
 		checks = 1 // of a job that is not on record each takes seconds
 		defer r.hide(id)()
 	}
-	text := must(r.site.Output(id))
-	card := cudaCards(text)
+	card := cudaCards(said)
 	if len(card) != 1 {
-		panic(brokenf("job %s named %d GPUs: %q", id, len(card), tail(text)))
+		panic(brokenf("job %s named %d GPUs: %q", id, len(card), tail(said)))
 	}
 	w, first := r.follow("highest", "highest", card[0].UUID)
 	for i := range checks {
 		c := r.nodeCheck(fmt.Sprintf("beside the job, %d of %d", i+1, checks))
 		r.nothingFound(c)
-		r.check("processes that it saw", occupants([]record.Occupant{{GPU: card[0].UUID, PID: pid}}), occupants(c.Seen))
+		r.sees(c, card[0].UUID, saidPID(said))
 	}
 	r.untouched(number(first["used"]), w.most())
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"regexp"
@@ -81,35 +79,17 @@ func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Tim
 		}
 	}
 	slices.Sort(c.Cards)
-	for i, f := range now.Findings {
-		one := findingOf(f)
-		if i < len(now.Verdict.Judged) {
-			one.Action = string(now.Verdict.Judged[i].Action)
-		}
-		c.Findings = append(c.Findings, one)
-	}
+	c.Findings = findingsOf(now.Findings, now.Verdict)
 }
 
 // checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
-func (l *lane) checkLines() (lines []string) {
-	text, err := l.site.Log()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func (l *lane) checkLines() (said []string) {
+	for _, one := range l.lines(func(one line) bool {
+		return one.Program == "bookend-healthcheck" && one.Node == l.node
+	}) {
+		said = append(said, one.Message)
 	}
-	try(err)
-	scan := bufio.NewScanner(strings.NewReader(text))
-	for scan.Scan() {
-		var line struct {
-			Program string `json:"program"`
-			Node    string `json:"node"`
-			Message string `json:"msg"`
-		}
-		if json.Unmarshal(scan.Bytes(), &line) == nil && line.Program == "bookend-healthcheck" && line.Node == l.node {
-			lines = append(lines, line.Message)
-		}
-	}
-	try(scan.Err())
-	return lines
+	return said
 }
 
 // looked wants a check to have ended as one that could look, and to have read every card.
@@ -137,10 +117,7 @@ const leftAlone = "drain: left alone: "
 // nothingFound wants a check that found nothing and had nothing to say of the cards.
 func (r *run) nothingFound(c record.NodeCheck) {
 	r.clear(c)
-	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool {
-		return strings.HasPrefix(line,
-			leftAlone)
-	})
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool { return strings.HasPrefix(line, leftAlone) })
 	r.check("its lines in Bookend's log", "none", linesOf(c))
 }
 
@@ -154,35 +131,18 @@ func (r *run) foundOnCard(c record.NodeCheck, w leftover, action string) {
 	}
 	r.names(f, w)
 	r.check("what policy makes of it", action, f.Action)
-	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}),
-		occupants(c.Seen))
-}
-
-// holder is who the finding is about.
-func (w leftover) holder(r *run) *record.Holder {
-	if w.of != nil {
-		return w.of
-	}
-	return r.scene.holder
+	r.sees(c, r.scene.holder.GPU, w.pid)
 }
 
 func codesFound(c record.NodeCheck) string {
-	if len(c.Findings) == 0 {
-		return "nothing"
-	}
 	var all []string
 	for _, f := range c.Findings {
 		all = append(all, f.Code)
 	}
-	return strings.Join(all, " ")
+	return cmp.Or(strings.Join(all, " "), "nothing")
 }
 
-func linesOf(c record.NodeCheck) string {
-	if len(c.Lines) == 0 {
-		return "none"
-	}
-	return strings.Join(c.Lines, "; ")
-}
+func linesOf(c record.NodeCheck) string { return cmp.Or(strings.Join(c.Lines, "; "), "none") }
 
 // logged wants one line of the check's in Bookend's log to have all of these.
 func (r *run) logged(c record.NodeCheck, pieces ...string) {
@@ -226,9 +186,7 @@ func (r *run) leaks(h *record.Holder) {
 }
 
 // inService wants the node to take jobs.
-func (r *run) inService() {
-	r.check("the node", inService, r.service())
-}
+func (r *run) inService() { r.check("the node", inService, r.service()) }
 
 // ourReason is what the documentation of drain reasons promises: card, MiB, PID, job, and the job again.
 var ourReason = regexp.MustCompile(

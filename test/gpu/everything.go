@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,29 +17,26 @@ import (
 // work is one chain to be run, or the part of it that a control needs.
 type work struct {
 	chain
-	number int
-	off    *control
+	number  int
+	control *step
 }
 
 // plan has one run of each scenario and, the first time, the controls.
 func (l *lane) plan(number int) []work {
 	var all []work
+	var controls []work
 	for _, c := range chains() {
-		if l.wanted(c) {
-			all = append(all, work{chain: c, number: number})
+		if !l.wanted(c) {
+			continue
 		}
-	}
-	if number > 1 || !l.controls {
-		return all
-	}
-	for _, c := range chains() {
-		for i := range c.controls {
-			if l.wanted(c) && l.named(c, c.controls[i].step) {
-				all = append(all, work{chain: c, number: number, off: &c.controls[i]})
+		all = append(all, work{chain: c, number: number})
+		for i, s := range c.steps {
+			if number == 1 && l.controls && s.control() != "" && l.named(c, s.name) {
+				controls = append(controls, work{chain: c, number: number, control: &c.steps[i]})
 			}
 		}
 	}
-	return all
+	return append(all, controls...)
 }
 
 // everything runs each scenario once, then the controls, then what is measured, then each scenario again, so that a
@@ -112,12 +108,15 @@ func (l *lane) chain(w work) {
 		l.tell("%-18s run %d: left out, the time is over\n", w.steps[0].name, w.number)
 		return
 	}
-	scene := &scene{off: w.off}
-	settings := l.settings(w)
+	scene, off := &scene{control: w.control != nil}, map[string]string(nil)
+	if scene.control {
+		off = w.control.off
+	}
+	settings := w.settings(l.fake > 0, off)
 	broken := attempt(func() { l.configure(w.mode, settings) })
 	for _, s := range w.steps {
-		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode,
-			Settings: render(settings)}
+		rec := record.Run{Scenario: s.name, Number: w.number, Mode: w.mode, Settings: render(settings)}
+		rec.Title, rec.Truth = s.told()
 		began, log := time.Now(), l.slurmAt()
 		r := &run{lane: l, rec: &rec, scene: scene}
 		if broken == nil {
@@ -132,10 +131,10 @@ func (l *lane) chain(w work) {
 			l.tell("%s", retold(rec, r.screens()))
 		}
 		rec.Outcome, rec.Seconds, rec.Slurm = rec.Judge(), time.Since(began).Seconds(), l.slurmLines(log)
-		if w.off == nil {
+		if !scene.control {
 			l.note(rec)
-		} else if w.off.step == s.name {
-			rec.Control = w.off.String()
+		} else if w.control.name == s.name {
+			rec.Control = s.control()
 			l.note(rec)
 			break
 		}
@@ -143,15 +142,6 @@ func (l *lane) chain(w work) {
 	if err := attempt(l.reset); err != nil {
 		l.tell("gpu-lane: tidy up: %v\n", err)
 	}
-}
-
-// settings are the sections of configuration that a piece of work needs: its chain's, and what a control switches off.
-func (l *lane) settings(w work) map[string]string {
-	all := w.chain.settings(l.fake > 0)
-	if w.off != nil {
-		maps.Copy(all, w.off.off)
-	}
-	return all
 }
 
 // note prints a run and writes all runs so far to disk.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,19 +101,17 @@ func readProc(pid int) *record.Proc {
 		exe = err.Error()
 	}
 	p := &record.Proc{
-		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"), UID: field(status,
-			"Uid"),
-		Threads: field(status, "Threads"), Exe: exe, Cgroup: cgroupOf(pid),
+		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"),
+		UID: field(status, "Uid"), Threads: field(status, "Threads"), Exe: exe, Cgroup: cgroupOf(pid),
 	}
-	p.Open = append(openIn(folder, ""), mapsIn(folder, "")...)
+	p.Open = openIn(folder, "")
 	if len(p.Open) > 0 {
 		return p
 	}
 	// The first thread may have ended: then the descriptors show under those that live.
 	tasks, err := filepath.Glob(filepath.Join(folder, "task/*"))
 	for _, task := range tasks {
-		name := "task " + filepath.Base(task) + " "
-		p.Open = append(p.Open, append(openIn(task, name), mapsIn(task, name)...)...)
+		p.Open = append(p.Open, openIn(task, "task "+filepath.Base(task)+" ")...)
 	}
 	if err != nil {
 		p.Problem = err.Error()
@@ -120,39 +119,28 @@ func readProc(pid int) *record.Proc {
 	return p
 }
 
-// openIn lists a folder's descriptors on device nodes, one line for each node.
-func openIn(folder, whose string) []string {
+// openIn lists the device nodes that a folder's descriptors are on, and those that are mapped, with how often.
+func openIn(folder, whose string) (lines []string) {
+	numbers, count := map[string][]int{}, map[string]int{}
 	links, _ := filepath.Glob(filepath.Join(folder, "fd/*"))
-	numbers := map[string][]int{}
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && deviceNode.MatchString(target) {
 			numbers[target] = append(numbers[target], int(number(filepath.Base(link))))
 		}
 	}
-	var lines []string
-	for target, fds := range numbers {
-		slices.Sort(fds)
-		lines = append(lines, fmt.Sprintf("%sfd %s -> %s", whose, strings.Trim(fmt.Sprint(fds), "[]"), target))
+	for _, target := range slices.Sorted(maps.Keys(numbers)) {
+		fds := strings.Trim(fmt.Sprint(sorted(numbers[target])), "[]")
+		lines = append(lines, fmt.Sprintf("%sfd %s -> %s", whose, fds, target))
 	}
-	slices.Sort(lines)
-	return lines
-}
-
-// mapsIn lists the device nodes that are mapped, with how often.
-func mapsIn(folder, whose string) []string {
 	text, _ := os.ReadFile(filepath.Join(folder, "maps")) // what cannot be read shows nothing
-	count := map[string]int{}
 	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) > 5 && deviceNode.MatchString(words[5]) {
+		if words := strings.Fields(line); len(words) > 5 && deviceNode.MatchString(words[5]) {
 			count[words[5]]++
 		}
 	}
-	var lines []string
-	for target, n := range count {
-		lines = append(lines, fmt.Sprintf("%s%d maps -> %s", whose, n, target))
+	for _, target := range slices.Sorted(maps.Keys(count)) {
+		lines = append(lines, fmt.Sprintf("%s%d maps -> %s", whose, count[target], target))
 	}
-	slices.Sort(lines)
 	return lines
 }
 

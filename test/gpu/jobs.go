@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -28,10 +27,7 @@ const patience = time.Minute
 
 // script makes a batch script in which $CUDAJOB is the user's CUDA program.
 func (l *lane) script(lines ...string) string {
-	head := []string{
-		"#!/bin/sh", "set -e", "echo slurm gpus=$SLURM_JOB_GPUS",
-		"CUDAJOB=" + l.cudaJob(),
-	}
+	head := []string{"#!/bin/sh", "set -e", "echo slurm gpus=$SLURM_JOB_GPUS", "CUDAJOB=" + l.cudaJob()}
 	for _, setting := range l.env {
 		head = append(head, "export "+setting)
 	}
@@ -50,14 +46,13 @@ func (r *run) submit(userIndex int, script string, args ...string) cluster.JobID
 	return must(r.site.Submit(r.site.Users[userIndex], script, args...))
 }
 
-// awaitOutput waits until the job's log has a line that begins with start.
-func (r *run) awaitOutput(id cluster.JobID, start string) {
-	var text string
+// awaitOutput waits until the job's log has a line that begins with start, and returns the log.
+func (r *run) awaitOutput(id cluster.JobID, start string) (text string) {
 	for deadline := time.Now().Add(jobPatience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		j := must(r.site.Job(id))
 		text, _ = r.site.Output(id)
 		if strings.Contains("\n"+text, "\n"+start) {
-			return
+			return text
 		}
 		if j.State != "RUNNING" && j.State != "PENDING" && j.State != "CONFIGURING" {
 			break
@@ -101,10 +96,7 @@ func (r *run) gather(id cluster.JobID) *record.Job {
 	}
 	job.CUDA = cudaCards(job.Output)
 	job.Hooks = r.hooks(n)
-	kept, found := r.kept(slurm.JobID(n))
-	if !found {
-		return job
-	}
+	kept := r.kept(slurm.JobID(n))
 	for _, d := range kept.Devices {
 		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
 	}
@@ -117,16 +109,16 @@ func (r *run) gather(id cluster.JobID) *record.Job {
 	return job
 }
 
-func (r *run) kept(id slurm.JobID) (kept ledger.Run, found bool) {
+// kept is a job's first run on record, empty without one.
+func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
 	runs, damaged := must(state.Open(r.site.Run(), r.node)).Runs()
 	if len(damaged) > 0 {
 		panic(broken{damaged[0]})
 	}
-	i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id })
-	if i < 0 {
-		return kept, false
+	if i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id }); i >= 0 {
+		kept = runs[i]
 	}
-	return runs[i], true
+	return kept
 }
 
 func endOf(e ledger.End) *record.End {
@@ -134,18 +126,11 @@ func endOf(e ledger.End) *record.End {
 	for _, reading := range e.Snapshot.Readings {
 		c := e.Curves[reading.Device.ID]
 		out.Curves = append(out.Curves, record.Curve{
-			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(),
-			Span:  c.Span.Seconds(),
+			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(), Span: c.Span.Seconds(),
 			Looks: c.Looks, Used: reading.Memory.Used.Bytes,
 		})
 	}
-	for i, f := range e.Findings {
-		one := findingOf(f)
-		if i < len(e.Verdict.Judged) {
-			one.Action = string(e.Verdict.Judged[i].Action)
-		}
-		out.Findings = append(out.Findings, one)
-	}
+	out.Findings = findingsOf(e.Findings, e.Verdict)
 	if e.Scan != nil {
 		out.Scan = &record.Scan{Looked: e.Scan.Looked, Partial: e.Scan.Partial}
 		for _, h := range e.Scan.Holdings {
@@ -156,11 +141,20 @@ func endOf(e ledger.End) *record.End {
 	return out
 }
 
-func findingOf(f finding.Finding) record.Finding {
-	one := record.Finding{
-		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched,
-		Doubts: f.Doubts,
+func findingsOf(all []finding.Finding, v finding.Verdict) (found []record.Finding) {
+	for i, f := range all {
+		one := findingOf(f)
+		if i < len(v.Judged) {
+			one.Action = string(v.Judged[i].Action)
+		}
+		found = append(found, one)
 	}
+	return found
+}
+
+func findingOf(f finding.Finding) record.Finding {
+	one := record.Finding{Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown,
+		Searched: f.Searched, Doubts: f.Doubts}
 	if f.Holder != nil {
 		one.PID, one.Classes = f.Holder.PID, classes(f.Holder.Classes)
 	}
@@ -182,33 +176,40 @@ func classes(all []attrib.Class) []string {
 	return names
 }
 
-// hooks are the lines of Bookend's own log about a job.
-func (r *run) hooks(job int) []record.Hook {
-	text, err := r.site.Log()
+// line is one of Bookend's own log.
+type line struct {
+	Job     int     `json:"job"`
+	Node    string  `json:"node"`
+	Program string  `json:"program"`
+	Message string  `json:"msg"`
+	Took    float64 `json:"took"`
+	Looks   int     `json:"looks"`
+	JobLog  string  `json:"job_log"`
+}
+
+// lines are those that some hooks wrote.
+func (l *lane) lines(wanted func(line) bool) (all []line) {
+	text, err := l.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // no hook has had anything to say yet
 	}
 	try(err)
-	var hooks []record.Hook
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		var line struct {
-			Job     int     `json:"job"`
-			Program string  `json:"program"`
-			Message string  `json:"msg"`
-			Took    float64 `json:"took"`
-			Looks   int     `json:"looks"`
-			JobLog  string  `json:"job_log"`
-		}
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Job == job {
-			hooks = append(hooks, record.Hook{
-				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks,
-				JobLog: line.JobLog,
-			})
+	for row := range strings.Lines(text) {
+		var one line
+		if json.Unmarshal([]byte(row), &one) == nil && wanted(one) {
+			all = append(all, one)
 		}
 	}
-	try(lines.Err())
-	return hooks
+	return all
+}
+
+// hooks are the lines of Bookend's own log about a job.
+func (l *lane) hooks(job int) (all []record.Hook) {
+	for _, one := range l.lines(func(one line) bool { return one.Job == job }) {
+		all = append(all, record.Hook{Program: one.Program, Message: one.Message, Seconds: one.Took, Looks: one.Looks,
+			JobLog: one.JobLog})
+	}
+	return all
 }
 
 // cudaCards are the cards that a job's own CUDA programs named, with Slurm's indexes in the order it gave them.

@@ -14,7 +14,6 @@ type run struct {
 	*lane
 	rec   *record.Run
 	scene *scene
-	looks []int // of the hooks that the lane itself started
 }
 
 // check writes one judged statement down; equal texts are right.
@@ -111,12 +110,13 @@ type leftover struct {
 	of         *record.Holder // whose bytes and card they are; nil: the scene's
 }
 
-// left wants a job that began clean to leave this and nothing else, and its user told so.
-func (r *run) left(job *record.Job, w leftover) {
+// left wants a job that began clean to leave this and nothing else, its user told so, and the node drained or not.
+func (r *run) left(job *record.Job, w leftover, exit int) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.names(r.one("end of the job", job.End, w.code), w)
 	r.said(job, "in use")
 	r.rightCards(job)
+	r.draining(job, exit)
 }
 
 // names compares a finding with what is true.
@@ -126,12 +126,9 @@ func (r *run) names(f record.Finding, w leftover) {
 	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(f.Job))
 	r.check("evidence", w.evidence, f.Evidence)
 	r.holds("unknown, with a reason", fmt.Sprint(w.unknown), f.Unknown, w.unknown == (f.Unknown != ""))
-	if w.of == nil {
-		w.of = r.scene.holder
-	}
-	if w.of != nil && w.code != "BKD-UNREAD" {
-		r.check("card", w.of.GPU, f.GPU)
-		r.bytes(*w.of, f.Bytes)
+	if h := cmp.Or(w.of, r.scene.holder); h != nil && w.code != "BKD-UNREAD" {
+		r.check("card", h.GPU, f.GPU)
+		r.bytes(*h, f.Bytes)
 	}
 	var found []int
 	for _, c := range f.Candidates {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,13 +8,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
 	"bookend/test/gpu/record"
-
-	"golang.org/x/sys/unix"
 )
 
 var errNoGPU = errors.New("no GPU on this machine: the driver shows none in " + driverProc)
@@ -41,16 +37,14 @@ func cardsIn(folder string) ([]card, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := card{
-			uuid: field(text, "GPU UUID"), bus: strings.ToLower(field(text, "Bus Location")), model: field(text,
-				"Model"),
-		}
+		c := card{uuid: field(text, "GPU UUID"), bus: strings.ToLower(field(text, "Bus Location")),
+			model: field(text, "Model")}
 		if c.minor, err = strconv.Atoi(field(text, "Device Minor")); err != nil {
 			return nil, fmt.Errorf("read %q: minor: %w", file, err)
 		}
 		cards = append(cards, c)
 	}
-	sort.Slice(cards, func(i, j int) bool { return cards[i].minor < cards[j].minor })
+	slices.SortFunc(cards, func(a, b card) int { return a.minor - b.minor })
 	return cards, nil
 }
 
@@ -60,11 +54,6 @@ func field(text []byte, name string) string {
 		return ""
 	}
 	return string(m[1])
-}
-
-// ordersAgree reports whether PCI order is minor order.
-func ordersAgree(cards []card) bool {
-	return slices.IsSortedFunc(cards, func(a, b card) int { return strings.Compare(a.bus, b.bus) })
 }
 
 func devicesOf(cards []card) []string {
@@ -77,43 +66,31 @@ func devicesOf(cards []card) []string {
 
 // describe fills in what the records say of the machine.
 func (l *lane) describe() {
+	folder := driverProc
+	if w := l.site.World(l.node); w != nil {
+		folder = w.DriverProc()
+	}
 	m := record.Machine{
-		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(),
-		System: system(),
-		Slurm:  firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
-		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"),
-			"bookend "), Orders: "PCI and minor order agree",
+		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Kernel: firstLine("uname", "-r"),
+		Driver: found(filepath.Join(folder, "version"), `(\d+\.\d+(?:\.\d+)?)`),
+		System: found("/etc/os-release", `(?m)^PRETTY_NAME="(.*)"$`), Slurm: firstLine("slurmd", "-V"),
+		Track:   string(l.track) + " with ConstrainDevices",
+		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"), "bookend "),
+		Orders:  "PCI and minor order agree",
 	}
 	if l.fake == 0 {
 		m.Others = driverUsers()
 	}
-	if !ordersAgree(l.cards) {
+	if !slices.IsSortedFunc(l.cards, func(a, b card) int { return strings.Compare(a.bus, b.bus) }) {
 		m.Orders = "PCI and minor order differ"
 	}
 	l.machine = m
 }
 
-func (l *lane) driverVersion() string {
-	folder := driverProc
-	if w := l.site.World(l.node); w != nil {
-		folder = w.DriverProc()
-	}
-	text, _ := os.ReadFile(filepath.Join(folder, "version"))
-	return string(regexp.MustCompile(`\d+\.\d+(\.\d+)?`).Find(text))
-}
-
-func kernel() string {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return ""
-	}
-	release, _, _ := bytes.Cut(name.Release[:], []byte{0})
-	return string(release)
-}
-
-func system() string {
-	text, _ := os.ReadFile("/etc/os-release")
-	m := regexp.MustCompile(`(?m)^PRETTY_NAME="(.*)"$`).FindSubmatch(text)
+// found is what a pattern finds in a file: its group, empty where there is none.
+func found(file, pattern string) string {
+	text, _ := os.ReadFile(file)
+	m := regexp.MustCompile(pattern).FindSubmatch(text)
 	if m == nil {
 		return ""
 	}

@@ -5,44 +5,23 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"bookend/test/gpu/record"
 )
 
-// mpsChains are the scenarios about NVIDIA's Multi-Process Service: a daemon of the job's user's, which starts a server
-// for its first client.
-func mpsChains() []chain {
-	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
-	return []chain{
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: without(mpsClients, ignore)},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsIdle}},
-	}
+func (r *run) mpsClients() {
+	job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
+	r.mpsLeft(job)
+	r.draining(job, exitOrphan)
+	r.quitMPS(job.ID)
 }
 
-var mpsClients = step{
-	name: "mps-clients", title: "MPS left behind, with two clients",
-	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory " +
-		"when it has ended. Server and clients are listed on the GPU; the daemon has it open and holds nothing.",
-	do: func(r *run) {
-		job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
-		r.mpsLeft(job)
-		r.draining(job, exitOrphan)
-		r.quitMPS(job.ID)
-	},
-}
-
-var mpsIdle = step{
-	name: "mps-idle", title: "MPS left behind, without clients",
-	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and " +
-		"too little to drain a node for.",
-	do: func(r *run) {
-		job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
-		r.mpsLeft(job)
-		r.draining(job, 0)
-		r.quitMPS(job.ID)
-	},
+func (r *run) mpsIdle() {
+	job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
+	r.mpsLeft(job)
+	r.draining(job, 0)
+	r.quitMPS(job.ID)
 }
 
 // leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
@@ -80,10 +59,6 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 
 // mpsLeft wants the job's end to name server and clients, each with its bytes, and nobody else.
 func (r *run) mpsLeft(job *record.Job) {
-	var found []record.Finding
-	if job.End != nil {
-		found = job.End.Findings
-	}
 	listed := []record.Holder{*r.scene.holder}
 	for _, h := range r.scene.others {
 		if h.Held > 0 {
@@ -93,13 +68,8 @@ func (r *run) mpsLeft(job *record.Job) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("end of the job", strings.TrimSpace(strings.Repeat("BKD-ORPHAN ", len(listed))), verdict(job.End))
 	for _, h := range listed {
-		i := slices.IndexFunc(found, func(f record.Finding) bool { return f.PID == h.PID })
-		f := record.Finding{}
-		if i >= 0 {
-			f = found[i]
-		}
-		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive",
-			of: &h})
+		r.names(about(job, h.PID), leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID,
+			evidence: "exclusive", of: &h})
 	}
 	r.said(job, "in use on ")
 	r.rightCards(job)

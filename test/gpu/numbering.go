@@ -67,38 +67,18 @@ func (c counted) asks() (all []string) {
 	return all
 }
 
-func numberingChains() []chain {
-	return []chain{
-		{gpus: 2, mode: "enforce", steps: []step{numberingTyped}},
-		{gpus: 2, mode: "enforce", steps: []step{numberingLeftOut}},
-		{gpus: 2, mode: "enforce", steps: []step{numberingShuffled}},
-	}
+func (r *run) numberingTyped() {
+	r.counted(typedReverse(len(r.cards)), nothingElse)
 }
 
-var numberingTyped = step{
-	name: "numbering-typed", title: "Typed GPUs, in reverse order of their device files",
-	truth: "Slurm counts type b, the second half of the GPUs, before type a. A job a GPU side by side, of both " +
-		"types, is clean, then one of type a leaves a process on its GPU. Which GPU a job has is what CUDA says " +
-		"inside its device fence.",
-	do: func(r *run) { r.counted(typedReverse(len(r.cards)), nothingElse) },
+func (r *run) numberingLeftOut() {
+	r.counted(leftOut(len(r.cards)), func(r *run) {
+		r.daemon.start(0, 0, r.outside[0].uuid, "cudajob", "alloc", "--mib", "2048")
+	})
 }
 
-var numberingLeftOut = step{
-	name: "numbering-left-out", title: "A GPU that the driver has and Slurm does not",
-	truth: "gres.conf leaves out the last GPU of the first half, and a process of root holds 2 GiB on it all the " +
-		"time. A job a GPU side by side on the others is clean, then one leaves a process on its GPU.",
-	do: func(r *run) {
-		r.counted(leftOut(len(r.cards)), func(r *run) {
-			r.daemon.start(0, 0, r.outside[0].uuid, "cudajob", "alloc", "--mib", "2048")
-		})
-	},
-}
-
-var numberingShuffled = step{
-	name: "numbering-shuffled", title: "GPUs in no order",
-	truth: "gres.conf names the GPUs from both halves by turns, the second first. A job a GPU side by side is " +
-		"clean, then one leaves a process on its GPU.",
-	do: func(r *run) { r.counted(shuffled(len(r.cards)), nothingElse) },
+func (r *run) numberingShuffled() {
+	r.counted(shuffled(len(r.cards)), nothingElse)
 }
 
 func nothingElse(*run) {}
@@ -110,8 +90,7 @@ func (r *run) counted(c counted, first func(*run)) {
 	first(other)
 	other.sideBySide(c.asks())
 	job := other.leaveOrphan()
-	other.orphan(job, "orphan")
-	other.draining(job, exitOrphan)
+	other.orphan(job, "orphan", exitOrphan)
 }
 
 // otherSite brings up a Slurm that counts the GPUs as c says. What is judged on it goes to the same record.

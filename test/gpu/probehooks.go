@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/gpu/record"
 
@@ -16,29 +18,20 @@ import (
 // The job ids that hooks started by the lane itself are told, above any of Slurm's here and apart from the timings'.
 const ownJob = 300000
 
-var probeKilled = step{
-	name: "probe-killed", title: "Test allocation killed half-way",
-	truth: "The backend is killed by SIGKILL while it holds nearly all of the GPU (a library in front of the " +
-		"driver's gives the memory " +
-		"back 150 ms later, so that there is a moment to be met). The driver takes the memory back at once, the " +
-		"lock is free, and a prolog that starts then finds the GPU clean.",
-	do: func(r *run) {
-		c := r.cards[0]
-		w := r.watch(c.uuid)
-		defer w.end()
-		used := r.killProbe(w, c)
-		r.holds("memory in use at the moment of the kill", "more than half of the GPU", used+" bytes",
-			number(used) > r.total()*mib/2)
-		r.check("its lock", "free", r.lockOf(c.uuid))
-		hook := r.hook("prolog_slurmd", ownJob+r.rec.Number)
-		r.check("a prolog started at once says", "clean", hook)
-		empty := must(w.await("empty"))
-		soon := r.fake > 0 || len(empty["after_ms"]) <= len("1999.9") // fake GPUs have no time of their own to show
-		r.holds("memory in use after it", "0 bytes within 2 s", fmt.Sprintf("%s bytes after %s ms", empty["used"],
-			empty["after_ms"]),
-			empty["used"] == "0" && soon)
-		r.check("its epilog says", "clean", r.hook("epilog_slurmd", ownJob+r.rec.Number))
-	},
+func (r *run) probeKilled() {
+	c := r.cards[0]
+	w := r.watch(c.uuid)
+	defer w.end()
+	used := r.killProbe(w, c)
+	r.holds("memory in use at the moment of the kill", "more than half of the GPU", used+" bytes",
+		number(used) > r.total()*mib/2)
+	r.check("its lock", "free", r.lockOf(c.uuid))
+	r.check("a prolog started at once says", "clean", r.hook(slurm.Prolog, ownJob+r.rec.Number).Message)
+	empty := must(w.await("empty"))
+	soon := r.fake > 0 || len(empty["after_ms"]) <= len("1999.9") // fake GPUs have no time of their own to show
+	r.holds("memory in use after it", "0 bytes within 2 s",
+		fmt.Sprintf("%s bytes after %s ms", empty["used"], empty["after_ms"]), empty["used"] == "0" && soon)
+	r.check("its epilog says", "clean", r.hook(slurm.Epilog, ownJob+r.rec.Number).Message)
 }
 
 // killProbe kills a backend while it holds memory and returns how much was in use.
@@ -66,14 +59,8 @@ func (r *run) slowProbe(w *watcher, c card) *asked {
 
 // lockOf says whether a card's probe lock is free.
 func (r *run) lockOf(uuid string) string {
-	store, err := state.Open(r.site.Run(), r.node)
-	if err != nil {
-		return err.Error()
-	}
-	f, err := os.OpenFile(store.ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0)
-	if err != nil {
-		return err.Error()
-	}
+	store := must(state.Open(r.site.Run(), r.node))
+	f := must(os.OpenFile(store.ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0))
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err.Error()
@@ -82,9 +69,9 @@ func (r *run) lockOf(uuid string) string {
 }
 
 // hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
-func (r *run) hook(context string, job int) string {
+func (r *run) hook(context slurm.Context, job int) record.Hook {
 	before := r.hooks(job)
-	name := map[string]string{"prolog_slurmd": "bookend-prolog", "epilog_slurmd": "bookend-epilog"}[context]
+	name := "bookend-" + strings.TrimSuffix(string(context), "_slurmd")
 	cmd := exec.Command(r.site.Program(name))
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
 	out, err := cmd.CombinedOutput()
@@ -95,39 +82,27 @@ func (r *run) hook(context string, job int) string {
 	if len(all) != len(before)+1 {
 		panic(brokenf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
 	}
-	last := all[len(all)-1]
-	r.looks = append(r.looks, last.Looks)
-	return last.Message
+	return all[len(all)-1]
 }
 
-var probeHooks = step{
-	name: "probe-hooks", title: "Hooks while a test allocation is at work",
-	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the GPU, for 150 ms longer " +
-		"than it would. That memory is no one's leak: every " +
-		"one of them finds the GPU clean.",
-	do: func(r *run) {
-		c := r.cards[0]
-		w := r.watch(c.uuid)
-		defer w.end()
-		for i := range 3 {
-			for _, context := range []string{"prolog_slurmd", "epilog_slurmd"} {
-				said := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
-				r.check(fmt.Sprintf("hook %s during a probe", context), "clean", said)
-			}
-		}
-		met := 0
-		for _, looks := range r.looks {
-			if looks > 1 {
+func (r *run) probeHooks() {
+	c := r.cards[0]
+	w := r.watch(c.uuid)
+	defer w.end()
+	met := 0
+	for i := range 3 {
+		for _, context := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
+			h := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
+			if r.check(fmt.Sprintf("hook %s during a probe", context), "clean", h.Message); h.Looks > 1 {
 				met++
 			}
 		}
-		r.holds("hooks that met the memory and looked again", "one or more",
-			fmt.Sprintf("%d of %d", met, len(r.looks)), met > 0)
-	},
+	}
+	r.holds("hooks that met the memory and looked again", "one or more", fmt.Sprint(met), met > 0)
 }
 
 // duringProbe starts a hook at the moment when a probe has taken memory.
-func (r *run) duringProbe(w *watcher, c card, context string, job int) string {
+func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) record.Hook {
 	a := r.slowProbe(w, c)
 	must(w.await("taken"))
 	said := r.hook(context, job)

@@ -9,45 +9,23 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// probeChains are the scenarios about test allocations, and about what is read beside them.
-func probeChains() []chain {
-	never := map[string]string{"probe": "{at: never}"}
-	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: without(probeIdle, never)},
-		{gpus: 1, mode: "enforce", steps: []step{probeNearFull}},
-		{gpus: 1, mode: "observe", brisk: true, steps: []step{probeNeighbour}},
-		{gpus: 1, mode: "enforce", steps: []step{probeKilled}},
-		{gpus: 1, mode: "enforce", steps: []step{probeHooks}},
-		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name,
-			off: map[string]string{"backend": "/nonexistent"}}}},
-	}
-}
-
 // nearly is by how much the largest block may fall short of the free memory on a card without faults: the page that
 // cannot be had, and less than one more where free is no whole number of pages.
 const nearly = 4 * mib
 
-var probeIdle = step{
-	name: "probe-idle", title: "Test allocation on idle GPUs",
-	truth: "A job has used every GPU and ended, and nothing is on them: each gives all of its free memory but 2 " +
-		"MiB in one block, to the epilog that the job pays for and to the backend asked by itself.",
-	do: func(r *run) {
-		job := r.onEveryCard()
-		r.clean(job)
-		var probes []record.Probe
-		if job.End != nil {
-			probes = job.End.Probes
-		}
-		r.check("GPUs that the epilog tested", uuids(job.GPUs), probedCards(probes))
-		for _, p := range probes {
-			r.whole("the epilog's", p)
-		}
-		tests := r.test("idle GPU", r.cards)
-		for _, t := range tests {
-			r.whole("the backend's", t.Probe)
-		}
-		r.draining(job, 0)
-	},
+func (r *run) probeIdle() {
+	job := r.onEveryCard()
+	r.clean(job)
+	probes := job.AtEnd().Probes
+	r.check("GPUs that the epilog tested", uuids(job.GPUs), probedCards(probes))
+	for _, p := range probes {
+		r.whole("the epilog's", p)
+	}
+	tests := r.test("idle GPU", r.cards)
+	for _, t := range tests {
+		r.whole("the backend's", t.Probe)
+	}
+	r.draining(job, 0)
 }
 
 func probedCards(all []record.Probe) string {
@@ -79,49 +57,30 @@ func (r *run) whole(whose string, p record.Probe) {
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/mib) }
 
-var probeNearFull = step{
-	name: "probe-near-full", title: "Test allocation with 129 MiB free",
-	truth: "A process holds all of the GPU but some 129 MiB, of which the backend is told that it may be there: " +
-		"the test still gets what is free, where a CUDA context would not fit.",
-	do: func(r *run) {
-		c := r.cards[0]
-		h := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
-		h.Role = "has nearly all of the GPU"
-		r.scenery(&h.Holder)
-		r.evidence("the GPU nearly full")
-		tests := r.test("129 MiB free", []card{c}, h.PID)
-		for _, t := range tests {
-			r.whole("the backend's", t.Probe)
-			r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib &&
-				t.Probe.Free <= 160*mib)
-		}
-		r.stillThere()
-	},
+func (r *run) probeNearFull() {
+	c := r.cards[0]
+	h := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
+	h.Role = "has nearly all of the GPU"
+	r.scenery(&h.Holder)
+	r.evidence("the GPU nearly full")
+	tests := r.test("129 MiB free", []card{c}, h.PID)
+	for _, t := range tests {
+		r.whole("the backend's", t.Probe)
+		r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib &&
+			t.Probe.Free <= 160*mib)
+	}
+	r.stillThere()
 }
 
-var probeNeighbour = step{
-	name: "probe-neighbour", title: "No test allocation beside another's process",
-	truth: "While the job runs another user's process takes memory on its GPU, and lives on. No one tests a GPU " +
-		"that somebody is on: neither the epilog nor the backend asked by itself.",
-	do: func(r *run) {
-		job := r.leave(func(s *standing) {
-			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-			h.Role = "another user's, of no job"
-			r.scenery(&h.Holder)
-			r.known(s, &h.Holder)
-		})
-		var probes []record.Probe
-		if job.End != nil {
-			probes = job.End.Probes
-		}
-		r.skipped("the epilog's", probes)
-		tests := r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]})
-		for _, t := range tests {
-			r.skipped("the backend's", []record.Probe{t.Probe})
-		}
-		r.draining(job, 0)
-		r.stillThere()
-	},
+func (r *run) probeNeighbour() {
+	job := r.leaveIn(1, ofNoJob, "cudajob", asItIs)
+	r.skipped("the epilog's", job.AtEnd().Probes)
+	tests := r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]})
+	for _, t := range tests {
+		r.skipped("the backend's", []record.Probe{t.Probe})
+	}
+	r.draining(job, 0)
+	r.stillThere()
 }
 
 // skipped wants a test not to have been made, with a reason.

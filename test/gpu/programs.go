@@ -29,79 +29,51 @@ var programs = []program{
 	{name: "onnx", kind: "host", says: "ONNX Runtime ", before: "ulimit -v 20000000"}, // it says the same of a GPU's
 }
 
-// programsChains are out of memory in programs of many frameworks. No fake says what these say.
-func programsChains() []chain {
-	one := func(s step) chain {
-		return chain{gpus: 1, torch: true, real: true, mode: "observe", brisk: true, steps: []step{s}}
+func (r *run) programsDied() {
+	r.each(programs, "", "FAILED", func(p program, job *record.Job) {
+		r.understood(p, job)
+		r.ownFault(p, job)
+	})
+}
+
+func (r *run) programsCaught() {
+	gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
+	r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
+		text := unwrapped(job.Output)
+		r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
+			diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
+				strings.Contains(text, "Not GPU memory"))
+	})
+}
+
+func (r *run) programsRank() {
+	step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python,
+		r.site.Program("programs.py"))
+	job := r.fails(r.script(step), 0, "--ntasks=4")
+	r.understood(programs[0], job)
+	c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
+	r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
+	r.ownFault(program{name: "torch"}, job)
+	r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
+		strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
+}
+
+func (r *run) programsUnread() {
+	line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
+	text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
+	m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
+	if err == nil || m == nil {
+		panic(brokenf("srun said %q, error %v: want a job that fails", tail(text), err))
 	}
-	return []chain{one(programsDied), one(programsCaught), one(programsRank), one(programsUnread)}
-}
-
-var programsDied = step{
-	name: "programs-died", title: "Out of memory in seven programs",
-	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no " +
-		"more and end by that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no " +
-		"GPU here, has too little host memory. No one else was there.",
-	do: func(r *run) {
-		r.each(programs, "", "FAILED", func(p program, job *record.Job) {
-			r.understood(p, job)
-			r.ownFault(p, job)
-		})
-	},
-}
-
-var programsCaught = step{
-	name: "programs-caught", title: "Out of memory, caught and survived",
-	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be " +
-		"explained.",
-	do: func(r *run) {
-		gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
-		r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
-			text := unwrapped(job.Output)
-			r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
-				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
-					strings.Contains(text, "Not GPU memory"))
-		})
-	},
-}
-
-var programsRank = step{
-	name: "programs-rank", title: "Out of memory in one rank of four",
-	truth: "Four ranks of a step share a GPU. The third takes what there is and fails; srun ends the others.",
-	do: func(r *run) {
-		step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python,
-			r.site.Program("programs.py"))
-		job := r.fails(r.script(step), 0, "--ntasks=4")
-		r.understood(programs[0], job)
-		c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
-		r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
-		r.ownFault(program{name: "torch"}, job)
-		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
-			strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
-	},
-}
-
-var programsUnread = step{
-	name: "programs-unread", title: "Out of memory under srun, without a file",
-	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. No one could " +
-		"read it.",
-	do: func(r *run) {
-		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
-		text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
-		m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
-		if err == nil || m == nil {
-			panic(brokenf("srun said %q, error %v: want a job that fails", tail(text), err))
+	job := r.finish(cluster.JobID(m[1]))
+	d := diagnosed(job)
+	r.holds("the headline", "the job failed, its output was not read", d.Headline,
+		strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
+	for _, c := range d.Causes {
+		if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
+			r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
 		}
-		job := r.finish(cluster.JobID(m[1]))
-		d := diagnosed(job)
-		r.holds("the headline", "the job failed, its output was not read", d.Headline,
-			strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
-		for _, c := range d.Causes {
-			if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
-				r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
-			}
-		}
-	},
+	}
 }
 
 // each runs the programs side by side, as many as there are GPUs at once, and judges each job.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -57,10 +56,8 @@ func TestRehearsal(t *testing.T) {
 			if runs[s.name] < 4 && !c.real {
 				t.Errorf("%s: %d checks, want at least 4", s.name, runs[s.name])
 			}
-		}
-		for _, off := range c.controls {
-			if controls[off.step] != 1 && !c.real {
-				t.Errorf("%s: %d controls, want one", off.step, controls[off.step])
+			if n := controls[s.name]; (n == 1) != (s.control() != "") && !c.real {
+				t.Errorf("%s: %d controls of %q", s.name, n, s.control())
 			}
 		}
 	}
@@ -73,12 +70,12 @@ func TestRehearsal(t *testing.T) {
 	}
 }
 
-// A control names a step of its own chain, and switches something off.
-func TestControls(t *testing.T) {
+// What is true in a scenario is told.
+func TestTold(t *testing.T) {
 	for _, c := range chains() {
-		for _, off := range c.controls {
-			if !slices.ContainsFunc(c.steps, func(s step) bool { return s.name == off.step }) || off.String() == "" {
-				t.Errorf("control of %q switches off %q", off.step, off.String())
+		for _, s := range c.steps {
+			if title, truth := s.told(); title == "" || truth == "" {
+				t.Errorf("truths.md does not tell of %s: %q, %q", s.name, title, truth)
 			}
 		}
 	}

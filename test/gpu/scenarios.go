@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,66 +13,59 @@ import (
 
 // A chain is steps that build on each other; each is a scenario of its own.
 type chain struct {
-	gpus     int  // that the machine must have
-	torch    bool // needs PyTorch; a rehearsal plays it
-	real     bool // is left out of a rehearsal, which would only repeat another chain
-	mode     string
-	brisk    bool              // is judged after a shorter settle time, which is not what it is about
-	with     map[string]string // further sections of Bookend's configuration
-	group    string
-	steps    []step
-	controls []control
+	group string
+	gpus  int  // that the machine must have; 0: one
+	torch bool // needs PyTorch; a rehearsal plays it
+	real  bool // is left out of a rehearsal, which would only repeat another chain
+	mode  string
+	brisk bool              // is judged after a shorter settle time, which is not what it is about
+	with  map[string]string // further sections of Bookend's configuration
+	steps []step
 }
 
-// settings are what a chain configures beside the lane's own: the shipped settle times leave no time for three runs
-// of everything. A rehearsal's times are short as they are.
-func (c chain) settings(rehearsal bool) map[string]string {
+// step is a scenario: the code that brings it about and judges what Bookend makes of it. What is true is in truths.md.
+//
+// Its control, if it has one, is one more run with the rule switched off that it is about. The judge must then call it
+// wrong: else it would have passed a Bookend without that rule.
+type step struct {
+	name    string
+	do      func(*run)
+	off     map[string]string // of its control: sections of Bookend's configuration
+	despite string            // of its control, in words, where the step itself arranges it
+}
+
+// control is what its control switches off, empty without one.
+func (s step) control() string { return s.despite + strings.TrimSpace(render(s.off)) }
+
+//go:embed truths.md
+var truths string
+
+// told is a scenario's title, and what is true in it.
+func (s step) told() (title, truth string) {
+	_, text, _ := strings.Cut(truths, "=== "+s.name+"\n")
+	text, _, _ = strings.Cut(text, "\n===")
+	title, truth, _ = strings.Cut(text, "\n")
+	return title, strings.Join(strings.Fields(truth), " ")
+}
+
+// settings are what a chain configures beside the lane's own, with what a control switches off: the shipped settle times
+// leave no time for three runs of everything. A rehearsal's times are short as they are.
+func (c chain) settings(rehearsal bool, off map[string]string) map[string]string {
 	all := map[string]string{}
-	maps.Copy(all, c.with)
 	if c.brisk && !rehearsal {
 		all["settle"] = "{epilog: {stable: 1.5s, max: 4s}}"
 	}
+	maps.Copy(all, c.with)
+	maps.Copy(all, off)
 	return all
-}
-
-// step is a scenario: what is true, in words, and the code that brings it about and judges what Bookend makes of it.
-type step struct {
-	name, title, truth string
-	do                 func(*run)
-}
-
-// control is one more run of a step with the rule switched off that it is about. The judge must then call it wrong:
-// else it would have passed a Bookend without that rule.
-type control struct {
-	step string
-	off  map[string]string // sections of Bookend's configuration
-	what string            // in words, where configuration cannot switch it off
-}
-
-// without is the control of a step with other sections of configuration.
-func without(s step, off map[string]string) []control { return []control{{step: s.name, off: off}} }
-
-// despite is one that the step itself arranges.
-func despite(s step, what string) []control { return []control{{step: s.name, what: what}} }
-
-func (c control) String() string {
-	return strings.TrimSpace(c.what + strings.TrimSpace(render(c.off)))
 }
 
 // scene is what the steps of a chain share.
 type scene struct {
-	left   *record.Job    // the job that left something
-	holder *record.Holder // what it left
-	others []record.Holder
-	off    *control
-}
-
-func chains() []chain {
-	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
-		severalChains(), numberingChains())
-	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
-		in(groupCheck, checkChains()),
-		in(groupPrograms, programsChains()))
+	left    *record.Job    // the job that left something
+	holder  *record.Holder // what it left
+	others  []record.Holder
+	control bool
 }
 
 // The groups that --only knows. Each takes minutes on a real GPU; groupProbe has the cost of a probe besides.
@@ -83,11 +78,124 @@ const (
 	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
 )
 
-// in puts chains into a group that are in none yet.
-func in(group string, all []chain) []chain {
-	for i := range all {
-		if all[i].group == "" {
-			all[i].group = group
+// What controls switch off.
+var (
+	ignoreOrphan = map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
+	allShared    = map[string]string{"slurm": "{shared_partitions: [main]}"}
+	blind        = map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}
+	deaf         = map[string]string{"job_log": "{read: false}"}
+)
+
+// base are who left what. What holds memory after a job was started by the daemon, for Slurm ends everything in the
+// job's own cgroup.
+var base = []chain{
+	{torch: true, mode: "observe", steps: one("torch-clean", (*run).torchClean)},
+	{mode: "observe", steps: one("cuda-clean", (*run).cudaClean)},
+	{mode: "observe", steps: one("no-gpu", (*run).noGPU)},
+	{mode: "observe", steps: []step{{name: "orphan-observe", do: (*run).orphanObserved},
+		{name: "inherited", do: (*run).orphanInherited, off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}},
+		{name: "freed", do: (*run).orphanGone}}},
+	{mode: "enforce", steps: without(ignoreOrphan, "orphan-enforce", leftIn("orphan", "cudajob", asItIs))},
+	{mode: "enforce", steps: one("orphan-moving", (*run).orphanMoving)},
+	{mode: "enforce", steps: []step{{name: "phantom", do: (*run).phantom,
+		off: map[string]string{"policy": "{epilog: {BKD-PHANTOM: ignore}}"}},
+		{name: "phantom-inherited", do: (*run).phantomInherited}}},
+	{torch: true, real: true, mode: "enforce", steps: one("torch-phantom", (*run).torchPhantom)},
+	{mode: "enforce", steps: []step{{name: "residue", do: (*run).residue, off: blind},
+		{name: "residue-inherited", do: (*run).residueInherited}}},
+	{mode: "enforce", steps: without(blind, "residue-innocent", (*run).innocent)},
+	{mode: "enforce", brisk: true, steps: one("ipc", (*run).imported)},
+	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "stopped",
+		leftIn("orphan stopped", "cudajob", inState("T"), "--stop", "--name", "a) R (b"))},
+	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "leaderless",
+		leftIn("dying orphan", "cudajob", inState("Z"), "--leader-exits"))},
+	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "pidns",
+		leftIn("container orphan", contained, inOwnNamespace))},
+	{torch: true, mode: "enforce", steps: one("loader-killed", (*run).loaderKilled)},
+	{torch: true, mode: "enforce", steps: without(map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"},
+		"workers", (*run).outlived)},
+	{mode: "enforce", steps: one("pieces", (*run).pieces)},
+	{mode: "enforce", steps: one("near-full", (*run).nearFull)},
+	{group: groupProbe, mode: "enforce", steps: despite("the probe locks another file than Bookend asks for",
+		"probe", (*run).probe)},
+	{group: groupProbe, mode: "enforce", steps: one("probe-stays", (*run).probeStays)},
+	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "mps-clients", (*run).mpsClients)},
+	{mode: "enforce", brisk: true, steps: one("mps-idle", (*run).mpsIdle)},
+	{mode: "enforce", steps: without(allShared, "stray", (*run).stray)},
+	{mode: "enforce", steps: without(allShared, "foreign-unknown", (*run).foreignUnknown)},
+	{gpus: 2, mode: "enforce", steps: without(allShared, "foreign", (*run).foreign)},
+	{gpus: 2, mode: "observe", steps: one("neighbours", (*run).neighbours)},
+	{gpus: 2, mode: "observe", steps: one("numbering", (*run).numberAgrees)},
+	{gpus: 2, mode: "enforce", steps: one("numbering-typed", (*run).numberingTyped)},
+	{gpus: 2, mode: "enforce", steps: one("numbering-left-out", (*run).numberingLeftOut)},
+	{gpus: 2, mode: "enforce", steps: one("numbering-shuffled", (*run).numberingShuffled)},
+}
+
+// whys are why a job ran out of memory, each with a control that takes from Bookend what it needs for the answer. What
+// PyTorch says of it on the way is real.
+var whys = []chain{
+	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-self", (*run).oomSelf)},
+	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-pool", (*run).oomPool)},
+	{torch: true, mode: "observe", brisk: true, steps: without(allShared, "oom-foreign", (*run).oomForeign)},
+	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-passing", (*run).oomPassing)},
+	{torch: true, mode: "observe", brisk: true, steps: without(blind, "oom-inherited", (*run).oomInherited)},
+	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-ulimit", (*run).oomLimit)},
+	{torch: true, mode: "observe", brisk: true, steps: without(allShared, "oom-silent", (*run).oomSilent)},
+}
+
+// probes are about test allocations, and about what is read beside them.
+var probes = []chain{
+	{mode: "enforce", steps: without(map[string]string{"probe": "{at: never}"}, "probe-idle", (*run).probeIdle)},
+	{mode: "enforce", steps: one("probe-near-full", (*run).probeNearFull)},
+	{mode: "observe", brisk: true, steps: one("probe-neighbour", (*run).probeNeighbour)},
+	{mode: "enforce", steps: one("probe-killed", (*run).probeKilled)},
+	{mode: "enforce", steps: one("probe-hooks", (*run).probeHooks)},
+	{mode: "observe", steps: without(map[string]string{"backend": "/nonexistent"}, "health", (*run).cardsCondition)},
+}
+
+// checks are about the health check, which the lane starts as slurmd does.
+var checks = []chain{
+	{mode: "enforce", brisk: true, steps: despite("a process takes memory before the last of them",
+		"check-idle", (*run).checkIdle)},
+	{mode: "enforce", brisk: true, steps: without(map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"},
+		"check-orphan", (*run).checkOrphan)},
+	{mode: "enforce", steps: despite("no health check runs meanwhile", "check-seen", (*run).checkSeen)},
+	{mode: "enforce", brisk: true,
+		with: map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: true, after: 2}}"},
+		steps: without(map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: false, after: 2}}"},
+			"check-resume", (*run).checkResume)},
+	{mode: "enforce", brisk: true, steps: despite("the job's record is out of the way",
+		"check-busy", (*run).checkBusy)},
+}
+
+// frameworks are out of memory in programs of many of them. No fake says what these say.
+var frameworks = []chain{
+	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-died", (*run).programsDied)},
+	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-caught", (*run).programsCaught)},
+	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-rank", (*run).programsRank)},
+	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-unread", (*run).programsUnread)},
+}
+
+// one is a step without a control; without and despite are steps with one.
+func one(name string, do func(*run)) []step { return []step{{name: name, do: do}} }
+
+func without(off map[string]string, name string, do func(*run)) []step {
+	return []step{{name: name, do: do, off: off}}
+}
+
+func despite(what, name string, do func(*run)) []step {
+	return []step{{name: name, do: do, despite: what}}
+}
+
+// chains are all of them, each in its group.
+func chains() (all []chain) {
+	for _, g := range []struct {
+		name string
+		of   []chain
+	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupPrograms, frameworks}} {
+		for _, c := range g.of {
+			c.group = cmp.Or(c.group, g.name)
+			all = append(all, c)
 		}
 	}
 	return all
@@ -109,22 +217,7 @@ func checkNames(only []string) error {
 	return nil
 }
 
-func cleanChains() []chain {
-	return []chain{
-		{gpus: 1, torch: true, mode: "observe", steps: []step{torchClean}},
-		{gpus: 1, mode: "observe", steps: []step{cudaClean}},
-		{gpus: 1, mode: "observe", steps: []step{noGPU}},
-	}
-}
-
-var torchClean = step{
-	name: "torch-clean", title: "PyTorch job that ends well",
-	truth: "PyTorch multiplies matrices and ends: nothing was on the GPU before, nothing is left.",
-	do: func(r *run) {
-		job := r.run1(r.cleanTorch(), "--gres=gpu:1")
-		r.clean(job)
-	},
-}
+func (r *run) torchClean() { r.clean(r.run1(r.cleanTorch(), "--gres=gpu:1")) }
 
 // cleanTorch is PyTorch, and in a rehearsal what plays it.
 func (r *run) cleanTorch() string {
@@ -134,23 +227,14 @@ func (r *run) cleanTorch() string {
 	return r.script(fmt.Sprintf("exec %s %s", r.python, r.site.Program("clean.py")))
 }
 
-var cudaClean = step{
-	name: "cuda-clean", title: "CUDA C job that ends well",
-	truth: "A C program fills 4 GiB through the driver API and ends: nothing was on the GPU before, nothing is left.",
-	do: func(r *run) {
-		job := r.run1(r.script("$CUDAJOB alloc --mib 4096 --sleep 1"), "--gres=gpu:1")
-		r.clean(job)
-	},
+func (r *run) cudaClean() {
+	r.clean(r.run1(r.script("$CUDAJOB alloc --mib 4096 --sleep 1"), "--gres=gpu:1"))
 }
 
-var noGPU = step{
-	name: "no-gpu", title: "Job without GPUs",
-	truth: "The job asked for no GPU: Bookend has no business with it, and writes nothing anywhere.",
-	do: func(r *run) {
-		job := r.run1("#!/bin/sh\necho no GPU needed\n")
-		r.check("start of the job", "no record", verdict(job.Start))
-		r.check("end of the job", "no record", verdict(job.End))
-		r.check("lines in Bookend's log", "0", fmt.Sprint(len(job.Hooks)))
-		r.check("the job's log", "no GPU needed\n", job.Output)
-	},
+func (r *run) noGPU() {
+	job := r.run1("#!/bin/sh\necho no GPU needed\n")
+	r.check("start of the job", "no record", verdict(job.Start))
+	r.check("end of the job", "no record", verdict(job.End))
+	r.check("lines in Bookend's log", "0", fmt.Sprint(len(job.Hooks)))
+	r.check("the job's log", "no GPU needed\n", job.Output)
 }

@@ -29,8 +29,7 @@ func (r *run) stand(lines ...string) *standing {
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.work), "set +e", ". " + s.work,
 		"code=$?", "echo done", r.until(s.gate), "exit $code"})
 	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
-	r.awaitOutput(s.id, "standing")
-	text := must(r.site.Output(s.id))
+	text := r.awaitOutput(s.id, "standing")
 	cards := cudaCards(text)
 	if len(cards) == 0 {
 		panic(brokenf("job %s named no GPU: %q", s.id, tail(text)))
@@ -132,9 +131,9 @@ func (r *run) stillThere() {
 }
 
 // known makes sure that the driver lists this process alone on the card, and notes how much it holds.
-func (r *run) known(s *standing, h *record.Holder) {
-	h.GPU = s.card.UUID
-	all := r.listed(s.card.UUID)
+func (r *run) known(uuid string, h *record.Holder) {
+	h.GPU = uuid
+	all := r.listed(uuid)
 	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
 		panic(brokenf("on the GPU are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
 	}

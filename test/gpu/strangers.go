@@ -6,36 +6,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"bookend/test/cluster"
-	"bookend/test/gpu/record"
 )
 
-// strangerChains are the scenarios in which something on a card is not the job's own.
-func strangerChains() []chain {
-	shared := map[string]string{"slurm": "{shared_partitions: [main]}"}
-	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: without(stray, shared)},
-		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: without(foreignUnknown, shared)},
-		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: without(foreign, shared)},
-	}
+func (r *run) stray() {
+	job := r.leaveIn(1, ofNoJob, "cudajob", asItIs)
+	r.left(job, leftover{code: "BKD-STRAY", pid: r.scene.holder.PID}, exitStray)
 }
 
-var stray = step{
-	name: "stray", title: "Another user's process, of no job",
-	truth: "While the job runs, another user's process takes memory on its GPU, started outside Slurm. It is still " +
-		"there when the job has ended. No job is to blame, and the next one would miss the memory.",
-	do: func(r *run) {
-		job := r.leave(func(s *standing) {
-			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-			h.Role = "another user's, of no job"
-			r.scenery(&h.Holder)
-			r.known(s, &h.Holder)
-		})
-		r.left(job, leftover{code: "BKD-STRAY", pid: r.scene.holder.PID})
-		r.draining(job, exitStray)
-	},
-}
+const ofNoJob = "another user's, of no job"
 
 // startAs starts a program as one of the users.
 func (r *run) startAs(userIndex int, card, program string, args ...string) *holder {
@@ -43,30 +21,38 @@ func (r *run) startAs(userIndex int, card, program string, args ...string) *hold
 	return r.daemon.start(uid, gid, card, program, args...)
 }
 
-// guest is another user's live job, with a process that root put into its cgroup: device fences keep a job's own
-// processes from opening a card that it was not given, but not from one that is open already.
-type guest struct {
-	id     cluster.JobID
-	number int
-	gate   string
-	holder *holder
+// beside runs a job beside another user's live one, with a process that root put into that one's cgroup: device fences
+// keep a job's own processes from opening a card that it was not given, but not from one that is open already. It wants
+// the process named, and nothing drained for what a live job does.
+func (r *run) beside(unknown bool, args ...string) {
+	s := r.stand()
+	gate := r.gate() + "-guest"
+	id := r.submit(1, r.script("echo \"ready pid=$$\"", r.until(gate)), args...)
+	member := saidPID(r.awaitOutput(id, "ready "))
+	h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
+	h.Role = "of job " + string(id)
+	r.moveTo(h, member)
+	r.scenery(&h.Holder)
+	r.known(s.card.UUID, &h.Holder)
+	r.evidence("before the job ends")
+	job := r.release(s)
+	r.evidence("after the job, the other job alive")
+	if !strings.Contains(cgroupOf(h.PID), "/job_"+string(id)+"/") {
+		panic(brokenf("process %d is no longer of job %s: %q", h.PID, id, cgroupOf(h.PID)))
+	}
+	try(open(gate))
+	r.finish(id)
+	r.left(job, leftover{code: "BKD-FOREIGN", pid: h.PID, job: int(number(string(id))), evidence: "cgroup",
+		unknown: unknown}, 0)
 }
 
-// invite starts the guest's job, and its process on a card.
-func (r *run) invite(card string, args ...string) *guest {
-	g := &guest{gate: r.gate() + "-guest"}
-	g.id = r.submit(1, r.script("echo \"ready pid=$$\"", r.until(g.gate)), args...)
-	r.awaitOutput(g.id, "ready ")
-	text := must(r.site.Output(g.id))
-	g.number = int(number(string(g.id)))
+// saidPID is the PID in a job's ready line.
+func saidPID(text string) int {
 	m := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindStringSubmatch(text)
 	if m == nil {
-		panic(brokenf("job %s said %q", g.id, text))
+		panic(brokenf("a job said %q", tail(text)))
 	}
-	g.holder = r.startAs(1, card, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-	g.holder.Role = "of job " + string(g.id)
-	r.moveTo(g.holder, int(number(m[1])))
-	return g
+	return int(number(m[1]))
 }
 
 // moveTo puts a process into the cgroups of a job's process.
@@ -105,46 +91,6 @@ func mountOf(mounts, controllers string) string {
 	return ""
 }
 
-// beside runs a job beside a guest whose process is on the given card, and ends the guest's after it.
-func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, *guest) {
-	s := r.stand()
-	uuid := card(s)
-	g := r.invite(uuid, args...)
-	r.scenery(&g.holder.Holder)
-	on := &standing{card: record.GPU{UUID: uuid}}
-	r.known(on, &g.holder.Holder)
-	r.evidence("before the job ends")
-	job := r.release(s)
-	r.evidence("after the job, the other job alive")
-	if !strings.Contains(cgroupOf(g.holder.PID), "/job_"+string(g.id)+"/") {
-		panic(brokenf("process %d is no longer of job %s: %q", g.holder.PID, g.id, cgroupOf(g.holder.PID)))
-	}
-	try(open(g.gate))
-	r.finish(g.id)
-	return job, g
-}
+func (r *run) foreignUnknown() { r.beside(true) }
 
-func sameCard(s *standing) string { return s.card.UUID }
-
-var foreignUnknown = step{
-	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's GPU",
-	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes " +
-		"memory on the job's GPU. Its cgroup names its job; that it may not be there is likely but unknown, and " +
-		"nothing is drained.",
-	do: func(r *run) {
-		job, g := r.beside(sameCard)
-		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: true})
-		r.draining(job, 0)
-	},
-}
-
-var foreign = step{
-	name: "foreign", title: "A process of another job, on the job's GPU",
-	truth: "Another user's job was given another GPU; a process in its cgroup takes memory on this job's GPU. The " +
-		"node is not drained for what a live job does.",
-	do: func(r *run) {
-		job, g := r.beside(sameCard, "--gres=gpu:1")
-		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup"})
-		r.draining(job, 0)
-	},
-}
+func (r *run) foreign() { r.beside(false, "--gres=gpu:1") }

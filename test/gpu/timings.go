@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/slurm"
 	"bookend/internal/wire"
 	"bookend/test/gpu/record"
+	"bookend/test/rig"
 )
 
 const (
@@ -71,9 +73,8 @@ func (l *lane) timesheet() *record.Timings {
 }
 
 func (l *lane) timedPrograms() []timed {
-	request := l.request()
-	untested := l.withoutProbe()
-	shipped := l.site.ConfigFile(l.node)
+	request := must(l.requestOf(wire.Snapshot, l.cards).Line()) // as a hook would
+	untested, shipped := l.withoutProbe(), l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
 		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
@@ -86,7 +87,8 @@ func (l *lane) timedPrograms() []timed {
 			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
 		{Timing: timing("bookend-healthcheck",
 			"one check of every GPU, all clean: with their condition and the kernel's log"),
-			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }, sane: l.checkSawClean()},
+			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() },
+			sane: l.checkSawClean()},
 	}
 	if l.smi == "" {
 		return all
@@ -114,7 +116,7 @@ func (l *lane) withoutProbe() string {
 
 // timedHook is a hook in the environment that slurmd gives it. Each round is a job of its own.
 func (l *lane) timedHook(program, how, what string, job int, gpus bool, config string) timed {
-	context := strings.TrimPrefix(program, "bookend-") + "_slurmd"
+	context := slurm.Context(strings.TrimPrefix(program, "bookend-") + "_slurmd")
 	return timed{
 		Timing: timing(program+how, what), argv: []string{l.site.Program(program)},
 		env: func(round int) []string { return l.hookEnv(context, job+1+round, gpus, config) },
@@ -138,34 +140,16 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 }
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
-func (l *lane) hookEnv(context string, job int, gpus bool, config string) []string {
-	id := fmt.Sprint(job)
+func (l *lane) hookEnv(context slurm.Context, job int, gpus bool, config string) []string {
 	uid, gid := ids(l.site.Users[0])
-	env := []string{
-		"BOOKEND_CONFIG=" + config, "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + l.node,
-		"SLURM_CLUSTER_NAME=bookend", "SLURM_CONF=" + l.site.ConfFile(), "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
-		fmt.Sprintf("SLURM_JOB_UID=%d", uid), fmt.Sprintf("SLURM_UID=%d", uid), fmt.Sprintf("SLURM_JOB_GID=%d", gid),
-		"SLURM_JOB_USER=" + l.site.Users[0], "SLURM_NODELIST=" + l.node, "SLURM_JOB_PARTITION=main",
-		"SLURM_JOB_WORK_DIR=/", "SLURM_JOB_RESTART_COUNT=0",
-	}
-	if gpus {
-		var indexes []string
-		for i := range l.cards {
+	var indexes []string
+	for i := range l.cards {
+		if gpus {
 			indexes = append(indexes, fmt.Sprint(i))
 		}
-		list := strings.Join(indexes, ",")
-		env = append(env, "SLURM_JOB_GPUS="+list, "CUDA_VISIBLE_DEVICES="+list)
 	}
-	if context == "epilog_slurmd" {
-		env = append(env, "SLURM_JOB_EXIT_CODE=0", "SLURM_JOB_EXIT_CODE2=0:0", "SLURM_JOB_DERIVED_EC=0")
-	}
-	return env
-}
-
-// request asks the backend for one look at every card, as a hook would.
-func (l *lane) request() []byte {
-	r := l.requestOf(wire.Snapshot, l.cards)
-	return must(r.Line())
+	return rig.NewJob(l.node, job, int(uid), 0).On(strings.Join(indexes, ",")).With("SLURM_JOB_GID", fmt.Sprint(gid),
+		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile()).Environ(config, context)
 }
 
 // once runs the program and returns its wall time, from before its start to after its end.
@@ -214,10 +198,9 @@ func (l *lane) checkSawClean() func() {
 // hooksSawClean makes sure that the timed hooks did their work: every one looked at every card, once, and found
 // them clean.
 func (l *lane) hooksSawClean() {
-	r := run{lane: l, rec: &record.Run{}}
 	for round := range 2 * rounds {
 		job := []int{timedJob, untestedJob}[round%2] + 1 + round/2
-		hooks := r.hooks(job)
+		hooks := l.hooks(job)
 		for _, h := range hooks {
 			if h.Message != "clean" || h.Looks != 1 {
 				panic(brokenf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks))

@@ -11,34 +11,15 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// transientChains are the scenarios in which memory is still in use when the job has ended, and goes away by itself.
-func transientChains() []chain {
-	hasty := map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"}
-	return []chain{
-		{gpus: 1, torch: true, mode: "enforce", steps: []step{loaderKilled}},
-		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: without(workers, hasty)},
-		{gpus: 1, mode: "enforce", steps: []step{pieces}},
-		{gpus: 1, mode: "enforce", steps: []step{nearFull}},
-		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probe},
-			controls: despite(probe, "the probe locks another file than Bookend asks for")},
-		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probeStays}},
-	}
-}
-
-var loaderKilled = step{
-	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the GPU, cancelled",
-	truth: "PyTorch holds most of the GPU's memory and has four workers that inherited its descriptors; scancel " +
-		"ends all of them. Once the driver has taken the memory back, nothing is left.",
-	do: func(r *run) {
-		id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
-		r.awaitOutput(id, "ready ")
-		r.evidence("while the job runs")
-		try(r.site.Cancel(id))
-		job := r.finish(id)
-		r.check("what became of the job", "CANCELLED", job.State)
-		r.clean(job)
-		r.draining(job, 0)
-	},
+func (r *run) loaderKilled() {
+	id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
+	r.awaitOutput(id, "ready ")
+	r.evidence("while the job runs")
+	try(r.site.Cancel(id))
+	job := r.finish(id)
+	r.check("what became of the job", "CANCELLED", job.State)
+	r.clean(job)
+	r.draining(job, 0)
 }
 
 // loader is PyTorch, and in a rehearsal what plays it.
@@ -49,37 +30,31 @@ func (r *run) loader(mib uint64) string {
 	return r.script(fmt.Sprintf("exec %s %s %d", r.python, r.site.Program("loader.py"), mib))
 }
 
-var workers = step{
-	name: "workers", title: "DataLoader workers that outlive their parent",
-	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As " +
-		"the job ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves " +
-		"some seconds later. Nothing is left, and no one has to do anything.",
-	do: func(r *run) {
-		s := r.stand()
-		h := r.workers(s)
-		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
-		r.scenery(&h.Holder, r.kin("worker")...)
-		if r.known(s, &h.Holder); len(r.scene.others) == 0 {
-			panic(brokenf("process %d has no workers", h.PID))
-		}
-		r.evidence("before the job ends")
-		job := r.atEnd(s, h.kill)
-		r.evidence("after the job")
-		r.cleanEnds(job)
-		r.lookedAgain(job)
-		for _, w := range r.scene.others {
-			err := syscall.Kill(w.PID, 0)
-			r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil ||
-				readProc(w.PID).State[0] == 'Z')
-		}
-		r.draining(job, 0)
-	},
+func (r *run) outlived() {
+	s := r.stand()
+	h := r.workers(s)
+	h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
+	r.scenery(&h.Holder, r.kin("worker")...)
+	if r.known(s.card.UUID, &h.Holder); len(r.scene.others) == 0 {
+		panic(brokenf("process %d has no workers", h.PID))
+	}
+	r.evidence("before the job ends")
+	job := r.atEnd(s, h.kill)
+	r.evidence("after the job")
+	r.cleanEnds(job)
+	r.lookedAgain(job)
+	for _, w := range r.scene.others {
+		err := syscall.Kill(w.PID, 0)
+		r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil ||
+			readProc(w.PID).State[0] == 'Z')
+	}
+	r.draining(job, 0)
 }
 
 func (r *run) workers(s *standing) *holder {
 	if r.fake > 0 {
 		life := "0.4" // less than a rehearsal's settle time, and more than that of the control
-		if r.scene.off != nil {
+		if r.scene.control {
 			life = "2"
 		}
 		return r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--workers", "4", "--workers-life", life)
@@ -90,70 +65,50 @@ func (r *run) workers(s *standing) *holder {
 // lookedAgain wants the epilog to have met what goes away: else the scene did not come about.
 func (r *run) lookedAgain(job *record.Job) {
 	looks := 0
-	if job.End != nil && len(job.End.Curves) > 0 {
-		looks = job.End.Curves[0].Looks
+	for _, c := range job.AtEnd().Curves {
+		looks = max(looks, c.Looks)
 	}
 	r.holds("the epilog met the memory and waited", "more than one look", fmt.Sprint(looks), looks > 1)
 }
 
-var pieces = step{
-	name: "pieces", title: "Most of the GPU in 2 MiB pieces, killed",
-	truth: "A process outside the job's cgroup holds most of the GPU in blocks of 2 MiB and is killed as the job " +
-		"ends. While the driver takes the memory back its readings jump; then all of it is free.",
-	do: func(r *run) {
-		s := r.stand()
-		h := r.ask(s, "cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1))
-		h.Role = "dead: killed as the job ended"
-		if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
-			try(w.Set("teardown_ms", "1200"))
-			defer func() { _ = w.Set("teardown_ms", "") }()
-		}
-		r.scenery(&h.Holder)
-		r.known(s, &h.Holder)
-		r.evidence("before the job ends")
-		job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
-		r.evidence("after the job")
-		r.clean(job)
-		r.lookedAgain(job)
-		r.draining(job, 0)
-	},
+func (r *run) pieces() {
+	s := r.stand()
+	h := r.ask(s, "cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1))
+	h.Role = "dead: killed as the job ended"
+	if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
+		try(w.Set("teardown_ms", "1200"))
+		defer func() { _ = w.Set("teardown_ms", "") }()
+	}
+	r.scenery(&h.Holder)
+	r.known(s.card.UUID, &h.Holder)
+	r.evidence("before the job ends")
+	job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
+	r.evidence("after the job")
+	r.clean(job)
+	r.lookedAgain(job)
+	r.draining(job, 0)
 }
 
-var nearFull = step{
-	name: "near-full", title: "Job that fills the GPU to its last MiB",
-	truth: "The job's process takes all memory of the GPU but 256 MiB, and ends: nothing is left.",
-	do: func(r *run) {
-		job := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
-		r.clean(job)
-		r.draining(job, 0)
-	},
+func (r *run) nearFull() {
+	job := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
+	r.clean(job)
+	r.draining(job, 0)
 }
 
-var probe = step{
-	name: "probe", title: "Bookend's own probe on the GPU, done in time",
-	truth: "While the job ends, a probe of root's holds nearly all memory of the GPU under Bookend's lock, with no " +
-		"process listed for it. It is done a moment after the memory has looked settled, and the GPU is idle. A " +
-		"probe is never a leak.",
-	do: func(r *run) {
-		job := r.probeAtEnd(r.pastFlat())
-		r.cleanEnds(job)
-		r.lookedAgain(job)
-		r.draining(job, 0)
-	},
+func (r *run) probe() {
+	job := r.probeAtEnd(r.pastFlat())
+	r.cleanEnds(job)
+	r.lookedAgain(job)
+	r.draining(job, 0)
 }
 
-var probeStays = step{
-	name: "probe-stays", title: "Bookend's own probe on the GPU, not done in time",
-	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the GPU besides cannot " +
-		"be told: unknown, no one is accused, the node stays in service.",
-	do: func(r *run) {
-		job := r.probeAtEnd(jobPatience)
-		r.check("start of the job", "clean", verdict(job.Start))
-		f := r.one("end of the job", job.End, "BKD-UNREAD")
-		r.names(f, leftover{unknown: true, code: "BKD-UNREAD"})
-		r.rightCards(job)
-		r.draining(job, 0)
-	},
+func (r *run) probeStays() {
+	job := r.probeAtEnd(jobPatience)
+	r.check("start of the job", "clean", verdict(job.Start))
+	f := r.one("end of the job", job.End, "BKD-UNREAD")
+	r.names(f, leftover{unknown: true, code: "BKD-UNREAD"})
+	r.rightCards(job)
+	r.draining(job, 0)
 }
 
 // probeAtEnd runs a job beside whose end a probe is at work, for so long from now.
@@ -182,7 +137,7 @@ func (r *run) pastFlat() time.Duration {
 
 // probeLock is the file that a probe of this card holds locked.
 func (r *run) probeLock(uuid string) string {
-	if r.scene.off != nil {
+	if r.scene.control {
 		return filepath.Join(r.site.Dir, "another.lock")
 	}
 	store := must(state.Open(r.site.Run(), r.node))

@@ -8,114 +8,52 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// whyChains are the scenarios in which a job runs out of memory. What PyTorch says of it on the way is real.
-func whyChains() []chain {
-	blind := map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}
-	deaf := map[string]string{"job_log": "{read: false}"}
-	return []chain{
-		why(oomSelf, deaf),
-		why(oomPool, deaf),
-		why(oomForeign, map[string]string{"slurm": "{shared_partitions: [main]}"}),
-		why(oomPassing, deaf),
-		why(oomInherited, blind),
-		why(oomLimit, deaf),
-		why(oomSilent, map[string]string{"slurm": "{shared_partitions: [main]}"}),
-	}
+func (r *run) oomSelf() {
+	job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
+	r.because(job, answers{yes: list(diagnosis.Own)})
 }
 
-// why is the chain of one such scenario, with a control that takes from Bookend what it needs for the answer.
-func why(s step, off map[string]string) chain {
-	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: without(s, off)}
+func (r *run) oomPool() {
+	job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
+		r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
+	r.because(job, answers{yes: list(diagnosis.Pool)})
 }
 
-var oomSelf = step{
-	name: "oom-self", title: "Out of memory by itself",
-	truth: "PyTorch has the whole GPU and takes blocks of 2 GiB until there is no more. No one else was there: it " +
-		"was the job itself.",
-	do: func(r *run) {
-		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
-		r.because(job, answers{yes: list(diagnosis.Own)})
-	},
+func (r *run) oomForeign() {
+	h := r.squeeze(r.cards[0].uuid)
+	job := r.fails(r.script(r.modest(h)), 0)
+	r.evidence("after the job, the other process alive")
+	r.because(job, answers{yes: list(diagnosis.Others)})
+	r.stillThere()
 }
 
-var oomPool = step{
-	name: "oom-pool", title: "Out of memory by pieces in its own pool",
-	truth: "PyTorch's caching allocator has nearly all of the GPU; half of it was given back in pieces, and no " +
-		"piece is as large as the block that the job asks for, while the pool's unused part is much larger.",
-	do: func(r *run) {
-		job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
-			r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
-		r.because(job, answers{yes: list(diagnosis.Pool)})
-	},
+func (r *run) oomPassing() {
+	s := r.stand()
+	job := r.visited(s, func(h *holder) { r.act(s, r.modest(h)) }) // it tries while the other is there
+	r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
 }
 
-var oomForeign = step{
-	name: "oom-foreign", title: "Out of memory beside another user's process",
-	truth: "Another user's process, started outside Slurm, has most of the GPU before the job begins and when it " +
-		"has ended. The job asks for less than half of a GPU, and does not get it.",
-	do: func(r *run) {
-		h := r.squeeze(r.cards[0].uuid)
-		job := r.fails(r.script(r.modest(h)), 0)
-		r.evidence("after the job, the other process alive")
-		r.because(job, answers{yes: list(diagnosis.Others)})
-		r.stillThere()
-	},
+func (r *run) oomInherited() {
+	r.leaveExported(r.most())
+	job := r.fails(r.script(r.modest(nil)), 1)
+	r.evidence("after the second job, the descriptor still held")
+	r.because(job, answers{yes: list(diagnosis.Unlisted), untold: list(diagnosis.Leftover)})
+	r.stillThere()
 }
 
-var oomPassing = step{
-	name: "oom-passing", title: "Out of memory beside a process that came and went",
-	truth: "As above, but the other process came after the job's start and is gone before its end: no look of " +
-		"Bookend's own has seen it. PyTorch's message has its PID and its memory, and whose it was no one can tell " +
-		"any more: it may have been the job's own, but the job's need alone was not it.",
-	do: func(r *run) {
-		job, h := r.squeezedMeanwhile()
-		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
-	},
+func (r *run) oomLimit() {
+	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
+	r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
 }
 
-var oomInherited = step{
-	name: "oom-inherited", title: "Out of memory on a GPU with an earlier job's exported memory",
-	truth: "An earlier job exported most of the GPU's memory as a descriptor to a process that never touched CUDA, " +
-		"and ended: the memory stays in use, and no process is listed for it. Another user's job asks for less than " +
-		"half of a GPU, and does not get it.",
-	do: func(r *run) {
-		r.leaveExported(r.most())
-		job := r.fails(r.script(r.modest(nil)), 1)
-		r.evidence("after the second job, the descriptor still held")
-		r.because(job, answers{yes: list(diagnosis.Unlisted), untold: list(diagnosis.Leftover)})
-		r.stillThere()
-	},
-}
-
-var oomLimit = step{
-	name: "oom-ulimit", title: "Out of memory by a limit of its own",
-	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: " +
-		"error 2, out of memory, on an idle GPU.",
-	do: func(r *run) {
-		job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
-		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
-	},
-}
-
-var oomSilent = step{
-	name: "oom-silent", title: "Out of memory by itself, without a word",
-	truth: "As the first, but nothing of what PyTorch says reaches the job's output. No one else was there, and " +
-		"whether the job's own need was too large only the driver's accounting could tell, which is off: how an " +
-		"admin can switch it on is in the record.",
-	do: func(r *run) {
-		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
-		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
-			diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
-		var d *record.Diagnosis
-		if job.End != nil {
-			d = job.End.Diagnosis
-		}
-		c, _ := d.Of(string(diagnosis.Own))
-		r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
-			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") &&
-				strings.Contains(c.Evidence, "nvidia.accounting"))
-	},
+func (r *run) oomSilent() {
+	job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
+	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
+		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
+	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Own))
+	r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
+		c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") &&
+			strings.Contains(c.Evidence, "nvidia.accounting"))
 }
 
 // cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
@@ -153,9 +91,9 @@ func (r *run) most() uint64 { return (r.total() * 7 / 10) &^ 1 }
 // squeeze starts another user's process that takes most of a card.
 func (r *run) squeeze(uuid string) *holder {
 	h := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
-	h.Role = "another user's, of no job"
+	h.Role = ofNoJob
 	r.scenery(&h.Holder)
-	settled(func() { r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
+	settled(func() { r.known(uuid, &h.Holder) })
 	r.evidence("the other process at work")
 	return h
 }
@@ -165,16 +103,14 @@ func (r *run) fails(script string, user int, args ...string) *record.Job {
 	return r.endsAs("FAILED", r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...))
 }
 
-// squeezedMeanwhile runs a job that is squeezed only while it runs: it tries once the other process is there, and ends
-// once that is gone.
-func (r *run) squeezedMeanwhile() (*record.Job, *holder) {
-	s := r.stand()
+// visited runs a standing job that fails, on whose card another's process is only while it runs.
+func (r *run) visited(s *standing, meanwhile func(*holder)) *record.Job {
 	h := r.squeeze(s.card.UUID)
 	h.Proc = readProc(h.PID)
-	r.act(s, r.modest(h))
+	meanwhile(h)
 	h.kill()
 	h.Role += "; gone before the job's end"
 	r.awaitIdle()
 	s.let()
-	return r.endsAs("FAILED", s.id), h
+	return r.endsAs("FAILED", s.id)
 }

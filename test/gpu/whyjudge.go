@@ -33,10 +33,7 @@ func (a answers) want(name diagnosis.Name) []string {
 
 // because wants the record of a failed job to answer every cause as it is true.
 func (r *run) because(job *record.Job, a answers) {
-	var d *record.Diagnosis
-	if job.End != nil {
-		d = job.End.Diagnosis
-	}
+	d := job.AtEnd().Diagnosis
 	asked := "no one asked"
 	if d != nil && d.Asked != "" {
 		asked = "asked"

@@ -139,6 +139,14 @@ type Job struct {
 	Output string `json:"output"` // the job's log as its user has it
 }
 
+// AtEnd is what was recorded at its end, empty without that.
+func (j Job) AtEnd() (e End) {
+	if j.End != nil {
+		e = *j.End
+	}
+	return e
+}
+
 // GPU is one card.
 type GPU struct {
 	Index int    `json:"index"`
