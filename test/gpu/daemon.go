@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -47,18 +46,13 @@ func (d *daemon) start(uid, gid uint32, card, program string, args ...string) *h
 	h := &holder{cmd: cmd}
 	try(cmd.Start())
 	d.started = append(d.started, h)
-	h.await(out, uid)
-	return h
-}
-
-// await reads the program's ready line.
-func (h *holder) await(out io.Reader, uid uint32) {
-	stop := time.AfterFunc(holderPatience, func() { _ = h.cmd.Process.Kill() })
+	stop := time.AfterFunc(holderPatience, func() { _ = cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if stop.Stop(); err != nil || !strings.HasPrefix(line, "ready ") {
 		panic(brokenf("the program was not ready: %q: %w", line, err))
 	}
 	h.ready(line, uid)
+	return h
 }
 
 // killAll ends everything the daemon started, with all that came of it, and reaps what is its own.

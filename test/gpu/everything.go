@@ -69,16 +69,28 @@ func (l *lane) work(plan []work) {
 	done.Wait()
 }
 
-// measure does what is measured rather than judged, unless nobody asked for it or the time is over.
-func (l *lane) measure(name string, do func()) {
+// measure does what is measured rather than judged, unless nobody asked for it or the time is over, and writes all timings
+// so far to disk.
+func (l *lane) measure(name string, do func(*record.Timings)) {
 	switch {
 	case !l.timed(name):
-	case l.inTime():
-		if err := attempt(do); err != nil {
-			l.tell("%s: broken: %v\n", name, err)
-		}
-	default:
+		return
+	case !l.inTime():
 		l.tell("%s: left out, the time is over\n", name)
+		return
+	case l.perf == nil:
+		l.perf = &record.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
+	}
+	if err := attempt(func() { do(l.perf) }); err != nil {
+		l.tell("%s: broken: %v\n", name, err)
+		return
+	}
+	l.perf.Idle = l.perf.Idle && attempt(l.idle) == nil
+	l.came = append(l.came, name)
+	f := l.file()
+	f.Timings = l.perf
+	if err := f.Write(l.path("performance")); err != nil {
+		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
 	}
 }
 
@@ -229,25 +241,12 @@ func (l *lane) summary() bool {
 // by name may be left out for want of time.
 func (l *lane) measured() bool {
 	for _, name := range []string{timingsName, costName} {
-		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !l.came[name] {
+		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !slices.Contains(l.came, name) {
 			return false
 		}
 	}
 	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs,
 		func(p record.Pair) bool { return !p.Held() })
-}
-
-// publish writes all timings so far to disk.
-func (l *lane) publish(name string) {
-	if l.came == nil {
-		l.came = map[string]bool{}
-	}
-	l.came[name] = true
-	f := l.file()
-	f.Timings = l.perf
-	if err := f.Write(l.path("performance")); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
-	}
 }
 
 // keepLogs packs what the daemons, hooks and jobs of a failed run wrote.

@@ -33,10 +33,8 @@ func (h *holder) ready(line string, uid uint32) {
 	if pid == 1 {
 		pid = h.cmd.Process.Pid
 	}
-	h.Holder = record.Holder{
-		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
-		Cgroup: cgroupOf(pid),
-	}
+	h.Holder = record.Holder{PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]),
+		Gone: number(said["used"]), Cgroup: cgroupOf(pid)}
 }
 
 // kill ends what was started by SIGKILL and reaps it: afterwards its PID is nobody's. Its children live.

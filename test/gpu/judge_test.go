@@ -38,9 +38,8 @@ func TestNames(t *testing.T) {
 		candidate: "exported", job: 3, evidence: "exclusive"}
 	each(t, func() record.Finding {
 		return record.Finding{Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a",
-			Bytes: 1000 * mib, Job: 3,
-			Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{{PID: 8,
-				Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
+			Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{
+				{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
 	}, func(r *run, f record.Finding) { r.names(f, want) }, map[string]func(*record.Finding){
 		"another process":    func(f *record.Finding) { f.PID = 8 },
 		"a class less":       func(f *record.Finding) { f.Classes = f.Classes[:1] },
@@ -69,19 +68,13 @@ func TestClean(t *testing.T) {
 			End:    &record.End{Curves: []record.Curve{{State: "clean"}}},
 			Output: "| bookend: n GPU 0 clean: x\n"}
 	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
-		"no record":                func(j *record.Job) { j.End = nil },
-		"not at rest":              func(j *record.Job) { j.End.Curves[0].State = "flat" },
-		"no GPU was read":          func(j *record.Job) { j.Start.Curves = nil },
-		"a finding":                func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
-		"a search of all of /proc": func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
-		"a user who is told otherwise": func(j *record.Job) {
-			j.Output = strings.Replace(j.Output, " clean: ",
-				" ", 1)
-		},
-		"words that are not Bookend's": func(j *record.Job) {
-			j.Output = strings.ReplaceAll(j.Output, "| bookend:",
-				"bookend:")
-		},
+		"no record":                     func(j *record.Job) { j.End = nil },
+		"not at rest":                   func(j *record.Job) { j.End.Curves[0].State = "flat" },
+		"no GPU was read":               func(j *record.Job) { j.Start.Curves = nil },
+		"a finding":                     func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
+		"a search of all of /proc":      func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
+		"a user told otherwise":         func(j *record.Job) { j.Output = strings.Replace(j.Output, " clean: ", " ", 1) },
+		"not Bookend's words":           func(j *record.Job) { j.Output = strings.TrimPrefix(j.Output, "| ") },
 		"another GPU than the number":   func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
 		"another GPU than CUDA's":       func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
 		"no GPU at all":                 func(j *record.Job) { j.GPUs = nil },
@@ -97,10 +90,8 @@ ready pid=7 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001 bytes=2097152
 ready pid=8 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152 used=9
 ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 `
-	want := []record.GPU{
-		{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"}, {Index: 3,
-			UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"},
-	}
+	want := []record.GPU{{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"},
+		{Index: 3, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"}}
 	if got := cudaCards(log); !slices.Equal(got, want) {
 		t.Errorf("GPUs %v, want %v", got, want)
 	}
@@ -109,14 +100,8 @@ ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 func TestHealthChecks(t *testing.T) {
 	idle := func() record.NodeCheck { return record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}} }
 	each(t, idle, func(r *run, c record.NodeCheck) { r.nothingFound(c) }, map[string]func(*record.NodeCheck){
-		"right, an old drain": func(c *record.NodeCheck) {
-			c.Lines = []string{leftAlone +
-				"the node is not drained any more"}
-		},
-		"it did something": func(c *record.NodeCheck) {
-			c.Lines = []string{"drain: resumed: clean 2 of 2 times " +
-				"in a row"}
-		},
+		"right, an old drain":  func(c *record.NodeCheck) { c.Lines = []string{leftAlone + "no longer drained"} },
+		"it did something":     func(c *record.NodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times"} },
 		"it failed":            func(c *record.NodeCheck) { c.Exit = 1 },
 		"it printed a line":    func(c *record.NodeCheck) { c.Said = "bookend: x" },
 		"a GPU was not read":   func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
@@ -132,8 +117,7 @@ func TestHealthChecksFind(t *testing.T) {
 	each(t, func() record.NodeCheck {
 		c := record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}
 		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a",
-			Bytes: 1000 * mib, Job: 3,
-			Evidence: "exclusive", Action: "warn"}}
+			Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Action: "warn"}}
 		c.Seen = []record.Occupant{{GPU: "GPU-a", PID: 7}}
 		return c
 	}, func(r *run, c record.NodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*record.NodeCheck){
@@ -145,10 +129,7 @@ func TestHealthChecksFind(t *testing.T) {
 		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
 	})
 	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
-		func(r *run, lines []string) {
-			r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN",
-				"process 7")
-		}, map[string]func(*[]string){
+		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") }, map[string]func(*[]string){
 			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
 			"no line":                   func(l *[]string) { *l = nil },
 		})
@@ -185,8 +166,7 @@ func TestBecause(t *testing.T) {
 	right := func() record.Job { // names one cause, as its log does
 		d := &record.Diagnosis{Asked: "it failed"}
 		for _, name := range causes {
-			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No),
-				Evidence: "seen"})
+			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No), Evidence: "seen"})
 		}
 		j := record.Job{State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-b"}},
 			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}
@@ -212,9 +192,8 @@ func TestBecause(t *testing.T) {
 			j.Output = "| bookend:   Ruled out: " + diagnosis.Others.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
 		},
 	})
-	untold := func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) }
-	each(t, right, untold, map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others,
-		diagnosis.No)})
+	each(t, right, func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) },
+		map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
 }
 
 func TestWhole(t *testing.T) {

@@ -48,7 +48,6 @@ type lane struct {
 
 	site    *site.Site
 	cards   []card   // by Slurm's index
-	outside []card   // those that Slurm does not have
 	head    []string // lines that each job begins with
 	oneGPU  string   // how a job asks for one GPU
 	track   cluster.Track
@@ -59,9 +58,9 @@ type lane struct {
 	daemon  *daemon
 	book    *book
 	perf    *record.Timings
-	came    map[string]bool // the timings that came about
-	needs   uint64          // KiB of address space that importing PyTorch takes; 0: unknown
-	beside  []*lane         // the other nodes' lanes
+	came    []string // the timings that came about
+	needs   uint64   // KiB of address space that importing PyTorch takes; 0: unknown
+	beside  []*lane  // the other nodes' lanes
 }
 
 // book has all runs so far.
@@ -86,11 +85,10 @@ func (l *lane) up() {
 		panic(brokenf("needs root: slurmd starts jobs as their users"))
 	}
 	try(cluster.SweepDead())
-	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Config: l.sections(nil)}
 	if l.fake == 0 {
 		l.findCards()
-		o.Devices, o.Config = devicesOf(l.cards), l.sections(nil)
 	}
+	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Devices: l.devices(), Config: l.sections(nil)}
 	tracks := must(cluster.Tracks())
 	l.track = tracks[len(tracks)-1]
 	if o.Track, o.Constrain = l.track, l.track != cluster.LinuxProc; !o.Constrain && (l.fake == 0 || !l.story) {
@@ -149,16 +147,13 @@ func (l *lane) equip() {
 
 // settleIn finds a node's cards, starts its daemon and makes sure that nobody else uses the cards.
 func (l *lane) settleIn() {
-	if w := l.site.World(l.node); w != nil {
-		l.cards = must(cardsIn(w.DriverProc()))
-	}
-	env := append(slices.Clone(l.env), "HOME=/nonexistent")
 	path := "PATH=/usr/bin:/bin"
 	if w := l.site.World(l.node); w != nil {
+		l.cards = must(cardsIn(w.DriverProc()))
 		path += ":" + w.Dir() // where the fake vendor's programs are
 	}
-	l.daemon = &daemon{programs: l.holderPrograms(), env: append(env, path), fake: l.fake > 0,
-		mark: "BOOKEND_LANE_DAEMON=" + l.site.Dir + "/" + l.node}
+	l.daemon = &daemon{programs: l.holderPrograms(), env: append(slices.Clone(l.env), "HOME=/nonexistent", path),
+		fake: l.fake > 0, mark: "BOOKEND_LANE_DAEMON=" + l.site.Dir + "/" + l.node}
 	if err := attempt(l.awaitIdle); err != nil {
 		panic(brokenf("the lane needs the GPUs for itself: %w", err))
 	}
@@ -166,19 +161,13 @@ func (l *lane) settleIn() {
 
 // install puts the jobs' programs where every user can run them.
 func (l *lane) install() {
-	files := map[string][]byte{}
-	for _, name := range []string{"cudajob", "gpu-lane", "bareprobe", slowCUDA} {
-		source := filepath.Join(l.programs, name)
-		if name == "gpu-lane" {
-			source = "/proc/self/exe"
-		}
-		files[name] = must(os.ReadFile(source))
+	put := func(name string, data []byte) { try(os.WriteFile(l.site.Program(name), data, 0o755)) }
+	put("gpu-lane", must(os.ReadFile("/proc/self/exe")))
+	for _, name := range []string{"cudajob", "bareprobe", slowCUDA} {
+		put(name, must(os.ReadFile(filepath.Join(l.programs, name))))
 	}
 	for _, e := range must(scripts.ReadDir("scenarios")) {
-		files[e.Name()] = must(scripts.ReadFile("scenarios/" + e.Name()))
-	}
-	for name, data := range files {
-		try(os.WriteFile(l.site.Program(name), data, 0o755))
+		put(e.Name(), must(scripts.ReadFile("scenarios/"+e.Name())))
 	}
 }
 
@@ -227,10 +216,7 @@ func (l *lane) findTorch() {
 }
 
 func ids(name string) (uid, gid uint32) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 65534, 65534
-	}
+	u := must(user.Lookup(name))
 	return uint32(number(u.Uid)), uint32(number(u.Gid))
 }
 

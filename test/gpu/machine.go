@@ -56,12 +56,14 @@ func field(text []byte, name string) string {
 	return string(m[1])
 }
 
-func devicesOf(cards []card) []string {
-	var devices []string
-	for _, c := range cards {
-		devices = append(devices, fmt.Sprintf("/dev/nvidia%d", c.minor))
+// devices are the real GPUs' device files; fake ones are made for each site.
+func (l *lane) devices() (all []string) {
+	for _, c := range l.cards {
+		if l.fake == 0 {
+			all = append(all, fmt.Sprintf("/dev/nvidia%d", c.minor))
+		}
 	}
-	return devices
+	return all
 }
 
 // describe fills in what the records say of the machine.

@@ -98,12 +98,9 @@ func parse(args []string) (options, error) {
 }
 
 func lead(o options) int {
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
-		return exitUnfit
-	}
-	log, err := os.Create(filepath.Join(o.out, "lane.log"))
-	if err != nil {
+	err := os.MkdirAll(o.out, 0o755)
+	log, opened := os.Create(filepath.Join(o.out, "lane.log"))
+	if err = cmp.Or(err, opened); err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
 		return exitUnfit
 	}

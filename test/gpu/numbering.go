@@ -9,112 +9,91 @@ import (
 	"bookend/test/site"
 )
 
-// counted is a way to count a machine's GPUs in Slurm's configuration.
-type counted struct {
-	order []int    // the device files' numbers by Slurm's index
-	types []string // of the GPUs in that order; one is empty if GPUs have none
+// slot is one GPU in Slurm's configuration, which Slurm counts in order: the number of its device file, and its type if
+// GPUs have one.
+type slot struct {
+	file int
+	kind string
 }
 
-// typedReverse gives the second half of n GPUs type b, which Slurm counts first, and the first half type a.
-func typedReverse(n int) (c counted) {
+// numberingTyped gives the second half of the GPUs type b, which Slurm counts first, and the first half type a.
+func (r *run) numberingTyped() {
+	var all []slot
+	n := len(r.cards)
 	for i := range n / 2 * 2 {
-		c.order, c.types = append(c.order, (i+n/2)%n), append(c.types, string("ba"[i/(n/2)]))
+		all = append(all, slot{(i + n/2) % n, string("ba"[i/(n/2)])})
 	}
-	return c
+	r.counted(all)
 }
 
-// leftOut gives out all of n GPUs but the last of the first half.
-func leftOut(n int) (c counted) {
+// numberingLeftOut gives out all GPUs but the last of the first half.
+func (r *run) numberingLeftOut() {
+	var all []slot
+	n := len(r.cards)
 	for i := range n {
 		if i != n/2-1 {
-			c.order, c.types = append(c.order, i), append(c.types, "")
+			all = append(all, slot{file: i})
 		}
 	}
-	return c
+	r.counted(all)
 }
 
-// shuffled takes n GPUs from both halves by turns, the second first.
-func shuffled(n int) (c counted) {
-	for i := range n / 2 {
-		c.order, c.types = append(c.order, n/2+i, i), append(c.types, "", "")
-	}
-	return c
-}
-
-// conf is what slurm.conf and gres.conf say.
-func (c counted) conf() (gres string, lines []string) {
-	for i, n := range c.order {
-		file := fmt.Sprintf(" File=DEV/nvidia%d", n)
-		if c.types[i] == "" {
-			gres, lines = fmt.Sprintf("gpu:%d", len(c.order)), append(lines, "Name=gpu"+file)
-			continue
-		}
-		gres = fmt.Sprintf("gpu:b:%d,gpu:a:%d", len(c.order)/2, len(c.order)/2)
-		lines = append(lines, "Name=gpu Type="+c.types[i]+file)
-	}
-	return gres, lines
-}
-
-// asks are what jobs ask for that together have each GPU: those of type a first.
-func (c counted) asks() (all []string) {
-	for _, t := range c.types {
-		if t != "" {
-			t = ":" + t
-		}
-		all = append(all, "gpu"+t+":1")
-	}
-	slices.Sort(all)
-	return all
-}
-
-func (r *run) numberingTyped() {
-	r.counted(typedReverse(len(r.cards)), nothingElse)
-}
-
-func (r *run) numberingLeftOut() {
-	r.counted(leftOut(len(r.cards)), func(r *run) {
-		r.daemon.start(0, 0, r.outside[0].uuid, "cudajob", "alloc", "--mib", "2048")
-	})
-}
-
+// numberingShuffled takes the GPUs from both halves by turns, the second first.
 func (r *run) numberingShuffled() {
-	r.counted(shuffled(len(r.cards)), nothingElse)
+	var all []slot
+	n := len(r.cards)
+	for i := range n / 2 {
+		all = append(all, slot{file: n/2 + i}, slot{file: i})
+	}
+	r.counted(all)
 }
 
-func nothingElse(*run) {}
-
-// counted judges jobs on a Slurm of its own that counts the GPUs in another way.
-func (r *run) counted(c counted, first func(*run)) {
-	other := r.otherSite(c)
-	defer other.endSite()
-	first(other)
-	other.sideBySide(c.asks())
-	job := other.leaveOrphan()
-	other.orphan(job, "orphan", exitOrphan)
+// conf is what slurm.conf and gres.conf say, and what jobs ask for that together have each GPU, those of type a first.
+func conf(all []slot) (gres string, lines, asks []string) {
+	gres = fmt.Sprintf("gpu:%d", len(all))
+	for _, s := range all {
+		kind, ask := "", "gpu:1"
+		if s.kind != "" {
+			kind, ask = " Type="+s.kind, "gpu:"+s.kind+":1"
+			gres = fmt.Sprintf("gpu:b:%[1]d,gpu:a:%[1]d", len(all)/2)
+		}
+		lines, asks = append(lines, fmt.Sprintf("Name=gpu%s File=DEV/nvidia%d", kind, s.file)), append(asks, ask)
+	}
+	slices.Sort(asks)
+	return gres, lines, asks
 }
 
-// otherSite brings up a Slurm that counts the GPUs as c says. What is judged on it goes to the same record.
-func (r *run) otherSite(c counted) *run {
+// counted judges jobs on a Slurm of its own that counts the GPUs in this way; what is judged goes to the same record. A
+// GPU that Slurm does not have is in use all the time.
+func (r *run) counted(as []slot) {
 	l := *r.lane
-	l.node, l.oneGPU = r.node+"n", c.asks()[0]
-	gres, lines := c.conf()
+	gres, lines, asks := conf(as)
+	l.node, l.oneGPU = r.node+"n", asks[0]
 	l.site = must(site.Up(site.Options{
-		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: gres, GresConf: lines,
+		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: l.devices(), Gres: gres, GresConf: lines,
 		Track: l.fence(), Constrain: true, Mode: "enforce", Config: l.sections(nil),
 	}))
-	other := &run{lane: &l, rec: r.rec, scene: r.scene}
+	defer func() {
+		if l.daemon != r.daemon {
+			l.daemon.killAll()
+		}
+		try(l.site.Down())
+	}()
 	l.install()
 	l.settleIn()
 	all := l.cards
 	l.cards = nil
-	for _, n := range c.order {
-		l.cards = append(l.cards, all[n])
+	for _, s := range as {
+		l.cards = append(l.cards, all[s.file])
 	}
-	l.outside = slices.DeleteFunc(slices.Clone(all), func(g card) bool { return slices.Contains(l.cards, g) })
-	if len(l.outside) > 0 {
+	outside := slices.DeleteFunc(slices.Clone(all), func(g card) bool { return slices.Contains(l.cards, g) })
+	if len(outside) > 0 {
 		l.head = l.reachable()
+		l.daemon.start(0, 0, outside[0].uuid, "cudajob", "alloc", "--mib", "2048")
 	}
-	return other
+	other := &run{lane: &l, rec: r.rec, scene: r.scene}
+	other.sideBySide(asks)
+	other.orphan(other.leaveOrphan(), "orphan", exitOrphan)
 }
 
 // fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G
@@ -129,39 +108,20 @@ func (l *lane) fence() cluster.Track {
 // reachable lets a job see the one GPU of Slurm's that it can reach: ConstrainDevices hides no GPU that Slurm does not
 // have, and Slurm's CUDA_VISIBLE_DEVICES would count it.
 func (l *lane) reachable() []string {
+	var all []record.GPU
+	for _, c := range l.cards {
+		all = append(all, record.GPU{UUID: c.uuid})
+	}
 	return []string{
-		"for u in " + uuids(l.slurms()) + "; do",
+		"for u in " + uuids(all) + "; do",
 		`if CUDA_VISIBLE_DEVICES=$u $CUDAJOB alloc --mib 2 --sleep 0 >/dev/null 2>&1; then OWN=$u; fi`,
 		"done", "export CUDA_VISIBLE_DEVICES=$OWN",
 	}
 }
 
-// slurms are the GPUs that Slurm has.
-func (l *lane) slurms() (all []record.GPU) {
-	for i, c := range l.cards {
-		all = append(all, record.GPU{Index: i, UUID: c.uuid})
-	}
-	return all
-}
-
-// devices are the real GPUs' device files; fake ones are made for each site.
-func (r *run) devices() []string {
-	if r.fake > 0 {
-		return nil
-	}
-	return devicesOf(r.cards)
-}
-
-func (r *run) endSite() {
-	if r.daemon != nil {
-		r.daemon.killAll()
-	}
-	try(r.site.Down())
-}
-
-// sideBySide runs jobs at the same time. Each must be clean, on the GPU that its own CUDA named.
+// sideBySide runs jobs at the same time. Each must be clean, on a GPU of its own that its own CUDA named.
 func (r *run) sideBySide(asks []string) {
-	gate := r.gate()
+	gate, used := r.gate(), map[string]bool{}
 	var all []cluster.JobID
 	for _, gres := range asks {
 		id := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres="+gres)
@@ -171,5 +131,10 @@ func (r *run) sideBySide(asks []string) {
 		r.awaitOutput(id, "ready ")
 	}
 	try(open(gate))
-	r.onDifferentCards(all)
+	for _, id := range all {
+		job := r.finish(id)
+		r.clean(job)
+		used[uuids(job.GPUs)] = true
+	}
+	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-
-	"bookend/test/cluster"
 )
 
 func (r *run) neighbours() {
@@ -28,14 +26,4 @@ func (r *run) numberAgrees() {
 	job := r.onEveryCard()
 	r.check("GPUs of the job", fmt.Sprint(len(r.cards)), fmt.Sprint(len(job.GPUs)))
 	r.clean(job)
-}
-
-func (r *run) onDifferentCards(all []cluster.JobID) {
-	used := map[string]bool{}
-	for _, id := range all {
-		job := r.finish(id)
-		r.clean(job)
-		used[uuids(job.GPUs)] = true
-	}
-	r.check("GPUs in use side by side", fmt.Sprint(len(r.cards)), fmt.Sprint(len(used)))
 }

@@ -71,9 +71,7 @@ func (r *run) until(gate string) string {
 func open(gate string) error { return os.WriteFile(gate, nil, 0o644) }
 
 // release lets the job end and waits for that.
-func (r *run) release(s *standing) *record.Job {
-	return r.atEnd(s, func() {})
-}
+func (r *run) release(s *standing) *record.Job { return r.atEnd(s, func() {}) }
 
 // atEnd lets the job end and acts once its processes are gone and its epilog begins.
 func (r *run) atEnd(s *standing, act func()) *record.Job {

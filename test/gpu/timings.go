@@ -33,14 +33,14 @@ var usualEpilog string
 type timed struct {
 	record.Timing
 	argv  []string
-	env   func(round int) []string
-	stdin []byte // a request; the pipe stays open until the program ends
-	said  []byte // by the last run
-	sane  func() // nil, or what must hold after each run
+	env   func(round int) []string // nil: none
+	stdin []byte                   // a request; the pipe stays open until the program ends
+	said  []byte                   // by the last run
+	sane  func()                   // nil, or what must hold after each run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
-func (l *lane) timings() {
+func (l *lane) timings(t *record.Timings) {
 	programs := l.timedPrograms()
 	l.awaitIdle()
 	for round := -1; round < rounds; round++ { // round -1 warms caches and is not counted
@@ -55,21 +55,10 @@ func (l *lane) timings() {
 		}
 	}
 	l.hooksSawClean()
-	t := l.timesheet()
-	t.Idle = t.Idle && attempt(l.idle) == nil
 	for _, p := range programs {
 		t.Programs = append(t.Programs, p.Timing)
 		fmt.Fprintf(l.say, "%-34s %8.1f ms\n", p.Name, p.Median())
 	}
-	l.publish(timingsName)
-}
-
-// timesheet is where all timings of this run go.
-func (l *lane) timesheet() *record.Timings {
-	if l.perf == nil {
-		l.perf = &record.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
-	}
-	return l.perf
 }
 
 func (l *lane) timedPrograms() []timed {
@@ -84,7 +73,7 @@ func (l *lane) timedPrograms() []timed {
 		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every GPU"),
-			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
+			argv: []string{l.site.Program("bookend-gpu")}, stdin: request},
 		{Timing: timing("bookend-healthcheck",
 			"one check of every GPU, all clean: with their condition and the kernel's log"),
 			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() },
@@ -157,7 +146,9 @@ func (t *timed) once(round int) time.Duration {
 	ctx, cancel := context.WithTimeout(context.Background(), oneRun)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.argv[0], t.argv[1:]...)
-	cmd.Env = append([]string{}, t.env(round)...)
+	if cmd.Env = []string{}; t.env != nil {
+		cmd.Env = append(cmd.Env, t.env(round)...)
+	}
 	t.Command = strings.Join(t.argv, " ")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

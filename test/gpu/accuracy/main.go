@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,23 +12,14 @@ import (
 )
 
 func main() {
-	if err := update(); err != nil {
+	all, err := pages(".")
+	for path, text := range all {
+		err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
 		os.Exit(1)
 	}
-}
-
-func update() error {
-	pages, err := pages(".")
-	if err != nil {
-		return err
-	}
-	for path, text := range pages {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pages renders every generated page, by path.

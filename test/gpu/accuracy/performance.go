@@ -35,20 +35,13 @@ func performance(files []record.File) string {
 func pairs(t record.Timings) string {
 	var b strings.Builder
 	for _, p := range t.Pairs {
-		var ratios []float64
-		for i := range min(len(p.Ours.Millis), len(p.Bare.Millis)) {
-			ratios = append(ratios, p.Ours.Millis[i]/p.Bare.Millis[i])
-		}
+		ratios := p.Ratios()
 		if len(ratios) == 0 {
 			continue
 		}
-		goal := fmt.Sprintf("at most %.2f: held", p.Limit)
-		if !p.Held() {
-			goal = fmt.Sprintf("at most %.2f: **not held**", p.Limit)
-		}
+		goal := fmt.Sprintf("at most %.2f: %s", p.Limit, map[bool]string{true: "held", false: "**not held**"}[p.Held()])
 		fmt.Fprintf(&b, "| %s: %s | %.1f ms | %.1f ms | %.3f | %.3f | %.3f | %s |\n", p.Name, p.What, p.Ours.Median(),
-			p.Bare.Median(), p.Ratio(),
-			slices.Min(ratios), slices.Max(ratios), goal)
+			p.Bare.Median(), p.Ratio(), slices.Min(ratios), slices.Max(ratios), goal)
 	}
 	return under("pair", b.String())
 }

@@ -81,16 +81,18 @@ type Pair struct {
 	Bare  Timing  `json:"bare"`
 }
 
-// Ratio is the median of the rounds' ratios, Bookend's time by the bare program's; 0 where there is none.
-func (p Pair) Ratio() float64 {
-	var t Timing
+// Ratios are the rounds', Bookend's time by the bare program's.
+func (p Pair) Ratios() (all []float64) {
 	for i := range min(len(p.Ours.Millis), len(p.Bare.Millis)) {
 		if p.Bare.Millis[i] > 0 {
-			t.Millis = append(t.Millis, p.Ours.Millis[i]/p.Bare.Millis[i])
+			all = append(all, p.Ours.Millis[i]/p.Bare.Millis[i])
 		}
 	}
-	return t.Median()
+	return all
 }
+
+// Ratio is the median of them, 0 where there is none.
+func (p Pair) Ratio() float64 { return Timing{Millis: p.Ratios()}.Median() }
 
 // Held reports whether the pair stayed within its limit.
 func (p Pair) Held() bool { return p.Ratio() > 0 && p.Ratio() <= p.Limit }

@@ -84,10 +84,7 @@ type Run struct {
 
 // AsItShould reports an ordinary run that is right, or a control that the judge called wrong.
 func (r Run) AsItShould() bool {
-	if r.Control != "" {
-		return r.Outcome == Wrong
-	}
-	return r.Outcome == Right
+	return r.Outcome == map[bool]Outcome{true: Wrong, false: Right}[r.Control != ""]
 }
 
 // Check is one statement that a machine judged.
@@ -312,30 +309,20 @@ func (f File) check() error {
 		return errors.New("want runs or timings, one of them")
 	}
 	for _, r := range f.Runs {
-		if err := r.check(); err != nil {
-			return fmt.Errorf("%s, run %d: %w", r.Scenario, r.Number, err)
+		if want := r.Judge(); r.Outcome != want {
+			return fmt.Errorf("%s, run %d, is called %q, its checks say %q", r.Scenario, r.Number, r.Outcome, want)
 		}
-	}
-	return nil
-}
-
-// check refuses an outcome that the run's own checks do not bear out.
-func (r Run) check() error {
-	if want := r.Judge(); r.Outcome != want {
-		return fmt.Errorf("is called %q, its checks say %q", r.Outcome, want)
 	}
 	return nil
 }
 
 // Judge is the outcome that follows from the checks.
 func (r Run) Judge() Outcome {
-	if r.Problem != "" || len(r.Checks) == 0 {
+	switch {
+	case r.Problem != "" || len(r.Checks) == 0:
 		return Broken
-	}
-	for _, c := range r.Checks {
-		if !c.Right {
-			return Wrong
-		}
+	case slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.Right }):
+		return Wrong
 	}
 	return Right
 }

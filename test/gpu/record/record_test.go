@@ -57,10 +57,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestLoadRefusesUnknownFields(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`), 0o644))
 	if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), "verdict") {
 		t.Errorf("error %v, want one that names the field", err)
 	}
