@@ -1,11 +1,10 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"bookend/test/intercept"
+	"bookend/test/must"
 	"bookend/test/mutant"
 	"bookend/test/rig"
 )
@@ -18,21 +17,12 @@ func TestMain(m *testing.M) {
 // The whole in small: one call of one hook, two ends at once.
 func TestCrash(t *testing.T) {
 	b := testBench(t)
-	programs, err := b.programs(mutant.Mutant{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := must.Have(b.programs(mutant.Mutant{}))(t)
 	got := newTally()
-	err = b.faults(order{only: "start: hook write run/state", workers: 2}, programs, got)
-	if err == nil {
-		err = b.twoEnds(programs, got)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	classes := got.classes
-	if got.tried < 5 || classes["new state without a word"] == 0 || classes["old state, trouble said"] == 0 ||
-		classes["killed: old state"] == 0 {
+	must.Do(t, b.faults(order{only: writing, workers: 2}, programs, got))
+	must.Do(t, b.twoEnds(programs, got))
+	if got.tried < 5 || got.classes["new state without a word"] == 0 || got.classes["old state, trouble said"] == 0 ||
+		got.classes["killed: old state"] == 0 {
 		t.Errorf("%d faults, %v", got.tried, got.classes)
 	}
 	for _, f := range got.failed {
@@ -51,13 +41,7 @@ func TestNoticed(t *testing.T) {
 // Code that was rewritten takes its mutants along, or they would test nothing.
 func TestPlantings(t *testing.T) {
 	for _, m := range plantings {
-		text, err := os.ReadFile(filepath.Join("../..", m.File))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Apply(string(text)); err != nil {
-			t.Error(err)
-		}
+		m.Fits(t, "../..")
 	}
 	if _, err := (mutant.Mutant{Name: "none", Old: "x"}).Apply("y"); err == nil {
 		t.Error("a mutant was planted nowhere")
@@ -66,12 +50,7 @@ func TestPlantings(t *testing.T) {
 
 func testBench(t *testing.T) bench {
 	t.Helper()
-	on, err := rig.NewBench()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = on.Close() })
-	return bench{on}
+	return bench{rig.TestBench(t)}
 }
 
 // A record that goes to disk is synced before it has its name, and its folder afterwards.

@@ -118,23 +118,15 @@ var history = []step{
 func dropOf(r run) func(*node) error {
 	return func(n *node) error {
 		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id))
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("leave a drop: %w", err)
-		}
-		_, err = f.WriteString(`{"bookend":1,"het_id":99}`)
-		return errors.Join(err, f.Close())
+		return overwrite(path, []byte(`{"bookend":1,"het_id":99}`))
 	}
 }
 
 // damage cuts a run's record off, where there is one.
 func damage(r run) func(*node) error {
 	return func(n *node) error {
-		if err := os.Truncate(n.record(r), 150); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("damage a record: %w", err)
+		if err := os.Truncate(n.record(r), 150); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		return nil
 	}
@@ -144,19 +136,16 @@ func damage(r run) func(*node) error {
 func swap(r, other run) func(*node) error {
 	return func(n *node) error {
 		data, err := os.ReadFile(n.record(other))
-		if err != nil {
-			return fmt.Errorf("mix records up: %w", err)
-		}
-		f, err := os.OpenFile(n.record(r), os.O_WRONLY|os.O_TRUNC, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("mix records up: %w", err)
-		}
-		_, err = f.Write(data)
-		return errors.Join(err, f.Close())
+		return errors.Join(err, overwrite(n.record(r), data))
 	}
+}
+
+// overwrite gives a file other content, where there is one.
+func overwrite(path string, data []byte) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return os.WriteFile(path, data, 0)
 }
 
 func (n *node) record(r run) string {

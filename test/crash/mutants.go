@@ -12,8 +12,7 @@ import (
 // planting is a mistake and the part of the run that must notice it.
 type planting struct {
 	mutant.Mutant
-	only string // the faults to be tried; empty: none
-	both bool   // two ends at once
+	only string // the faults to be tried, by a text in their names
 }
 
 // safely is how a file is replaced; inPlace and renameFirst are how it must not be.
@@ -59,48 +58,37 @@ const (
 `
 )
 
-// faulted is the part that tries the faults whose name contains a text.
-func faulted(only string) planting { return planting{only: only} }
-
-// of is the mistake that a part must notice.
-func (p planting) of(name, file, old, change string) planting {
-	p.Mutant = mutant.Mutant{Name: name, File: file, Old: old, New: change}
-	return p
-}
-
 // writing are the faults in the writing of a run's record.
 const writing = "start: hook write run/state"
 
+// together stands for two ends at once, among what planting.only names.
+const together = "two ends at once"
+
+// plant is a planting in one place of a file.
+func plant(only, name, file, old, change string) planting {
+	return planting{mutant.Mutant{Name: name, File: file, Old: old, New: change}, only}
+}
+
 // plantings are the mistakes that must be noticed.
 var plantings = []planting{
-	faulted(writing).of("written in place", writeFile, safely, inPlace),
-	faulted(writing).of("renamed before it is written", writeFile, safely, renameFirst),
-	faulted("no fault").of("a name on disk without a sync", writeFile,
+	plant(writing, "written in place", writeFile, safely, inPlace),
+	plant(writing, "renamed before it is written", writeFile, safely, renameFirst),
+	plant("no fault", "a name on disk without a sync", writeFile,
 		"return retry(func() error { return unix.Fsync(dirfd) })", "return nil"),
-	faulted(writing).of("half a file left", writeFile, `
-	if err != nil {
-		_ = unix.Unlinkat(dirfd, temp, 0)
-`, `
-	if err != nil {
-`),
-	faulted("no fault").of("on disk without a sync", writeFile, `
-	if a.durable {
-		return f.Sync()
-	}
-`, "\n"),
-	faulted("no fault").of("another job's record taken", "internal/state/runs.go",
+	plant(writing, "half a file left", writeFile, "\n\tif err != nil {\n\t\t_ = unix.Unlinkat(dirfd, temp, 0)\n",
+		"\n\tif err != nil {\n"),
+	plant("no fault", "on disk without a sync", writeFile, "\n\tif a.durable {\n\t\treturn f.Sync()\n\t}\n", "\n"),
+	plant("no fault", "another job's record taken", "internal/state/runs.go",
 		"case r.Job.Node != node || r.Job.ID != id || r.Key != key:", "case r.Job.Node != node:"),
-	faulted("no fault").of("damage removed, not set aside", "internal/state/file.go",
+	plant("no fault", "damage removed, not set aside", "internal/state/file.go",
 		"_ = os.Rename(filepath.Join(s.dir, path), to)", "_ = os.Remove(filepath.Join(s.dir, path))"),
-	planting{both: true}.of("lock shared by two ends", "internal/state/state.go",
+	plant(together, "lock shared by two ends", "internal/state/state.go",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
-	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
+	plant("end: hook renameat run/state", "an end that was not kept, and not said", "internal/stage/epilog.go",
 		"r.Try(r.Store.Close(run, r.end()))", "_ = r.Store.Close(run, r.end())"),
-	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
-		"s.sweep(now), ", ""),
-	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept",
-		"internal/state/archive.go",
+	plant(writing, "what was interrupted never swept", "internal/state/archive.go", "s.sweep(now), ", ""),
+	plant("end with a leak: disk renameat var", "what was interrupted on disk never swept", "internal/state/archive.go",
 		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 
@@ -134,7 +122,7 @@ func (b bench) notice(m planting, o order) (by string, err error) {
 		return "", err
 	}
 	t := newTally()
-	if o.only = m.only; m.both {
+	if o.only = m.only; m.only == together {
 		err = b.twoEnds(programs, t)
 	} else {
 		o.workers = min(o.workers, 2)

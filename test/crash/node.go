@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
 	"bookend/internal/slurm"
@@ -30,14 +27,10 @@ type node struct {
 	leaked   time.Duration // CLOCK_BOOTTIME when the orphan began
 }
 
-// The cards of every node.
-var cardIDs = []string{
-	"GPU-5a0c9f3e-0000-4000-8000-000000000000", "GPU-5a0c9f3e-0000-4000-8000-000000000001",
-	"GPU-5a0c9f3e-0000-4000-8000-000000000002", "GPU-5a0c9f3e-0000-4000-8000-000000000003",
-	"GPU-5a0c9f3e-0000-4000-8000-000000000004",
-}
-
+// The buses of every node's cards.
 var busIDs = []string{"0000:17:00.0", "0000:3d:00.0", "0000:60:00.0", "0000:70:00.0", "0000:80:00.0"}
+
+func cardID(i int) string { return fmt.Sprintf("GPU-5a0c9f3e-0000-4000-8000-%012d", i) }
 
 const information = "Model: \t\t A GPU\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n" +
 	"GPU Excluded:\t No\n"
@@ -62,15 +55,6 @@ drain: {reason_by: none}
 metrics: {textfile: %[1]s/var/bookend.prom}
 `
 
-// gpuMap is Slurm's numbers of them: what is tried here is not how Slurm is asked.
-func gpuMap() string {
-	var pairs []string
-	for i, id := range cardIDs {
-		pairs = append(pairs, fmt.Sprintf("%d: %s", i, id))
-	}
-	return strings.Join(pairs, ", ")
-}
-
 // newNode makes a machine in a folder, of root's all the way up, that does not exist, and beside it the one in which
 // images are decoded; extra are further lines of its configuration.
 func newNode(dir, programs, extra string) (*node, error) {
@@ -84,11 +68,13 @@ func newNode(dir, programs, extra string) (*node, error) {
 		"sys/module/nvidia/srcversion":   "533BB7E5866E52F63B9ACCB\n",
 		"dev/kmsg":                       "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line: quiet\n",
 		"backend/cards":                  "",
-		"bookend.yaml":                   fmt.Sprintf(configuration, dir, extra, gpuMap()),
 	}
-	for i, id := range cardIDs {
-		files["driver/gpus/"+busIDs[i]+"/information"] = fmt.Sprintf(information, id, busIDs[i], i)
+	var numbers []string // of Slurm's: what is tried here is not how Slurm is asked
+	for i, bus := range busIDs {
+		files["driver/gpus/"+bus+"/information"] = fmt.Sprintf(information, cardID(i), bus, i)
+		numbers = append(numbers, fmt.Sprintf("%d: %s", i, cardID(i)))
 	}
+	files["bookend.yaml"] = fmt.Sprintf(configuration, dir, extra, strings.Join(numbers, ", "))
 	for name, text := range files {
 		if err := n.put(name, text); err != nil {
 			return nil, err
@@ -136,13 +122,12 @@ func (n *node) processes(all ...holder) error {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
 	for _, h := range all {
-		fmt.Fprintf(&cards, "%s %d %d\n", cardIDs[h.card], h.pid, h.bytes)
+		fmt.Fprintf(&cards, "%s %d %d\n", cardID(h.card), h.pid, h.bytes)
 		entry := "proc/" + strconv.Itoa(h.pid)
 		stat := fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
 			h.start/attrib.Tick)
 		ids := fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid)
-		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids),
-			n.put(entry+"/cgroup", h.cgroup),
+		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids), n.put(entry+"/cgroup", h.cgroup),
 			n.put(entry+"/environ", ""), n.put(entry+"/maps", ""), os.MkdirAll(n.in(entry+"/fd"), 0o755),
 			os.MkdirAll(n.in(entry+"/ns"), 0o755))
 	}
@@ -160,41 +145,32 @@ const tooLong = 5 * time.Minute
 
 // call runs a step's hook to its end, and with decide to that of all it started, as slurmd does: in a process group of
 // its own, with one pipe for all output. decide is asked before calls of these kinds.
-func (n *node) call(
-	s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer,
-) (outcome, error) {
+func (n *node) call(s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer) (outcome,
+	error) {
 	cmd := exec.Command(filepath.Join(n.programs, "bookend-"+string(s.hook)))
 	var output bytes.Buffer
 	context := map[hookName]slurm.Context{prolog: slurm.Prolog, epilog: slurm.Epilog}[s.hook]
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.run.job().Environ(n.in("bookend.yaml"), context), "/", &output, &output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if decide == nil {
 		kinds, decide = nil, func(int, intercept.Call) intercept.Answer { return intercept.Pass() }
 	}
-	watch, err := intercept.Start(cmd, kinds, func(c intercept.Call) intercept.Answer {
+	late, err := intercept.Run(cmd, tooLong, kinds, func(c intercept.Call) intercept.Answer {
 		return decide(cmd.Process.Pid, c)
 	})
-	if err != nil {
-		return outcome{}, fmt.Errorf("%s: %w", s.name, err)
-	}
-	over := time.AfterFunc(tooLong, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
-	err = watch.Wait()
-	late := !over.Stop()
-	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) || late {
+	if err != nil || late {
 		return outcome{}, fmt.Errorf("%s: late %v: %w", s.name, late, err)
 	}
 	return outcome{cmd.ProcessState.ExitCode(), output.String()}, nil
 }
 
 // begin makes the node as it is when a step's hook starts.
-func (n *node) begin(s step) (err error) {
+func (n *node) begin(s step) error {
 	if s.arrange != nil {
-		err = s.arrange(n)
+		if err := s.arrange(n); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = s.world(n)
-	}
-	return err
+	return s.world(n)
 }
 
 // whole runs a step to its end without a fault.

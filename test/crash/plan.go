@@ -8,10 +8,8 @@ import (
 
 // alike are points that differ in their number alone, or in which of many old runs they are about.
 type alike struct {
-	hook       hookName
-	role, call string
-	class      string
-	write      bool
+	hook hookName
+	point
 }
 
 // sampled are how many of those that are alike are tried: the first ones and the last one.
@@ -44,7 +42,8 @@ func plan(steps []reference, only string) (trials []trial, seen int) {
 }
 
 func (r reference) kind(p point) alike {
-	return alike{r.hook, p.role, p.call, strings.ReplaceAll(p.class, fmt.Sprint(r.run.id), "OWN"), p.write}
+	p.nth, p.class = 0, strings.ReplaceAll(p.class, fmt.Sprint(r.run.id), "OWN")
+	return alike{r.hook, p}
 }
 
 // worth are the faults to try at the n-th of some points that are alike.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -178,21 +177,19 @@ func (s *stand) follow(t trial, left []string) (a attempt, err error) {
 
 // faults tries every fault, on stands side by side.
 func (b bench) faults(o order, programs string, t *tally) error {
-	stands := make([]*stand, o.workers)
-	var all sync.WaitGroup
-	failed := make([]error, o.workers)
-	for i := range stands {
-		dir, err := b.Folder("stand")
-		if err != nil {
-			return err
-		}
-		all.Go(func() { stands[i], failed[i] = newStand(dir, programs) })
+	stands, made := make([]*stand, o.workers), -1
+	count := func() (int, bool) {
+		made++
+		return made, made < len(stands)
 	}
-	all.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return err
+	if err := rig.Each(stands, count, func(_ *stand, i int) error {
+		dir, err := b.Folder("stand")
+		if err == nil {
+			stands[i], err = newStand(dir, programs)
 		}
+		return err
+	}); err != nil {
+		return err
 	}
 	trials, seen := plan(stands[0].steps, o.only)
 	t.seen, t.tried = seen, len(trials)

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -139,6 +141,22 @@ func launch(args []string) error {
 	}
 	unix.CloseOnExec(channel)
 	return fmt.Errorf("execute %q: %w", args[1], unix.Exec(args[1], args[2:], os.Environ()))
+}
+
+// Run starts a program as Start does, in a process group of its own as slurmd does, and waits for its end and for that of all
+// it has started; after too long it kills the group. How the program ended is in cmd.ProcessState.
+func Run(cmd *exec.Cmd, limit time.Duration, kinds []Kind, decide func(Call) Answer) (late bool, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	watch, err := Start(cmd, kinds, decide)
+	if err != nil {
+		return false, err
+	}
+	over := time.AfterFunc(limit, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	err = watch.Wait()
+	if ended := new(exec.ExitError); errors.As(err, &ended) {
+		err = nil
+	}
+	return !over.Stop(), err
 }
 
 // Wait waits for the program's end, then for that of all it started: while one of them lives decide may be asked.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // Mutant is one plausible mistake in one place.
@@ -37,6 +38,19 @@ func (m Mutant) Apply(text string) (string, error) {
 		changed = strings.Replace(within, m.Old, m.New, 1)
 	}
 	return text[:from] + changed + text[to:], nil
+}
+
+// Fits fails a test where the mistake cannot be planted in the tree at root: code that was rewritten takes its mutants along,
+// or they would test nothing.
+func (m Mutant) Fits(t testing.TB, root string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, m.File))
+	if err == nil {
+		_, err = m.Apply(string(text))
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // place is the inside of the function's body, or all of the file.

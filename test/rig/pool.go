@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,17 @@ func NewBench() (*Bench, error) {
 		return nil, fmt.Errorf("make a bench on %q: %w", ground, err)
 	}
 	return &Bench{Dir: ground, module: module}, nil
+}
+
+// TestBench is one that ends with a test.
+func TestBench(t testing.TB) *Bench {
+	t.Helper()
+	b, err := NewBench()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
 }
 
 // Close takes the file system away.

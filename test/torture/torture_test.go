@@ -23,12 +23,7 @@ func TestMain(m *testing.M) {
 
 func newTestRack(t *testing.T) rack {
 	t.Helper()
-	on, err := rig.NewBench()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = on.Close() })
-	return rack{on, 1}
+	return rack{rig.TestBench(t), 1}
 }
 
 // A small torture: make torture is the large one.
@@ -66,13 +61,7 @@ func TestGuardsAreMissed(t *testing.T) {
 // A guard that was rewritten takes its mutant along, or that would test nothing.
 func TestGuardsCanBeTakenAway(t *testing.T) {
 	for _, g := range guards {
-		text, err := os.ReadFile(filepath.Join("../..", g.File))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := g.Apply(string(text)); err != nil {
-			t.Error(err)
-		}
+		g.Fits(t, "../..")
 	}
 }
 
