@@ -46,14 +46,10 @@ func build(absent ...string) (map[string][]byte, error) {
 	if text, err := exec.Command("sh", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the fake libraries: %w\n%s", err, text)
 	}
-	return readAll(os.DirFS(out))
-}
-
-func readAll(dir fs.FS) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	entries, err := fs.ReadDir(dir, ".")
+	entries, err := os.ReadDir(out)
 	for _, e := range entries {
-		if files[e.Name()], err = fs.ReadFile(dir, e.Name()); err != nil {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(out, e.Name())); err != nil {
 			return nil, err
 		}
 	}

@@ -29,8 +29,6 @@ type settings map[string]string
 var globals = settings{
 	"gpus":           "4",
 	"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": "13000",
-	// What /sys and /proc say of the loaded module, where that is to differ from driver_version.
-	"module_version": "", "module_srcversion": "4F2C9E61A07B3D58E1B7C20",
 	"context_mib":       "527",  // what one context adds to used
 	"client_hidden_mib": "9",    // the part of it that no process's figure shows
 	"contextless_mib":   "3",    // footprint of a process that allocates without a context
@@ -73,8 +71,6 @@ func busOf(gpu int) string { return fmt.Sprintf("%04x:%s:00.0", gpu/len(buses), 
 
 func gpuKey(gpu int, key string) string { return fmt.Sprintf("gpu%d.%s", gpu, key) }
 
-func defaults() settings { return maps.Clone(globals) }
-
 func (s settings) cards() int {
 	n, _ := strconv.Atoi(s["gpus"])
 	return n
@@ -96,15 +92,10 @@ func (s settings) complete() {
 }
 
 var (
-	gpuKeyForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`)
-	})
-	ruleKey = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`)
-	})
-	ruleForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:(?:rc|sleep|exit) \d+|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
-	})
+	gpuKeyForm = regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`)
+	ruleKey    = regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`)
+	ruleForm   = regexp.MustCompile(
+		`^(?:(?:rc|sleep|exit) \d+|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
 )
 
 // check refuses what the libraries would not understand, so that a typing error in a test cannot pass for a
@@ -116,16 +107,16 @@ func check(key, value string) error {
 	if _, ok := globals[key]; ok {
 		return nil
 	}
-	if m := gpuKeyForm().FindStringSubmatch(key); m != nil {
-		if _, ok := perGPU[m[2]]; ok || instanceKey().MatchString(m[2]) {
+	if m := gpuKeyForm.FindStringSubmatch(key); m != nil {
+		if _, ok := perGPU[m[2]]; ok || instanceKey.MatchString(m[2]) {
 			return nil
 		}
 	}
-	m := ruleKey().FindStringSubmatch(key)
+	m := ruleKey.FindStringSubmatch(key)
 	switch {
 	case m == nil:
 		return fmt.Errorf("unknown key %q", key)
-	case value != "" && !ruleForm().MatchString(value):
+	case value != "" && !ruleForm.MatchString(value):
 		return fmt.Errorf("%q: want ACTION [after N] [times M], got %q", key, value)
 	case m[1] == "any":
 		return nil
@@ -141,27 +132,18 @@ var exported = sync.OnceValues(func() (map[string]bool, error) {
 	files, err := binaries()
 	names := map[string]bool{}
 	for _, lib := range []string{nvmlName, cudaName} {
-		if err != nil {
+		f, bad := elf.NewFile(bytes.NewReader(files[lib]))
+		if err = errors.Join(err, bad); err != nil {
 			return nil, err
 		}
-		err = addExports(names, files[lib])
+		symbols, bad := f.DynamicSymbols()
+		err = errors.Join(err, bad)
+		for _, s := range symbols {
+			names[s.Name] = names[s.Name] || s.Section != elf.SHN_UNDEF
+		}
 	}
 	return names, err
 })
-
-func addExports(names map[string]bool, lib []byte) error {
-	f, err := elf.NewFile(bytes.NewReader(lib))
-	if err != nil {
-		return err
-	}
-	symbols, err := f.DynamicSymbols()
-	for _, s := range symbols {
-		if s.Section != elf.SHN_UNDEF {
-			names[s.Name] = true
-		}
-	}
-	return err
-}
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
 // the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), instanceKey, and the rules of misbehaviour

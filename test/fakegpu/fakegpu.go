@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +35,7 @@ type World struct {
 	dir     string
 	keeper  *exec.Cmd
 	hangUp  func() error // ends the keeper
-	without int          // libraries made by NVMLWithout and CUDAWithout
+	without int          // libraries made by NVMLWithout
 }
 
 // Option changes the world New makes.
@@ -52,22 +53,19 @@ func Minors(minors ...int) Option {
 	}
 }
 
-// Excluded makes the driver leave a card alone: it has a file in /proc but no place in any library.
-func Excluded(gpu int) Option { return With(gpuKey(gpu, "excluded"), "1") }
-
 // With sets a key of world.conf as World.Set does.
 func With(key, value string) Option { return func(s settings) { s[key] = value } }
 
 // New makes a world in dir, which must be empty or not exist, and whose parents other users can pass through if
 // other users are to use it. Without the right to make device nodes, or where consoles cannot be opened, the
-// nodes are plain files (RealNodes).
+// nodes are plain files: Slurm gives jobs no GPU for those.
 func New(dir string, options ...Option) (*World, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	w := &World{dir: dir}
-	s := defaults()
+	s := maps.Clone(globals)
 	for _, o := range options {
 		o(s)
 	}
@@ -86,10 +84,7 @@ func (w *World) makeFolders() error {
 		"accounting": 0o777 | os.ModeSticky,
 	} {
 		path := filepath.Join(w.dir, name)
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return err
-		}
-		if err := os.Chmod(path, mode); err != nil { // past the umask
+		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil { // past the umask
 			return err
 		}
 	}
@@ -141,17 +136,13 @@ func (w *World) NVML() string { return filepath.Join(w.dir, nvmlName) }
 
 // NVMLWithout makes a libnvidia-ml that lacks these functions and returns its path.
 func (w *World) NVMLWithout(symbols ...string) (string, error) {
-	return w.lacking("libnvidia-ml", nvmlName, symbols)
-}
-
-func (w *World) lacking(name, of string, symbols []string) (string, error) {
 	files, err := build(symbols...)
 	if err != nil {
 		return "", err
 	}
 	w.without++
-	path := filepath.Join(w.dir, fmt.Sprintf("%s-without-%d.so.1", name, w.without))
-	return path, replace(path, files[of], 0o755)
+	path := filepath.Join(w.dir, fmt.Sprintf("libnvidia-ml-without-%d.so.1", w.without))
+	return path, replace(path, files[nvmlName], 0o755)
 }
 
 // CUDA is the path of libcuda.so.1.

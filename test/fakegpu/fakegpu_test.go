@@ -22,11 +22,7 @@ func newWorld(t *testing.T, options ...Option) *World {
 	dir := t.TempDir()
 	must.Do(t, os.Chmod(filepath.Dir(dir), 0o755))
 	w := must.Have(New(filepath.Join(dir, "world"), options...))(t)
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, w.Close()) })
 	return w
 }
 
@@ -35,11 +31,6 @@ func start(t *testing.T, w *World, args ...string) *Program {
 	p := must.Have(w.Start(args...))(t)
 	t.Cleanup(p.End)
 	return p
-}
-
-func set(t *testing.T, w *World, key, value string) {
-	t.Helper()
-	must.Do(t, w.Set(key, value))
 }
 
 func keep(t *testing.T, w *World) {
@@ -69,7 +60,7 @@ func TestKernelLog(t *testing.T) {
 		t.Errorf("%+v, want two harmless entries", log)
 	}
 	must.Do(t, os.Remove(w.KernelLog()))
-	set(t, w, "gpu0.ecc_corrected", "1")
+	must.Do(t, w.Set("gpu0.ecc_corrected", "1"))
 	if _, err := os.Lstat(w.KernelLog()); !os.IsNotExist(err) {
 		t.Errorf("after a change it is there again: %v", err)
 	}
@@ -123,18 +114,10 @@ func TestJumpyTeardown(t *testing.T) {
 	}
 }
 
-// heldNodes names the world's device nodes that a process has open.
-func heldNodes(t *testing.T, w *World, pid int) []string {
+// openNodes names the world's device nodes that a folder of descriptors is open on, once for each.
+func openNodes(t *testing.T, w *World, folder string) (nodes []string) {
 	t.Helper()
-	return slices.Compact(openNodes(t, w, fmt.Sprintf("/proc/%d/fd", pid)))
-}
-
-// openNodes names them once for each descriptor.
-func openNodes(t *testing.T, w *World, folder string) []string {
-	t.Helper()
-	links := must.Have(filepath.Glob(filepath.Join(folder, "*")))(t)
-	var nodes []string
-	for _, link := range links {
+	for _, link := range must.Have(filepath.Glob(filepath.Join(folder, "*")))(t) {
 		if to, _ := os.Readlink(link); filepath.Dir(to) == w.Dev() {
 			nodes = append(nodes, filepath.Base(to))
 		}
@@ -143,24 +126,12 @@ func openNodes(t *testing.T, w *World, folder string) []string {
 	return nodes
 }
 
-// times is how often a process has a node open.
-func times(t *testing.T, w *World, pid int, node string) (n int) {
-	t.Helper()
-	for _, name := range openNodes(t, w, fmt.Sprintf("/proc/%d/fd", pid)) {
-		if name == node {
-			n++
-		}
-	}
-	return n
-}
-
 func awaitState(t *testing.T, pid int, want string) {
 	t.Helper()
 	var got string
 	await(t, "state "+want, func() bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		after := string(text[strings.LastIndexByte(string(text), ')')+1:])
-		got = strings.TrimSpace(after)
+		got = strings.TrimSpace(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		return strings.HasPrefix(got, want)
 	}, func() string { return got })
 }

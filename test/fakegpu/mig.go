@@ -5,15 +5,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // instanceKey matches the keys of the MIG instance at index I of a card, gpuN.migI_KEY: mib is its memory and makes
 // it exist, reserved_mib and extra_mib are as the card's, gi and ci its GPU and compute instance, pids the processes
 // of the card that are on it, list those that it lists without their being there.
-var instanceKey = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^mig[0-6]_(?:uuid|gi|ci|mib|reserved_mib|extra_mib|pids|list)$`)
-})
+var instanceKey = regexp.MustCompile(`^mig[0-6]_(?:uuid|gi|ci|mib|reserved_mib|extra_mib|pids|list)$`)
 
 func migKey(gpu, index int, key string) string {
 	return gpuKey(gpu, fmt.Sprintf("mig%d_%s", index, key))
@@ -35,11 +32,7 @@ func (w *World) InstanceUUID(gpu, index int) string { return w.Get(migKey(gpu, i
 
 // Place puts processes of a card on one of its MIG instances, in place of those put there before.
 func (w *World) Place(gpu, index int, pids ...int) error {
-	words := make([]string, len(pids))
-	for i, pid := range pids {
-		words[i] = strconv.Itoa(pid)
-	}
-	return w.Set(migKey(gpu, index, "pids"), strings.Join(words, " "))
+	return w.Set(migKey(gpu, index, "pids"), strings.Trim(fmt.Sprint(pids), "[]"))
 }
 
 // Destroy removes a MIG instance.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -13,9 +12,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// ReadyTimeout bounds the wait for a program's ready line.
-const ReadyTimeout = time.Minute
 
 // Program is a running fakecuda.
 type Program struct {
@@ -60,7 +56,7 @@ func (w *World) StartAs(user *syscall.Credential, env []string, args ...string) 
 }
 
 func (p *Program) awaitReady() error {
-	stop := time.AfterFunc(ReadyTimeout, func() { _ = p.cmd.Process.Kill() })
+	stop := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer stop.Stop()
 	line, err := bufio.NewReader(p.out).ReadString('\n')
 	if err != nil {
@@ -84,16 +80,13 @@ func (p *Program) awaitReady() error {
 	return nil
 }
 
-// Signal sends a signal to the process that holds.
-func (p *Program) Signal(s syscall.Signal) error { return syscall.Kill(p.PID, s) }
-
 // Kill ends the process that holds by SIGKILL, and reaps it if it is the caller's child. Its children stay.
 func (p *Program) Kill() error {
 	if p.killed {
 		return nil
 	}
 	p.killed = true
-	err := p.Signal(syscall.SIGKILL)
+	err := syscall.Kill(p.PID, syscall.SIGKILL)
 	if !p.orphan {
 		_ = p.cmd.Wait() // says that it was killed
 	}
@@ -106,11 +99,4 @@ func (p *Program) End() {
 		_ = syscall.Kill(child, syscall.SIGKILL)
 	}
 	_ = p.Kill()
-}
-
-func inode(st fs.FileInfo) uint64 {
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		return sys.Ino
-	}
-	return 0
 }

@@ -23,34 +23,27 @@ var (
 
 // measured are the programs as they were on real GPUs.
 var measured = map[string]struct {
-	args   string
-	as     *syscall.Credential
-	used   uint64 // of the first card
-	listed uint64 // the process's own figure; 0: it is listed nowhere
-	nodes  []string
-	state  string // of proc(5); with Z its nodes show under its threads alone
-	mps    int
+	args  string
+	mib   uint64 // with a context
+	as    *syscall.Credential
+	nodes []string
+	state string // of proc(5); with Z its nodes show under its threads alone
+	mps   int
+	used  uint64 // of the first card, where it has no context
 }{
-	"alloc": {args: "alloc --mib 20480", used: 20480*MiB + context, listed: 20480*MiB + listedContext,
-		nodes: user},
-	"innocent":    {args: "holdctl", nodes: []string{"nvidiactl"}},
-	"memory only": {args: "alloc --mib 1024 --no-context", used: (1024 + 3) * MiB, nodes: user},
-	"stopped": {args: "alloc --mib 10 --stop", used: 10*MiB + context, listed: 10*MiB + listedContext,
-		nodes: user, state: "T"},
-	"leaderless": {args: "alloc --mib 10 --leader-exits", used: 10*MiB + context, listed: 10*MiB +
-		listedContext, nodes: user, state: "Z"},
-	"in the MPS list": {args: "alloc --mib 10 --list mps", used: 10*MiB + context, listed: 10*MiB +
-		listedContext, nodes: user, mps: 1},
-	"another namespace": {args: "alloc --mib 64 --pidns", as: everybody, used: 64*MiB + context, listed: 64*MiB +
-		listedContext, nodes: user},
-	"orphan of a user": {args: "alloc --mib 64 --orphan", as: everybody, used: 64*MiB + context, listed: 64*MiB +
-		listedContext, nodes: user},
-	"probe":       {args: "probe --mib 1024 --lock {dir}/lock", used: (1024 + 3) * MiB, nodes: user},
-	"nearly full": {args: "alloc --near-full 200", used: 142956 * MiB, listed: 142956*MiB - 9*MiB, nodes: user},
+	"alloc":             {args: "alloc --mib 20480", mib: 20480, nodes: user},
+	"innocent":          {args: "holdctl", nodes: []string{"nvidiactl"}},
+	"memory only":       {args: "alloc --mib 1024 --no-context", used: (1024 + 3) * MiB, nodes: user},
+	"stopped":           {args: "alloc --mib 10 --stop", mib: 10, nodes: user, state: "T"},
+	"leaderless":        {args: "alloc --mib 10 --leader-exits", mib: 10, nodes: user, state: "Z"},
+	"in the MPS list":   {args: "alloc --mib 10 --list mps", mib: 10, nodes: user, mps: 1},
+	"another namespace": {args: "alloc --mib 64 --pidns", mib: 64, as: everybody, nodes: user},
+	"orphan of a user":  {args: "alloc --mib 64 --orphan", mib: 64, as: everybody, nodes: user},
+	"probe":             {args: "probe --mib 1024 --lock {dir}/lock", used: (1024 + 3) * MiB, nodes: user},
+	"nearly full":       {args: "alloc --near-full 200", mib: 142956 - 527, nodes: user},
 }
 
-// What a program is on its card and in /proc while it lives; when it is killed nothing is
-// left.
+// What a program is on its card and in /proc while it lives; when it is killed nothing is left.
 func TestPrograms(t *testing.T) {
 	for name, tt := range measured {
 		t.Run(name, func(t *testing.T) {
@@ -72,19 +65,20 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("holds %v, want %v", got, tt.nodes)
 			}
 			var listed []process
-			if tt.listed > 0 {
-				listed = []process{{pid(p), tt.listed}}
+			if tt.mib > 0 {
+				tt.used, listed = tt.mib*MiB+context, []process{{pid(p), tt.mib*MiB + listedContext}}
 			}
 			near := func(a, b uint64) bool { return max(a, b)-min(a, b) <= 3*MiB }
 			l := c.look().Cards[0]
-			same := len(l.Compute) == len(listed) && (listed == nil || l.Compute[0].PID == pid(p) &&
-				near(l.Compute[0].Bytes, tt.listed))
+			same := slices.EqualFunc(l.Compute, listed, func(a, b process) bool {
+				return a.PID == b.PID && near(a.Bytes, b.Bytes)
+			})
 			if !near(l.Used, tt.used) || !same || len(l.MPS) != tt.mps {
 				t.Errorf("used %d MiB, listed %v and %v; want %d MiB, %v and %d of MPS", l.Used/MiB, l.Compute, l.MPS,
 					tt.used/MiB, listed, tt.mps)
 			}
 			must.Do(t, p.Kill())
-			c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
+			c.eventually("free memory", free)
 		})
 	}
 }
@@ -97,7 +91,8 @@ func TestWithoutTheirCreator(t *testing.T) {
 	p := start(t, w, "alloc", "--mib", "20480", "--fork-hold")
 	kill(t, p) // reaps it: it is dead
 	c.is(0, 20480*MiB+context, process{pid(p), 20480*MiB + listedContext})
-	if n := times(t, w, p.Holder, "nvidia0"); n != 20 || p.Holder == p.PID {
+	nodes := openNodes(t, w, fmt.Sprintf("/proc/%d/fd", p.Holder))
+	if n := strings.Count(strings.Join(nodes, " "), "nvidia0"); n != 20 || p.Holder == p.PID {
 		t.Errorf("the child %d holds nvidia0 %d times, want 20", p.Holder, n)
 	}
 	must.Do(t, syscall.Kill(p.Holder, syscall.SIGKILL))
@@ -127,7 +122,8 @@ func TestSharedMemory(t *testing.T) {
 	c.eventually("the context's end", func(l look) bool {
 		return l.Cards[0].Used == 20480*MiB && l.Cards[0].Compute == nil
 	})
-	if got := heldNodes(t, w, holder.PID); !slices.Equal(got, []string{"nvidiactl"}) {
+	got := slices.Compact(openNodes(t, w, fmt.Sprintf("/proc/%d/fd", holder.PID)))
+	if !slices.Equal(got, []string{"nvidiactl"}) {
 		t.Errorf("the holder holds %v", got)
 	}
 	kill(t, holder)

@@ -3,7 +3,6 @@ package fakegpu
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,18 +74,8 @@ func opens(path string) bool {
 	return err == nil
 }
 
-// RealNodes reports whether dev holds character devices. Slurm gives jobs no GPU for plain files.
-func (w *World) RealNodes() bool {
-	st, err := os.Stat(filepath.Join(w.Dev(), "nvidiactl"))
-	return err == nil && st.Mode()&fs.ModeCharDevice != 0
-}
-
 // information is a card's file in the driver's own format, spaces and tabs included.
 func information(s settings, gpu int) string {
-	excluded := "No"
-	if s[gpuKey(gpu, "excluded")] == "1" {
-		excluded = "Yes"
-	}
 	lines := []string{
 		"Model: \t\t " + s[gpuKey(gpu, "name")],
 		fmt.Sprintf("IRQ:   \t\t %d", 180+gpu),
@@ -97,30 +86,22 @@ func information(s settings, gpu int) string {
 		"DMA Mask: \t 0xfffffffffffff",
 		"Bus Location: \t " + s[gpuKey(gpu, "bus")],
 		"Device Minor: \t " + s[gpuKey(gpu, "minor")],
-		"GPU Firmware: \t " + s.moduleVersion(),
-		"GPU Excluded:\t " + excluded,
+		"GPU Firmware: \t " + s["driver_version"],
+		"GPU Excluded:\t " + map[string]string{"": "No", "1": "Yes"}[s[gpuKey(gpu, "excluded")]],
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-func (s settings) moduleVersion() string {
-	if v := s["module_version"]; v != "" {
-		return v
-	}
-	return s["driver_version"]
 }
 
 func (w *World) renderModule(s settings) error {
 	version := fmt.Sprintf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  "+
 		"(dvs-builder@U22-I3-B17-02-5)  Tue Jan  6 20:54:18 UTC 2026\nGCC version:  gcc version 12.2.0 (Debian "+
-		"12.2.0-14+deb12u1)\n",
-		s.moduleVersion())
+		"12.2.0-14+deb12u1)\n", s["driver_version"])
 	module := filepath.Join(w.Sys(), "module/nvidia")
 	return errors.Join(
 		w.linkSys(),
 		update(filepath.Join(w.DriverProc(), "version"), version),
-		update(filepath.Join(module, "version"), s.moduleVersion()+"\n"),
-		update(filepath.Join(module, "srcversion"), s["module_srcversion"]+"\n"),
+		update(filepath.Join(module, "version"), s["driver_version"]+"\n"),
+		update(filepath.Join(module, "srcversion"), "4F2C9E61A07B3D58E1B7C20\n"),
 		update(filepath.Join(module, "initstate"), "live\n"),
 		update(filepath.Join(module, "refcnt"), "3\n"),
 	)
@@ -138,20 +119,6 @@ func (w *World) linkSys() error {
 		}
 	}
 	return nil
-}
-
-// ReloadModule stands for rmmod and modprobe: the module's folder in W/sys is another one afterwards.
-func (w *World) ReloadModule() error {
-	s, err := w.settings()
-	if err != nil {
-		return err
-	}
-	module := filepath.Join(w.Sys(), "module/nvidia")
-	old := module + ".old" // kept until the new one exists, so that its inode number is not given again
-	if err := os.Rename(module, old); err != nil {
-		return err
-	}
-	return errors.Join(w.render(s), os.RemoveAll(old))
 }
 
 // update writes a file only if it says something else: what identifies a loaded module must not change by itself.

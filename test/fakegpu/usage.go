@@ -1,6 +1,7 @@
 package fakegpu
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,23 +38,17 @@ func (w *World) Used(gpu int) (uint64, error) {
 func (w *World) Holdings() ([]Holding, error) {
 	folder := filepath.Join(w.dir, "alloc")
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
 	var all []Holding
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		h, held, err := readHolding(filepath.Join(folder, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		if held {
+		h, held, bad := readHolding(filepath.Join(folder, e.Name()))
+		if err = errors.Join(err, bad); held {
 			all = append(all, h)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // readHolding reports false for a ledger nobody holds any more.
@@ -98,4 +93,14 @@ func parseHolding(text string) (Holding, error) {
 		return h, fmt.Errorf("not a ledger: %q", text)
 	}
 	return h, nil
+}
+
+// AccountingSwitches lists the calls of nvmlDeviceSetAccountingMode that succeeded in this world, the oldest first, as
+// "CARD MODE": the card in PCI order, and 1 for on.
+func (w *World) AccountingSwitches() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(w.dir, "accounting/.switches"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n"), err
 }

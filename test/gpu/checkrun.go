@@ -117,7 +117,7 @@ const leftAlone = "drain: left alone: "
 // nothingFound wants a check that found nothing and had nothing to say of the cards.
 func (r *run) nothingFound(c record.NodeCheck) {
 	r.clear(c)
-	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool { return strings.HasPrefix(line, leftAlone) })
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l string) bool { return strings.HasPrefix(l, leftAlone) })
 	r.check("its lines in Bookend's log", "none", linesOf(c))
 }
 

@@ -69,8 +69,8 @@ func (l *lane) work(plan []work) {
 	done.Wait()
 }
 
-// measure does what is measured rather than judged, unless nobody asked for it or the time is over, and writes all timings
-// so far to disk.
+// measure does what is measured rather than judged, unless nobody asked for it or the time is over, and writes all
+// timings so far to disk.
 func (l *lane) measure(name string, do func(*record.Timings)) {
 	switch {
 	case !l.timed(name):

@@ -129,7 +129,8 @@ func TestHealthChecksFind(t *testing.T) {
 		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
 	})
 	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
-		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") }, map[string]func(*[]string){
+		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") },
+		map[string]func(*[]string){
 			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
 			"no line":                   func(l *[]string) { *l = nil },
 		})

@@ -92,8 +92,8 @@ func (r *run) orphanInherited() {
 	r.said(job, fmt.Sprintf("your job %d", r.scene.left.ID))
 }
 
-// inherit runs the next job on the card that another has left something on. It wants its start to name what it found and
-// who left it, and its end to blame nobody.
+// inherit runs the next job on the card that another has left something on. It wants its start to name what it found
+// and who left it, and its end to blame nobody.
 func (r *run) inherit(w leftover) *record.Job {
 	r.resume()
 	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others

@@ -48,8 +48,8 @@ func (s step) told() (title, truth string) {
 	return title, strings.Join(strings.Fields(truth), " ")
 }
 
-// settings are what a chain configures beside the lane's own, with what a control switches off: the shipped settle times
-// leave no time for three runs of everything. A rehearsal's times are short as they are.
+// settings are what a chain configures beside the lane's own, with what a control switches off: the shipped settle
+// times leave no time for three runs of everything. A rehearsal's times are short as they are.
 func (c chain) settings(rehearsal bool, off map[string]string) map[string]string {
 	all := map[string]string{}
 	if c.brisk && !rehearsal {

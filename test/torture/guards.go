@@ -26,51 +26,29 @@ func inWhole(name, file, old, change string) guard {
 
 // guards are taken away one at a time: the torture must see the harm that each of them prevents.
 var guards = []guard{
-	inChild("uid change", become,
-		`func Become(uid, gid uint32, groups []uint32) error {
-`,
-		`func Become(uid, gid uint32, groups []uint32) error {
-	if true {
-		return nil
-	}
-`),
-	inChild("not dumpable", become,
-		`		return fmt.Errorf("become user %d: %w", uid, err)
-	}
-	return nil
-`,
-		`		return fmt.Errorf("become user %d: %w", uid, err)
-	}
-	return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-`),
-	inChild("output: O_NOFOLLOW", output,
-		"const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK",
+	inChild("uid change", become, "func Become(uid, gid uint32, groups []uint32) error {\n",
+		"func Become(uid, gid uint32, groups []uint32) error {\n\tif true {\n\t\treturn nil\n\t}\n"),
+	inChild("not dumpable", become, "become user %d: %w\", uid, err)\n\t}\n\treturn nil\n",
+		"become user %d: %w\", uid, err)\n\t}\n\treturn unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)\n"),
+	inChild("output: O_NOFOLLOW", output, "const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK",
 		"const flags = unix.O_NONBLOCK"),
 	inChild("output: link count", output, "case st.Nlink != 1:", "case st.Nlink < 1:"),
 	inChild("output: owner", output, "case st.Uid != uid:", "case st.Uid != uid && false:"),
 	inChild("output: regular file", output, "case st.Mode&unix.S_IFMT != unix.S_IFREG:", "case false:"),
-	inChild("output: device and inode", output,
-		"case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):",
+	inChild("output: device and inode", output, "case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):",
 		"case false:"),
-	inChild("output: no O_CREAT", output,
-		"unix.Open(path, access|flags, 0)",
+	inChild("output: no O_CREAT", output, "unix.Open(path, access|flags, 0)",
 		"unix.Open(path, access|flags|unix.O_CREAT, 0o600)"),
 	inChild("output: O_APPEND", output, "unix.O_WRONLY|unix.O_APPEND", "unix.O_WRONLY"),
 	inChild("output: checked by descriptor", output, "unix.Fstat(fd, &st)", "unix.Stat(t.Path, &st)"),
 	inWhole("drop: O_NOFOLLOW", opening, "flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC", "flags |= unix.O_CLOEXEC"),
 	inWhole("drop: owner", reading, "st.Nlink != 1 || st.Uid != uid {", "st.Nlink != 1 {"),
-	inWhole("drop: link count", reading,
-		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid",
+	inWhole("drop: link count", reading, "st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid",
 		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid"),
 	inWhole("drop: regular file", reading, "if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink", "if st.Nlink"),
-	inWhole("drop: mount", reading,
-		`	err = sameMount(dirfd, fd)
-`,
-		""),
+	inWhole("drop: mount", reading, "\terr = sameMount(dirfd, fd)\n", ""),
 	inWhole("drop: size cap", opening, "io.ReadAll(io.LimitReader(f, limit+1))", "io.ReadAll(f)"),
-	inWhole("drop: opened by what was checked", reading,
-		`		content, err = readPinned(fd, limit)
-`,
+	inWhole("drop: opened by what was checked", reading, "\t\tcontent, err = readPinned(fd, limit)\n",
 		`		again, err := openAt(dirfd, name, unix.O_RDONLY, 0)
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ const (
 type kind struct {
 	name  string
 	where place
-	plant func(b *builder, w *world, at string)
+	plant func(w *world, at string)
 	swap  func(w *world, over string) (undo func() error, err error)
 	known bool // only where the output's inode is on record: without it this is, by its path, the job's output
 	hangs bool // who touches it sleeps until it is undone
@@ -38,17 +38,15 @@ var kinds = []kind{
 	{name: "link-to-precious", where: outFile, plant: link("precious")},
 	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
 	{name: "link-to-device", where: outFile, plant: link("null")},
-	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.do(os.Symlink(filepath.Base(at), at))
-	}},
-	{name: "two-names", where: outFile, plant: func(b *builder, w *world, at string) {
-		b.file(at, user, 0o644, precious)
-		b.do(os.Link(at, w.kept("second name")))
-		w.guard(b, "two-names", at, touched)
+	{name: "link-to-itself", where: outFile,
+		plant: func(w *world, at string) { w.note(os.Symlink(filepath.Base(at), at)) }},
+	{name: "two-names", where: outFile, plant: func(w *world, at string) {
+		w.file(at, user, 0o644, precious)
+		w.note(os.Link(at, w.kept("second name")))
+		w.guard("two-names", at, touched)
 	}},
 	{name: "fifo", where: outFile, plant: fifo(touched, "")},
-	{name: "directory", where: outFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
+	{name: "directory", where: outFile, plant: func(w *world, at string) { w.dir(at, user, 0o755) }},
 	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
 	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
 	{name: "root-open-file", where: outFile, plant: own(0, 0o666, touched)},
@@ -75,24 +73,24 @@ var kinds = []kind{
 
 	{name: "above-link-open", where: outAbove, plant: link("above/of-open")},
 	{name: "above-link-own", where: outAbove, plant: link("above/of-own"), known: true},
-	{name: "above-missing", where: outAbove, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
+	{name: "above-missing", where: outAbove, plant: func(w *world, at string) { w.dir(at, user, 0o755) }},
 
 	{name: "drop-link-root", where: dropFile, plant: link("pool-root")},
 	{name: "drop-link-closed", where: dropFile, plant: link("pool-closed/job.json")},
-	{name: "drop-two-names", where: dropFile, plant: func(b *builder, w *world, at string) {
-		w.record(b, "drop-two-names", at, user, 0o600)
-		b.do(os.Link(at, at+"-too"))
+	{name: "drop-two-names", where: dropFile, plant: func(w *world, at string) {
+		w.record("drop-two-names", at, user, 0o600)
+		w.note(os.Link(at, at+"-too"))
 	}},
 	{name: "drop-root", where: dropFile, plant: record(0, 0o600)},
 	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
-	{name: "drop-fifo", where: dropFile, plant: func(b *builder, w *world, at string) {
-		fifo(opened|touched, w.claim(b, "drop-fifo"))(b, w, at)
+	{name: "drop-fifo", where: dropFile, plant: func(w *world, at string) {
+		fifo(opened|touched, w.claim("drop-fifo"))(w, at)
 	}},
 	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
-	{name: "drop-directory", where: dropFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o700) }},
-	{name: "drop-huge", where: dropFile, plant: func(b *builder, _ *world, at string) {
-		b.file(at, user, 0o600, "")
-		b.do(os.Truncate(at, huge))
+	{name: "drop-directory", where: dropFile, plant: func(w *world, at string) { w.dir(at, user, 0o700) }},
+	{name: "drop-huge", where: dropFile, plant: func(w *world, at string) {
+		w.file(at, user, 0o600, "")
+		w.note(os.Truncate(at, huge))
 	}},
 	{name: "drop-missing", where: dropFile, swap: hide},
 	{name: "drop-mounted", where: dropFile, swap: bind("record/job.json")},
@@ -106,52 +104,51 @@ const huge = 256 << 20
 const precious = "precious words that a hook must not touch\n"
 
 // link plants a symbolic link to one of the kept things, in the drop to one of those there.
-func link(to string) func(*builder, *world, string) {
-	return func(b *builder, w *world, at string) {
+func link(to string) func(*world, string) {
+	return func(w *world, at string) {
 		target := w.kept(to)
 		if filepath.Dir(at) == w.pool {
 			target = filepath.Join(w.drop, to)
 		}
-		b.do(os.Symlink(target, at))
+		w.note(os.Symlink(target, at))
 	}
 }
 
 // own plants a guarded file.
-func own(uid int, mode os.FileMode, forbidden uint32) func(*builder, *world, string) {
-	return func(b *builder, w *world, at string) {
-		b.file(at, uid, mode, precious)
-		w.guard(b, filepath.Base(at), at, forbidden)
+func own(uid int, mode os.FileMode, forbidden uint32) func(*world, string) {
+	return func(w *world, at string) {
+		w.file(at, uid, mode, precious)
+		w.guard(filepath.Base(at), at, forbidden)
 	}
 }
 
 // record plants a drop record that nobody may read, nor act upon.
-func record(uid int, mode os.FileMode) func(*builder, *world, string) {
-	return func(b *builder, w *world, at string) { w.record(b, filepath.Base(at), at, uid, mode) }
+func record(uid int, mode os.FileMode) func(*world, string) {
+	return func(w *world, at string) { w.record(filepath.Base(at), at, uid, mode) }
 }
 
 // device plants a character device of major number 1: 3 is null, 5 zero.
-func device(uid int, mode uint32, minor uint32, forbidden uint32) func(*builder, *world, string) {
-	return func(b *builder, w *world, at string) {
-		b.node(at, uid, unix.S_IFCHR|mode, int(unix.Mkdev(1, minor)))
-		w.guard(b, filepath.Base(at), at, forbidden)
+func device(uid int, mode uint32, minor uint32, forbidden uint32) func(*world, string) {
+	return func(w *world, at string) {
+		w.node(at, uid, unix.S_IFCHR|mode, int(unix.Mkdev(1, minor)))
+		w.guard(filepath.Base(at), at, forbidden)
 	}
 }
 
 // fifo plants a FIFO of the user's that somebody holds open at both ends, with a text in it.
-func fifo(forbidden uint32, text string) func(*builder, *world, string) {
-	return func(b *builder, w *world, at string) {
-		b.node(at, user, unix.S_IFIFO|0o666, 0)
-		w.hold(b, filepath.Base(at), at, text)
-		w.guard(b, filepath.Base(at), at, forbidden)
+func fifo(forbidden uint32, text string) func(*world, string) {
+	return func(w *world, at string) {
+		w.node(at, user, unix.S_IFIFO|0o666, 0)
+		w.hold(filepath.Base(at), at, text)
+		w.guard(filepath.Base(at), at, forbidden)
 	}
 }
 
 // hide takes a thing away. What stands there when it is put back, a hook has made.
 func hide(_ *world, over string) (func() error, error) {
-	away := filepath.Join(filepath.Dir(over), hidden)
-	back := func() error {
-		var made error
-		if inode(over) != 0 {
+	away := filepath.Join(filepath.Dir(over), ".hidden")
+	back := func() (made error) {
+		if _, err := os.Lstat(over); err == nil {
 			made = errMade
 		}
 		return errors.Join(made, os.Rename(away, over))
@@ -160,9 +157,6 @@ func hide(_ *world, over string) (func() error, error) {
 }
 
 var errMade = errors.New("a file was made where there was none")
-
-// hidden is the name of what hide has taken away.
-const hidden = ".hidden"
 
 func secondName(_ *world, over string) (func() error, error) {
 	second := filepath.Join(filepath.Dir(over), ".second")
@@ -176,12 +170,9 @@ func giveAway(_ *world, over string) (func() error, error) {
 // bind mounts a kept thing over a place.
 func bind(kept string) func(*world, string) (func() error, error) {
 	return func(w *world, over string) (func() error, error) {
-		return unmount(over), unix.Mount(w.kept(kept), over, "", unix.MS_BIND, "")
+		undo := func() error { return unix.Unmount(over, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
+		return undo, unix.Mount(w.kept(kept), over, "", unix.MS_BIND, "")
 	}
-}
-
-func unmount(over string) func() error {
-	return func() error { return unix.Unmount(over, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
 }
 
 // hang mounts a file system that never answers, for all users, over a file or folder.

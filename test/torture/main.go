@@ -195,40 +195,32 @@ func (r rack) world() (*world, error) {
 // close lets go of what a world holds; its files end with the rack.
 func (w *world) close() {
 	w.foe.close()
-	for _, s := range w.sentinels {
-		_ = unix.Close(s.fd)
-	}
-	for _, h := range w.fifos {
-		_ = unix.Close(h.fd)
-	}
-	for _, dir := range append(w.folders, w.notify) {
-		_ = unix.Close(dir)
+	for _, fd := range w.fds {
+		_ = unix.Close(fd)
 	}
 	_ = w.output.Close()
 }
 
-// builder makes files until something fails.
-type builder struct{ err error }
+// note keeps what went wrong in making a world.
+func (w *world) note(err error) { w.err = errors.Join(w.err, err) }
 
-func (b *builder) do(err error) { b.err = errors.Join(b.err, err) }
-
-func (b *builder) dir(path string, uid int, mode os.FileMode) {
+func (w *world) dir(path string, uid int, mode os.FileMode) {
 	if err := os.Mkdir(path, mode); !os.IsExist(err) {
-		b.do(err)
+		w.note(err)
 	}
-	b.give(path, uid, mode)
+	w.give(path, uid, mode)
 }
 
-func (b *builder) file(path string, uid int, mode os.FileMode, text string) {
-	b.do(os.WriteFile(path, []byte(text), mode))
-	b.give(path, uid, mode)
+func (w *world) file(path string, uid int, mode os.FileMode, text string) {
+	w.note(os.WriteFile(path, []byte(text), mode))
+	w.give(path, uid, mode)
 }
 
-func (b *builder) node(path string, uid int, mode uint32, dev int) {
-	b.do(unix.Mknod(path, mode, dev))
-	b.give(path, uid, os.FileMode(mode&0o777))
+func (w *world) node(path string, uid int, mode uint32, dev int) {
+	w.note(unix.Mknod(path, mode, dev))
+	w.give(path, uid, os.FileMode(mode&0o777))
 }
 
-func (b *builder) give(path string, uid int, mode os.FileMode) {
-	b.do(errors.Join(os.Chown(path, uid, uid), os.Chmod(path, mode)))
+func (w *world) give(path string, uid int, mode os.FileMode) {
+	w.note(errors.Join(os.Chown(path, uid, uid), os.Chmod(path, mode)))
 }

@@ -50,20 +50,20 @@ func (s *sentinel) look() (standing, error) {
 }
 
 // guard watches a file from now on, wherever it is moved.
-func (w *world) guard(b *builder, name, path string, forbidden uint32) {
-	if b.err != nil {
+func (w *world) guard(name, path string, forbidden uint32) {
+	if w.err != nil {
 		return
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	b.do(err)
-	b.do(os.Chtimes(path, longAgo, longAgo))
+	w.note(err)
+	w.note(os.Chtimes(path, longAgo, longAgo))
 	wd, err := unix.InotifyAddWatch(w.notify, path, forbidden)
-	b.do(err)
+	w.note(err)
 	s := &sentinel{name: name, fd: fd, forbidden: forbidden}
 	s.was, err = s.look()
-	b.do(err)
+	w.note(err)
 	w.watched[wd] = s
-	w.sentinels = append(w.sentinels, s)
+	w.sentinels, w.fds = append(w.sentinels, s), append(w.fds, fd)
 }
 
 // held is a FIFO with a text in it that nobody may take out of it or add to.
@@ -72,23 +72,16 @@ type held struct {
 	fd         int
 }
 
-func (w *world) hold(b *builder, name, path, text string) {
-	if b.err != nil {
+func (w *world) hold(name, path, text string) {
+	if w.err != nil {
 		return
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	b.do(err)
+	w.note(err)
 	h := &held{name, text, fd}
-	b.do(h.fill())
-	w.fifos = append(w.fifos, h)
-}
-
-func (h *held) fill() error {
-	if h.text == "" {
-		return nil
-	}
-	_, err := unix.Write(h.fd, []byte(h.text))
-	return err
+	_, err = unix.Write(fd, []byte(text))
+	w.note(err)
+	w.fifos, w.fds = append(w.fifos, h), append(w.fds, fd)
 }
 
 // changed says what of the guarded things is not as it was. Afterwards the world is good for no other run.

@@ -1,16 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bookend/test/intercept"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -28,12 +29,9 @@ func newTestRack(t *testing.T) rack {
 
 // A small torture: make torture is the large one.
 func TestTorture(t *testing.T) {
-	sum, err := newTestRack(t).torture(guard{}, 0, func(sum *outcome) bool {
+	sum := must.Have(newTestRack(t).torture(guard{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, b := range sum.breaches {
 		t.Error(b)
 	}
@@ -108,18 +106,10 @@ func TestHarmShows(t *testing.T) {
 		"nothing": {func(*world) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := r.world()
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Have(r.world())(t)
 			defer w.close()
-			if err := tt.harm(w); err != nil {
-				t.Fatal(err)
-			}
-			breaches, err := w.judgeOutput()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tt.harm(w))
+			breaches := must.Have(w.judgeOutput())(t)
 			text := fmt.Sprint(append(breaches, w.changed()...))
 			if !strings.Contains(text, tt.want) || tt.want == "" && text != "[]" {
 				t.Errorf("%s, want %q", text, tt.want)
@@ -128,31 +118,22 @@ func TestHarmShows(t *testing.T) {
 	}
 }
 
-func appendTo(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("x")
-	f.Close()
-	return err
-}
+func appendTo(path string) error { return use(path, os.O_WRONLY|os.O_APPEND, "x") }
 
-func touch(path string) error {
-	f, err := os.Open(path)
-	if err == nil {
-		f.Close()
+func touch(path string) error { return use(path, os.O_RDONLY, "") }
+
+func use(path string, flags int, text string) error {
+	f, err := os.OpenFile(path, flags, 0)
+	if err == nil && text != "" {
+		_, err = f.WriteString(text)
 	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // The tracer gets into a process that may be traced: that it gets into no child means something.
 func TestTracerWorks(t *testing.T) {
 	attack := func(pid int) string {
-		w, err := startAsUser()
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Have(startAsUser())(t)
 		defer w.close()
 		tried, got, err := w.attack(pid, 0)
 		if err != nil || tried < 8 {
@@ -161,10 +142,8 @@ func TestTracerWorks(t *testing.T) {
 		return got
 	}
 	cmd := exec.Command("/bin/sleep", "60")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd.SysProcAttr = rig.As(user)
+	must.Do(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	if got := attack(cmd.Process.Pid); !strings.Contains(got, "PTRACE_SEIZE") {
 		t.Errorf("the user's process: %q", got)

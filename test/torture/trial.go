@@ -84,9 +84,8 @@ func (t *trial) prepare() error {
 	if err := store.Begin(ledger.Run{Job: job, Start: &clean}); err != nil {
 		return err
 	}
-	b := &builder{}
-	b.file(filepath.Join(t.drop, jobDrop), user, 0o600, dropRecord(b, t.target(t.known)))
-	return b.err
+	t.file(filepath.Join(t.drop, jobDrop), user, 0o600, t.dropRecord(t.target(t.known)))
+	return t.err
 }
 
 // tidy judges what the run has left, and brings it back to where it was.

@@ -42,11 +42,11 @@ type world struct {
 	ino, dev  uint64   // of out
 	sentinels []*sentinel
 	fifos     []*held
-	notify    int // inotify
-	folders   []int
+	notify    int   // inotify
+	fds       []int // to be closed
 	watched   map[int]*sentinel
-	made      int // markers
 	foe       *foe
+	err       error // in making it
 }
 
 // spot is where the thing is that a place belongs to, and the folder of what it is exchanged with.
@@ -58,8 +58,7 @@ func (s spot) path() string { return filepath.Join(s.folder, s.name) }
 func (w *world) kept(name string) string { return filepath.Join(w.root, "kept", name) }
 
 func newWorld(root string) (*world, error) {
-	w := &world{root: root, watched: map[int]*sentinel{}}
-	w.home = filepath.Join(root, "home")
+	w := &world{root: root, home: filepath.Join(root, "home"), watched: map[int]*sentinel{}}
 	w.folder = filepath.Join(w.home, "a", "b")
 	w.out = filepath.Join(w.folder, "out")
 	w.drop = filepath.Join(root, "run", "drop")
@@ -70,36 +69,38 @@ func newWorld(root string) (*world, error) {
 		outAbove:  {w.home, "a", w.home},
 		dropFile:  {w.drop, jobDrop, w.pool},
 	}
-	b := &builder{}
 	var err error
 	w.notify, err = unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	b.do(err)
-	w.lay(b)
-	w.keep(b)
-	for i := range kinds {
-		w.plant(b, &kinds[i])
+	w.note(err)
+	w.fds = append(w.fds, w.notify)
+	w.lay()
+	w.keep()
+	for _, k := range kinds { // each thing beside the place that it takes
+		if k.plant != nil {
+			k.plant(w, filepath.Join(w.places[k.where].pool, k.name))
+		}
 	}
-	w.settleIn(b)
-	if b.err != nil {
-		return nil, fmt.Errorf("make world: %w", b.err)
+	w.settleIn()
+	if w.err != nil {
+		return nil, fmt.Errorf("make world: %w", w.err)
 	}
 	return w, nil
 }
 
 // lay makes the folders that are there on any machine.
-func (w *world) lay(b *builder) {
-	b.dir(w.root, 0, 0o755)
+func (w *world) lay() {
+	w.dir(w.root, 0, 0o755)
 	for _, dir := range []string{"run", "run/drop", "log", "var", "sys", "dev", "kept"} {
-		b.dir(filepath.Join(w.root, dir), 0, 0o755)
+		w.dir(filepath.Join(w.root, dir), 0, 0o755)
 	}
-	b.do(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
-	b.dir(w.pool, 0, 0o700)
+	w.note(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
+	w.dir(w.pool, 0, 0o700)
 	for _, dir := range []string{"", "a", "a/b", "markers"} {
-		b.dir(filepath.Join(w.home, dir), user, 0o755)
+		w.dir(filepath.Join(w.home, dir), user, 0o755)
 	}
-	b.file(w.out, user, 0o644, ownWords)
-	b.file(filepath.Join(w.home, "errors"), user, 0o644, "")
-	b.file(filepath.Join(w.root, "bookend.yaml"), 0, 0o644, w.config())
+	w.file(w.out, user, 0o644, ownWords)
+	w.file(filepath.Join(w.home, "errors"), user, 0o644, "")
+	w.file(filepath.Join(w.root, "bookend.yaml"), 0, 0o644, w.config())
 }
 
 // config is a node's whose backend is missing: hooks look at no card, and do all else.
@@ -119,65 +120,52 @@ settle:
 }
 
 // keep makes what links and mounts lead to.
-func (w *world) keep(b *builder) {
+func (w *world) keep() {
 	guarded := func(name string, uid int, mode os.FileMode, forbidden uint32) {
-		b.file(w.kept(name), uid, mode, precious)
-		w.guard(b, name, w.kept(name), forbidden)
+		w.file(w.kept(name), uid, mode, precious)
+		w.guard(name, w.kept(name), forbidden)
 	}
 	guarded("root", 0, 0o600, opened|touched)
 	guarded("open-root", 0, 0o666, touched)
 	guarded("precious", user, 0o644, touched)
-	b.node(w.kept("null"), 0, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
-	w.guard(b, "null", w.kept("null"), opened|touched)
-	for _, d := range []struct {
-		name      string
-		uid       int
-		mode      os.FileMode
-		fileUID   int
-		fileMode  os.FileMode
-		forbidden uint32
-	}{
-		{"of-root", 0, 0o755, 0, 0o600, opened | touched}, {"of-open", 0, 0o755, 0, 0o666, touched},
-		{"of-other", other, 0o777, other, 0o666, touched}, {"closed", 0, 0o700, user, 0o644, opened | touched},
-		{"of-own", user, 0o755, user, 0o644, touched},
-	} {
-		b.dir(w.kept(d.name), d.uid, d.mode)
-		b.dir(w.kept("above"), 0, 0o755)
-		b.dir(w.kept("above/"+d.name), 0, 0o755)
-		b.do(os.Symlink(w.kept(d.name), w.kept("above/"+d.name+"/b")))
-		guarded(d.name+"/out", d.fileUID, d.fileMode, d.forbidden)
+	w.node(w.kept("null"), 0, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
+	w.guard("null", w.kept("null"), opened|touched)
+	folder := func(name string, uid int, mode os.FileMode, fileUID int, fileMode os.FileMode, forbidden uint32) {
+		w.dir(w.kept(name), uid, mode)
+		w.dir(w.kept("above"), 0, 0o755)
+		w.dir(w.kept("above/"+name), 0, 0o755)
+		w.note(os.Symlink(w.kept(name), w.kept("above/"+name+"/b")))
+		guarded(name+"/out", fileUID, fileMode, forbidden)
 	}
-	w.mounts(b)
-	w.record(b, "pool-root", filepath.Join(w.drop, "pool-root"), 0, 0o600)
-	b.dir(filepath.Join(w.drop, "pool-closed"), 0, 0o700)
-	w.record(b, "pool-closed", filepath.Join(w.drop, "pool-closed", "job.json"), user, 0o600)
-	b.dir(w.kept("record"), user, 0o700)
-	w.record(b, "mounted-record", w.kept("record/job.json"), user, 0o600)
-	b.dir(w.kept("victim"), user, 0o777)
+	folder("of-root", 0, 0o755, 0, 0o600, opened|touched)
+	folder("of-open", 0, 0o755, 0, 0o666, touched)
+	folder("of-other", other, 0o777, other, 0o666, touched)
+	folder("of-own", user, 0o755, user, 0o644, touched)
+	folder("closed", 0, 0o700, user, 0o644, opened|touched)
+	w.mounts()
+	w.record("pool-root", filepath.Join(w.drop, "pool-root"), 0, 0o600)
+	w.dir(filepath.Join(w.drop, "pool-closed"), 0, 0o700)
+	w.record("pool-closed", filepath.Join(w.drop, "pool-closed", "job.json"), user, 0o600)
+	w.dir(w.kept("record"), user, 0o700)
+	w.record("mounted-record", w.kept("record/job.json"), user, 0o600)
+	w.dir(w.kept("victim"), user, 0o777)
 	guarded("victim/file", user, 0o644, opened|touched)
 }
 
 // mounts makes the file systems that take no more.
-func (w *world) mounts(b *builder) {
+func (w *world) mounts() {
 	for name, options := range map[string]string{"full": "size=4k", "read-only": ""} {
-		b.dir(w.kept(name), user, 0o755)
-		b.do(unix.Mount("none", w.kept(name), "tmpfs", 0, "mode=0755,"+options))
-		b.file(w.kept(name+"/out"), user, 0o644, string(make([]byte, 4096)))
-		w.guard(b, name, w.kept(name+"/out"), unix.IN_ACCESS|unix.IN_MODIFY)
+		w.dir(w.kept(name), user, 0o755)
+		w.note(unix.Mount("none", w.kept(name), "tmpfs", 0, "mode=0755,"+options))
+		w.file(w.kept(name+"/out"), user, 0o644, string(make([]byte, 4096)))
+		w.guard(name, w.kept(name+"/out"), touched)
 	}
-	b.do(unix.Mount("none", w.kept("read-only"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-}
-
-// plant makes a kind's thing beside the place that it takes.
-func (w *world) plant(b *builder, k *kind) {
-	if k.plant != nil {
-		k.plant(b, w, filepath.Join(w.places[k.where].pool, k.name))
-	}
+	w.note(unix.Mount("none", w.kept("read-only"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
 // settleIn remembers what belongs where.
-func (w *world) settleIn(b *builder) {
-	if b.err != nil {
+func (w *world) settleIn() {
+	if w.err != nil {
 		return
 	}
 	for p := range w.places {
@@ -186,47 +174,38 @@ func (w *world) settleIn(b *builder) {
 			continue
 		}
 		dir, err := unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0)
-		b.do(err)
+		w.note(err)
 		s.folder = fmt.Sprintf("/proc/self/fd/%d", dir) // wherever the folder itself is swapped to
 		s.pool = s.folder
-		w.folders = append(w.folders, dir)
+		w.fds = append(w.fds, dir)
 	}
 	var st unix.Stat_t
-	b.do(unix.Lstat(w.out, &st))
+	w.note(unix.Lstat(w.out, &st))
 	w.ino, w.dev = st.Ino, st.Dev
 	var err error
 	w.output, err = os.OpenFile(w.out, os.O_RDWR, 0)
-	b.do(err)
+	w.note(err)
 	w.seen() // what making it has set off
 }
 
 // claim makes a marker, a file of the user's that nobody may open, and returns the drop record that names it.
-func (w *world) claim(b *builder, name string) string {
-	w.made++
+func (w *world) claim(name string) string {
 	path := filepath.Join(w.home, "markers", name)
-	b.file(path, user, 0o644, precious)
-	w.guard(b, "marker of "+name, path, opened|touched)
-	return dropRecord(b, joblog.Target{Path: path})
+	w.file(path, user, 0o644, precious)
+	w.guard("marker of "+name, path, opened|touched)
+	return w.dropRecord(joblog.Target{Path: path})
 }
 
 // record makes a drop record that nobody may open.
-func (w *world) record(b *builder, name, at string, uid int, mode os.FileMode) {
-	b.file(at, uid, mode, w.claim(b, name))
-	w.guard(b, name, at, opened|touched)
+func (w *world) record(name, at string, uid int, mode os.FileMode) {
+	w.file(at, uid, mode, w.claim(name))
+	w.guard(name, at, opened|touched)
 }
 
-func dropRecord(b *builder, t joblog.Target) string {
+func (w *world) dropRecord(t joblog.Target) string {
 	text, err := joblog.Drop{Target: t}.Encode()
-	b.do(err)
+	w.note(err)
 	return string(text)
-}
-
-func inode(path string) uint64 {
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil {
-		return 0
-	}
-	return st.Ino
 }
 
 func exchange(a, b string) error {
