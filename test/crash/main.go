@@ -42,7 +42,7 @@ type order struct {
 	mutants bool
 }
 
-func work(args []string) error {
+func work(on *rig.Bench, args []string) error {
 	var o order
 	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
 	flags.StringVar(&o.only, "only", "", "try the faults and mutants alone whose name contains `TEXT`")
@@ -52,11 +52,6 @@ func work(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read arguments: %w", err)
 	}
-	on, err := rig.NewBench()
-	if err != nil {
-		return err
-	}
-	defer on.Close()
 	b, began := bench{on}, time.Now()
 	programs, err := b.programs(mutant.Mutant{})
 	if err != nil {

@@ -29,34 +29,35 @@ var (
 
 // watched are the system calls by which a hook comes near a file, each with the faults that a file system, or the
 // kernel's tables, can make of it, the likeliest first. SHORT is less than it was asked to do.
-var watched = []struct {
+var watched = []watching{
+	{"openat", unix.SYS_OPENAT, 0, "EMFILE EINTR EACCES ENFILE ENOMEM EIO"},
+	{"read", unix.SYS_READ, 3, "EIO SHORT EINTR EAGAIN ENOMEM"},
+	{"write", unix.SYS_WRITE, 3, "ENOSPC SHORT EIO EINTR EDQUOT EAGAIN"},
+	{"close", unix.SYS_CLOSE, 3, ""},
+	{"fstat", unix.SYS_FSTAT, 3, "EIO ENOMEM"},
+	{"newfstatat", unix.SYS_NEWFSTATAT, 0, "EIO EACCES ENOMEM"},
+	{"getdents64", unix.SYS_GETDENTS64, 3, "EIO ENOMEM"},
+	{"readlinkat", unix.SYS_READLINKAT, 0, "EIO ENOMEM"},
+	{"mkdirat", unix.SYS_MKDIRAT, 0, "ENOSPC EROFS EACCES EDQUOT EINTR"},
+	{"unlinkat", unix.SYS_UNLINKAT, 0, "EIO EROFS EACCES EINTR"},
+	{"renameat", unix.SYS_RENAMEAT, 0, "ENOSPC EIO EROFS EDQUOT EINTR"},
+	{"renameat2", unix.SYS_RENAMEAT2, 0, "ENOSPC EIO EROFS EDQUOT EINTR"},
+	{"fchmod", unix.SYS_FCHMOD, 3, "EIO EROFS EINTR"},
+	{"fchmodat", unix.SYS_FCHMODAT, 0, "EIO EROFS"},
+	{"fchown", unix.SYS_FCHOWN, 3, "EIO EDQUOT EROFS EINTR"},
+	{"fchownat", unix.SYS_FCHOWNAT, 0, "EIO EDQUOT"},
+	{"fsync", unix.SYS_FSYNC, 3, "EIO ENOSPC EDQUOT EINTR"},
+	{"ftruncate", unix.SYS_FTRUNCATE, 3, "EIO EINTR"},
+	{"flock", unix.SYS_FLOCK, 3, "ENOLCK EINTR EAGAIN"},
+	{"fcntl", unix.SYS_FCNTL, 3, "ENOLCK EINTR EAGAIN"},
+	{"lseek", unix.SYS_LSEEK, 3, "EIO"},
+}
+
+type watching struct {
 	name   string
 	number uintptr
-	fromFD uint32
-	at     bool // names a file below the folder in its first argument by its second
+	fromFD uint32 // 0: names a file below the folder in its first argument by its second
 	faults string
-}{
-	{"openat", unix.SYS_OPENAT, 0, true, "EMFILE EINTR EACCES ENFILE ENOMEM EIO"},
-	{"read", unix.SYS_READ, 3, false, "EIO SHORT EINTR EAGAIN ENOMEM"},
-	{"write", unix.SYS_WRITE, 3, false, "ENOSPC SHORT EIO EINTR EDQUOT EAGAIN"},
-	{"close", unix.SYS_CLOSE, 3, false, ""},
-	{"fstat", unix.SYS_FSTAT, 3, false, "EIO ENOMEM"},
-	{"newfstatat", unix.SYS_NEWFSTATAT, 0, true, "EIO EACCES ENOMEM"},
-	{"getdents64", unix.SYS_GETDENTS64, 3, false, "EIO ENOMEM"},
-	{"readlinkat", unix.SYS_READLINKAT, 0, true, "EIO ENOMEM"},
-	{"mkdirat", unix.SYS_MKDIRAT, 0, true, "ENOSPC EROFS EACCES EDQUOT EINTR"},
-	{"unlinkat", unix.SYS_UNLINKAT, 0, true, "EIO EROFS EACCES EINTR"},
-	{"renameat", unix.SYS_RENAMEAT, 0, true, "ENOSPC EIO EROFS EDQUOT EINTR"},
-	{"renameat2", unix.SYS_RENAMEAT2, 0, true, "ENOSPC EIO EROFS EDQUOT EINTR"},
-	{"fchmod", unix.SYS_FCHMOD, 3, false, "EIO EROFS EINTR"},
-	{"fchmodat", unix.SYS_FCHMODAT, 0, true, "EIO EROFS"},
-	{"fchown", unix.SYS_FCHOWN, 3, false, "EIO EDQUOT EROFS EINTR"},
-	{"fchownat", unix.SYS_FCHOWNAT, 0, true, "EIO EDQUOT"},
-	{"fsync", unix.SYS_FSYNC, 3, false, "EIO ENOSPC EDQUOT EINTR"},
-	{"ftruncate", unix.SYS_FTRUNCATE, 3, false, "EIO EINTR"},
-	{"flock", unix.SYS_FLOCK, 3, false, "ENOLCK EINTR EAGAIN"},
-	{"fcntl", unix.SYS_FCNTL, 3, false, "ENOLCK EINTR EAGAIN"},
-	{"lseek", unix.SYS_LSEEK, 3, false, "EIO"},
 }
 
 // changing are the calls that change what is kept, as an open to write does.
@@ -86,12 +87,7 @@ func (p point) String() string { return fmt.Sprintf("%s %s %s #%d", p.role, p.ca
 // faults are all that is tried at a point, kills last. A close that fails is tried on written files alone: no system
 // lets one fail and leaves the file open.
 func (p point) faults() (all []fault) {
-	names := ""
-	for _, w := range watched {
-		if w.name == p.call {
-			names = w.faults
-		}
-	}
+	names := watched[slices.IndexFunc(watched, func(w watching) bool { return w.name == p.call })].faults
 	switch {
 	case p.call == "openat" && p.write:
 		names = "ENOSPC EMFILE EINTR EROFS EDQUOT EACCES ENFILE"
@@ -126,27 +122,20 @@ func newTracer(dir string) *tracer {
 
 // point names a call; ok is false for one that touches nothing that the hooks keep.
 func (t *tracer) point(c intercept.Call) (p point, ok bool) {
-	for _, w := range watched {
-		if w.number != c.Number {
-			continue
-		}
-		path := ""
-		if w.at {
-			path = named(c)
-		} else {
-			path = c.File(0)
-		}
-		if p.class, ok = t.class(path); !ok || w.name == "fcntl" && c.Args[1] != unix.F_OFD_SETLK {
-			return p, false
-		}
-		p.call, p.role = w.name, t.role(c)
-		p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 ||
-			w.name == "close" && writable(c)
-		t.seen[p]++
-		p.nth = t.seen[p]
-		return p, true
+	w := watched[slices.IndexFunc(watched, func(w watching) bool { return w.number == c.Number })]
+	path := c.File(0)
+	if w.fromFD == 0 {
+		path = named(c)
 	}
-	return p, false
+	if p.class, ok = t.class(path); !ok || w.name == "fcntl" && c.Args[1] != unix.F_OFD_SETLK {
+		return p, false
+	}
+	p.call, p.role = w.name, t.role(c)
+	p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 ||
+		w.name == "close" && writable(c)
+	t.seen[p]++
+	p.nth = t.seen[p]
+	return p, true
 }
 
 // writable reports whether the file of a descriptor is open for writing, and no lock.

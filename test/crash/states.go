@@ -52,14 +52,12 @@ func capture(dir string) (image, error) {
 			st := info.Sys().(*syscall.Stat_t)
 			e := entry{mode: info.Mode(), uid: int(st.Uid), gid: int(st.Gid), changed: info.ModTime()}
 			if info.Mode().IsRegular() {
-				data, err := os.ReadFile(path)
-				if err != nil {
-					return err
-				}
+				var data []byte
+				data, err = os.ReadFile(path)
 				e.data = string(data)
 			}
 			im[strings.TrimPrefix(path, dir+"/")] = e
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("capture %q: %w", dir, err)
@@ -168,13 +166,13 @@ func (n *node) look() (l look, err error) {
 	_, baselines := store.Baselines()
 	_, tests := store.Probes()
 	stuck, child := store.Stuck()
+	if stuck != nil {
+		child = errors.New("a stuck child is on record, and there was none")
+	}
 	for _, err := range []error{baselines, tests, child} {
 		if err != nil {
 			l.damage = append(l.damage, err.Error())
 		}
-	}
-	if stuck != nil {
-		l.damage = append(l.damage, "a stuck child is on record, and there was none")
 	}
 	l.runs, l.history = canonical(runs), canonical(archived)
 	return l, nil
@@ -269,12 +267,10 @@ func (r record) alike(o record) bool {
 // difference is where two records part.
 func (r record) difference(o record) string {
 	a, b := r.text(), o.text()
-	i := 0
-	for i < min(len(a), len(b)) && a[i] == b[i] {
-		i++
+	for len(a) > 60 && len(b) > 60 && a[:60] == b[:60] {
+		a, b = a[30:], b[30:]
 	}
-	around := func(s string) string { return s[max(0, min(i-60, len(s))):min(len(s), i+160)] }
-	return fmt.Sprintf("...%q, not ...%q", around(a), around(b))
+	return fmt.Sprintf("...%.220q, not ...%.220q", a, b)
 }
 
 // last is the end that an epilog has put on record, the start for a prolog.

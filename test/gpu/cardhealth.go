@@ -14,108 +14,75 @@ func (r *run) cardsCondition() {
 	all := job.AtEnd().Health
 	r.check("GPUs whose condition is on record", fmt.Sprint(len(r.cards)), fmt.Sprint(len(all)))
 	for _, h := range all {
-		r.tell("%-18s %s\n", r.rec.Scenario, factsOf(h))
 		r.healthy(h)
 	}
 }
 
-func factsOf(h record.Health) string {
-	words := []string{h.GPU}
-	for _, f := range h.Facts {
-		value := f.Value
-		if f.Unknown != "" {
-			value = "unknown: " + f.Unknown
-		}
-		words = append(words, f.Code+"="+value)
-	}
-	return strings.Join(append(words, "accounting="+h.Accounting), " ")
+// conditions are the facts that others than Bookend tell, too: how nvidia-smi is asked, the key of a rehearsal's world,
+// and Bookend's words for theirs.
+var conditions = []struct {
+	code       gpu.FactCode
+	query, key string
+	words      map[string]string
+}{
+	{gpu.ECCUncorrected, "--query-gpu=ecc.errors.uncorrected.volatile.total", "ecc_uncorrected", nil},
+	{gpu.RemapPending, "--query-remapped-rows=remapped_rows.pending", "remap_pending", noYes},
+	{gpu.RemapFailed, "--query-remapped-rows=remapped_rows.failure", "remap_failure", noYes},
+	{gpu.PersistenceMode, "--query-gpu=persistence_mode", "persistence", onOff},
+	{gpu.ComputeMode, "--query-gpu=compute_mode", "", nil},
+	{"accounting", "--query-gpu=accounting.mode", "", onOff},
 }
 
-// onEvery are the facts that every card with a data centre's driver has.
-var onEvery = []gpu.FactCode{
-	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
-	gpu.PersistenceMode, gpu.ComputeMode,
-}
+var (
+	noYes = map[string]string{"0": "no", "1": "yes"}
+	onOff = map[string]string{"Disabled": "off", "0": "off", "Enabled": "on", "1": "on"}
+)
 
-// healthy wants a card's facts to be there, and to be what others than Bookend say.
+// healthy wants a card's facts to be there, every one that a data centre's driver has, and to be what others than
+// Bookend say.
 func (r *run) healthy(h record.Health) {
-	facts, read := map[string]string{"accounting": h.Accounting}, map[string]bool{}
+	facts, read, line := map[string]string{"accounting": h.Accounting}, map[string]bool{}, h.GPU
 	for _, f := range h.Facts {
 		facts[f.Code], read[f.Code] = strings.TrimSpace(f.Value+" "+f.Unknown), f.Unknown == "" && f.Value != ""
+		line += " " + f.Code + "=" + facts[f.Code]
 	}
-	for _, code := range onEvery {
+	r.tell("%-18s %s accounting=%s\n", r.rec.Scenario, line, h.Accounting)
+	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
+		gpu.PersistenceMode, gpu.ComputeMode} {
 		r.holds(string(code)+" was read", "true", facts[string(code)], read[string(code)])
 	}
-	truth := r.condition(h.GPU)
-	r.holds("others than Bookend told", "some facts", fmt.Sprint(len(truth)), len(truth) >= 4)
-	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.PersistenceMode,
-		gpu.ComputeMode, "accounting"} {
-		if want, told := truth[string(code)]; told {
-			r.check(string(code), want, facts[string(code)])
+	if r.fake == 0 {
+		r.record("condition", "-i", h.GPU, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
+	}
+	told := 0
+	for _, c := range conditions {
+		said := r.others(h.GPU, c.query, c.key)
+		if said == "" || strings.Contains(said, "N/A") { // the card does not have it
+			continue
 		}
+		told++
+		if word, known := c.words[said]; known {
+			said = word
+		}
+		r.check(string(c.code), strings.ToLower(said), facts[string(c.code)])
 	}
+	r.holds("others than Bookend told", "some facts", fmt.Sprint(told), told >= 4)
 }
 
-// condition is what nvidia-smi says of a card, in the words of Bookend's facts; in a rehearsal, the world's own keys.
-// What it does not tell is left out.
-func (r *run) condition(uuid string) map[string]string {
+// others is what nvidia-smi says of a card, empty where it does not know the question; in a rehearsal, the world's key.
+func (r *run) others(uuid, query, key string) string {
 	if w := r.site.World(r.node); w != nil {
-		return r.worldly(func(key string) string {
-			for i := range r.cards {
-				if w.UUID(i) == uuid {
-					return w.Get(fmt.Sprintf("gpu%d.%s", i, key))
-				}
+		for i := range r.cards {
+			if w.UUID(i) == uuid {
+				return w.Get(fmt.Sprintf("gpu%d.%s", i, key))
 			}
-			return ""
-		})
+		}
+		return ""
 	}
-	r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
-	said := r.query(uuid, "--query-gpu=", "ecc.errors.uncorrected.volatile.total", "persistence_mode", "compute_mode",
-		"accounting.mode")
-	rows := r.query(uuid, "--query-remapped-rows=", "remapped_rows.pending", "remapped_rows.failure")
-	facts := map[string]string{}
-	for i, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.PersistenceMode, gpu.ComputeMode, "accounting"} {
-		put(facts, code, said, i)
+	r.record("condition", "-i", uuid, query, plainCSV)
+	out, err := exec.Command(r.smi, "-i", uuid, query, plainCSV).Output()
+	if err != nil {
+		return ""
 	}
-	for i, code := range []gpu.FactCode{gpu.RemapPending, gpu.RemapFailed} {
-		put(facts, code, rows, i)
-	}
-	return facts
-}
-
-func (r *run) worldly(get func(string) string) map[string]string {
-	yes := map[string]string{"0": "no", "1": "yes"}
-	return map[string]string{
-		string(gpu.ECCUncorrected): get("ecc_uncorrected"), string(gpu.RemapPending): yes[get("remap_pending")],
-		string(gpu.RemapFailed): yes[get("remap_failure")], string(gpu.PersistenceMode): map[string]string{"0": "off",
-			"1": "on"}[get("persistence")],
-	}
-}
-
-// query is one line of nvidia-smi's, field by field; none where it does not know the question.
-func (r *run) query(uuid, query string, fields ...string) []string {
-	args := []string{"-i", uuid, query + strings.Join(fields, ","), plainCSV}
-	r.record("condition", args...)
-	out, err := exec.Command(r.smi, args...).Output()
-	said := strings.Split(strings.TrimSpace(string(out)), ", ")
-	if err != nil || len(said) != len(fields) {
-		return nil
-	}
-	return said
-}
-
-// put takes down what nvidia-smi said, in the words of Bookend's facts. Of what a card does not have it says N/A.
-func put(facts map[string]string, code gpu.FactCode, said []string, i int) {
-	if i >= len(said) || strings.Contains(said[i], "N/A") {
-		return
-	}
-	value := said[i]
-	switch {
-	case code == gpu.ECCUncorrected:
-	case code == gpu.RemapPending || code == gpu.RemapFailed:
-		value = map[string]string{"0": "no", "1": "yes"}[strings.NewReplacer("No", "0", "Yes", "1").Replace(value)]
-	default:
-		value = strings.ToLower(strings.NewReplacer("Enabled", "on", "Disabled", "off").Replace(value))
-	}
-	facts[string(code)] = value
+	return strings.TrimSpace(string(out))
 }

@@ -217,14 +217,8 @@ func checkNames(only []string) error {
 	return nil
 }
 
-func (r *run) torchClean() { r.clean(r.run1(r.cleanTorch(), "--gres=gpu:1")) }
-
-// cleanTorch is PyTorch, and in a rehearsal what plays it.
-func (r *run) cleanTorch() string {
-	if r.fake > 0 {
-		return r.script("exec $CUDAJOB alloc --mib 4096 --sleep 1")
-	}
-	return r.script(fmt.Sprintf("exec %s %s", r.python, r.site.Program("clean.py")))
+func (r *run) torchClean() {
+	r.clean(r.run1(r.script("exec "+r.torch("clean.py", "--mib 4096 --sleep 1")), "--gres=gpu:1"))
 }
 
 func (r *run) cudaClean() {

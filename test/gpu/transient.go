@@ -12,7 +12,9 @@ import (
 )
 
 func (r *run) loaderKilled() {
-	id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
+	size := min(100<<10, r.total()*7/10)
+	line := r.torch(fmt.Sprint("loader.py ", size), fmt.Sprintf("--mib %d --chunks 100 --workers 3 --workers-life 1", size))
+	id := r.submit(0, r.script("exec "+line), "--gres=gpu:1")
 	r.awaitOutput(id, "ready ")
 	r.evidence("while the job runs")
 	try(r.site.Cancel(id))
@@ -20,14 +22,6 @@ func (r *run) loaderKilled() {
 	r.check("what became of the job", "CANCELLED", job.State)
 	r.clean(job)
 	r.draining(job, 0)
-}
-
-// loader is PyTorch, and in a rehearsal what plays it.
-func (r *run) loader(mib uint64) string {
-	if r.fake > 0 {
-		return r.script(fmt.Sprintf("exec $CUDAJOB alloc --mib %d --chunks 100 --workers 3 --workers-life 1", mib))
-	}
-	return r.script(fmt.Sprintf("exec %s %s %d", r.python, r.site.Program("loader.py"), mib))
 }
 
 func (r *run) outlived() {

@@ -9,13 +9,13 @@ import (
 )
 
 func (r *run) oomSelf() {
-	job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
+	job := r.fails(r.script(r.fills("take 0", "--mib 163840 --chunks 80")), 0)
 	r.because(job, answers{yes: list(diagnosis.Own)})
 }
 
 func (r *run) oomPool() {
 	job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
-		r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
+		r.fills("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
 	r.because(job, answers{yes: list(diagnosis.Pool)})
 }
 
@@ -42,12 +42,12 @@ func (r *run) oomInherited() {
 }
 
 func (r *run) oomLimit() {
-	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
+	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.fills("take 4096", "--mib 4096")), 0)
 	r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
 }
 
 func (r *run) oomSilent() {
-	job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
+	job := r.fails(r.script(r.fills("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
 		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
 	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Own))
@@ -69,9 +69,14 @@ func (r *run) cramped() uint64 {
 // torch makes the shell line that runs PyTorch, and in a rehearsal what plays it.
 func (r *run) torch(real, fake string) string {
 	if r.fake > 0 {
-		return "$CUDAJOB alloc --torch --sleep 0 " + fake
+		return "$CUDAJOB alloc " + fake
 	}
-	return fmt.Sprintf("%s %s %s", r.python, r.site.Program("memory.py"), real)
+	return r.python + " " + r.site.Program(real)
+}
+
+// fills is that of a job that fills a card, or tries to.
+func (r *run) fills(real, fake string) string {
+	return r.torch("memory.py "+real, "--torch --sleep 0 "+fake)
 }
 
 // modest asks for less than half of a card, and more than what r.most leaves. A rehearsal must be told whom the driver
@@ -82,7 +87,7 @@ func (r *run) modest(other *holder) string {
 	if other != nil {
 		fake += fmt.Sprintf(" --other %d:%d", other.PID, other.Held/mib)
 	}
-	return r.torch(fmt.Sprintf("take %d", want), fake)
+	return r.fills(fmt.Sprintf("take %d", want), fake)
 }
 
 // most is so much of a card that no job which wants half of it can have that, in MiB.

@@ -102,10 +102,13 @@ var ErrWrong = errors.New("not all is as it must be")
 
 // Program is the main of one that tries the hooks, as root in a mount namespace of its own. Exit codes: 0 all was as it
 // must be, 1 something was not, 64 usage, or something that keeps it from being tried.
-func Program(name string, work func(args []string) error) {
+func Program(name string, work func(b *Bench, args []string) error) {
 	err := mountns.Enter()
 	if err == nil {
-		err = work(os.Args[1:])
+		var b *Bench
+		if b, err = NewBench(); err == nil {
+			err = errors.Join(work(b, os.Args[1:]), b.Close())
+		}
 	}
 	if err == nil {
 		return

@@ -59,7 +59,7 @@ type rack struct {
 }
 
 // run tortures the epilog as it is, until all that was asked for is done, then without one guard after another.
-func run(args []string) error {
+func run(on *rig.Bench, args []string) error {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
 	writes := flags.Int("writes", 20_000, "writes to a job's output, each with a swap between look-up and use")
 	reads := flags.Int("reads", 20_000, "reads of a drop record, each with a swap between look-up and use")
@@ -71,11 +71,6 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read arguments: %w", err)
 	}
-	on, err := rig.NewBench()
-	if err != nil {
-		return err
-	}
-	defer on.Close()
 	r := rack{on, *seed}
 	if *replay >= 0 {
 		return r.replay(uint64(*replay), *without)
