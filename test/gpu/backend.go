@@ -49,8 +49,7 @@ func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 		r.Options = wire.Options{"nvml_library": w.NVML(), "cuda_library": w.CUDA()}
 	}
 	for _, c := range cards {
-		bus := must(gpu.ParseBusID(c.bus))
-		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: bus})
+		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: must(gpu.ParseBusID(c.bus))})
 	}
 	return r
 }
@@ -101,16 +100,18 @@ const deadListed = 500 * time.Millisecond
 // test asks the backend for a test allocation on some cards and writes down what it said.
 func (r *run) test(what string, cards []card, known ...int) []record.Test {
 	time.Sleep(deadListed)
-	line := r.probeRequest(cards, false, known...)
-	a := r.askBackend(line)
-	probes := a.end()
-	var tests []record.Test
-	for _, p := range probes {
-		tests = append(tests, record.Test{What: what, Probe: probeOf(p)})
-	}
-	r.rec.Tests = append(r.rec.Tests, tests...)
-	r.check("GPUs that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(probes)))
+	tests := r.tests(what, r.askBackend(r.probeRequest(cards, false, known...)))
+	r.check("GPUs that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(tests)))
 	return tests
+}
+
+// tests waits for a backend's answer and writes it down.
+func (r *run) tests(what string, a *asked) (all []record.Test) {
+	for _, p := range a.end() {
+		all = append(all, record.Test{What: what, Probe: probeOf(p)})
+	}
+	r.rec.Tests = append(r.rec.Tests, all...)
+	return all
 }
 
 // watcher says when a card's memory is taken and when it is free again.

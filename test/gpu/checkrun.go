@@ -192,11 +192,7 @@ func (r *run) inService() { r.check("the node", inService, r.service()) }
 var ourReason = regexp.MustCompile(
 	`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
 
-// reasoned wants the node to be drained for what the job left, in the words that are documented.
-func (r *run) reasoned(job *record.Job) {
-	r.reasonIs(r.service(), job)
-}
-
+// reasonIs wants the node to be drained for what the job left, in the words that are documented.
 func (r *run) reasonIs(got string, job *record.Job) {
 	m := ourReason.FindStringSubmatch(got)
 	if m == nil {

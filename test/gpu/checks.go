@@ -87,7 +87,7 @@ func (r *run) checkResume() {
 	for _, when := range []string{"drained by the epilog", "the process still there"} {
 		c := r.nodeCheck(when)
 		r.foundOnCard(c, r.itsOrphan(job, "orphan"), "warn")
-		r.reasoned(job)
+		r.reasonIs(r.service(), job)
 	}
 	r.backToWork(job)
 }
@@ -103,7 +103,7 @@ func (r *run) backToWork(job *record.Job) {
 		r.clear(c)
 		r.holds("what it made of the drain", want+"...", c.Drain, strings.HasPrefix(c.Drain, want))
 		if i == 0 {
-			r.reasoned(job)
+			r.reasonIs(r.service(), job)
 		}
 	}
 	if r.inService(); r.rec.Judge() != record.Right {

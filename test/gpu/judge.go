@@ -28,10 +28,10 @@ func (r *run) holds(what, want, got string, right bool) {
 
 // said wants a phrase in the job's log, as its user reads it. Lines are wrapped there.
 func (r *run) said(job *record.Job, phrase string) {
-	right := strings.Contains(unwrapped(job.Output), phrase)
-	got := phrase
-	if !right {
-		got = bookendLines(job.Output)
+	got := unwrapped(job.Output)
+	right := strings.Contains(got, phrase)
+	if right {
+		got = phrase
 	}
 	r.holds("the job's log says so", phrase, got, right)
 }
@@ -39,21 +39,12 @@ func (r *run) said(job *record.Job, phrase string) {
 // unwrapped joins Bookend's lines: "| bookend: a b" and "| bookend:         c" become "a b c".
 func unwrapped(output string) string {
 	var words []string
-	for line := range strings.Lines(bookendLines(output)) {
-		_, text, _ := strings.Cut(line, "bookend:")
-		words = append(words, strings.Fields(text)...)
-	}
-	return strings.Join(words, " ")
-}
-
-func bookendLines(output string) string {
-	var b strings.Builder
 	for line := range strings.Lines(output) {
-		if strings.HasPrefix(line, "| bookend:") {
-			b.WriteString(line)
+		if text, ours := strings.CutPrefix(line, "| bookend:"); ours {
+			words = append(words, strings.Fields(text)...)
 		}
 	}
-	return b.String()
+	return strings.Join(words, " ")
 }
 
 // verdict words one end of a job: "clean" only of what was seen clean without a finding.
@@ -73,10 +64,7 @@ func verdict(e *record.End) string {
 	if len(e.Curves) == 0 {
 		words = append(words, "no GPU was read")
 	}
-	if len(words) == 0 {
-		return "clean"
-	}
-	return strings.Join(words, " ")
+	return cmp.Or(strings.Join(words, " "), "clean")
 }
 
 // clean wants a job clean at both ends, nobody to have searched /proc for that, and its user told so. Where memory
@@ -202,15 +190,13 @@ func (r *run) bytes(h record.Holder, got uint64) {
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
 func (r *run) draining(job *record.Job, exit int) {
-	got := r.service()
 	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
-	r.check("the node", map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], got)
+	r.check("the node", map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], r.service())
 	if exit == 0 {
 		return
 	}
-	hooks := must(r.site.HookRuns(r.node))
 	seen := "no failed epilog"
-	for _, h := range hooks {
+	for _, h := range must(r.site.HookRuns(r.node)) {
 		if h.Hook == "epilog" && h.Failed() && string(h.Job) == fmt.Sprint(job.ID) {
 			seen = fmt.Sprintf("exit %d", h.Exit)
 		}
@@ -225,18 +211,10 @@ const (
 
 // service is what Slurm says of the node.
 func (r *run) service() string {
-	n := must(r.site.Node(r.node))
-	if n.Has("DRAIN") {
+	if n := must(r.site.Node(r.node)); n.Has("DRAIN") {
 		return drained + n.Reason
 	}
 	return inService
-}
-
-func held(e *record.End) string {
-	if e == nil {
-		return "no record"
-	}
-	return e.Held
 }
 
 func exitOf(e *record.End) string {

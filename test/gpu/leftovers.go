@@ -19,7 +19,7 @@ const (
 func (r *run) orphanObserved() {
 	job := r.leaveOrphan()
 	r.orphan(job, "orphan", 0)
-	r.check("why no drain", "observe mode", held(job.End))
+	r.check("why no drain", "observe mode", job.AtEnd().Held)
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.

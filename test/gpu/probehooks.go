@@ -106,8 +106,6 @@ func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) re
 	a := r.slowProbe(w, c)
 	must(w.await("taken"))
 	said := r.hook(context, job)
-	for _, p := range a.end() {
-		r.rec.Tests = append(r.rec.Tests, record.Test{What: "while a hook ran beside it", Probe: probeOf(p)})
-	}
+	r.tests("while a hook ran beside it", a)
 	return said
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"bookend/internal/gpu"
@@ -16,25 +15,16 @@ const nearly = 4 * mib
 func (r *run) probeIdle() {
 	job := r.onEveryCard()
 	r.clean(job)
-	probes := job.AtEnd().Probes
-	r.check("GPUs that the epilog tested", uuids(job.GPUs), probedCards(probes))
-	for _, p := range probes {
+	var probed []record.GPU
+	for _, p := range job.AtEnd().Probes {
+		probed = append(probed, record.GPU{UUID: p.GPU})
 		r.whole("the epilog's", p)
 	}
-	tests := r.test("idle GPU", r.cards)
-	for _, t := range tests {
+	r.check("GPUs that the epilog tested", uuids(job.GPUs), uuids(probed))
+	for _, t := range r.test("idle GPU", r.cards) {
 		r.whole("the backend's", t.Probe)
 	}
 	r.draining(job, 0)
-}
-
-func probedCards(all []record.Probe) string {
-	var ids []string
-	for _, p := range all {
-		ids = append(ids, p.GPU)
-	}
-	slices.Sort(ids)
-	return strings.Join(ids, " ")
 }
 
 // onEveryCard runs a job that uses all cards.
@@ -63,8 +53,7 @@ func (r *run) probeNearFull() {
 	h.Role = "has nearly all of the GPU"
 	r.scenery(&h.Holder)
 	r.evidence("the GPU nearly full")
-	tests := r.test("129 MiB free", []card{c}, h.PID)
-	for _, t := range tests {
+	for _, t := range r.test("129 MiB free", []card{c}, h.PID) {
 		r.whole("the backend's", t.Probe)
 		r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib &&
 			t.Probe.Free <= 160*mib)
@@ -75,8 +64,7 @@ func (r *run) probeNearFull() {
 func (r *run) probeNeighbour() {
 	job := r.leaveIn(1, ofNoJob, "cudajob", asItIs)
 	r.skipped("the epilog's", job.AtEnd().Probes)
-	tests := r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]})
-	for _, t := range tests {
+	for _, t := range r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]}) {
 		r.skipped("the backend's", []record.Probe{t.Probe})
 	}
 	r.draining(job, 0)

@@ -180,13 +180,12 @@ func holesIn(r record.Run) string {
 	var b strings.Builder
 	for _, t := range r.Tests {
 		if t.Chunk > 0 {
-			fmt.Fprintf(&b, "| %d KiB | %s | %s | %s |\n", t.Chunk>>10, mib(t.Kept), mib(t.Probe.Free), mib(t.Probe.Largest))
+			fmt.Fprintf(&b, "| %d KiB | %d MiB | %d MiB | %d MiB |\n", t.Chunk>>10, t.Kept>>20, t.Probe.Free>>20,
+				t.Probe.Largest>>20)
 		}
 	}
 	return b.String()
 }
-
-func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
 // oneLine cuts a text so that it ends neither a code span nor a table's cell.
 func oneLine(text string) string {
