@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/state"
 	"bookend/internal/wire"
 	"bookend/test/gpu/record"
 )
@@ -28,7 +27,6 @@ const slowCUDA = "libslowcuda.so"
 // probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the
 // memory for long enough to be met.
 func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
-	store := must(state.Open(l.site.Run(), l.node))
 	r := l.requestOf(wire.Probe, cards)
 	empty := filepath.Join(l.site.Dir, "empty")
 	try(os.MkdirAll(empty, 0o755))
@@ -37,7 +35,7 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 	}
 	r.Probe = gpu.ProbeRule{Gap: gap, Known: known, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: empty}
 	for _, d := range r.Devices {
-		r.Probe.Locks[d.ID] = store.ProbeLock(d.ID)
+		r.Probe.Locks[d.ID] = l.store().ProbeLock(d.ID)
 	}
 	return must(r.Line())
 }

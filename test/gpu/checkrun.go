@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bookend/internal/ledger"
-	"bookend/internal/state"
 	"bookend/test/gpu/record"
 )
 
@@ -53,18 +52,15 @@ func (l *lane) checkEnv() []string {
 }
 
 // lastCheck is the last health check on record, nil where there is none.
-func (l *lane) lastCheck() *ledger.Check {
-	return must(must(state.Open(l.site.Run(), l.node)).LastCheck())
-}
+func (l *lane) lastCheck() *ledger.Check { return must(l.store().LastCheck()) }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
 func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Time) {
-	store := must(state.Open(r.site.Run(), r.node))
-	memory := must(store.Drain())
+	memory := must(r.store().Drain())
 	if memory.Last != nil && !memory.Last.Wall.Before(began) {
 		c.Drain = string(memory.Last.Act) + ": " + memory.Last.Why
 	}
-	now := must(store.LastCheck())
+	now := r.lastCheck()
 	if now == nil || before != nil && now.At == before.At || now.Stopped {
 		return
 	}

@@ -64,9 +64,22 @@ func (r *run) awaitOutput(id cluster.JobID, start string) (text string) {
 // finish waits for a job's end, epilog included, and gathers everything known of it.
 func (r *run) finish(id cluster.JobID) *record.Job {
 	j := must(r.site.Wait(id, jobPatience))
-	job := r.gather(id)
-	job.State, job.Asked = j.State, j.Fields["TresPerNode"]
-	job.User = j.Fields["UserId"]
+	n := must(strconv.Atoi(string(id)))
+	job := &record.Job{ID: n, State: j.State, Asked: j.Fields["TresPerNode"], User: j.Fields["UserId"], Hooks: r.hooks(n)}
+	if j.StdOut != "" { // srun's own job has none
+		job.Output = must(r.site.Output(id))
+	}
+	job.CUDA = cudaCards(job.Output)
+	kept := r.kept(slurm.JobID(n))
+	for _, d := range kept.Devices {
+		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
+	}
+	if kept.Start != nil {
+		job.Start = endOf(*kept.Start)
+	}
+	if len(kept.Ends) > 0 {
+		job.End = endOf(kept.Ends[0])
+	}
 	r.rec.Jobs = append(r.rec.Jobs, *job)
 	return job
 }
@@ -87,31 +100,12 @@ func (r *run) run1(script string, args ...string) *record.Job {
 
 func tail(text string) string { return text[max(0, len(text)-600):] }
 
-// gather reads Bookend's record of a job, its log lines, and the job's own output.
-func (r *run) gather(id cluster.JobID) *record.Job {
-	n := must(strconv.Atoi(string(id)))
-	job := &record.Job{ID: n}
-	if must(r.site.Job(id)).StdOut != "" { // srun's own job has none
-		job.Output = must(r.site.Output(id))
-	}
-	job.CUDA = cudaCards(job.Output)
-	job.Hooks = r.hooks(n)
-	kept := r.kept(slurm.JobID(n))
-	for _, d := range kept.Devices {
-		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
-	}
-	if kept.Start != nil {
-		job.Start = endOf(*kept.Start)
-	}
-	if len(kept.Ends) > 0 {
-		job.End = endOf(kept.Ends[0])
-	}
-	return job
-}
+// store is what Bookend keeps of the node.
+func (l *lane) store() *state.Store { return must(state.Open(l.site.Run(), l.node)) }
 
 // kept is a job's first run on record, empty without one.
 func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
-	runs, damaged := must(state.Open(r.site.Run(), r.node)).Runs()
+	runs, damaged := r.store().Runs()
 	if len(damaged) > 0 {
 		panic(broken{damaged[0]})
 	}

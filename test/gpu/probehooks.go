@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 	"bookend/test/gpu/record"
 
 	"golang.org/x/sys/unix"
@@ -59,8 +58,7 @@ func (r *run) slowProbe(w *watcher, c card) *asked {
 
 // lockOf says whether a card's probe lock is free.
 func (r *run) lockOf(uuid string) string {
-	store := must(state.Open(r.site.Run(), r.node))
-	f := must(os.OpenFile(store.ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0))
+	f := must(os.OpenFile(r.store().ProbeLock(gpu.ID(uuid)), os.O_RDWR, 0))
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err.Error()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/state"
 	"bookend/test/gpu/record"
 )
 
@@ -134,6 +133,5 @@ func (r *run) probeLock(uuid string) string {
 	if r.scene.control {
 		return filepath.Join(r.site.Dir, "another.lock")
 	}
-	store := must(state.Open(r.site.Run(), r.node))
-	return store.ProbeLock(gpu.ID(uuid))
+	return r.store().ProbeLock(gpu.ID(uuid))
 }

@@ -44,8 +44,9 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 
 func (t *trial) opens(c intercept.Call, path string) {
 	switch {
-	case path == t.drop:
-		t.opensDrop()
+	case path == t.drop: // begins a reading
+		t.undoDrop()
+		t.reading, t.dropped = t.reading+1, false
 	case path == jobDrop && !t.removing:
 		t.dropAt(pinFile)
 	case strings.HasPrefix(path, "/proc/self/fd/") && t.reading > 0 && !t.removing:
@@ -56,13 +57,6 @@ func (t *trial) opens(c intercept.Call, path string) {
 }
 
 func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
-
-// opensDrop begins a reading of the drop.
-func (t *trial) opensDrop() {
-	t.undoDrop()
-	t.reading++
-	t.dropped = false
-}
 
 // asksAbout says whether an fstat can be one of the points: most are of other files, and finding out which costs time.
 func (t *trial) asksAbout() bool {
@@ -76,8 +70,7 @@ func (t *trial) stats(c intercept.Call, path string) {
 	case t.child != 0 && t.stage == check && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/proc/") &&
 		c.PID() == t.child:
 		t.childAt(check)
-	case t.reading == 0 || t.removing || !within(path, t.drop):
-	default:
+	case t.reading > 0 && !t.removing && within(path, t.drop):
 		t.dropAt(statFile)
 	}
 }
@@ -91,18 +84,14 @@ func (t *trial) dropAt(at point) {
 		return
 	}
 	s := t.planned()
-	if t.dropped {
-		if s.back && at > s.at {
-			t.undoDrop()
-		}
-		return
+	if t.dropped && s.back && at > s.at {
+		t.undoDrop()
 	}
-	if at != s.at {
+	if t.dropped || at != s.at {
 		return
 	}
 	t.dropped = true
-	t.dropUndo = t.do(s.kind)
-	if t.dropUndo != nil {
+	if t.dropUndo = t.do(s.kind); t.dropUndo != nil {
 		t.hung = t.hung || s.kind.hangs
 		t.o.count("reads: "+dropNames[at], 1)
 		t.o.read++

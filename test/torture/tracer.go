@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -31,15 +32,9 @@ func startAsUser() (*foe, error) {
 	cmd.Stderr, cmd.Dir, cmd.Env = os.Stderr, "/", []string{asUser + "=1"}
 	cmd.SysProcAttr = rig.As(user)
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &foe{cmd, in, bufio.NewReader(out)}, cmd.Start()
+	in, noIn := cmd.StdinPipe()
+	out, noOut := cmd.StdoutPipe()
+	return &foe{cmd, in, bufio.NewReader(out)}, cmp.Or(noIn, noOut, cmd.Start())
 }
 
 func (f *foe) close() {

@@ -91,10 +91,8 @@ func (t *trial) prepare() error {
 // tidy judges what the run has left, and brings it back to where it was.
 func (t *trial) tidy() error {
 	spoilt, err := t.judgeOutput()
-	t.o.breach(spoilt...)
-	t.o.breach(t.changed()...)
-	err = errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobDrop)))
-	return err
+	t.o.breach(append(spoilt, t.changed()...)...)
+	return errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobDrop)))
 }
 
 func (t *trial) command(program string) *exec.Cmd {
@@ -126,9 +124,8 @@ func (t *trial) play(program string) error {
 	}
 	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT,
-			FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
-		{Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT, FromFD: 3},
+		{Number: unix.SYS_NEWFSTATAT}, {Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
 	}
 	if t.whole {
 		kinds = append(kinds, intercept.Kind{Number: unix.SYS_READ, FromFD: 3, FromBytes: some})
