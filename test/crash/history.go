@@ -48,11 +48,11 @@ type step struct {
 	name    string
 	hook    hookName
 	run     run
-	world   func(*node) error // who is on the cards by then
-	arrange func(*node) error // what else became of what the hooks keep; nil: nothing
-	damaged bool              // arrange has damaged the run's record
-	exit    int               // as it must end without a fault
-	finds   string            // and what it must find
+	world   func(*node) // who is on the cards by then
+	arrange func(*node) // what else became of what the hooks keep; nil: nothing
+	damaged bool        // arrange has damaged the run's record
+	exit    int         // as it must end without a fault
+	finds   string      // and what it must find
 }
 
 // key names the run of a step, file its record below the node's folder.
@@ -77,18 +77,18 @@ var service = holder{pid: 900, bytes: 20 << 20, cgroup: "0::/system.slice/dcgm.s
 // orphan is what a job leaves.
 var orphan = holder{pid: 4711, bytes: 700 << 20, uid: user, cgroup: "0::/user.slice/user-65534.slice/session-1.scope\n"}
 
-func quiet(n *node) error { return n.processes(service) }
+func quiet(n *node) { n.processes(service) }
 
 // leak is a job that leaves a process behind, of which leaked is what is there afterwards.
-func leak(n *node) error {
+func leak(n *node) {
 	n.leaked = routine.SystemClock().Boot()
-	return leaked(n)
+	leaked(n)
 }
 
-func leaked(n *node) error {
+func leaked(n *node) {
 	o := orphan
 	o.start = n.leaked
-	return n.processes(service, o)
+	n.processes(service, o)
 }
 
 // prelude is the start of the job whose record must never change.
@@ -115,37 +115,32 @@ var history = []step{
 }
 
 // dropOf leaves what the job's task hook tells root, as the user, where there is a file for that.
-func dropOf(r run) func(*node) error {
-	return func(n *node) error {
+func dropOf(r run) func(*node) {
+	return func(n *node) {
 		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id))
-		return overwrite(path, []byte(`{"bookend":1,"het_id":99}`))
+		overwrite(path, []byte(`{"bookend":1,"het_id":99}`))
 	}
 }
 
 // damage cuts a run's record off, where there is one.
-func damage(r run) func(*node) error {
-	return func(n *node) error {
+func damage(r run) func(*node) {
+	return func(n *node) {
 		if err := os.Truncate(n.record(r), 150); !errors.Is(err, fs.ErrNotExist) {
-			return err
+			rig.Try(err)
 		}
-		return nil
 	}
 }
 
 // swap puts another job's record in the place of a run's, where there is one.
-func swap(r, other run) func(*node) error {
-	return func(n *node) error {
-		data, err := os.ReadFile(n.record(other))
-		return errors.Join(err, overwrite(n.record(r), data))
-	}
+func swap(r, other run) func(*node) {
+	return func(n *node) { overwrite(n.record(r), rig.Have(os.ReadFile(n.record(other)))) }
 }
 
 // overwrite gives a file other content, where there is one.
-func overwrite(path string, data []byte) error {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+func overwrite(path string, data []byte) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		rig.Try(os.WriteFile(path, data, 0))
 	}
-	return os.WriteFile(path, data, 0)
 }
 
 func (n *node) record(r run) string {
@@ -156,11 +151,8 @@ func (n *node) record(r run) string {
 const older = 31
 
 // fill adds runs that ended long ago, all in the history on disk, so that the next end has some to remove.
-func fill(n *node) error {
-	store, err := state.Open(n.in("run"), nodeName)
-	if err != nil {
-		return fmt.Errorf("fill: %w", err)
-	}
+func fill(n *node) {
+	store := rig.Have(state.Open(n.in("run"), nodeName))
 	now := time.Unix(1_600_000_000, 0)
 	for i := range older {
 		at := time.Duration(i+1) * time.Millisecond
@@ -171,9 +163,10 @@ func fill(n *node) error {
 		if found.Key != "" {
 			continue
 		}
-		err = errors.Join(err, store.Begin(begun))
-		found, _, finding := store.Find(job)
-		err = errors.Join(err, finding, store.Close(found, ledger.End{At: at + 1, Wall: now}))
+		rig.Try(store.Begin(begun))
+		found, _, err := store.Find(job)
+		rig.Try(err)
+		rig.Try(store.Close(found, ledger.End{At: at + 1, Wall: now}))
 	}
-	return errors.Join(err, state.Archive(n.in("run"), n.in("var"), nodeName, time.Now(), state.DefaultLimits()))
+	rig.Try(state.Archive(n.in("run"), n.in("var"), nodeName, time.Now(), state.DefaultLimits()))
 }

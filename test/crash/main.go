@@ -30,8 +30,8 @@ func main() {
 type bench struct{ *rig.Bench }
 
 // programs builds the hooks and the backend, with a mistake where one is named.
-func (b bench) programs(m mutant.Mutant) (folder string, err error) {
-	return b.Build(m, "bookend-prolog", "bookend-epilog", rig.Backend)
+func (b bench) programs(m mutant.Mutant) (folder string) {
+	return rig.Have(b.Build(m, "bookend-prolog", "bookend-epilog", rig.Backend))
 }
 
 // order is what is to be done.
@@ -53,19 +53,12 @@ func work(on *rig.Bench, args []string) error {
 		return fmt.Errorf("read arguments: %w", err)
 	}
 	b, began := bench{on}, time.Now()
-	programs, err := b.programs(mutant.Mutant{})
-	if err != nil {
-		return err
-	}
-	t := newTally()
+	programs, t := b.programs(mutant.Mutant{}), newTally()
 	if o.faults {
-		err = b.faults(o, programs, t)
+		b.faults(o, programs, t)
 	}
-	if err == nil && o.only == "" {
-		err = b.twoEnds(programs, t)
-	}
-	if err != nil {
-		return err
+	if o.only == "" {
+		b.twoEnds(programs, t)
 	}
 	t.print(os.Stdout)
 	fmt.Printf("%.0f s\n", time.Since(began).Seconds())

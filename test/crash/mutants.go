@@ -99,10 +99,7 @@ func (b bench) mutants(o order) error {
 		if !strings.Contains(m.Name, o.only) {
 			continue
 		}
-		by, err := b.notice(m, o)
-		if err != nil {
-			return err
-		}
+		by := b.notice(m, o)
 		if by == "" {
 			survived++
 			by = "NOTHING"
@@ -116,23 +113,21 @@ func (b bench) mutants(o order) error {
 }
 
 // notice says what notices a planted mistake, "" for nothing.
-func (b bench) notice(m planting, o order) (by string, err error) {
-	programs, err := b.programs(m.Mutant)
-	if err != nil {
-		return "", err
-	}
-	t := newTally()
-	if o.only = m.only; m.only == together {
-		err = b.twoEnds(programs, t)
-	} else {
-		o.workers = min(o.workers, 2)
-		err = b.faults(o, programs, t)
-	}
+func (b bench) notice(m planting, o order) (by string) {
+	programs, t := b.programs(m.Mutant), newTally()
+	o.only, o.workers = m.only, min(o.workers, 2)
+	err := rig.Attempt(func() {
+		if m.only == together {
+			b.twoEnds(programs, t)
+		} else {
+			b.faults(o, programs, t)
+		}
+	})
 	if wrong := wrongHistory(""); errors.As(err, &wrong) {
-		return string(wrong), nil
+		return string(wrong)
 	}
-	if len(t.failed) == 0 {
-		return "", err
+	if rig.Try(err); len(t.failed) > 0 {
+		by = t.failed[0]
 	}
-	return t.failed[0], err
+	return by
 }

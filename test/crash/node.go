@@ -14,6 +14,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/slurm"
 	"bookend/test/intercept"
+	"bookend/test/rig"
 )
 
 // nodeName is what slurmd calls every node here.
@@ -57,7 +58,7 @@ metrics: {textfile: %[1]s/var/bookend.prom}
 
 // newNode makes a machine in a folder, of root's all the way up, that does not exist, and beside it the one in which
 // images are decoded; extra are further lines of its configuration.
-func newNode(dir, programs, extra string) (*node, error) {
+func newNode(dir, programs, extra string) *node {
 	n := &node{dir: dir, programs: programs}
 	files := map[string]string{
 		"proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
@@ -76,29 +77,19 @@ func newNode(dir, programs, extra string) (*node, error) {
 	}
 	files["bookend.yaml"] = fmt.Sprintf(configuration, dir, extra, strings.Join(numbers, ", "))
 	for name, text := range files {
-		if err := n.put(name, text); err != nil {
-			return nil, err
-		}
+		n.put(name, text)
 	}
-	if err := os.Link(filepath.Join(programs, "backend"), n.in("backend/backend")); err != nil {
-		return nil, fmt.Errorf("make node: %w", err)
-	}
-	return n, os.Mkdir(dir+"-decoded", 0o755)
+	rig.Try(os.Link(filepath.Join(programs, "backend"), n.in("backend/backend")))
+	rig.Try(os.Mkdir(dir+"-decoded", 0o755))
+	return n
 }
 
 func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
 
 // put writes a file of the node's that nobody must be able to damage halfway: nothing under test writes it.
-func (n *node) put(name, text string) error {
-	path := n.in(name)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("write %q of the node: %w", name, err)
-	}
-	return nil
+func (n *node) put(name, text string) {
+	rig.Try(os.MkdirAll(filepath.Dir(n.in(name)), 0o755))
+	rig.Try(os.WriteFile(n.in(name), []byte(text), 0o644))
 }
 
 // kept are the folders of what the hooks keep: they alone differ between two points of a history.
@@ -115,23 +106,25 @@ type holder struct {
 }
 
 // processes puts these processes, and no others, on the node's cards.
-func (n *node) processes(all ...holder) error {
+func (n *node) processes(all ...holder) {
 	var cards strings.Builder
-	old, err := filepath.Glob(n.in("proc/[0-9]*"))
-	for _, path := range old {
-		err = errors.Join(err, os.RemoveAll(path))
+	for _, path := range rig.Have(filepath.Glob(n.in("proc/[0-9]*"))) {
+		rig.Try(os.RemoveAll(path))
 	}
 	for _, h := range all {
 		fmt.Fprintf(&cards, "%s %d %d\n", cardID(h.card), h.pid, h.bytes)
 		entry := "proc/" + strconv.Itoa(h.pid)
-		stat := fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
-			h.start/attrib.Tick)
-		ids := fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid)
-		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids), n.put(entry+"/cgroup", h.cgroup),
-			n.put(entry+"/environ", ""), n.put(entry+"/maps", ""), os.MkdirAll(n.in(entry+"/fd"), 0o755),
-			os.MkdirAll(n.in(entry+"/ns"), 0o755))
+		for name, text := range map[string]string{
+			"/stat": fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
+				h.start/attrib.Tick),
+			"/status": fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid),
+			"/cgroup": h.cgroup, "/environ": "", "/maps": "",
+		} {
+			n.put(entry+name, text)
+		}
+		rig.Try(errors.Join(os.MkdirAll(n.in(entry+"/fd"), 0o755), os.MkdirAll(n.in(entry+"/ns"), 0o755)))
 	}
-	return errors.Join(err, n.put("backend/cards", cards.String()))
+	n.put("backend/cards", cards.String())
 }
 
 // outcome is what slurmd sees of a hook.
@@ -145,8 +138,7 @@ const tooLong = 5 * time.Minute
 
 // call runs a step's hook to its end, and with decide to that of all it started, as slurmd does: in a process group of
 // its own, with one pipe for all output. decide is asked before calls of these kinds.
-func (n *node) call(s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer) (outcome,
-	error) {
+func (n *node) call(s step, kinds []intercept.Kind, decide func(hook int, c intercept.Call) intercept.Answer) outcome {
 	cmd := exec.Command(filepath.Join(n.programs, "bookend-"+string(s.hook)))
 	var output bytes.Buffer
 	context := map[hookName]slurm.Context{prolog: slurm.Prolog, epilog: slurm.Epilog}[s.hook]
@@ -158,25 +150,21 @@ func (n *node) call(s step, kinds []intercept.Kind, decide func(hook int, c inte
 		return decide(cmd.Process.Pid, c)
 	})
 	if err != nil || late {
-		return outcome{}, fmt.Errorf("%s: late %v: %w", s.name, late, err)
+		panic(fmt.Errorf("%s: late %v: %w", s.name, late, err))
 	}
-	return outcome{cmd.ProcessState.ExitCode(), output.String()}, nil
+	return outcome{cmd.ProcessState.ExitCode(), output.String()}
 }
 
 // begin makes the node as it is when a step's hook starts.
-func (n *node) begin(s step) error {
+func (n *node) begin(s step) {
 	if s.arrange != nil {
-		if err := s.arrange(n); err != nil {
-			return err
-		}
+		s.arrange(n)
 	}
-	return s.world(n)
+	s.world(n)
 }
 
 // whole runs a step to its end without a fault.
-func (n *node) whole(s step) (outcome, error) {
-	if err := n.begin(s); err != nil {
-		return outcome{}, err
-	}
+func (n *node) whole(s step) outcome {
+	n.begin(s)
 	return n.call(s, nil, nil)
 }

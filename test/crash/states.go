@@ -19,6 +19,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/state"
+	"bookend/test/rig"
 )
 
 // entry is one file or folder of what the hooks keep.
@@ -35,66 +36,54 @@ type image map[string]entry
 const logFile = "log/bookend.log"
 
 // capture reads what the hooks keep.
-func capture(dir string) (image, error) {
+func capture(dir string) image {
 	im := image{}
 	for _, top := range kept {
-		err := filepath.WalkDir(filepath.Join(dir, top), func(path string, d fs.DirEntry, err error) error {
+		rig.Try(filepath.WalkDir(filepath.Join(dir, top), func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			if err != nil {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
+			rig.Try(err)
+			info := rig.Have(d.Info())
 			st := info.Sys().(*syscall.Stat_t)
 			e := entry{mode: info.Mode(), uid: int(st.Uid), gid: int(st.Gid), changed: info.ModTime()}
 			if info.Mode().IsRegular() {
-				var data []byte
-				data, err = os.ReadFile(path)
-				e.data = string(data)
+				e.data = string(rig.Have(os.ReadFile(path)))
 			}
 			im[strings.TrimPrefix(path, dir+"/")] = e
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("capture %q: %w", dir, err)
-		}
+			return nil
+		}))
 	}
-	return im, nil
+	return im
 }
 
 // copyTo makes a folder a copy of the image, with no more to do than differs from the copy before it. Files get their
 // times too: what is kept for how long goes by them.
-func (im image) copyTo(dir string) error {
-	is, err := capture(dir)
-	names := slices.Sorted(maps.Keys(im))
+func (im image) copyTo(dir string) {
+	is, names := capture(dir), slices.Sorted(maps.Keys(im))
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(is))) { // what lies in a folder first
 		if now, stays := im[name]; !stays || now.mode.Type() != is[name].mode.Type() {
-			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+			rig.Try(os.Remove(filepath.Join(dir, name)))
 			delete(is, name)
 		}
 	}
 	for _, name := range names {
 		if e, was := is[name]; !was || e != im[name] {
-			err = errors.Join(err, im[name].write(filepath.Join(dir, name)))
+			im[name].write(filepath.Join(dir, name))
 		}
 	}
 	for _, name := range slices.Backward(names) { // a folder's time last, after what is in it
-		err = errors.Join(err, os.Chtimes(filepath.Join(dir, name), im[name].changed, im[name].changed))
+		rig.Try(os.Chtimes(filepath.Join(dir, name), im[name].changed, im[name].changed))
 	}
-	return err
 }
 
-func (e entry) write(path string) (err error) {
+func (e entry) write(path string) {
 	if e.mode.IsDir() {
-		err = os.MkdirAll(path, 0o700)
+		rig.Try(os.MkdirAll(path, 0o700))
 	} else {
-		err = os.WriteFile(path, []byte(e.data), 0o600)
+		rig.Try(os.WriteFile(path, []byte(e.data), 0o600))
 	}
-	return errors.Join(err, os.Chown(path, e.uid, e.gid), os.Chmod(path, e.mode.Perm()))
+	rig.Try(errors.Join(os.Chown(path, e.uid, e.gid), os.Chmod(path, e.mode.Perm())))
 }
 
 // temporary lists the files of interrupted writers.
@@ -146,18 +135,11 @@ type end struct {
 
 // look reads what the hooks keep by now. It is decoded in a folder of the checker's own: what is set aside there is not
 // set aside for the next hook.
-func (n *node) look() (l look, err error) {
+func (n *node) look() (l look) {
 	folder := n.dir + "-decoded"
-	if l.files, err = capture(n.dir); err == nil {
-		err = l.files.copyTo(folder)
-	}
-	if err != nil {
-		return l, err
-	}
-	store, err := state.Open(filepath.Join(folder, "run"), nodeName)
-	if err != nil {
-		return l, fmt.Errorf("decode: %w", err)
-	}
+	l.files = capture(n.dir)
+	l.files.copyTo(folder)
+	store := rig.Have(state.Open(filepath.Join(folder, "run"), nodeName))
 	runs, damage := store.Runs()
 	archived, more := state.History(filepath.Join(folder, "var"), nodeName)
 	for _, d := range append(damage, more...) {
@@ -175,7 +157,7 @@ func (n *node) look() (l look, err error) {
 		}
 	}
 	l.runs, l.history = canonical(runs), canonical(archived)
-	return l, nil
+	return l
 }
 
 // known are the records that were read before: most are what they were a hook ago.
@@ -225,19 +207,11 @@ var (
 // plain is a value as text without its times.
 func plain(v any) string {
 	var tree any
-	if err := json.Unmarshal([]byte(exact(v)), &tree); err != nil {
-		return err.Error()
-	}
+	rig.Try(json.Unmarshal([]byte(exact(v)), &tree))
 	return took.ReplaceAllString(exact(still(tree)), "T")
 }
 
-func exact(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
+func exact(v any) string { return string(rig.Have(json.Marshal(v))) }
 
 // still removes times.
 func still(v any) any {

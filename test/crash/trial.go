@@ -29,56 +29,36 @@ type stand struct {
 }
 
 // newStand plays the history once and refuses one that does not go as it should.
-func newStand(dir, programs string) (*stand, error) {
-	n, err := newNode(filepath.Join(dir, "node"), programs, "")
-	if err != nil {
-		return nil, err
-	}
-	s := &stand{node: n}
+func newStand(dir, programs string) *stand {
+	s := &stand{node: newNode(filepath.Join(dir, "node"), programs, "")}
 	for _, st := range append([]step{prelude}, history...) {
-		r, err := s.play(st)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", st.name, err)
-		}
-		s.steps = append(s.steps, r)
+		s.steps = append(s.steps, s.play(st))
 	}
 	s.steps = s.steps[1:]
-	return s, nil
+	return s
 }
 
 // play runs a step without a fault and notes all its calls.
-func (s *stand) play(st step) (r reference, err error) {
-	r.step = st
-	if err := s.begin(st); err != nil {
-		return r, err
-	}
-	r.leaked = s.leaked
-	if r.was, err = s.look(); err != nil {
-		return r, err
-	}
-	t := newTracer(s.dir)
-	out, err := s.call(st, kinds(""), func(_ int, c intercept.Call) intercept.Answer {
+func (s *stand) play(st step) reference {
+	s.begin(st)
+	r, t := reference{step: st, leaked: s.leaked, was: s.look()}, newTracer(s.dir)
+	out := s.call(st, kinds(""), func(_ int, c intercept.Call) intercept.Answer {
 		if p, ok := t.point(c); ok {
 			r.points = append(r.points, p)
 		}
 		return intercept.Pass()
 	})
-	if err == nil {
-		r.is, err = s.look()
-	}
-	if err != nil {
-		return r, err
-	}
+	r.is = s.look()
 	found := r.is.runs[st.key()].last(st.hook).found
 	problems := slices.Concat(r.is.damage, r.is.temporary(), disorder(r.points))
 	if r.damaged && !r.is.aside(r.was.files[st.file()]) {
 		problems = append(problems, "the damaged record is not set aside")
 	}
 	if out.exit != st.exit || out.output != "" || found != st.finds || len(problems) > 0 {
-		return r, wrongHistory(fmt.Sprintf("%s: exit %d %q, found %q, not %d, %q; %s",
-			st.name, out.exit, out.output, found, st.exit, st.finds, strings.Join(problems, "; ")))
+		panic(wrongHistory(fmt.Sprintf("%s: exit %d %q, found %q, not %d, %q; %s",
+			st.name, out.exit, out.output, found, st.exit, st.finds, strings.Join(problems, "; "))))
 	}
-	return r, nil
+	return r
 }
 
 // wrongHistory is a history that does not go, without any fault, as its table says.
@@ -133,18 +113,14 @@ type attempt struct {
 }
 
 // try runs a trial's step from where the history has it.
-func (s *stand) try(t trial) (a attempt, err error) {
+func (s *stand) try(t trial) (a attempt) {
 	r := s.steps[t.step]
-	if err := r.was.files.copyTo(s.dir); err != nil {
-		return a, err
-	}
+	r.was.files.copyTo(s.dir)
 	s.leaked, r.arrange = r.leaked, nil // that was done before the history's hook
-	if err := s.begin(r.step); err != nil {
-		return a, err
-	}
+	s.begin(r.step)
 	tr := newTracer(s.dir)
 	// Those calls alone that matter: each one that is asked about costs time.
-	a.out, err = s.call(r.step, kinds(t.call), func(hook int, c intercept.Call) intercept.Answer {
+	a.out = s.call(r.step, kinds(t.call), func(hook int, c intercept.Call) intercept.Answer {
 		if p, ok := tr.point(c); !ok || a.met || t.point != p {
 			return intercept.Pass()
 		}
@@ -155,42 +131,29 @@ func (s *stand) try(t trial) (a attempt, err error) {
 		}
 		return t.answer
 	})
-	if err == nil {
-		a.is, err = s.look()
-	}
-	return a, err
+	a.is = s.look()
+	return a
 }
 
 // follow runs the step after the trial's, without a fault, long after it: an end sweeps what was interrupted.
-func (s *stand) follow(t trial, left []string) (a attempt, err error) {
+func (s *stand) follow(t trial, left []string) attempt {
 	long := time.Now().Add(-48 * time.Hour)
 	for _, name := range left {
-		if err := os.Chtimes(filepath.Join(s.dir, name), long, long); err != nil {
-			return a, err
-		}
+		rig.Try(os.Chtimes(filepath.Join(s.dir, name), long, long))
 	}
-	if a.out, err = s.whole(s.steps[t.step+1].step); err == nil {
-		a.is, err = s.look()
-	}
-	return a, err
+	return attempt{out: s.whole(s.steps[t.step+1].step), is: s.look()}
 }
 
 // faults tries every fault, on stands side by side.
-func (b bench) faults(o order, programs string, t *tally) error {
+func (b bench) faults(o order, programs string, t *tally) {
 	stands, made := make([]*stand, o.workers), -1
 	count := func() (int, bool) {
 		made++
 		return made, made < len(stands)
 	}
-	if err := rig.Each(stands, count, func(_ *stand, i int) error {
-		dir, err := b.Folder("stand")
-		if err == nil {
-			stands[i], err = newStand(dir, programs)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
+	rig.Try(rig.Each(stands, count, func(_ *stand, i int) error {
+		return rig.Attempt(func() { stands[i] = newStand(rig.Have(b.Folder("stand")), programs) })
+	}))
 	trials, seen := plan(stands[0].steps, o.only)
 	t.seen, t.tried = seen, len(trials)
 	next := func() (tr trial, more bool) {
@@ -199,59 +162,39 @@ func (b bench) faults(o order, programs string, t *tally) error {
 		}
 		return tr, more
 	}
-	return rig.Each(stands, next, func(s *stand, tr trial) error {
-		a, err := s.try(tr)
-		if err != nil {
-			return err
-		}
-		v := s.judge(tr, a)
-		next, err := s.follow(tr, a.is.temporary())
-		if err != nil {
-			return err
-		}
-		s.judgeNext(&v, tr, a, next)
-		t.add(tr, v)
-		return nil
-	})
+	rig.Try(rig.Each(stands, next, func(s *stand, tr trial) error {
+		return rig.Attempt(func() {
+			a := s.try(tr)
+			v := s.judge(tr, a)
+			s.judgeNext(&v, tr, a, s.follow(tr, a.is.temporary()))
+			t.add(tr, v)
+		})
+	}))
 }
 
 // twoEnds runs a whole epilog between another one's look at the job's record and its writing: both ends are on record,
 // or the log says which is not.
-func (b bench) twoEnds(programs string, t *tally) error {
-	dir, err := b.Folder("together")
-	if err != nil {
-		return err
-	}
-	n, err := newNode(dir+"/node", programs, "probe: {at: never}\n") // else the second waits for the first
-	if err != nil {
-		return err
-	}
-	end := step{name: "two ends at once", hook: epilog, run: first, world: quiet}
-	if _, err := n.whole(step{name: end.name, hook: prolog, run: first, world: quiet}); err != nil {
-		return err
-	}
+func (b bench) twoEnds(programs string, t *tally) {
+	dir := rig.Have(b.Folder("together"))
+	n := newNode(dir+"/node", programs, "probe: {at: never}\n") // else the second waits for the first
+	end := step{name: together, hook: epilog, run: first, world: quiet}
+	n.whole(step{name: end.name, hook: prolog, run: first, world: quiet})
 	tr, met := newTracer(n.dir), false
 	var inner error
-	_, err = n.call(end, kinds("renameat"), func(_ int, c intercept.Call) intercept.Answer {
+	n.call(end, kinds("renameat"), func(_ int, c intercept.Call) intercept.Answer {
 		p, ok := tr.point(c)
 		if ok && !met && p.role == "hook" && strings.HasPrefix(p.class, "run/state/"+nodeName+"/100/") {
 			met = true
-			_, inner = n.call(end, nil, nil)
+			inner = rig.Attempt(func() { n.call(end, nil, nil) })
 		}
 		return intercept.Pass()
 	})
-	if err != nil || inner != nil {
-		return fmt.Errorf("%s: %w, %w", end.name, err, inner)
-	}
-	is, err := n.look()
-	if err != nil {
-		return err
-	}
+	rig.Try(inner)
+	is := n.look()
 	var v verdict
 	ends, said := len(is.runs[end.key()].ends), strings.Count(is.files[logFile].data, "BKD-ST-LOCK:")
 	if !met || ends+said < 2 || len(is.damage) > 0 {
 		v.fault(lost, "two epilogs at once: %d ends on record, %d said to be missing; %q", ends, said, is.damage)
 	}
 	t.fail(v.wrong, end.name)
-	return nil
 }

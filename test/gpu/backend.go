@@ -74,7 +74,7 @@ func (a *asked) end() []gpu.Probe {
 	late := time.AfterFunc(oneRun, func() { _ = a.cmd.Process.Kill() })
 	defer late.Stop()
 	if err := a.cmd.Wait(); err != nil {
-		panic(brokenf("bookend-gpu: %w: %s", err, tail(a.out.String())))
+		panic(fmt.Errorf("bookend-gpu: %w: %s", err, tail(a.out.String())))
 	}
 	return probesIn(a.out.Bytes())
 }
@@ -85,7 +85,7 @@ func probesIn(out []byte) (all []gpu.Probe) {
 		case r.Kind == wire.KindProbe:
 			all = append(all, *r.Probe)
 		case r.Kind == wire.KindFault:
-			panic(brokenf("the driver said %+v", *r.Fault))
+			panic(fmt.Errorf("the driver said %+v", *r.Fault))
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -12,7 +13,7 @@ import (
 func (l *lane) findCards() {
 	cards := must(cardsIn(driverProc))
 	if len(cards) == 0 {
-		panic(broken{errNoGPU})
+		panic(errNoGPU)
 	}
 	var err error
 	for _, name := range []string{"nvidia-smi", "/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"} {
@@ -21,13 +22,13 @@ func (l *lane) findCards() {
 		}
 	}
 	if err != nil {
-		panic(brokenf("the lane checks Bookend against nvidia-smi: %w", err))
+		panic(fmt.Errorf("the lane checks Bookend against nvidia-smi: %w", err))
 	}
 	l.smiSays("-L")
 	l.cards = must(cardsIn(driverProc))
 	for _, c := range l.cards {
 		if !strings.HasPrefix(c.uuid, "GPU-") || strings.Contains(c.uuid, "?") || c.bus == "" {
-			panic(brokenf("%s does not tell GPU %d's UUID and bus: %+v", driverProc, c.minor, c))
+			panic(fmt.Errorf("%s does not tell GPU %d's UUID and bus: %+v", driverProc, c.minor, c))
 		}
 	}
 }
@@ -47,7 +48,7 @@ const plainCSV = "--format=csv,noheader,nounits"
 func (l *lane) smiSays(args ...string) string {
 	out, err := exec.Command(l.smi, args...).Output()
 	if err != nil {
-		panic(brokenf("nvidia-smi %q: %w", args, err))
+		panic(fmt.Errorf("nvidia-smi %q: %w", args, err))
 	}
 	return string(out)
 }
@@ -61,7 +62,7 @@ func (l *lane) awaitIdle() {
 func (l *lane) idle() {
 	for i := range l.cards {
 		if used := l.used(i); used >= 32*mib {
-			panic(brokenf("GPU %d: %d MiB in use", i, used/mib))
+			panic(fmt.Errorf("GPU %d: %d MiB in use", i, used/mib))
 		}
 	}
 }

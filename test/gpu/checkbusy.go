@@ -33,7 +33,7 @@ func (r *run) besideWork(id cluster.JobID, said string) {
 	}
 	card := cudaCards(said)
 	if len(card) != 1 {
-		panic(brokenf("job %s named %d GPUs: %q", id, len(card), tail(said)))
+		panic(fmt.Errorf("job %s named %d GPUs: %q", id, len(card), tail(said)))
 	}
 	w, first := r.follow("highest", "highest", card[0].UUID)
 	for i := range checks {

@@ -36,7 +36,7 @@ func (r *run) nodeCheck(when string) record.NodeCheck {
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	if c.Seconds = time.Since(began).Seconds(); err != nil && cmd.ProcessState == nil {
-		panic(broken{err})
+		panic(err)
 	}
 	c.Said, c.Exit = string(out), cmd.ProcessState.ExitCode()
 	r.takeDown(&c, last, began)
@@ -152,7 +152,7 @@ func (r *run) logged(c record.NodeCheck, pieces ...string) {
 func (r *run) statusNames(codes ...string) {
 	out, err := r.site.Bookend(r.node, "status", "--node", r.node, "--json")
 	if err != nil {
-		panic(brokenf("bookend status: %w: %s", err, tail(out)))
+		panic(fmt.Errorf("bookend status: %w: %s", err, tail(out)))
 	}
 	var said struct {
 		Check *struct {
@@ -160,7 +160,7 @@ func (r *run) statusNames(codes ...string) {
 		} `json:"last_check"`
 	}
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
-		panic(brokenf("bookend status --json: %w: %s", err, tail(out)))
+		panic(fmt.Errorf("bookend status --json: %w: %s", err, tail(out)))
 	}
 	got := "no check"
 	if said.Check != nil {

@@ -46,7 +46,7 @@ func (r *run) takesLate() *record.Job {
 	job := r.release(s)
 	r.evidence("after the job, the process without memory")
 	if len(job.GPUs) == 0 {
-		panic(brokenf("job %d has no GPU on record", job.ID))
+		panic(fmt.Errorf("job %d has no GPU on record", job.ID))
 	}
 	try(open(late))
 	settled(func() { r.known(s.card.UUID, &h.Holder) })

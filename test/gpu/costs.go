@@ -50,14 +50,14 @@ func (l *lane) tested(out []byte) (least uint64) {
 	probes := probesIn(out)
 	for _, p := range probes {
 		if p.Result != gpu.ProbeOK {
-			panic(brokenf("GPU %s: %s: %s", p.Device, p.Result, p.Why))
+			panic(fmt.Errorf("GPU %s: %s: %s", p.Device, p.Result, p.Why))
 		}
 		if least == 0 || p.Largest.Bytes < least {
 			least = p.Largest.Bytes
 		}
 	}
 	if len(probes) != len(l.cards) {
-		panic(brokenf("%d GPUs were tested, want %d: %s", len(probes), len(l.cards), tail(string(out))))
+		panic(fmt.Errorf("%d GPUs were tested, want %d: %s", len(probes), len(l.cards), tail(string(out))))
 	}
 	return least
 }

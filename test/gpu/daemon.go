@@ -49,7 +49,7 @@ func (d *daemon) start(uid, gid uint32, card, program string, args ...string) *h
 	stop := time.AfterFunc(holderPatience, func() { _ = cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if stop.Stop(); err != nil || !strings.HasPrefix(line, "ready ") {
-		panic(brokenf("the program was not ready: %q: %w", line, err))
+		panic(fmt.Errorf("the program was not ready: %q: %w", line, err))
 	}
 	h.ready(line, uid)
 	return h

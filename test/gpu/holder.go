@@ -161,7 +161,7 @@ func driverUsers() []string {
 func awaitGone(pid int) {
 	settled(func() {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			panic(brokenf("process %d does not go away: %w", pid, err))
+			panic(fmt.Errorf("process %d does not go away: %w", pid, err))
 		}
 	})
 }

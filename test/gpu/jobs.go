@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -58,7 +59,7 @@ func (r *run) awaitOutput(id cluster.JobID, start string) (text string) {
 			break
 		}
 	}
-	panic(brokenf("job %s did not say %q: %q", id, start, tail(text)))
+	panic(fmt.Errorf("job %s did not say %q: %q", id, start, tail(text)))
 }
 
 // finish waits for a job's end, epilog included, and gathers everything known of it.
@@ -88,7 +89,7 @@ func (r *run) finish(id cluster.JobID) *record.Job {
 func (r *run) endsAs(state string, id cluster.JobID) *record.Job {
 	job := r.finish(id)
 	if job.State != state {
-		panic(brokenf("job %d ended as %s, want %s: %q", job.ID, job.State, state, tail(job.Output)))
+		panic(fmt.Errorf("job %d ended as %s, want %s: %q", job.ID, job.State, state, tail(job.Output)))
 	}
 	return job
 }
@@ -107,7 +108,7 @@ func (l *lane) store() *state.Store { return must(state.Open(l.site.Run(), l.nod
 func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
 	runs, damaged := r.store().Runs()
 	if len(damaged) > 0 {
-		panic(broken{damaged[0]})
+		panic(damaged[0])
 	}
 	if i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id }); i >= 0 {
 		kept = runs[i]

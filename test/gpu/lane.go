@@ -82,7 +82,7 @@ func (l *lane) nodes() []string {
 // up brings the cluster up with Bookend on it and finds what jobs need.
 func (l *lane) up() {
 	if os.Geteuid() != 0 {
-		panic(brokenf("needs root: slurmd starts jobs as their users"))
+		panic(fmt.Errorf("needs root: slurmd starts jobs as their users"))
 	}
 	try(cluster.SweepDead())
 	if l.fake == 0 {
@@ -92,7 +92,7 @@ func (l *lane) up() {
 	tracks := must(cluster.Tracks())
 	l.track = tracks[len(tracks)-1]
 	if o.Track, o.Constrain = l.track, l.track != cluster.LinuxProc; !o.Constrain && (l.fake == 0 || !l.story) {
-		panic(brokenf("no writable cgroup hierarchy: jobs could not be fenced"))
+		panic(fmt.Errorf("no writable cgroup hierarchy: jobs could not be fenced"))
 	}
 	l.site = must(site.Up(o))
 	l.equip()
@@ -155,7 +155,7 @@ func (l *lane) settleIn() {
 	l.daemon = &daemon{programs: l.holderPrograms(), env: append(slices.Clone(l.env), "HOME=/nonexistent", path),
 		fake: l.fake > 0, mark: "BOOKEND_LANE_DAEMON=" + l.site.Dir + "/" + l.node}
 	if err := attempt(l.awaitIdle); err != nil {
-		panic(brokenf("the lane needs the GPUs for itself: %w", err))
+		panic(fmt.Errorf("the lane needs the GPUs for itself: %w", err))
 	}
 }
 

@@ -46,7 +46,7 @@ func asItIs(*holder) {}
 
 func inOwnNamespace(h *holder) {
 	if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
-		panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
+		panic(fmt.Errorf("process %d is in no PID namespace of its own: %+v", h.PID, p))
 	}
 }
 
@@ -127,7 +127,7 @@ func (r *run) leavePhantom(program string, args ...string) {
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
 		children := r.kin("child with inherited descriptors")
 		if len(children) == 0 {
-			panic(brokenf("process %d has no child with the driver open: %q", h.PID, h.line))
+			panic(fmt.Errorf("process %d has no child with the driver open: %q", h.PID, h.line))
 		}
 		h.kill()
 		awaitGone(h.PID)

@@ -52,7 +52,7 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 		}
 		r.scenery(server, others...)
 		if len(all) != 1+clients || server.Held == 0 {
-			panic(brokenf("on the GPU are %v, want server %d and %d clients", all, server.PID, clients))
+			panic(fmt.Errorf("on the GPU are %v, want server %d and %d clients", all, server.PID, clients))
 		}
 	})
 }
@@ -89,6 +89,6 @@ func (r *run) quitMPS(job int) {
 		filepath.Join(home, fmt.Sprintf("mps.%d", job)))
 	cmd.Env = r.daemon.env
 	if out, err := cmd.CombinedOutput(); err != nil {
-		panic(brokenf("end MPS: %w: %s", err, out))
+		panic(fmt.Errorf("end MPS: %w: %s", err, out))
 	}
 }

@@ -41,7 +41,7 @@ func (r *run) killProbe(w *watcher, c card) (used string) {
 	_ = a.cmd.Wait() // says that it was killed
 	killed := a.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !killed.Signaled() || killed.Signal() != syscall.SIGKILL {
-		panic(brokenf("the backend was not killed but ended: %s", tail(a.out.String())))
+		panic(fmt.Errorf("the backend was not killed but ended: %s", tail(a.out.String())))
 	}
 	return seen["used"]
 }
@@ -74,11 +74,11 @@ func (r *run) hook(context slurm.Context, job int) record.Hook {
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		panic(brokenf("%s: %w: %s", name, err, tail(string(out))))
+		panic(fmt.Errorf("%s: %w: %s", name, err, tail(string(out))))
 	}
 	all := r.hooks(job)
 	if len(all) != len(before)+1 {
-		panic(brokenf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
+		panic(fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
 	}
 	return all[len(all)-1]
 }

@@ -63,7 +63,7 @@ func (r *run) programsUnread() {
 	text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
 	m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
 	if err == nil || m == nil {
-		panic(brokenf("srun said %q, error %v: want a job that fails", tail(text), err))
+		panic(fmt.Errorf("srun said %q, error %v: want a job that fails", tail(text), err))
 	}
 	job := r.finish(cluster.JobID(m[1]))
 	d := diagnosed(job)
@@ -143,10 +143,10 @@ func diagnosed(job *record.Job) (d struct {
 func (l *lane) compilePlain() {
 	nvcc, err := exec.LookPath("nvcc")
 	if err != nil {
-		panic(brokenf("the programs scenarios need CUDA's compiler: %w", err))
+		panic(fmt.Errorf("the programs scenarios need CUDA's compiler: %w", err))
 	}
 	out, err := exec.Command(nvcc, "-o", l.site.Program("plain"), l.site.Program("plain.cu")).CombinedOutput()
 	if err != nil {
-		panic(brokenf("%s: %w: %s", nvcc, err, out))
+		panic(fmt.Errorf("%s: %w: %s", nvcc, err, out))
 	}
 }

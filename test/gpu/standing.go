@@ -32,7 +32,7 @@ func (r *run) stand(lines ...string) *standing {
 	text := r.awaitOutput(s.id, "standing")
 	cards := cudaCards(text)
 	if len(cards) == 0 {
-		panic(brokenf("job %s named no GPU: %q", s.id, tail(text)))
+		panic(fmt.Errorf("job %s named no GPU: %q", s.id, tail(text)))
 	}
 	s.card = cards[0]
 	return s
@@ -133,7 +133,7 @@ func (r *run) known(uuid string, h *record.Holder) {
 	h.GPU = uuid
 	all := r.listed(uuid)
 	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
-		panic(brokenf("on the GPU are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
+		panic(fmt.Errorf("on the GPU are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
 	}
 }
 
@@ -142,7 +142,7 @@ func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
 	all := r.listed(h.GPU)
 	if used := r.used(s.card.Index); len(all) > 0 || used+64*mib < bytes {
-		panic(brokenf("on the GPU are %v and %d bytes in use, want no process and %d", all, used, bytes))
+		panic(fmt.Errorf("on the GPU are %v and %d bytes in use, want no process and %d", all, used, bytes))
 	}
 }
 
@@ -179,7 +179,7 @@ func inState(state string) func(*holder) {
 	return func(h *holder) {
 		settled(func() {
 			if p := readProc(h.PID); !strings.HasPrefix(p.State, state) {
-				panic(brokenf("process %d is not in state %s: %+v", h.PID, state, p))
+				panic(fmt.Errorf("process %d is not in state %s: %+v", h.PID, state, p))
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (r *run) beside(unknown bool, args ...string) {
 	job := r.release(s)
 	r.evidence("after the job, the other job alive")
 	if !strings.Contains(cgroupOf(h.PID), "/job_"+string(id)+"/") {
-		panic(brokenf("process %d is no longer of job %s: %q", h.PID, id, cgroupOf(h.PID)))
+		panic(fmt.Errorf("process %d is no longer of job %s: %q", h.PID, id, cgroupOf(h.PID)))
 	}
 	try(open(gate))
 	r.finish(id)
@@ -50,7 +50,7 @@ func (r *run) beside(unknown bool, args ...string) {
 func saidPID(text string) int {
 	m := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindStringSubmatch(text)
 	if m == nil {
-		panic(brokenf("a job said %q", tail(text)))
+		panic(fmt.Errorf("a job said %q", tail(text)))
 	}
 	return int(number(m[1]))
 }
@@ -71,7 +71,7 @@ func (r *run) moveTo(h *holder, member int) {
 	}
 	h.Cgroup = cgroupOf(h.PID)
 	if moved == 0 || !strings.Contains(h.Cgroup, "/job_") {
-		panic(brokenf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, text))
+		panic(fmt.Errorf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, text))
 	}
 }
 

@@ -165,7 +165,7 @@ func (t *timed) once(round int) time.Duration {
 	took := time.Since(began)
 	t.said = out.Bytes()
 	if err != nil {
-		panic(brokenf("%s: %w: %s", t.Name, err, tail(out.String())))
+		panic(fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String())))
 	}
 	return took
 }
@@ -176,11 +176,11 @@ func (l *lane) checkSawClean() func() {
 	return func() {
 		c := l.lastCheck()
 		if c == nil || c.Stopped || c.At == before {
-			panic(brokenf("the health check left no record"))
+			panic(fmt.Errorf("the health check left no record"))
 		}
 		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) ||
 			len(c.Findings) > 0 {
-			panic(brokenf("the health check read %d GPUs, the condition of %d, and found %v",
+			panic(fmt.Errorf("the health check read %d GPUs, the condition of %d, and found %v",
 				len(c.Snapshot.Readings), len(c.Health), c.Findings))
 		}
 	}
@@ -194,11 +194,11 @@ func (l *lane) hooksSawClean() {
 		hooks := l.hooks(job)
 		for _, h := range hooks {
 			if h.Message != "clean" || h.Looks != 1 {
-				panic(brokenf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks))
+				panic(fmt.Errorf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks))
 			}
 		}
 		if len(hooks) != 2 {
-			panic(brokenf("job %d: %d hooks wrote to the log, want 2", job, len(hooks)))
+			panic(fmt.Errorf("job %d: %d hooks wrote to the log, want 2", job, len(hooks)))
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (r *run) outlived() {
 	h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
 	r.scenery(&h.Holder, r.kin("worker")...)
 	if r.known(s.card.UUID, &h.Holder); len(r.scene.others) == 0 {
-		panic(brokenf("process %d has no workers", h.PID))
+		panic(fmt.Errorf("process %d has no workers", h.PID))
 	}
 	r.evidence("before the job ends")
 	job := r.atEnd(s, h.kill)

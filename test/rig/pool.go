@@ -107,7 +107,8 @@ func Program(name string, work func(b *Bench, args []string) error) {
 	if err == nil {
 		var b *Bench
 		if b, err = NewBench(); err == nil {
-			err = errors.Join(work(b, os.Args[1:]), b.Close())
+			var outcome error
+			err = errors.Join(Attempt(func() { outcome = work(b, os.Args[1:]) }), outcome, b.Close())
 		}
 	}
 	if err == nil {

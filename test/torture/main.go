@@ -76,12 +76,9 @@ func run(on *rig.Bench, args []string) error {
 	if *replay >= 0 {
 		return r.replay(uint64(*replay), *without)
 	}
-	sum, err := r.torture(guard{}, 0, func(sum *outcome) bool {
+	sum := r.torture(guard{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= *writes && sum.read >= *reads && sum.swaps >= *swaps || len(sum.breaches) > 0
 	})
-	if err != nil {
-		return err
-	}
 	fmt.Printf("seed %d\n", *seed)
 	sum.print(os.Stdout)
 	wrong := len(sum.breaches) > 0
@@ -90,10 +87,7 @@ func run(on *rig.Bench, args []string) error {
 		if !strings.Contains(g.Name, *only) {
 			continue
 		}
-		runs, harm, err := r.missed(g)
-		if err != nil {
-			return err
-		}
+		runs, harm := r.missed(g)
 		if harm == "" {
 			wrong, harm = true, "NOTHING: no one misses it"
 		}
@@ -106,10 +100,10 @@ func run(on *rig.Bench, args []string) error {
 }
 
 // missed plays runs without a guard until one does harm.
-func (r rack) missed(g guard) (runs int, harm string, err error) {
+func (r rack) missed(g guard) (runs int, harm string) {
 	const patience = 3000
-	sum, err := r.torture(g, 0, func(sum *outcome) bool { return sum.harm() != "" || sum.counts["runs"] >= patience })
-	return sum.counts["runs"], sum.harm(), err
+	sum := r.torture(g, 0, func(sum *outcome) bool { return sum.harm() != "" || sum.counts["runs"] >= patience })
+	return sum.counts["runs"], sum.harm()
 }
 
 // replay plays one run again.
@@ -119,10 +113,7 @@ func (r rack) replay(number uint64, without string) error {
 	if i < 0 {
 		return fmt.Errorf("no guard %q", without)
 	}
-	sum, err := r.torture(all[i], number, func(sum *outcome) bool { return sum.counts["runs"] > 0 })
-	if err != nil {
-		return err
-	}
+	sum := r.torture(all[i], number, func(sum *outcome) bool { return sum.counts["runs"] > 0 })
 	sum.print(os.Stdout)
 	if len(sum.breaches) > 0 {
 		return rig.ErrWrong
@@ -131,18 +122,11 @@ func (r rack) replay(number uint64, without string) error {
 }
 
 // torture plays runs from a number on, as many at a time as there are processors, until they sum up to what done wants.
-func (r rack) torture(without guard, next uint64, done func(*outcome) bool) (*outcome, error) {
-	sum := newOutcome()
-	folder, err := r.Build(without.Mutant, "bookend-epilog")
-	if err != nil {
-		return sum, err
-	}
+func (r rack) torture(without guard, next uint64, done func(*outcome) bool) *outcome {
+	sum, folder := newOutcome(), rig.Have(r.Build(without.Mutant, "bookend-epilog"))
 	var worlds []*world
 	for range runtime.NumCPU() {
-		w, err := r.world()
-		if err != nil {
-			return sum, err
-		}
+		w := r.world()
 		defer w.close()
 		worlds = append(worlds, w)
 	}
@@ -156,7 +140,7 @@ func (r rack) torture(without guard, next uint64, done func(*outcome) bool) (*ou
 		next++
 		return newPlan(r.seed, next-1, without.lane), true
 	}
-	err = rig.Each(worlds, draw, func(w *world, p plan) error {
+	rig.Try(rig.Each(worlds, draw, func(w *world, p plan) error {
 		o, err := w.run(filepath.Join(folder, "bookend-epilog"), p)
 		o.count("runs", 1)
 		for i := range o.breaches {
@@ -166,22 +150,15 @@ func (r rack) torture(without guard, next uint64, done func(*outcome) bool) (*ou
 		defer mu.Unlock()
 		sum.add(o)
 		return err
-	})
-	return sum, err
+	}))
+	return sum
 }
 
 // world makes a world with a process of the user's in it.
-func (r rack) world() (*world, error) {
-	dir, err := r.Folder("w")
-	if err != nil {
-		return nil, err
-	}
-	w, err := newWorld(dir)
-	if err != nil {
-		return nil, err
-	}
-	w.foe, err = startAsUser()
-	return w, err
+func (r rack) world() *world {
+	w := newWorld(rig.Have(r.Folder("w")))
+	w.foe = rig.Have(startAsUser())
+	return w
 }
 
 // close lets go of what a world holds; its files end with the rack.
@@ -193,26 +170,23 @@ func (w *world) close() {
 	_ = w.output.Close()
 }
 
-// note keeps what went wrong in making a world.
-func (w *world) note(err error) { w.err = errors.Join(w.err, err) }
-
 func (w *world) dir(path string, uid int, mode os.FileMode) {
 	if err := os.Mkdir(path, mode); !os.IsExist(err) {
-		w.note(err)
+		rig.Try(err)
 	}
 	w.give(path, uid, mode)
 }
 
 func (w *world) file(path string, uid int, mode os.FileMode, text string) {
-	w.note(os.WriteFile(path, []byte(text), mode))
+	rig.Try(os.WriteFile(path, []byte(text), mode))
 	w.give(path, uid, mode)
 }
 
 func (w *world) node(path string, uid int, mode uint32, dev int) {
-	w.note(unix.Mknod(path, mode, dev))
+	rig.Try(unix.Mknod(path, mode, dev))
 	w.give(path, uid, os.FileMode(mode&0o777))
 }
 
 func (w *world) give(path string, uid int, mode os.FileMode) {
-	w.note(errors.Join(os.Chown(path, uid, uid), os.Chmod(path, mode)))
+	rig.Try(errors.Join(os.Chown(path, uid, uid), os.Chmod(path, mode)))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
 // What must not happen to a guarded file: as inotify names it.
@@ -51,17 +52,11 @@ func (s *sentinel) look() (standing, error) {
 
 // guard watches a file from now on, wherever it is moved.
 func (w *world) guard(name, path string, forbidden uint32) {
-	if w.err != nil {
-		return
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	w.note(err)
-	w.note(os.Chtimes(path, longAgo, longAgo))
-	wd, err := unix.InotifyAddWatch(w.notify, path, forbidden)
-	w.note(err)
+	fd := rig.Have(unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0))
+	rig.Try(os.Chtimes(path, longAgo, longAgo))
+	wd := rig.Have(unix.InotifyAddWatch(w.notify, path, forbidden))
 	s := &sentinel{name: name, fd: fd, forbidden: forbidden}
-	s.was, err = s.look()
-	w.note(err)
+	s.was = rig.Have(s.look())
 	w.watched[wd] = s
 	w.sentinels, w.fds = append(w.sentinels, s), append(w.fds, fd)
 }
@@ -73,14 +68,9 @@ type held struct {
 }
 
 func (w *world) hold(name, path, text string) {
-	if w.err != nil {
-		return
-	}
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	w.note(err)
+	fd := rig.Have(unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))
 	h := &held{name, text, fd}
-	_, err = unix.Write(fd, []byte(text))
-	w.note(err)
+	rig.Have(unix.Write(fd, []byte(text)))
 	w.fifos, w.fds = append(w.fifos, h), append(w.fds, fd)
 }
 
@@ -133,18 +123,16 @@ func deed(mask uint32) string {
 }
 
 // judgeOutput says whether the job's output holds anything but the job's own words and reports, and makes it as it was.
-func (w *world) judgeOutput() (breaches []breach, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(w.output, 0, 1<<20))
-	if err != nil {
-		return nil, err
-	}
+func (w *world) judgeOutput() (breaches []breach) {
+	text := rig.Have(io.ReadAll(io.NewSectionReader(w.output, 0, 1<<20)))
 	rest, whole := strings.CutPrefix(string(text), ownWords)
 	for line := range strings.Lines(rest) {
 		whole = whole && (line == "\n" || strings.HasPrefix(line, "| bookend: ")) && strings.HasSuffix(line, "\n")
 	}
 	if !whole {
 		breaches = append(breaches, breach{"spoilt", true, fmt.Sprintf("the job's output holds %.200q", text)})
-		_, err = w.output.WriteAt([]byte(ownWords), 0)
+		rig.Have(w.output.WriteAt([]byte(ownWords), 0))
 	}
-	return breaches, errors.Join(err, w.output.Truncate(int64(len(ownWords))))
+	rig.Try(w.output.Truncate(int64(len(ownWords))))
+	return breaches
 }

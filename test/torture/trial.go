@@ -55,44 +55,34 @@ type trial struct {
 // run plays one plan.
 func (w *world) run(program string, p plan) (*outcome, error) {
 	t := &trial{world: w, plan: p, o: newOutcome()}
-	if err := t.prepare(); err != nil {
-		return t.o, fmt.Errorf("prepare: %w", err)
+	if err := rig.Attempt(t.prepare); err != nil {
+		return t.o, err
 	}
-	err := t.play(program)
+	err := rig.Attempt(func() { t.play(program) })
 	t.undoDrop()
 	t.undoChild()
-	err = errors.Join(err, t.trouble, t.tidy())
-	return t.o, err
+	return t.o, errors.Join(err, t.trouble, rig.Attempt(t.tidy))
 }
 
 // prepare makes what each run has anew.
-func (t *trial) prepare() error {
+func (t *trial) prepare() {
 	if !t.whole {
-		return nil
+		return
 	}
 	for _, dir := range []string{"run/state", "run/report", "var/history", "log"} {
-		if err := os.RemoveAll(filepath.Join(t.root, dir)); err != nil {
-			return err
-		}
+		rig.Try(os.RemoveAll(filepath.Join(t.root, dir)))
 	}
-	store, err := state.Open(filepath.Join(t.root, "run"), nodeName)
-	if err != nil {
-		return err
-	}
+	store := rig.Have(state.Open(filepath.Join(t.root, "run"), nodeName))
 	job := slurm.Job{Context: slurm.Prolog, ID: jobID, Node: nodeName, UID: user, GID: user}
 	clean := ledger.End{Wall: time.Unix(1e9, 0), Report: "bookend: clean\n", Findings: []finding.Finding{}}
-	if err := store.Begin(ledger.Run{Job: job, Start: &clean}); err != nil {
-		return err
-	}
-	t.file(filepath.Join(t.drop, jobDrop), user, 0o600, t.dropRecord(t.target(t.known)))
-	return t.err
+	rig.Try(store.Begin(ledger.Run{Job: job, Start: &clean}))
+	t.file(filepath.Join(t.drop, jobDrop), user, 0o600, dropRecord(t.target(t.known)))
 }
 
 // tidy judges what the run has left, and brings it back to where it was.
-func (t *trial) tidy() error {
-	spoilt, err := t.judgeOutput()
-	t.o.breach(append(spoilt, t.changed()...)...)
-	return errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobDrop)))
+func (t *trial) tidy() {
+	t.o.breach(append(t.judgeOutput(), t.changed()...)...)
+	rig.Try(os.RemoveAll(filepath.Join(t.drop, jobDrop)))
 }
 
 func (t *trial) command(program string) *exec.Cmd {
@@ -109,19 +99,15 @@ func (t *trial) command(program string) *exec.Cmd {
 }
 
 // play starts the program and waits for its end, and for that of all that it has started.
-func (t *trial) play(program string) error {
+func (t *trial) play(program string) {
 	var out bytes.Buffer
 	cmd := t.command(program)
 	stdin, feed, err := os.Pipe()
-	if err != nil {
-		return err
-	}
+	rig.Try(err)
 	defer feed.Close() // a child of the epilog's reads on until its hook has ended
 	defer stdin.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
-	if _, err := feed.Write(t.appendRequest(t.known)); err != nil {
-		return err
-	}
+	rig.Have(feed.Write(t.appendRequest(t.known)))
 	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
 		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT, FromFD: 3},
@@ -135,7 +121,7 @@ func (t *trial) play(program string) error {
 	if cmd.ProcessState != nil {
 		t.judge(cmd, out.String(), time.Since(began))
 	}
-	return err
+	rig.Try(err)
 }
 
 // judge says what a run came to.

@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/joblog"
 	"bookend/internal/operation"
+	"bookend/test/rig"
 )
 
 // The users: the job's, and one whose files lie about. Nobody's, on most machines.
@@ -46,7 +47,6 @@ type world struct {
 	fds       []int // to be closed
 	watched   map[int]*sentinel
 	foe       *foe
-	err       error // in making it
 }
 
 // spot is where the thing is that a place belongs to, and the folder of what it is exchanged with.
@@ -57,7 +57,7 @@ func (s spot) path() string { return filepath.Join(s.folder, s.name) }
 // kept is a thing that lies where it always lies.
 func (w *world) kept(name string) string { return filepath.Join(w.root, "kept", name) }
 
-func newWorld(root string) (*world, error) {
+func newWorld(root string) *world {
 	w := &world{root: root, home: filepath.Join(root, "home"), watched: map[int]*sentinel{}}
 	w.folder = filepath.Join(w.home, "a", "b")
 	w.out = filepath.Join(w.folder, "out")
@@ -69,9 +69,7 @@ func newWorld(root string) (*world, error) {
 		outAbove:  {w.home, "a", w.home},
 		dropFile:  {w.drop, jobDrop, w.pool},
 	}
-	var err error
-	w.notify, err = unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	w.note(err)
+	w.notify = rig.Have(unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC))
 	w.fds = append(w.fds, w.notify)
 	w.lay()
 	w.keep()
@@ -81,10 +79,7 @@ func newWorld(root string) (*world, error) {
 		}
 	}
 	w.settleIn()
-	if w.err != nil {
-		return nil, fmt.Errorf("make world: %w", w.err)
-	}
-	return w, nil
+	return w
 }
 
 // lay makes the folders that are there on any machine.
@@ -93,7 +88,7 @@ func (w *world) lay() {
 	for _, dir := range []string{"run", "run/drop", "log", "var", "sys", "dev", "kept"} {
 		w.dir(filepath.Join(w.root, dir), 0, 0o755)
 	}
-	w.note(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
+	rig.Try(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
 	w.dir(w.pool, 0, 0o700)
 	for _, dir := range []string{"", "a", "a/b", "markers"} {
 		w.dir(filepath.Join(w.home, dir), user, 0o755)
@@ -134,7 +129,7 @@ func (w *world) keep() {
 		w.dir(w.kept(name), uid, mode)
 		w.dir(w.kept("above"), 0, 0o755)
 		w.dir(w.kept("above/"+name), 0, 0o755)
-		w.note(os.Symlink(w.kept(name), w.kept("above/"+name+"/b")))
+		rig.Try(os.Symlink(w.kept(name), w.kept("above/"+name+"/b")))
 		guarded(name+"/out", fileUID, fileMode, forbidden)
 	}
 	folder("of-root", 0, 0o755, 0, 0o600, opened|touched)
@@ -156,35 +151,29 @@ func (w *world) keep() {
 func (w *world) mounts() {
 	for name, options := range map[string]string{"full": "size=4k", "read-only": ""} {
 		w.dir(w.kept(name), user, 0o755)
-		w.note(unix.Mount("none", w.kept(name), "tmpfs", 0, "mode=0755,"+options))
+		rig.Try(unix.Mount("none", w.kept(name), "tmpfs", 0, "mode=0755,"+options))
 		w.file(w.kept(name+"/out"), user, 0o644, string(make([]byte, 4096)))
 		w.guard(name, w.kept(name+"/out"), touched)
 	}
-	w.note(unix.Mount("none", w.kept("read-only"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	rig.Try(unix.Mount("none", w.kept("read-only"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
 // settleIn remembers what belongs where.
 func (w *world) settleIn() {
-	if w.err != nil {
-		return
-	}
 	for p := range w.places {
 		s := &w.places[p]
 		if s.pool == w.pool {
 			continue
 		}
-		dir, err := unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0)
-		w.note(err)
+		dir := rig.Have(unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0))
 		s.folder = fmt.Sprintf("/proc/self/fd/%d", dir) // wherever the folder itself is swapped to
 		s.pool = s.folder
 		w.fds = append(w.fds, dir)
 	}
 	var st unix.Stat_t
-	w.note(unix.Lstat(w.out, &st))
+	rig.Try(unix.Lstat(w.out, &st))
 	w.ino, w.dev = st.Ino, st.Dev
-	var err error
-	w.output, err = os.OpenFile(w.out, os.O_RDWR, 0)
-	w.note(err)
+	w.output = rig.Have(os.OpenFile(w.out, os.O_RDWR, 0))
 	w.seen() // what making it has set off
 }
 
@@ -193,7 +182,7 @@ func (w *world) claim(name string) string {
 	path := filepath.Join(w.home, "markers", name)
 	w.file(path, user, 0o644, precious)
 	w.guard("marker of "+name, path, opened|touched)
-	return w.dropRecord(joblog.Target{Path: path})
+	return dropRecord(joblog.Target{Path: path})
 }
 
 // record makes a drop record that nobody may open.
@@ -202,11 +191,7 @@ func (w *world) record(name, at string, uid int, mode os.FileMode) {
 	w.guard(name, at, opened|touched)
 }
 
-func (w *world) dropRecord(t joblog.Target) string {
-	text, err := joblog.Drop{Target: t}.Encode()
-	w.note(err)
-	return string(text)
-}
+func dropRecord(t joblog.Target) string { return string(rig.Have(joblog.Drop{Target: t}.Encode())) }
 
 func exchange(a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
