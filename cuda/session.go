@@ -46,6 +46,12 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 		return finish(out, *fault)
 	}
 	s := session{req: req, out: out, boot: boot, lib: lib}
+	if req.Op == wire.Record {
+		if err := s.record(); err != nil {
+			return err
+		}
+		return finish(out)
+	}
 	if err := s.watch(end); err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func tooLong(err error) bool {
 func (s *session) watch(end time.Duration) error {
 	var looks []gpu.Snapshot
 	for {
-		look, err := s.look()
+		look, err := s.look(s.lib.read)
 		if err != nil {
 			return err
 		}
@@ -100,7 +106,7 @@ func (s *session) watch(end time.Duration) error {
 	}
 }
 
-func (s *session) look() (gpu.Snapshot, error) {
+func (s *session) look(read func(device) (gpu.Reading, []gpu.Fault)) (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
 		faults  []gpu.Fault
@@ -110,7 +116,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 		return gpu.Snapshot{}, err
 	}
 	answers, err := inParallel(len(devices), func(i int) answer {
-		reading, faults := s.lib.read(devices[i])
+		reading, faults := read(devices[i])
 		return answer{reading, faults}
 	})
 	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}

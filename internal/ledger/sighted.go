@@ -83,7 +83,10 @@ func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Du
 		i = len(s.Processes)
 		s.Processes = append(s.Processes, Seen{GPU: id, PID: p.PID, Start: facts.Start, First: at})
 	}
-	seen := &s.Processes[i]
+	s.Processes[i].see(p, facts, at)
+}
+
+func (seen *Seen) see(p gpu.Process, facts attrib.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
@@ -171,9 +174,14 @@ func (r Run) had(id gpu.ID) bool {
 // be anybody's, and in a container or a PID namespace a UID says nothing.
 func (r Run) whose(d diagnosis.Sighting, uid uint32, apart bool) diagnosis.Sighting {
 	o := d.Owner
-	d.Own = o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
+	d.Own = r.owns(o)
 	d.Stranger = !o.Found() && !apart && uid != 0 && uid != r.Job.UID
 	return d
+}
+
+// owns reports a cgroup of the run's job.
+func (r Run) owns(o slurm.Owner) bool {
+	return o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.

@@ -51,6 +51,9 @@ func (r *record) prolog() {
 	run.Start = &start
 	r.Finish()
 	r.Try(r.Store.Begin(run))
+	if len(run.Devices) > 0 {
+		r.startRecorder()
+	}
 	r.Try(r.Store.PutReport(r.Job, state.StartReport{Clean: r.report().Clean(), Text: start.Report}))
 	r.Try(r.Store.MakeDrop(r.Job))
 	r.add(r.Take()...)
@@ -99,7 +102,7 @@ func (r *record) recall() (sole bool) {
 		r.Past.Again = true
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
-	r.Past.Run = run
+	r.Past.Run, r.Past.Recording = run, r.Store.Recorded().Of(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })

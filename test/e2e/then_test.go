@@ -213,7 +213,7 @@ func (s *story) hookProcesses() []string {
 	var found []string
 	for _, link := range links {
 		exe, err := os.Readlink(link)
-		if s.ofHealthCheck(link) { // Slurm may run one at any time
+		if s.outlivesHooks(link) { // Slurm may run a health check at any time
 			continue
 		}
 		if err == nil && strings.HasPrefix(exe, filepath.Join(s.on.Dir, "libexec")+"/") {
@@ -224,8 +224,8 @@ func (s *story) hookProcesses() []string {
 	return found
 }
 
-// ofHealthCheck reports a health check or its child.
-func (s *story) ofHealthCheck(link string) bool {
+// outlivesHooks reports a health check, a recorder or its child.
+func (s *story) outlivesHooks(link string) bool {
 	stat, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "stat"))
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
 	links := []string{link}
@@ -234,6 +234,8 @@ func (s *story) ofHealthCheck(link string) bool {
 	}
 	return slices.ContainsFunc(links, func(l string) bool {
 		exe, err := os.Readlink(l)
-		return err == nil && exe == s.on.Program("bookend-healthcheck")
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(l), "cmdline"))
+		return err == nil && exe == s.on.Program("bookend-healthcheck") ||
+			strings.Contains(string(line), "\x00--record\x00")
 	})
 }

@@ -93,6 +93,7 @@ type conf struct {
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
 	scontrol        string // Slurm's own where it is empty
+	record          string // nothing is recorded where it is empty
 	extra           string // further lines
 }
 
@@ -162,9 +163,10 @@ slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}
 log: {syslog: false}
 metrics: {textfile: %s/bookend.prom}
+record: {every: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, n.world.Sys(), n.world.Dev(),
 		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, shards,
-		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, c.extra)
+		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, cmp.Or(c.record, "0s"), c.extra)
 }
 
 // put writes a file of root's.

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
+	"bookend/test/rig"
 )
 
 // Options describe a site. Only Programs is required.
@@ -288,6 +289,7 @@ func (s *Site) Down() error {
 		_, err := s.EndLeftovers()
 		errs = append(errs, err, s.Cluster.Down())
 	}
+	rig.EndRecorders(s.in("libexec"))
 	for _, w := range s.worlds {
 		errs = append(errs, w.Close())
 	}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// record looks again and again until nobody listens. Each look has an alarm of its own. Without persistence mode the
+// driver unloads a GPU that nobody has open: the session ends with the last process, so that it can.
+func (s *session) record() error {
+	for next := s.boot(); ; next = max(next+s.req.Watch.Every, s.boot()) {
+		time.Sleep(next - s.boot())
+		if err := setAlarm(s.req.Watch.Every + s.req.Deadline()); err != nil {
+			return err
+		}
+		look, err := s.look(s.recorded)
+		if err != nil {
+			return err
+		}
+		s.out.Renew()
+		if err := s.out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look}); err != nil {
+			return err
+		}
+		if s.unused(look) {
+			return nil
+		}
+	}
+}
+
+// recorded is read, with how busy the device is.
+func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
+	reading, faults := s.lib.read(d)
+	used, failed := ask(d.handle.GetUtilizationRates, s.lib, "nvmlDeviceGetUtilizationRates")
+	if failed == nil && used.Gpu <= 100 && used.Memory <= 100 {
+		reading.Busy = &gpu.Busy{GPU: int(used.Gpu), Memory: int(used.Memory)}
+	}
+	return reading, faults
+}
+
+// unused reports that nobody uses the devices of a look, and that one of them is to unload when nobody does.
+func (s *session) unused(look gpu.Snapshot) bool {
+	for _, r := range look.Readings {
+		if len(r.Processes) > 0 || r.ProcessesUnknown != "" && r.Memory.Unjudged != isCut {
+			return false
+		}
+	}
+	devices, _ := s.gather()
+	return slices.ContainsFunc(devices, func(d device) bool {
+		mode, failed := ask(d.card.GetPersistenceMode, s.lib, "nvmlDeviceGetPersistenceMode")
+		return failed == nil && mode == nvml.FEATURE_DISABLED
+	})
+}

@@ -1,0 +1,274 @@
+package stage
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/backend"
+	"bookend/internal/child"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/operation"
+	"bookend/internal/routine"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/internal/wire"
+)
+
+// recordFlag starts a program of root's as the recorder of a node: it follows.
+const recordFlag = "--record"
+
+// startRecorder leaves a process behind that records what the node's jobs use until none is open, unless there is one.
+// No hook waits for it.
+func (r *record) startRecorder() {
+	if r.Config.Record.Every == 0 || r.Store == nil || r.InJob && !r.Config.Slurm.RunInJobBackend ||
+		r.Store.HasRecorder() {
+		return
+	}
+	var env []string // its configuration is this hook's
+	if file := r.Getenv("BOOKEND_CONFIG"); file != "" {
+		env = []string{"BOOKEND_CONFIG=" + file}
+	}
+	if err := child.Detach(env, recordFlag, r.Job.Node); err != nil {
+		fmt.Fprintf(r.Stderr, "bookend: start recorder: %v\n", err)
+	}
+}
+
+// recorder is the one of a node.
+type recorder struct {
+	*Driver
+	open    *state.Openings
+	kept    state.Recorded
+	known   map[int]process // of the last sample
+	looks   chan gpu.Snapshot
+	session *session // nil for none
+	rest    string   // how often the driver was in use when a session ended; it is not opened again before that changes
+	retry   time.Duration
+}
+
+// session is one backend at work.
+type session struct {
+	devices []gpu.Device
+	stop    chan struct{}
+	ended   chan backend.Answer
+	last    time.Duration // CLOCK_BOOTTIME of its last word
+}
+
+// process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
+// read. Such a one may only just have been started.
+type process struct {
+	attrib.Process
+	until time.Duration
+}
+
+const (
+	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
+	restart = 10 * time.Second // between two sessions where one failed
+	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
+	silence = 5 * time.Second
+	// unread is how long a process that could not be read is left alone.
+	unread  = time.Minute
+	mostNew = 256 // processes looked up at once
+)
+
+// recordNode records a node's jobs until none is open, or another program has taken this one's place.
+func recordNode(env Env, node string) int {
+	operation.Confine(env)
+	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16)}
+	r.Configure()
+	r.Job.Node = node
+	r.OpenState()
+	if r.Store == nil || r.Config.Record.Every == 0 {
+		return 1
+	}
+	release, err := r.Store.BeRecorder()
+	if err != nil {
+		return 0 // another came first
+	}
+	defer release()
+	r.open, r.kept = r.Store.Openings(), r.Store.Recorded()
+	r.kept.PID, r.kept.Since, r.kept.Problem = env.PID, r.Clock.Boot(), ""
+	maps.DeleteFunc(r.kept.Runs, func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }) // another boot's
+	defer r.endSession()
+	r.run()
+	return 0
+}
+
+// run records until nothing is left to record.
+func (r *recorder) run() {
+	every := time.Duration(r.Config.Record.Every)
+	tick := time.NewTicker(max(every, time.Second))
+	defer tick.Stop()
+	for idle := r.Clock.Boot(); ; {
+		runs := r.open.Runs(r.Clock.Wall())
+		r.follow(runs)
+		if now := r.Clock.Boot(); len(runs) > 0 {
+			idle = now
+		} else if now-idle > lingers {
+			return
+		}
+		var ended chan backend.Answer
+		if r.session != nil {
+			ended = r.session.ended
+		}
+		select {
+		case look := <-r.looks:
+			r.take(look, r.open.Runs(r.Clock.Wall()))
+		case answer := <-ended:
+			if r.session = nil; r.leave(answer) {
+				return
+			}
+		case <-tick.C:
+			if child.Replaced() {
+				return
+			}
+		}
+	}
+}
+
+// follow keeps a session on the GPUs of the open runs, and none where there are none.
+func (r *recorder) follow(runs []ledger.Run) {
+	var devices []gpu.Device
+	for _, run := range runs {
+		for _, d := range run.Devices {
+			known := slices.ContainsFunc(devices, func(o gpu.Device) bool { return o.ID == d.Device.ID })
+			if d.Device.ID != "" && !known {
+				devices = append(devices, gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent})
+			}
+		}
+	}
+	now := r.Clock.Boot()
+	switch s := r.session; {
+	case s == nil && len(devices) > 0:
+		r.begin(devices)
+	case s == nil:
+	case now-s.last > time.Duration(r.Config.Record.Every)+time.Duration(r.Times.Driver)+silence,
+		!slices.Equal(s.devices, devices):
+		r.endSession()
+	}
+}
+
+// begin starts a session, where that may be now: no child is stuck in the driver, and nothing says that it is to rest.
+func (r *recorder) begin(devices []gpu.Device) {
+	now := r.Clock.Boot()
+	if now < r.retry || r.rest != "" && r.rest == r.inUse() || !r.answers() {
+		return
+	}
+	r.rest, r.retry = "", now+restart
+	s := &session{devices: devices, stop: make(chan struct{}), ended: make(chan backend.Answer, 1), last: now}
+	req := wire.Request{
+		Op: wire.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
+		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)}, Options: r.Config.NVIDIA.ForLooks(),
+	}
+	looks := r.looks
+	params := backend.Params{Path: r.Config.Backend, Root: r.EUID == 0, Stop: s.stop,
+		OnLook: func(look gpu.Snapshot) {
+			select {
+			case looks <- look:
+			case <-s.stop:
+			}
+		}}
+	routine.Go(func(p *routine.Panic) { s.ended <- backend.Answer{Panic: p} }, func() {
+		s.ended <- backend.Ask(params, req)
+	})
+	r.session = s
+}
+
+// endSession ends the session, and waits for its end.
+func (r *recorder) endSession() {
+	if s := r.session; s != nil {
+		close(s.stop)
+		r.session, r.retry = nil, 0
+		r.leave(<-s.ended)
+	}
+}
+
+// leave takes a session's end. One that could not be killed goes on record, so that no hook asks the driver beside it;
+// over says that it ends the recorder too.
+func (r *recorder) leave(a backend.Answer) (over bool) {
+	r.kept.Problem = ""
+	switch {
+	case a.Abandoned != nil:
+		r.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
+		return true
+	case a.Panic != nil:
+		return true
+	case len(a.Troubles) > 0:
+		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
+	default:
+		r.rest = r.inUse()
+	}
+	return false
+}
+
+// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU.
+func (r *recorder) inUse() (counts string) {
+	for _, v := range gpu.Vendors {
+		// Threat: none, the kernel's own file.
+		text, _ := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
+		counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
+	}
+	return counts
+}
+
+// take adds a sample to what is kept of each open run.
+func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
+	if r.session != nil {
+		r.session.last = r.Clock.Boot()
+	}
+	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
+	kept := map[string]ledger.Recording{}
+	for _, run := range runs {
+		recording, ok := r.kept.Runs[run.Name()]
+		if !ok || recording.Samples == 0 {
+			recording = ledger.Recording{Every: time.Duration(r.Config.Record.Every)}
+		}
+		if look.At > run.Start.At {
+			recording.Add(run, sample)
+		}
+		kept[run.Name()] = recording
+	}
+	r.kept.Runs, r.kept.At = kept, look.At
+	_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+}
+
+// identify reads of each process in a look whose it is, once. One that has another start time than it had is another.
+func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
+	var news []int
+	now, known := look.At, map[int]process{}
+	for _, reading := range look.Readings {
+		for _, p := range reading.Processes {
+			was, ok := r.known[p.PID]
+			same := ok && (was.until > now ||
+				was.until == 0 && child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/attrib.Tick)))
+			if _, done := known[p.PID]; same {
+				known[p.PID] = was
+			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
+				news = append(news, p.PID)
+			}
+		}
+	}
+	r.Start = r.Clock.Boot()
+	r.Limit(time.Duration(r.Times.Total))
+	for pid, p := range r.Processes(news) {
+		fresh := process{Process: p}
+		if p.Why != "" || p.Gone {
+			fresh.until = now + unread
+		}
+		known[pid] = fresh
+	}
+	r.Take()
+	r.known = known
+	facts := map[int]attrib.Process{}
+	for pid, p := range known {
+		facts[pid] = p.Process
+	}
+	return facts
+}
