@@ -73,9 +73,9 @@ const (
 	restart = 10 * time.Second // between two sessions where one failed
 	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
 	silence = 5 * time.Second
-	// unread is how long a process that could not be read is left alone.
-	unread  = time.Minute
-	mostNew = 256 // processes looked up at once
+	again   = time.Second // until a process in no job's cgroup is read once more
+	later   = time.Minute // and then
+	mostNew = 256         // processes looked up at once
 )
 
 // recordNode records a node's jobs until none is open, or another program has taken this one's place.
@@ -246,8 +246,8 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
 	for _, reading := range look.Readings {
 		for _, p := range reading.Processes {
 			was, ok := r.known[p.PID]
-			same := ok && (was.until > now ||
-				was.until == 0 && child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/attrib.Tick)))
+			same := ok && (was.until == 0 || was.until > now) && (was.Gone || was.Why != "" ||
+				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/attrib.Tick)))
 			if _, done := known[p.PID]; same {
 				known[p.PID] = was
 			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
@@ -259,8 +259,10 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
 	r.Limit(time.Duration(r.Times.Total))
 	for pid, p := range r.Processes(news) {
 		fresh := process{Process: p}
-		if p.Why != "" || p.Gone {
-			fresh.until = now + unread
+		if _, seen := r.known[pid]; !p.Cgroup.Found() && seen {
+			fresh.until = now + later
+		} else if !p.Cgroup.Found() {
+			fresh.until = now + again
 		}
 		known[pid] = fresh
 	}

@@ -61,7 +61,6 @@ func TestRecorder(t *testing.T) {
 	mine, theirs := n.leftover("--mib", "20000"), n.holder(bystander, nil, "--mib", "3000")
 	n.inCgroup(mine, "100")
 	n.move(theirs, filepath.Base(n.dir)+"-b_slurmstepd.scope", "job_200/step_batch/user/task_0")
-	defer func() { if t.Failed() { t.Logf("DBG %+v %v", n.store().Recorded(), rig.Recorders(n.dir)) } }()
 	n.recorded("both processes", func(r ledger.Recorded) bool { return r.Together == 1 && len(r.Processes) == 2 })
 	theirs.End()
 	mine.End()
