@@ -35,7 +35,7 @@ see their own jobs.`,
 	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
 	cmd.SetVersionTemplate("bookend {{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version")
-	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.historyCommand(), a.snapshotCommand(), a.explainCommand(),
+	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.whyCommand(), a.historyCommand(), a.snapshotCommand(), a.explainCommand(),
 		a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(), a.reportCommand(),
 		a.completionCommand(), &cobra.Command{
 			Use: "version", Short: "print the version", Args: none,

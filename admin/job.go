@@ -31,7 +31,7 @@ func (a *app) showCommand() *cobra.Command {
 node. JOBID is a job id (1234), a task of an array (1234_7), a component of a
 heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks here.
 
-Users other than root get the start report of their own job, while Bookend keeps it.`,
+Users other than root get the reports of their own job, while Bookend keeps them.`,
 		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 		Args:    operands(1, 1, "JOBID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +51,50 @@ Users other than root get the start report of their own job, while Bookend keeps
 	return a.perNode(a.inJSON(cmd))
 }
 
+func (a *app) whyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "why JOBID", Short: "say why a job ran out of GPU memory, or what it has used so far",
+		Long: `Says what Bookend told, or would tell, the job's user: why it ran out of GPU memory, its
+peak, and which of its GPUs it did not use. The job's own user needs no root, while
+Bookend keeps the report. bookend show has the evidence of every cause, for root.`,
+		Example: "  bookend why 1234",
+		Args:    operands(1, 1, "JOBID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := slurm.ParseRef(args[0])
+			if err != nil {
+				return misused(cmd, err.Error())
+			}
+			if a.env.EUID == 0 {
+				return a.why(ref)
+			}
+			return a.own(ref)
+		},
+	}
+	return a.perNode(a.inJSON(cmd))
+}
+
+// why writes the reports of a job's last run.
+func (a *app) why(ref slurm.Ref) error {
+	all, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return err
+	}
+	runs := ledger.Newest(answer.Filter{Job: &ref}.Pick(all.runs))
+	if len(runs) == 0 {
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+	}
+	var start, end string
+	if runs[0].Start != nil {
+		start = runs[0].Start.Report
+	}
+	if runs[0].Closed() {
+		end = runs[0].Last().Report
+	} else if r, err := all.store.Report(runs[0].Job); err == nil {
+		end = r.Running
+	}
+	return a.write(answer.NewOwnReport(all.node, ref.String(), start == "", start, end), false)
+}
+
 // show writes both ends of a job, every run of it, the oldest first.
 func (a *app) show(ref slurm.Ref) error {
 	all, err := read(a.env, a.config().Paths, a.node)
@@ -67,7 +111,7 @@ func (a *app) show(ref slurm.Ref) error {
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
 	})
-	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs), found(runs))
+	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs, all.store.Recorded()), found(runs))
 }
 
 // found reports whether any of the runs has a finding that policy does not hide.
@@ -92,7 +136,7 @@ func (a *app) own(ref slurm.Ref) error {
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref, err)
 	}
-	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text), false)
+	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
 }
 
 // asked is what "bookend history" was asked for.

@@ -61,6 +61,11 @@ type Summary struct {
 	Findings []Brief          `json:"findings"`
 	// memory that was there at its start and still is, where nothing else was found
 	StillBytes uint64 `json:"still_bytes"`
+	// PeakBytes is the most that the job's own processes had on one GPU, BusyPercent how busy its GPUs were in the
+	// mean, IdleGPUs those on which none of its processes was seen. All are null or empty where nothing was recorded.
+	PeakBytes   *uint64 `json:"peak_bytes"`
+	BusyPercent *int    `json:"busy_percent"`
+	IdleGPUs    []int   `json:"idle_gpus"`
 }
 
 // Brief is a finding, what policy made of it, and which end found it.
@@ -85,10 +90,11 @@ func summaries(runs, all []ledger.Run) []Summary {
 }
 
 func newSummary(r ledger.Run, all []ledger.Run) Summary {
-	s := Summary{RunHead: newRunHead(r, all), Cards: []Card{}, Findings: []Brief{}}
+	s := Summary{RunHead: newRunHead(r, all), Cards: []Card{}, Findings: []Brief{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
 		s.Cards = append(s.Cards, assigned(d))
 	}
+	s.recorded(r)
 	if r.Start != nil {
 		s.Start = &r.Start.Verdict
 		s.Findings = append(s.Findings, briefs("start", *r.Start)...)
@@ -101,6 +107,33 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 		}
 	}
 	return s
+}
+
+// recorded is what the recorder saw of a run.
+func (s *Summary) recorded(r ledger.Run) {
+	end := r.Epilog()
+	if end == nil || end.Recording == nil {
+		const why = "nothing is on record of the time between its start and its end"
+		s.Unknown.because("peak_bytes", why)
+		s.Unknown.because("busy_percent", why)
+		return
+	}
+	var peak uint64
+	var busy ledger.Busy
+	for _, g := range end.Recording.GPUs {
+		peak = max(peak, g.Own.Bytes)
+		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
+		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
+		if g.Together == 0 && i >= 0 {
+			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
+		}
+	}
+	if s.PeakBytes = &peak; busy.Samples == 0 {
+		s.Unknown.because("busy_percent", "the driver does not say")
+		return
+	}
+	percent, _ := busy.Mean()
+	s.BusyPercent = &percent
 }
 
 func briefs(at string, e ledger.End) (out []Brief) {

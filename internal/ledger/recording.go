@@ -162,7 +162,7 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	together := 0
 	for _, p := range reading.Processes {
 		facts := s.Known[p.PID]
-		if self.owns(facts.Cgroup) {
+		if self.Owns(facts.Cgroup) {
 			own, together = own+p.Memory.Bytes, together+1
 		}
 		if facts.PID != 0 && facts.Why == "" && !facts.Gone {

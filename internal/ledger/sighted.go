@@ -174,13 +174,13 @@ func (r Run) had(id gpu.ID) bool {
 // be anybody's, and in a container or a PID namespace a UID says nothing.
 func (r Run) whose(d diagnosis.Sighting, uid uint32, apart bool) diagnosis.Sighting {
 	o := d.Owner
-	d.Own = r.owns(o)
+	d.Own = r.Owns(o)
 	d.Stranger = !o.Found() && !apart && uid != 0 && uid != r.Job.UID
 	return d
 }
 
-// owns reports a cgroup of the run's job.
-func (r Run) owns(o slurm.Owner) bool {
+// Owns reports a cgroup of the run's job.
+func (r Run) Owns(o slurm.Owner) bool {
 	return o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
 }
 

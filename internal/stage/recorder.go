@@ -16,6 +16,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
+	"bookend/internal/report"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -46,7 +47,8 @@ type recorder struct {
 	*Driver
 	open    *state.Openings
 	kept    state.Recorded
-	known   map[int]process // of the last sample
+	known   map[int]process   // of the last sample
+	told    map[string]string // what each run's user was told last
 	looks   chan gpu.Snapshot
 	session *session // nil for none
 	rest    string   // how often the driver was in use when a session ended; it is not opened again before that changes
@@ -81,7 +83,7 @@ const (
 // recordNode records a node's jobs until none is open, or another program has taken this one's place.
 func recordNode(env Env, node string) int {
 	operation.Confine(env)
-	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16)}
+	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16), told: map[string]string{}}
 	r.Configure()
 	r.Job.Node = node
 	r.OpenState()
@@ -232,11 +234,38 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		}
 		if look.At > run.Start.At {
 			recording.Add(run, sample)
+			r.tell(run, recording, look, shared(run, runs))
 		}
 		kept[run.Name()] = recording
 	}
+	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
 	_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+}
+
+// tell keeps what the job's user may read of it up to date.
+func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
+	text := joined(report.Running(report.Scene{
+		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look}, Show: r.Config.JobLog.Show,
+		Recording: &recording, Began: run.Start.At, Shared: shared,
+	}))
+	if text == r.told[run.Name()] {
+		return
+	}
+	r.told[run.Name()] = text
+	if was, err := r.Store.Report(run.Job); err == nil && was.End == "" {
+		was.Running = text
+		_ = r.Store.PutReport(run.Job, was)
+	}
+}
+
+// shared reports that another open run has a GPU of a run.
+func shared(run ledger.Run, open []ledger.Run) bool {
+	return slices.ContainsFunc(open, func(o ledger.Run) bool {
+		return o.Name() != run.Name() && slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool {
+			return o.Given(d.Device.ID)
+		})
+	})
 }
 
 // identify reads of each process in a look whose it is, once. One that has another start time than it had is another.

@@ -196,7 +196,12 @@ func slurmConf(d *Driver) string {
 
 // report is the record as its job's owner is to read it.
 func (r *record) report() report.Scene {
+	var began time.Duration
+	if start := r.Past.Run.Start; start != nil {
+		began = start.At
+	}
 	return report.Scene{
+		Recording: r.Past.Recording, Began: began,
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
 		Findings: r.Found, Verdict: r.Verdict, Why: r.why,
 		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,
