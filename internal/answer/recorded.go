@@ -3,11 +3,39 @@ package answer
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"bookend/internal/ledger"
 )
+
+// recorded is what the recorder saw of a run.
+func (s *Summary) recorded(r ledger.Run) {
+	end := r.Epilog()
+	if end == nil || end.Recording == nil {
+		const why = "nothing is on record of the time between its start and its end"
+		s.Unknown.because("peak_bytes", why)
+		s.Unknown.because("busy_percent", why)
+		return
+	}
+	var peak uint64
+	var busy ledger.Busy
+	for _, g := range end.Recording.GPUs {
+		peak = max(peak, g.Own.Bytes)
+		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
+		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
+		if g.Together == 0 && i >= 0 {
+			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
+		}
+	}
+	if s.PeakBytes = &peak; busy.Samples == 0 {
+		s.Unknown.because("busy_percent", "the driver does not say")
+		return
+	}
+	percent, _ := busy.Mean()
+	s.BusyPercent = &percent
+}
 
 // recordedText writes what a job used while it ran, as the recorder saw it; clock is the time of day of a moment.
 func (r Run) recordedText(w io.Writer) {
