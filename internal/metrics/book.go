@@ -59,11 +59,11 @@ func (b *book) sample(name string, labels ...string) *sample {
 
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
-// observe adds a time to a histogram.
-func (b *book) observe(name string, took time.Duration, hook Hook) {
+// observe adds a figure to a histogram.
+func (b *book) observe(name string, value float64, label string) {
 	bounds := families[name].bounds
-	value := max(0, took.Seconds())
-	s := b.sample(name, string(hook))
+	value = max(0, value)
+	s := b.sample(name, label)
 	if s.Value += value; len(s.Counts) == 0 {
 		s.Counts = make([]uint64, len(bounds)+1)
 	}
@@ -96,12 +96,30 @@ func (b *book) add(r Run) {
 		b.check(*r.Check)
 		return
 	}
-	b.observe(hookTime, r.Took, r.Hook)
+	b.observe(hookTime, r.Took.Seconds(), hook)
 	for _, took := range r.Settled {
-		b.observe(settleTime, took, r.Hook)
+		b.observe(settleTime, took.Seconds(), hook)
 	}
+	b.record(r.Recorded)
 	for _, result := range r.Tests {
 		*b.at(probes, string(result))++
+	}
+}
+
+// record counts what was seen of a job while it ran.
+func (b *book) record(r *Recorded) {
+	if r == nil {
+		return
+	}
+	*b.at(recorded, r.Seen)++
+	for _, part := range r.Peaks {
+		b.observe(peakShare, part, r.Partition)
+	}
+	for _, part := range r.Busy {
+		b.observe(busyShare, part, r.Partition)
+	}
+	if r.Unused > 0 {
+		*b.at(unusedGPUs, r.Partition) += float64(r.Unused)
 	}
 }
 

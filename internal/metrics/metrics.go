@@ -58,10 +58,28 @@ type Run struct {
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	Settled []time.Duration   `json:"settled_ns,omitempty"`
 	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
+	// Recorded is what the recorder saw of a job that ended, nil where it was to see nothing.
+	Recorded *Recorded `json:"recorded,omitempty"`
 	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
 	// shown.
 	Check *ledger.Check `json:"check,omitempty"`
 }
+
+// Recorded is what was seen of a job while it ran.
+type Recorded struct {
+	Partition string    `json:"partition"`
+	Seen      string    `json:"seen"`
+	Peaks     []float64 `json:"peaks,omitempty"` // parts of the memory of each GPU that the job used
+	Busy      []float64 `json:"busy,omitempty"`  // parts of its time, of each GPU of which that is known
+	Unused    int       `json:"unused,omitempty"`
+}
+
+// How much of a job's time was seen.
+const (
+	Whole   = "whole"
+	Part    = "part"
+	Nothing = "nothing"
+)
 
 // Hook names a root hook.
 type Hook string

@@ -15,6 +15,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/routine"
@@ -40,6 +41,31 @@ func (r *record) startRecorder() {
 	if err := child.Detach(env, recordFlag, r.Job.Node); err != nil {
 		fmt.Fprintf(r.Stderr, "bookend: start recorder: %v\n", err)
 	}
+}
+
+// recorded is what the metrics count of the time between a job's ends.
+func (r *record) recorded() *metrics.Recorded {
+	of := r.Past.Recording
+	m := metrics.Recorded{Partition: r.Job.Partition, Seen: metrics.Nothing}
+	if of == nil || r.Past.Run.Start == nil {
+		return &m
+	}
+	if m.Seen = metrics.Part; len(of.Gaps(r.Past.Run.Start.At, r.Seen.Side.Snapshot.At)) == 0 {
+		m.Seen = metrics.Whole
+	}
+	for _, g := range of.GPUs {
+		reading, _ := r.Seen.Side.Snapshot.Reading(g.ID)
+		switch total := reading.Memory.Total.Bytes; {
+		case g.Together == 0 && g.Samples > g.Unread:
+			m.Unused++
+		case g.Own.Bytes > 0 && total > 0:
+			m.Peaks = append(m.Peaks, float64(g.Own.Bytes)/float64(total))
+		}
+		if g.Busy.Samples > 0 {
+			m.Busy = append(m.Busy, float64(g.Busy.Sum)/float64(100*g.Busy.Samples))
+		}
+	}
+	return &m
 }
 
 // recorder is the one of a node.
