@@ -145,7 +145,6 @@ const Unlimited = 1 << 62
 type Recorded struct {
 	Device     gpu.ID
 	Own        uint64 // most memory of the job's own processes together, bytes
-	OwnAt      time.Duration
 	Unlisted   uint64 // most memory that no process accounted for, bytes
 	UnlistedAt time.Duration
 	Together   int // most processes of the job at once

@@ -129,19 +129,8 @@ func (j judge) measured(c Cause) Cause {
 			see(s.Bytes, s.Device, " or more"+j.clock(", seen at ", s.At))
 		}
 	}
-	for _, r := range j.Recorded {
-		see(gpu.Bytes(r.Own), r.Device, " or more"+j.clock(", at ", r.OwnAt))
-	}
 	for _, p := range j.peaks {
 		see(p.Peak, p.device, " in a process at most")
-	}
-	for _, m := range j.said(oom.Device) {
-		room := j.roomiest()
-		if c.Answer != Yes && room > 0 && most.Bytes > 0 && m.Asked.Known() && most.Bytes+m.Asked.Bytes > room {
-			c.Answer = Yes
-			c.Evidence = fmt.Sprintf("used %s or more, then requested %s more", pair(most.Bytes, " of ", room),
-				Size(m.Asked.Bytes))
-		}
 	}
 	return c
 }

@@ -199,9 +199,7 @@ func (g *Recorded) process(p gpu.Process, facts attrib.Process, at time.Duration
 	}
 	g.Processes[i].see(p, facts, at)
 	if i < maxCurves {
-		curve := &g.Processes[i].Curve
-		*curve = append(*curve, make([]uint32, max(0, slot+1-len(*curve)))...)
-		(*curve)[slot] = max((*curve)[slot], inMiB(p.Memory.Bytes))
+		g.Processes[i].Curve = reach(g.Processes[i].Curve, slot, inMiB(p.Memory.Bytes))
 	}
 }
 
@@ -262,9 +260,23 @@ func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int
 		}
 	}
 	slot := int(since / c.Step)
-	c.Used = append(c.Used, make([]uint32, max(0, slot+1-len(c.Used)))...)
-	c.Used[slot] = max(c.Used[slot], inMiB(used))
+	c.Used = reach(c.Used, slot, inMiB(used))
 	return slot
+}
+
+// reach sets a step to at least a figure. Steps between two samples that follow one another have what was there before;
+// where more is missing they have nothing.
+func reach(points []uint32, slot int, figure uint32) []uint32 {
+	const between = 3 // of a second each, as two samples lie at most apart where none was missed
+	for missing := slot - len(points); len(points) <= slot; {
+		was := uint32(0)
+		if len(points) > 0 && missing <= between {
+			was = points[len(points)-1]
+		}
+		points = append(points, was)
+	}
+	points[slot] = max(points[slot], figure)
+	return points
 }
 
 // halved joins each two points to the larger one.
@@ -330,7 +342,7 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
-			Device: g.ID, Own: g.Own.Bytes, OwnAt: g.Own.At, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
+			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
 			Together: g.Together, TogetherAt: g.TogetherAt,
 		})
 	}

@@ -153,6 +153,7 @@ func endOf(e ledger.End) *record.End {
 		}
 	}
 	conditionOf(out, e)
+	out.Recorded = recordedIn(e.Recording)
 	return out
 }
 

@@ -98,9 +98,10 @@ var programsUnread = step{
 			strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
 		for _, c := range d.Causes {
 			if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
-				r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
+				r.holds("cause "+c.Name, "no no", c.Answer, c.Answer != string(diagnosis.No))
 			}
 		}
+		r.holds("the terminal", "has the job's peak", tail(text), strings.Contains(text, "peak "))
 	},
 }
 

@@ -69,7 +69,7 @@ func chains() []chain {
 	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
 		severalChains(), numberingChains())
 	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
-		in(groupCheck, checkChains()),
+		in(groupCheck, checkChains()), in(groupRecorded, recordedChains()),
 		in(groupPrograms, programsChains()))
 }
 
@@ -79,6 +79,7 @@ const (
 	groupWhy      = "why"      // why a job ran out of memory
 	groupProbe    = "probe"    // test allocations and the cards' condition
 	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
+	groupRecorded = "recorded" // what is seen between a job's two ends
 	groupPrograms = "programs" // out of memory in programs of many frameworks
 	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
 )
@@ -95,7 +96,8 @@ func in(group string, all []chain) []chain {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupPrograms, several}
+	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -16,7 +16,7 @@ func whyChains() []chain {
 		why(oomSelf, deaf),
 		why(oomPool, deaf),
 		why(oomForeign, map[string]string{"slurm": "{shared_partitions: [main]}"}),
-		why(oomPassing, deaf),
+		why(oomPassing, map[string]string{"record": "{every: 0s}"}),
 		why(oomInherited, blind),
 		why(oomLimit, deaf),
 		why(oomSilent, map[string]string{"slurm": "{shared_partitions: [main]}"}),
@@ -64,13 +64,12 @@ var oomForeign = step{
 
 var oomPassing = step{
 	name: "oom-passing", title: "Out of memory beside a process that came and went",
-	truth: "As above, but the other process came after the job's start and is gone before its end: no look of " +
-		"Bookend's own has seen it. PyTorch's message has its PID and its memory, and whose it was no one can tell " +
-		"any more: it may have been the job's own, but the job's need alone was not it.",
+	truth: "As above, but the other process came after the job's start and is gone before its end: no hook has seen " +
+		"it. The recorder has, with its user, who is not the job's.",
 	do: func(r *run) {
 		job, h := r.squeezedMeanwhile()
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
+		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
 	},
 }
 
@@ -100,9 +99,8 @@ var oomLimit = step{
 
 var oomSilent = step{
 	name: "oom-silent", title: "Out of memory by itself, without a word",
-	truth: "As the first, but nothing of what PyTorch says reaches the job's output. No one else was there, and " +
-		"whether the job's own need was too large only the driver's accounting could tell, which is off: how an " +
-		"admin can switch it on is in the record.",
+	truth: "As the first, but nothing of what PyTorch says reaches the job's output. No one else was there. How much " +
+		"it had the recorder saw, if not the very last of it.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
@@ -112,9 +110,7 @@ var oomSilent = step{
 			d = job.End.Diagnosis
 		}
 		c, _ := d.Of(string(diagnosis.Own))
-		r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
-			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") &&
-				strings.Contains(c.Evidence, "nvidia.accounting"))
+		r.holds("the job's own need", "as much as was seen", c.Evidence, strings.Contains(c.Evidence, " or more"))
 	},
 }
 

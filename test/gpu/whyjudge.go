@@ -33,6 +33,12 @@ func (a answers) want(name diagnosis.Name) []string {
 
 // because wants the record of a failed job to answer every cause as it is true.
 func (r *run) because(job *record.Job, a answers) {
+	r.answers(job, a)
+	r.rightCards(job)
+}
+
+// answers is because without the GPUs that the job itself named.
+func (r *run) answers(job *record.Job, a answers) {
 	var d *record.Diagnosis
 	if job.End != nil {
 		d = job.End.Diagnosis
@@ -52,7 +58,6 @@ func (r *run) because(job *record.Job, a answers) {
 		r.holds("cause "+string(name), strings.Join(want, " or "), got, found && slices.Contains(want, c.Answer))
 	}
 	r.toldWhy(job, d)
-	r.rightCards(job)
 }
 
 // toldWhy wants the job's log to answer, and to rule out no cause that the record does not answer with no.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bookend/internal/diagnosis"
+	"bookend/internal/ledger"
+	"bookend/test/gpu/record"
+)
+
+// recordedChains are about what the recorder sees between a job's two ends. Their controls have none.
+func recordedChains() []chain {
+	none := map[string]string{"record": "{every: 0s}"}
+	return []chain{
+		{gpus: 1, mode: "observe", brisk: true, steps: []step{recordedGrowing}, controls: without(recordedGrowing, none)},
+		{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{recordedSeveral},
+			controls: without(recordedSeveral, none)},
+		{gpus: 2, torch: true, mode: "observe", brisk: true, steps: []step{recordedPiled},
+			controls: without(recordedPiled, none)},
+	}
+}
+
+var recordedGrowing = step{
+	name: "recorded-growing", title: "Memory that grows",
+	truth: "A job starts a process that takes 2 GiB every two seconds, six times: its memory grows in steps, and all " +
+		"of them end with it.",
+	do: func(r *run) {
+		job := r.run1(r.script("for i in 1 2 3 4 5 6; do $CUDAJOB alloc --mib 2048 --sleep $((14 - 2 * i)) & sleep 2; done",
+			"wait"), "--gres=gpu:1")
+		r.cleanEnds(job)
+		on, seen := r.recordedOf(job)
+		r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 8)
+		if len(on.Curve) == 0 {
+			return
+		}
+		most := on.Curve[:slices.Index(on.Curve, slices.Max(on.Curve))+1]
+		steps := len(slices.Compact(slices.Clone(most)))
+		r.holds("course", "it grows in steps", fmt.Sprint(most), slices.IsSorted(most) && steps >= 5)
+		peak := on.Own >> 20
+		r.holds("peak of the job, MiB", "6 times 2048", fmt.Sprint(peak), peak >= 6*2048 && peak < 6*(2048+700))
+		r.check("processes at once", "6", fmt.Sprint(on.Together))
+		r.said(job, "clean: peak ")
+		r.said(job, "6 processes")
+	},
+}
+
+var recordedSeveral = step{
+	name: "recorded-several", title: "Processes of a job that want most of a GPU each",
+	truth: "A job starts the same program again and again on its one GPU. The first has most of it, the second little; " +
+		"the third fails, and its message tells only what it asked for.",
+	do: func(r *run) {
+		job := r.fails(r.crowd(fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.most()),
+			"$CUDAJOB alloc --mib 2048 --sleep 20 &"), 0)
+		r.answers(job, severalAtOnce)
+	},
+}
+
+// severalAtOnce: that the job's own need alone was too large is as wrong as that others were there.
+var severalAtOnce = answers{yes: list(diagnosis.Processes),
+	either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Own, diagnosis.Pool, diagnosis.Pieces)}
+
+// crowd starts programs, then one that fails for want of memory and does not say whose the rest is.
+func (r *run) crowd(lines ...string) string {
+	const says = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
+	return r.script(append(lines, "sleep 6", fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 1 >/dev/null 2>&1 && exit 0",
+		r.most()), fmt.Sprintf("echo '%s %d bytes.'", says, r.most()<<20), "sleep 2", "exit 1")...)
+}
+
+var recordedPiled = step{
+	name: "recorded-piled", title: "Ranks piled on one GPU of several",
+	truth: "A job with two GPUs starts four ranks that all use the first, as ranks do that do not choose one by their " +
+		"number. The last fails; the second GPU was never used.",
+	do: func(r *run) {
+		rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.total()*3/10)
+		job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), "--gres=gpu:2"))
+		r.answers(job, severalAtOnce)
+		var c record.Cause
+		if job.End != nil {
+			c, _ = job.End.Diagnosis.Of(string(diagnosis.Processes))
+		}
+		r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))
+	},
+}
+
+// recordedOf is what was recorded of a job's first GPU.
+func (r *run) recordedOf(job *record.Job) (on record.Recorded, seen bool) {
+	if job.End == nil || len(job.End.Recorded) == 0 {
+		return on, false
+	}
+	return job.End.Recorded[0], true
+}
+
+// recordedIn shortens what the recorder saw.
+func recordedIn(of *ledger.Recording) (all []record.Recorded) {
+	if of == nil {
+		return nil
+	}
+	for _, g := range of.GPUs {
+		one := record.Recorded{GPU: string(g.ID), Samples: g.Samples, Peak: g.Peak.Bytes, Own: g.Own.Bytes,
+			Together: g.Together, Curve: g.Curve.Used}
+		if percent, known := g.Busy.Mean(); known {
+			one.Busy = &percent
+		}
+		all = append(all, one)
+	}
+	return all
+}
