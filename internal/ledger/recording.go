@@ -172,7 +172,7 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	if g.Own.see(own, at); together > g.Together {
 		g.Together, g.TogetherAt = together, at
 	}
-	g.keep(last, at)
+	g.keep(first, last, at)
 	g.account(reading, s.Limits, at)
 	if b := reading.Busy; b != nil {
 		g.Busy.Samples, g.Busy.Sum, g.Busy.Most = g.Busy.Samples+1, g.Busy.Sum+b.GPU, max(g.Busy.Most, b.GPU)
@@ -204,8 +204,8 @@ func (g *Recorded) process(p gpu.Process, facts attrib.Process, at time.Duration
 }
 
 // keep drops processes of which there are too many: first those that have gone, the smallest first. Those that began
-// since the last sample are counted: the others were, when they were dropped before.
-func (g *Recorded) keep(last, now time.Duration) {
+// since the last sample are counted: the others were, when they were dropped before, unless this is the first.
+func (g *Recorded) keep(first, last, now time.Duration) {
 	if len(g.Processes) <= MaxRecorded {
 		return
 	}
@@ -216,7 +216,7 @@ func (g *Recorded) keep(last, now time.Duration) {
 		return cmp.Compare(b.Most, a.Most)
 	})
 	for _, p := range g.Processes[MaxRecorded:] {
-		if p.First < now || p.Start > last {
+		if p.First < now || p.Start > last || first == now {
 			g.More++
 		}
 	}
@@ -268,12 +268,15 @@ func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int
 // where more is missing they have nothing.
 func reach(points []uint32, slot int, figure uint32) []uint32 {
 	const between = 3 // of a second each, as two samples lie at most apart where none was missed
-	for missing := slot - len(points); len(points) <= slot; {
-		was := uint32(0)
-		if len(points) > 0 && missing <= between {
-			was = points[len(points)-1]
-		}
+	was := uint32(0)
+	if n := len(points); n > 0 && slot-n <= between {
+		was = points[n-1]
+	}
+	for len(points) < slot {
 		points = append(points, was)
+	}
+	if len(points) == slot {
+		return append(points, figure)
 	}
 	points[slot] = max(points[slot], figure)
 	return points
