@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -76,8 +78,9 @@ type recorder struct {
 	known   map[int]process   // of the last sample
 	told    map[string]string // what each run's user was told last
 	looks   chan gpu.Snapshot
-	session *session // nil for none
-	rest    string   // how often the driver was in use when a session ended; it is not opened again before that changes
+	session *session    // nil for none
+	config  os.FileInfo // the configuration's, as it was read
+	rest    string      // how often the driver was in use when a session ended; it is not opened again before that changes
 	retry   time.Duration
 }
 
@@ -110,10 +113,8 @@ const (
 func recordNode(env Env, node string) int {
 	operation.Confine(env)
 	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16), told: map[string]string{}}
-	r.Configure()
 	r.Job.Node = node
-	r.OpenState()
-	if r.Store == nil || r.Config.Record.Every == 0 {
+	if !r.configure() {
 		return 1
 	}
 	release, err := r.Store.BeRecorder()
@@ -129,10 +130,36 @@ func recordNode(env Env, node string) int {
 	return 0
 }
 
+// configure reads the configuration, and reports whether there is anything to do in it.
+func (r *recorder) configure() bool {
+	r.config = r.configFile()
+	r.Configure()
+	run := r.Store
+	if r.OpenState(); run != nil && r.Store != nil && r.Store.Dir() != run.Dir() {
+		return false // its lock is on the other state
+	}
+	return r.Store != nil && r.Config.Record.Every > 0
+}
+
+// configFile is what tells one content of the configuration from another; nil for none.
+func (r *recorder) configFile() os.FileInfo {
+	// Threat: none, it is only compared: what is in it is checked where it is read.
+	info, _ := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile))
+	return info
+}
+
+// changed reports another configuration than the one that was read.
+func (r *recorder) changed() bool {
+	is, was := r.configFile(), r.config
+	if is == nil || was == nil {
+		return is != was
+	}
+	return !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()
+}
+
 // run records until nothing is left to record.
 func (r *recorder) run() {
-	every := time.Duration(r.Config.Record.Every)
-	tick := time.NewTicker(max(every, time.Second))
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for idle := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
@@ -155,6 +182,12 @@ func (r *recorder) run() {
 			}
 		case <-tick.C:
 			if child.Replaced() {
+				return
+			}
+		}
+		if r.changed() {
+			r.endSession()
+			if !r.configure() {
 				return
 			}
 		}
@@ -256,8 +289,9 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 	for _, run := range runs {
 		recording, ok := r.kept.Runs[run.Name()]
 		if !ok || recording.Samples == 0 {
-			recording = ledger.Recording{Every: time.Duration(r.Config.Record.Every)}
+			recording = ledger.Recording{}
 		}
+		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
 		if look.At > run.Start.At {
 			recording.Add(run, sample)
 			r.tell(run, recording, look, shared(run, runs))

@@ -3,10 +3,14 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/test/gpu/record"
 )
 
@@ -82,6 +86,23 @@ var recordedPiled = step{
 		}
 		r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))
 	},
+}
+
+// sampled waits until the recorder has looked at a standing job twice more: a rehearsal leaves no time for that. A
+// control has none.
+func (r *run) sampled(s *standing) {
+	id, _ := strconv.ParseUint(string(s.id), 10, 32)
+	samples := func() int {
+		kept, _ := r.kept(slurm.JobID(id))
+		if of := must(state.Open(r.site.Run(), r.node)).Recorded().Of(kept); of != nil {
+			return of.Samples
+		}
+		return 0
+	}
+	begin, had := time.Now(), samples()
+	for r.scene.off == nil && samples() < had+2 && time.Since(begin) < 10*time.Second {
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // recordedOf is what was recorded of a job's first GPU.

@@ -169,6 +169,7 @@ func (r *run) squeezedMeanwhile() (*record.Job, *holder) {
 	h := r.squeeze(s.card.UUID)
 	h.Proc = readProc(h.PID)
 	r.act(s, r.modest(h))
+	r.sampled(s)
 	h.kill()
 	h.Role += "; gone before the job's end"
 	r.awaitIdle()
