@@ -51,6 +51,7 @@ func (l *lane) everything() {
 		if number == 1 {
 			l.measure(timingsName, l.timings)
 			l.measure(costName, l.costs)
+			l.measure(recordCostName, l.recordCost)
 		}
 	}
 }
@@ -94,7 +95,8 @@ func (l *lane) named(c chain, name string) bool {
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
 func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe}}[name]
+	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe},
+		recordCostName: {groupRecorded}}[name]
 	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }
 

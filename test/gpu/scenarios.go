@@ -96,7 +96,7 @@ func in(group string, all []chain) []chain {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+	known := []string{timingsName, costName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
 		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
