@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -13,15 +14,25 @@ import (
 // record looks again and again until nobody listens. Each look has an alarm of its own. Without persistence mode the
 // driver unloads a GPU that nobody has open: the session ends with the last process, so that it can.
 func (s *session) record() error {
+	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes more
+	// than the work.
+	runtime.UnlockOSThread()
+	runtime.GOMAXPROCS(1)
 	for next := s.boot(); ; next = max(next+s.req.Watch.Every, s.boot()) {
 		time.Sleep(next - s.boot())
 		if err := setAlarm(s.req.Watch.Every + s.req.Deadline()); err != nil {
 			return err
 		}
-		look, err := s.look(s.recorded)
+		devices, faults, err := s.open()
 		if err != nil {
 			return err
 		}
+		look := gpu.Snapshot{Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+		for _, d := range devices { // one after another: waking a thread for each takes more than reading it
+			reading, faults := s.recorded(d)
+			look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
+		}
+		look.At = s.boot()
 		s.out.Renew()
 		if err := s.out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look}); err != nil {
 			return err

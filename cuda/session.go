@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"bookend/internal/gpu"
@@ -81,7 +82,7 @@ func tooLong(err error) bool {
 func (s *session) watch(end time.Duration) error {
 	var looks []gpu.Snapshot
 	for {
-		look, err := s.look(s.lib.read)
+		look, err := s.look()
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,7 @@ func (s *session) watch(end time.Duration) error {
 	}
 }
 
-func (s *session) look(read func(device) (gpu.Reading, []gpu.Fault)) (gpu.Snapshot, error) {
+func (s *session) look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
 		faults  []gpu.Fault
@@ -116,7 +117,7 @@ func (s *session) look(read func(device) (gpu.Reading, []gpu.Fault)) (gpu.Snapsh
 		return gpu.Snapshot{}, err
 	}
 	answers, err := inParallel(len(devices), func(i int) answer {
-		reading, faults := read(devices[i])
+		reading, faults := s.lib.read(devices[i])
 		return answer{reading, faults}
 	})
 	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
@@ -146,10 +147,15 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 			s.slots[i].asked = d
 		}
 	}
+	open := func(o opened) bool { return len(o.devices) > 0 }
+	if !slices.ContainsFunc(s.slots, func(o opened) bool { return !open(o) }) {
+		devices, faults := s.gather()
+		return devices, faults, nil
+	}
 	begin := s.boot()
 	results, err := inParallel(len(s.slots), func(i int) opened {
 		switch slot := s.slots[i]; {
-		case len(slot.devices) > 0:
+		case open(slot):
 			return slot
 		case s.req.All:
 			return s.lib.openIndex(i)

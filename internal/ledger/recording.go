@@ -94,8 +94,8 @@ type Sample struct {
 	Limits finding.Limits
 }
 
-// Add adds a sample.
-func (r *Recording) Add(self Run, s Sample) {
+// Add adds a sample, and reports whether it brought any news: more memory, or another process.
+func (r *Recording) Add(self Run, s Sample) (news bool) {
 	at := s.Look.At
 	if r.Samples == 0 {
 		r.From, r.To = at, at
@@ -107,9 +107,13 @@ func (r *Recording) Add(self Run, s Sample) {
 		r.miss(Span{r.To, at})
 	}
 	for i := range r.GPUs {
-		r.GPUs[i].add(self, s, r.From, max(r.To, at-late(r.Every)))
+		g := &r.GPUs[i]
+		was, known := g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes, len(g.Processes)+g.More
+		g.add(self, s, r.From, max(r.To, at-late(r.Every)))
+		news = news || was != g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes || known != len(g.Processes)+g.More
 	}
 	r.To, r.Samples = at, r.Samples+1
+	return news || r.Samples == 1
 }
 
 // late is how far two samples may lie apart before the time between them counts as missed.

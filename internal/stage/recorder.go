@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -82,6 +83,7 @@ type recorder struct {
 	config  os.FileInfo // the configuration's, as it was read
 	rest    string      // how often the driver was in use when a session ended; it is not opened again before that changes
 	retry   time.Duration
+	put     time.Duration // CLOCK_BOOTTIME when what is kept was written
 }
 
 // session is one backend at work.
@@ -100,6 +102,7 @@ type process struct {
 }
 
 const (
+	writes  = 2 * time.Second  // between two writings of what brought no news
 	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
 	restart = 10 * time.Second // between two sessions where one failed
 	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
@@ -112,6 +115,7 @@ const (
 // recordNode records a node's jobs until none is open, or another program has taken this one's place.
 func recordNode(env Env, node string) int {
 	operation.Confine(env)
+	runtime.GOMAXPROCS(1) // threads that wait for work would take more than there is to do
 	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16), told: map[string]string{}}
 	r.Job.Node = node
 	if !r.configure() {
@@ -159,8 +163,6 @@ func (r *recorder) changed() bool {
 
 // run records until nothing is left to record.
 func (r *recorder) run() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	for idle := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
 		r.follow(runs)
@@ -175,15 +177,15 @@ func (r *recorder) run() {
 		}
 		select {
 		case look := <-r.looks:
-			r.take(look, r.open.Runs(r.Clock.Wall()))
+			r.take(look, runs)
 		case answer := <-ended:
 			if r.session = nil; r.leave(answer) {
 				return
 			}
-		case <-tick.C:
-			if child.Replaced() {
-				return
-			}
+		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
+		}
+		if child.Replaced() {
+			return
 		}
 		if r.changed() {
 			r.endSession()
@@ -285,7 +287,7 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		r.session.last = r.Clock.Boot()
 	}
 	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
-	kept := map[string]ledger.Recording{}
+	kept, news := map[string]ledger.Recording{}, len(runs) != len(r.kept.Runs)
 	for _, run := range runs {
 		recording, ok := r.kept.Runs[run.Name()]
 		if !ok || recording.Samples == 0 {
@@ -293,14 +295,17 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
 		if look.At > run.Start.At {
-			recording.Add(run, sample)
+			news = recording.Add(run, sample) || news
 			r.tell(run, recording, look, shared(run, runs))
 		}
 		kept[run.Name()] = recording
 	}
 	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
-	_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+	if now := r.Clock.Boot(); news || now-r.put >= writes {
+		r.put = now
+		_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+	}
 }
 
 // tell keeps what the job's user may read of it up to date.
