@@ -84,6 +84,7 @@ type recorder struct {
 	rest    string      // how often the driver was in use when a session ended; it is not opened again before that changes
 	retry   time.Duration
 	put     time.Duration // CLOCK_BOOTTIME when what is kept was written
+	looked  time.Duration // and when it was looked whether program and configuration are still these
 }
 
 // session is one backend at work.
@@ -102,7 +103,8 @@ type process struct {
 }
 
 const (
-	writes  = 2 * time.Second  // between two writings of what brought no news
+	writes  = 3 * time.Second  // between two writings of what brought no news
+	looksUp = 2 * time.Second  // between two looks at what it runs and is told by
 	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
 	restart = 10 * time.Second // between two sessions where one failed
 	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
@@ -184,16 +186,28 @@ func (r *recorder) run() {
 			}
 		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
 		}
-		if child.Replaced() {
+		if !r.current() {
 			return
 		}
-		if r.changed() {
-			r.endSession()
-			if !r.configure() {
-				return
-			}
-		}
 	}
+}
+
+// current looks now and then whether this program or its configuration was replaced. It is false where there is nothing
+// left to do in either.
+func (r *recorder) current() bool {
+	now := r.Clock.Boot()
+	if now-r.looked < looksUp {
+		return true
+	}
+	r.looked = now
+	if child.Replaced() {
+		return false
+	}
+	if r.changed() {
+		r.endSession()
+		return r.configure()
+	}
+	return true
 }
 
 // follow keeps a session on the GPUs of the open runs, and none where there are none.
@@ -288,6 +302,7 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 	}
 	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
 	kept, news := map[string]ledger.Recording{}, len(runs) != len(r.kept.Runs)
+	due := r.Clock.Boot()-r.put >= writes
 	for _, run := range runs {
 		recording, ok := r.kept.Runs[run.Name()]
 		if !ok || recording.Samples == 0 {
@@ -295,15 +310,17 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
 		if look.At > run.Start.At {
-			news = recording.Add(run, sample) || news
-			r.tell(run, recording, look, shared(run, runs))
+			if recording.Add(run, sample) || due {
+				news = true
+				r.tell(run, recording, look, shared(run, runs))
+			}
 		}
 		kept[run.Name()] = recording
 	}
 	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
 	r.kept.Runs, r.kept.At = kept, look.At
-	if now := r.Clock.Boot(); news || now-r.put >= writes {
-		r.put = now
+	if news {
+		r.put = r.Clock.Boot()
 		_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
 	}
 }

@@ -95,7 +95,7 @@ func TestRecorderIsGone(t *testing.T) {
 			pid := n.recorder()
 			n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
 			must(t, syscall.Kill(pid, end))
-			time.Sleep(2 * time.Second) // what is missed is longer than what two samples may lie apart
+			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
 			n.clean(n.own(epilog), newJob())
 			of, run := n.endOf(100).Recording, n.run(100)
 			if of == nil || len(of.Gaps(run.Start.At, run.Ends[0].At)) != 1 || of.Whole(run.Start.At, run.Ends[0].At) {

@@ -21,6 +21,7 @@ const (
 	recorderCPU    = 0.001 // of one core, for each GPU
 	recorderMemory = 45 << 20
 	pairSpan       = 2 * time.Second
+	undisturbed    = 30 * time.Second
 )
 
 // recordCost trains a small model beside the recorder, which is stopped for every other while, and measures what the
@@ -32,13 +33,16 @@ func (l *lane) recordCost() {
 	l.awaitIdle()
 	r := &run{lane: l, rec: &record.Run{}, scene: &scene{}}
 	l.configure("observe", nil)
-	span := (2*rounds + 8) * pairSpan
+	span := (2*rounds+8)*pairSpan + undisturbed
 	id := r.submit(0, r.script(fmt.Sprintf("exec %s %s %.0f", l.python, l.site.Program("train.py"), span.Seconds())),
 		"--gres=gpu:1")
 	r.awaitOutput(id, "training")
 	time.Sleep(2 * pairSpan) // for the recorder to know the process
 	pids := recorderAndBackend(l.site.Program(""))
-	boot, began, recorder := routine.SystemClock().Boot, cpuTime(pids), cpuTime(pids[:1])
+	boot, before, recorder := routine.SystemClock().Boot, cpuTime(pids), cpuTime(pids[:1])
+	time.Sleep(undisturbed)
+	share := func(d time.Duration) float64 { return 100 * d.Seconds() / undisturbed.Seconds() }
+	cpu, recorders, memory := share(cpuTime(pids)-before), share(cpuTime(pids[:1])-recorder), resident(pids)
 	var with, without [][2]time.Duration
 	for range rounds {
 		from := boot()
@@ -50,21 +54,18 @@ func (l *lane) recordCost() {
 		without = append(without, [2]time.Duration{from, boot()})
 		signalAll(pids, syscall.SIGCONT)
 	}
-	share := func(d time.Duration) float64 { return d.Seconds() / (rounds * pairSpan).Seconds() }
-	cpu, memory := share(cpuTime(pids)-began), resident(pids)
-	recorders := share(cpuTime(pids[:1]) - recorder)
 	r.awaitOutput(id, "trained")
 	text := must(l.site.Output(id))
 	p := record.Pair{Name: "training step", Limit: stepLimit, What: fmt.Sprintf(
 		"PyTorch, beside the recorder at record.every: 1s, and while it was stopped, %v each in turn; the recorder took "+
 			"%.3f %% of one core for one GPU, its backend %.3f %%, and both had %.1f MiB",
-		pairSpan, 100*recorders, 100*(cpu-recorders), float64(memory)/(1<<20))}
+		pairSpan, recorders, cpu-recorders, float64(memory)/(1<<20))}
 	p.Ours, p.Bare = stepsIn(text, with, "beside it"), stepsIn(text, without, "without")
 	t := l.timesheet()
 	t.Pairs = append(t.Pairs, p)
 	l.tell("%-34s %8.3f ms, without %.3f ms: %.4f times; recorder %.4f and backend %.4f %% CPU (goal %.2f), "+
 		"%.1f MiB (goal %d)\n", p.Name,
-		p.Ours.Median(), p.Bare.Median(), p.Ratio(), 100*recorders, 100*(cpu-recorders), 100*recorderCPU, float64(memory)/(1<<20), recorderMemory>>20)
+		p.Ours.Median(), p.Bare.Median(), p.Ratio(), recorders, cpu-recorders, 100*recorderCPU, float64(memory)/(1<<20), recorderMemory>>20)
 	l.publish(recordCostName)
 }
 
