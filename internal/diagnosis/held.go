@@ -29,6 +29,9 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
+		if f.Owner != nil && f.Owner.Level == attrib.Recorded { // of no end: Seen has it
+			continue
+		}
 		if lacks(f.Code) && !(again && f.Code == code.Dirty) {
 			all = append(all, held{f, f.Code == code.Dirty})
 		}
@@ -288,10 +291,10 @@ func (j judge) wording(s stock) string {
 
 // Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
 func Probably(o *finding.Owner) string {
-	if o.Level == attrib.ByCgroup || o.Level == attrib.BySighting {
-		return ""
+	if o.Level.Weaker(attrib.BySighting) {
+		return "probably "
 	}
-	return "probably "
+	return ""
 }
 
 // detail names processes and jobs, for an admin.

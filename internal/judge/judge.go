@@ -31,6 +31,7 @@ type Judgement struct {
 func Judge(c Case) Judgement {
 	found := slices.Concat(c.Faults, c.onCards())
 	if c.Phase == slurm.Epilog {
+		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
 	}
 	found = slices.Concat(found, c.Later, health.FoundByTests(c.Seen.Cards, c.Tests))
@@ -204,6 +205,7 @@ type Past struct {
 	Again     bool                        // this end is on record already
 	Second    bool                        // another hook is at work on this end, or start, of the job
 	Recording *ledger.Recording           // what was recorded between the run's ends; nil for nothing
+	Elsewhere []ledger.RecordedProcess    // of this job, on GPUs of other running jobs
 	Before    *finding.Side               // what the start saw; nil at a start, and where that does not count
 	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, of this epoch
 }

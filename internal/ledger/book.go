@@ -97,7 +97,8 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
 				f.Owner = nil // it rests on who had the driver open, which was not all kept
 			}
-			if !idle[f.GPU] {
+			recorded := f.Owner != nil && f.Owner.Level == attrib.Recorded // that end did not see it
+			if !idle[f.GPU] && !recorded {
 				left = append(left, f)
 			}
 		}

@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/attrib"
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
@@ -23,6 +26,15 @@ func recording(all ...ledger.Recorded) func(*Scene) {
 		s.Now.Snapshot.At = time.Hour
 		s.Recording = &ledger.Recording{To: time.Hour, Every: time.Second, Samples: 10, GPUs: all}
 	}
+}
+
+// What the recorder alone saw is told of the time in which it was there.
+func TestRecordedFinding(t *testing.T) {
+	s := scene(1, settle.Clean, found(code.Foreign, holder(1002), &finding.Owner{Job: 77, UID: 1002, Level: attrib.Recorded}))
+	check(t, End(s), `
+bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
+bookend:   Held by a process that is not yours, of another user's job
+bookend:   Details: bookend show 42 on n1`)
 }
 
 func TestPeakInTheLog(t *testing.T) {

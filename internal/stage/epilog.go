@@ -103,7 +103,8 @@ func (r *record) recall() (sole bool) {
 		r.Past.Again = true
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
-	r.Past.Run, r.Past.Recording = run, r.Store.Recorded().Of(run)
+	r.Past.Run = run
+	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().About(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })

@@ -74,6 +74,20 @@ func (s *Store) Recorded() Recorded { return orNone(recordedFile.peek(s)).Value 
 // PeekRecorded is Recorded for who has no store.
 func PeekRecorded(run, node string) Recorded { return orNone(peek(run, node, recordedFile)).Value }
 
+// About is what was recorded of a run, and the run's processes on GPUs that only other runs have.
+func (r Recorded) About(run ledger.Run) (own *ledger.Recording, elsewhere []ledger.RecordedProcess) {
+	for name, o := range r.Runs {
+		for _, g := range o.GPUs {
+			for _, p := range g.Processes {
+				if name != run.Name() && run.Owns(p.Owner) && !run.Given(g.ID) {
+					elsewhere = append(elsewhere, p)
+				}
+			}
+		}
+	}
+	return r.Of(run), elsewhere
+}
+
 // Openings follows the runs of a node that have begun and not ended. It reads the records again where one has changed.
 type Openings struct {
 	store *Store
