@@ -31,7 +31,7 @@ func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) 
 	for _, r := range runs {
 		run := Run{RunHead: newRunHead(r, all), Record: r}
 		if r.Epilog() == nil {
-			run.SoFar = recorded.Of(r)
+			run.SoFar, _ = recorded.Runs.About(r)
 		}
 		if r.Start != nil {
 			start := *r.Start

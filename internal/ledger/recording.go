@@ -50,6 +50,34 @@ type Recorded struct {
 	started bool
 }
 
+// Recordings are those of a node's open runs, by their Name.
+type Recordings map[string]Recording
+
+// About is what was recorded of a run, nil for nothing, and its processes on GPUs that only other runs have.
+func (r Recordings) About(run Run) (own *Recording, elsewhere []RecordedProcess) {
+	for name, o := range r {
+		for _, g := range o.GPUs {
+			for _, p := range g.Processes {
+				if name != run.Name() && run.Owns(p.Owner) && !run.Given(g.ID) {
+					elsewhere = append(elsewhere, p)
+				}
+			}
+		}
+	}
+	if o, ok := r[run.Name()]; ok {
+		own = &o
+	}
+	return own, elsewhere
+}
+
+// Proofs are those of all of them.
+func (r Recordings) Proofs() (seen []attrib.Sighting) {
+	for _, o := range r {
+		seen = append(seen, o.Proofs()...)
+	}
+	return seen
+}
+
 // Most is the largest figure that was seen.
 type Most struct {
 	Bytes uint64        `json:"bytes"`
@@ -97,6 +125,9 @@ type Sample struct {
 // Add adds a sample, and reports whether it brought any news: more memory, or another process.
 func (r *Recording) Add(self Run, s Sample) (news bool) {
 	at := s.Look.At
+	if at < r.To { // of another boot
+		return false
+	}
 	if r.Samples == 0 {
 		r.From, r.To = at, at
 		for _, d := range self.Devices {

@@ -84,12 +84,12 @@ var families = map[string]family{
 			"on; GPUs that did not are left out."},
 	probes: {kind: "counter", labels: []string{"result"}, from: resultsFrom,
 		help: "Test allocations, by result."},
-	peakShare: {kind: "histogram", labels: []string{"job_partition"}, bounds: shareBounds,
+	peakShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
 		help: "Most memory that an ended job's processes had on a GPU of the job, as a part of all of it; one " +
 			"figure for each GPU that the job used."},
-	busyShare: {kind: "histogram", labels: []string{"job_partition"}, bounds: shareBounds,
+	busyShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
 		help: "Mean part of an ended job's time in which its GPU was busy; one figure for each GPU of the job."},
-	unusedGPUs: {kind: "counter", labels: []string{"job_partition"},
+	unusedGPUs: {kind: "counter", labels: []string{"slurm_partition"},
 		help: "GPUs of ended jobs on which no process of the job was seen while it ran."},
 	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
 		help: "Ended jobs, by what was recorded between their start and their end: whole, part (some time was " +

@@ -104,7 +104,7 @@ func (r *record) recall() (sole bool) {
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
 	r.Past.Run = run
-	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().About(run)
+	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })

@@ -80,9 +80,7 @@ func (r *record) readNode(known *judge.Node) *judge.Node {
 		r.Try(err)
 		n.Sighted = seen
 	}
-	for _, recording := range r.Store.Recorded().Runs {
-		n.Proofs = append(n.Proofs, recording.Proofs()...)
-	}
+	n.Proofs = r.Store.Recorded().Runs.Proofs()
 	runs, damaged := r.Store.Runs()
 	n.Runs = runs
 	for _, damage := range damaged {

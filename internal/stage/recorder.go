@@ -301,7 +301,7 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		r.session.last = r.Clock.Boot()
 	}
 	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
-	kept, news := map[string]ledger.Recording{}, len(runs) != len(r.kept.Runs)
+	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.Clock.Boot()-r.put >= writes
 	for _, run := range runs {
 		recording, ok := r.kept.Runs[run.Name()]

@@ -22,8 +22,8 @@ type Recorded struct {
 	Since time.Duration `json:"since_ns"` // CLOCK_BOOTTIME of its beginning
 	At    time.Duration `json:"at_ns"`    // of its last word
 	// Problem is why it sees nothing now, empty where it does.
-	Problem string                      `json:"problem,omitempty"`
-	Runs    map[string]ledger.Recording `json:"runs,omitempty"` // by ledger.Run's Name
+	Problem string            `json:"problem,omitempty"`
+	Runs    ledger.Recordings `json:"runs,omitempty"`
 }
 
 // recordedFile lies in a folder of its own, so that its changes do not look like those of the records.
@@ -37,7 +37,7 @@ var recordedFile = file[versioned[Recorded]]{
 func encodeRecorded(v versioned[Recorded]) (data []byte, err error) {
 	for level := 0; level <= ledger.Bare; level++ {
 		less := v
-		less.Value.Runs = map[string]ledger.Recording{}
+		less.Value.Runs = ledger.Recordings{}
 		for name, r := range v.Value.Runs {
 			less.Value.Runs[name] = *r.Bounded(level)
 		}
@@ -73,20 +73,6 @@ func (s *Store) Recorded() Recorded { return orNone(recordedFile.peek(s)).Value 
 
 // PeekRecorded is Recorded for who has no store.
 func PeekRecorded(run, node string) Recorded { return orNone(peek(run, node, recordedFile)).Value }
-
-// About is what was recorded of a run, and the run's processes on GPUs that only other runs have.
-func (r Recorded) About(run ledger.Run) (own *ledger.Recording, elsewhere []ledger.RecordedProcess) {
-	for name, o := range r.Runs {
-		for _, g := range o.GPUs {
-			for _, p := range g.Processes {
-				if name != run.Name() && run.Owns(p.Owner) && !run.Given(g.ID) {
-					elsewhere = append(elsewhere, p)
-				}
-			}
-		}
-	}
-	return r.Of(run), elsewhere
-}
 
 // Openings follows the runs of a node that have begun and not ended. It reads the records again where one has changed.
 type Openings struct {
@@ -134,12 +120,4 @@ func modified(folder string) time.Time {
 		return time.Time{}
 	}
 	return info.ModTime()
-}
-
-// Of is what was recorded of a run, nil for nothing.
-func (r Recorded) Of(run ledger.Run) *ledger.Recording {
-	if recording, ok := r.Runs[run.Name()]; ok {
-		return &recording
-	}
-	return nil
 }

@@ -41,7 +41,7 @@ func (n *node) recorder() (pid int) {
 func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.Recorded) {
 	n.Helper()
 	await(n, what, func() bool {
-		of := n.store().Recorded().Of(n.run(100))
+		of, _ := n.store().Recorded().Runs.About(n.run(100))
 		if of != nil && len(of.GPUs) > 0 {
 			on = of.GPUs[0]
 		}

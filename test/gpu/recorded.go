@@ -94,7 +94,7 @@ func (r *run) sampled(s *standing) {
 	id, _ := strconv.ParseUint(string(s.id), 10, 32)
 	samples := func() int {
 		kept, _ := r.kept(slurm.JobID(id))
-		if of := must(state.Open(r.site.Run(), r.node)).Recorded().Of(kept); of != nil {
+		if of, _ := must(state.Open(r.site.Run(), r.node)).Recorded().Runs.About(kept); of != nil {
 			return of.Samples
 		}
 		return 0

@@ -138,6 +138,7 @@ func (h *hook) recall() {
 	h.book.boot(h.node.Epoch)
 	run, which := ledger.Match(h.book.runs, h.Job)
 	h.Past.Run, h.Past.Again = run, which == ledger.ClosedRun
+	h.Past.Recording, h.Past.Elsewhere = h.recorder.kept.About(run)
 	switch which {
 	case ledger.NoRun:
 		h.Faults = append(h.Faults, finding.Finding{Code: code.NoRecord, Observed: "no record"})
@@ -164,14 +165,14 @@ func (h *hook) look(cards []finding.Card) {
 
 // consult reads the records, where something asks for them.
 func (h *hook) consult() {
-	if h.Asks() {
+	if h.Asks() || h.AsksRecorded() {
 		h.Node = h.nodeNow()
 		h.Sharing = sharingOf(h.node.Site)
 	}
 }
 
 func (h *hook) nodeNow() *judge.Node {
-	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted}
+	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted, Proofs: h.recorder.kept.Proofs()}
 }
 
 func sharingOf(s world.Site) *slurmconf.Answer {
@@ -205,6 +206,7 @@ func (h *hook) record() {
 	if h.end == world.Prolog {
 		run.Start = &e
 		h.book.begin(run)
+		h.pair.record(run)
 		return
 	}
 	run.Devices = h.Seen.Cards

@@ -243,6 +243,9 @@ func (h *hook) over(i world.Item) bool {
 
 func (h *hook) said(c *world.Card) bool {
 	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
+		if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+			return false
+		}
 		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
 	})
 }
