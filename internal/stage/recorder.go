@@ -167,6 +167,9 @@ func (r *recorder) changed() bool {
 func (r *recorder) run() {
 	for idle := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
+		if !r.current(runs) {
+			return
+		}
 		r.follow(runs)
 		if now := r.Clock.Boot(); len(runs) > 0 {
 			idle = now
@@ -186,17 +189,15 @@ func (r *recorder) run() {
 			}
 		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
 		}
-		if !r.current() {
-			return
-		}
 	}
 }
 
-// current looks now and then whether this program or its configuration was replaced. It is false where there is nothing
-// left to do in either.
-func (r *recorder) current() bool {
+// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is false
+// where there is nothing left to do in either.
+func (r *recorder) current(runs []ledger.Run) bool {
+	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
-	if now-r.looked < looksUp {
+	if now-r.looked < looksUp && !slices.ContainsFunc(runs, begun) {
 		return true
 	}
 	r.looked = now

@@ -240,7 +240,7 @@ func (l *lane) summary() bool {
 // measured reports whether the timings that had to come about did, and were as they should be. What was not asked for
 // by name may be left out for want of time.
 func (l *lane) measured() bool {
-	for _, name := range []string{timingsName, costName} {
+	for _, name := range []string{timingsName, costName} { // what a training step costs no rehearsal can tell
 		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !l.came[name] {
 			return false
 		}
