@@ -100,7 +100,7 @@ var oomLimit = step{
 var oomSilent = step{
 	name: "oom-silent", title: "Out of memory by itself, without a word",
 	truth: "As the first, but nothing of what PyTorch says reaches the job's output. No one else was there. How much " +
-		"it had the recorder saw, if not the very last of it.",
+		"it had the recorder saw, if it was there for a second at least.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
@@ -110,8 +110,8 @@ var oomSilent = step{
 			d = job.End.Diagnosis
 		}
 		c, _ := d.Of(string(diagnosis.Own))
-		r.holds("the job's own need", "as much as was seen", c.Evidence,
-			strings.Contains(c.Evidence, " or more") || r.fake > 0 && strings.Contains(c.Evidence, "not measured"))
+		r.holds("the job's own need", "as much as was seen, or that it was not measured", c.Evidence,
+			strings.Contains(c.Evidence, " or more") || strings.Contains(c.Evidence, "not measured"))
 	},
 }
 
