@@ -51,11 +51,11 @@ func (r *record) prolog() {
 	run.Start = &start
 	r.Finish()
 	r.Try(r.Store.Begin(run))
+	r.Try(r.Store.PutReport(r.Job, state.Report{Clean: r.report().Clean(), Text: start.Report}))
+	r.Try(r.Store.MakeDrop(r.Job))
 	if len(run.Devices) > 0 {
 		r.startRecorder()
 	}
-	r.Try(r.Store.PutReport(r.Job, state.Report{Clean: r.report().Clean(), Text: start.Report}))
-	r.Try(r.Store.MakeDrop(r.Job))
 	r.add(r.Take()...)
 }
 

@@ -171,6 +171,7 @@ func (r *recorder) run() {
 			return
 		}
 		r.follow(runs)
+		r.Take() // nobody is told: the next end says that nothing was recorded
 		if now := r.Clock.Boot(); len(runs) > 0 {
 			idle = now
 		} else if now-idle > lingers {
@@ -222,14 +223,12 @@ func (r *recorder) follow(runs []ledger.Run) {
 			}
 		}
 	}
-	now := r.Clock.Boot()
-	switch s := r.session; {
-	case s == nil && len(devices) > 0:
-		r.begin(devices)
-	case s == nil:
-	case now-s.last > time.Duration(r.Config.Record.Every)+time.Duration(r.Times.Driver)+silence,
-		!slices.Equal(s.devices, devices):
+	late := time.Duration(r.Config.Record.Every) + time.Duration(r.Times.Driver) + silence
+	if s := r.session; s != nil && (r.Clock.Boot()-s.last > late || !slices.Equal(s.devices, devices)) {
 		r.endSession()
+	}
+	if r.session == nil && len(devices) > 0 {
+		r.begin(devices)
 	}
 }
 
@@ -281,17 +280,22 @@ func (r *recorder) leave(a backend.Answer) (over bool) {
 	case len(a.Troubles) > 0:
 		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
 	default:
-		r.rest = r.inUse()
+		if r.rest = r.inUse(); r.rest == "" {
+			r.retry = r.Clock.Boot() + later
+		}
 	}
 	return false
 }
 
-// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU.
+// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU. It is empty where that
+// cannot be read.
 func (r *recorder) inUse() (counts string) {
 	for _, v := range gpu.Vendors {
 		// Threat: none, the kernel's own file.
-		text, _ := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
-		counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
+		text, err := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
+		if err == nil {
+			counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
+		}
 	}
 	return counts
 }
