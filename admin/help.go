@@ -35,9 +35,9 @@ see their own jobs.`,
 	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
 	cmd.SetVersionTemplate("bookend {{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version")
-	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.whyCommand(), a.historyCommand(), a.snapshotCommand(), a.explainCommand(),
-		a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(), a.reportCommand(),
-		a.completionCommand(), &cobra.Command{
+	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.whyCommand(), a.historyCommand(), a.snapshotCommand(),
+		a.explainCommand(), a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(),
+		a.reportCommand(), a.completionCommand(), &cobra.Command{
 			Use: "version", Short: "print the version", Args: none,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version)

@@ -14,8 +14,8 @@ import (
 // record looks again and again until nobody listens. Each look has an alarm of its own. Without persistence mode the
 // driver unloads a GPU that nobody has open: the session ends with the last process, so that it can.
 func (s *session) record() error {
-	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes more
-	// than the work.
+	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes
+	// more than the work.
 	runtime.UnlockOSThread()
 	runtime.GOMAXPROCS(1)
 	for next := s.boot(); ; next = max(next+s.req.Watch.Every, s.boot()) {

@@ -35,8 +35,8 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
-	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept: then
-	// MaxOutput bounds a line. The bytes are its own until it returns.
+	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept:
+	// then MaxOutput bounds a line. The bytes are its own until it returns.
 	OnLine func(line []byte)
 	// Stop, where it is not nil and closed, ends the child like its deadline.
 	Stop <-chan struct{}

@@ -63,12 +63,14 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	}
 	for _, p := range c.overlaps() {
 		if c.known(p) && !c.hadToo(p) {
-			add(code.Foreign, p, "no other job on this GPU", fmt.Sprintf("of job %d was on this GPU beside the job", p.Owner.ID))
+			add(code.Foreign, p, "no other job on this GPU",
+				fmt.Sprintf("of job %d was on this GPU beside the job", p.Owner.ID))
 		}
 	}
 	for _, p := range c.Past.Elsewhere {
 		if p.Most >= c.limits().Report && !c.hadToo(p) {
-			add(code.Trespass, p, "processes on none but their job's own GPUs", "of this job was on a GPU that it was not given")
+			add(code.Trespass, p, "processes on none but their job's own GPUs",
+				"of this job was on a GPU that it was not given")
 		}
 	}
 	return more
@@ -79,8 +81,8 @@ func (c Case) known(p ledger.RecordedProcess) bool {
 	return slices.ContainsFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
 }
 
-// hadToo reports that the job of a process was given the GPU as well, before or beside: suspended and gang-scheduled jobs
-// share one by right, and what an ended job left on it is another finding.
+// hadToo reports that the job of a process was given the GPU as well, before or beside: suspended and gang-scheduled
+// jobs share one by right, and what an ended job left on it is another finding.
 func (c Case) hadToo(p ledger.RecordedProcess) bool {
 	runs := append(slices.Clone(c.Node.Runs), c.Self())
 	return slices.ContainsFunc(runs, func(r ledger.Run) bool { return r.Owns(p.Owner) && r.Given(p.GPU) })

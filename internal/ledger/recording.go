@@ -141,8 +141,8 @@ func (r *Recording) Add(self Run, s Sample) (news bool) {
 	return news || r.Samples == 1
 }
 
-// late is how far two samples may lie apart before the time between them counts as missed. What brings no news is written
-// every three seconds.
+// late is how far two samples may lie apart before the time between them counts as missed. What brings no news is
+// written every three seconds.
 func late(every time.Duration) time.Duration { return every*5/2 + 2*time.Second }
 
 func (r *Recording) miss(s Span) {

@@ -24,7 +24,8 @@ func Running(s Scene) []Safe {
 		others := s.others(g)
 		switch {
 		case others > 0 && !s.Shared:
-			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, diagnosis.Size(others)))
+			held := diagnosis.Size(others)
+			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, held))
 		case g.Together > 1 && len(used) < len(s.Cards):
 			out = append(out, fmt.Sprintf("%s: %d processes of your job at once, and none on %d other GPUs of its own",
 				where, g.Together, len(s.Cards)-len(used)))
@@ -59,7 +60,8 @@ func (s Scene) peak() string {
 		words += "at least "
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
-		words += fmt.Sprintf("%s (GPU %d) to ", strings.TrimSuffix(diagnosis.Size(low.Own.Bytes), " GiB"), s.number(low))
+		least := strings.TrimSuffix(diagnosis.Size(low.Own.Bytes), " GiB")
+		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low))
 	}
 	words += s.of(max(high.Own.Bytes, s.accountedMost()))
 	switch {

@@ -81,7 +81,7 @@ type recorder struct {
 	looks   chan gpu.Snapshot
 	session *session    // nil for none
 	config  os.FileInfo // the configuration's, as it was read
-	rest    string      // how often the driver was in use when a session ended; it is not opened again before that changes
+	rest    string      // how often the driver was in use when a session ended: until that changes it rests
 	retry   time.Duration
 	put     time.Duration // CLOCK_BOOTTIME when what is kept was written
 	looked  time.Duration // and when it was looked whether program and configuration are still these
@@ -130,7 +130,8 @@ func recordNode(env Env, node string) int {
 	defer release()
 	r.open, r.kept = r.Store.Openings(), r.Store.Recorded()
 	r.kept.PID, r.kept.Since, r.kept.Problem = env.PID, r.Clock.Boot(), ""
-	maps.DeleteFunc(r.kept.Runs, func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }) // another boot's
+	anotherBoot := func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }
+	maps.DeleteFunc(r.kept.Runs, anotherBoot)
 	defer r.endSession()
 	r.run()
 	return 0
@@ -193,8 +194,8 @@ func (r *recorder) run() {
 	}
 }
 
-// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is false
-// where there is nothing left to do in either.
+// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is
+// false where there is nothing left to do in either.
 func (r *recorder) current(runs []ledger.Run) bool {
 	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
@@ -333,8 +334,8 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 // tell keeps what the job's user may read of it up to date.
 func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
 	text := joined(report.Running(report.Scene{
-		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look}, Show: r.Config.JobLog.Show,
-		Recording: &recording, Began: run.Start.At, Shared: shared,
+		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look},
+		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Shared: shared,
 	}))
 	if text == r.told[run.Name()] {
 		return
