@@ -12,11 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
-	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 // TestMain serves as the children that look: they are this program again.
@@ -68,19 +65,20 @@ func newNode(t *testing.T) node {
 	mount(t, dir, "mode=0755")
 	n := node{T: t, dir: dir}
 	c := config.Default()
-	c.Paths.Run, c.Paths.Var, c.Paths.Log = n.in("run"), n.in("var"), n.in("log")
+	c.Paths.Run = n.in("run")
 	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"),
 		n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
-	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("var/bookend.prom")
+	c.NVIDIA.NVMLLibrary = n.in("lib/libnvidia-ml.so.1")
 	n.site = &Site{Clock: routine.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
 			n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
 	n.surround()
-	n.run()
+	must(t, os.MkdirAll(n.in("run/drop"), 0o755))
+	mount(t, n.in("run/drop"), "mode=0711")
 	return n
 }
 
@@ -97,25 +95,6 @@ func (n node) install() {
 		put(n.T, n.in("lib/"+name+".580.1"), "", 0o644)
 		must(n.T, os.Symlink(name+".580.1", n.in("lib/"+name+".1")))
 	}
-}
-
-// run makes what hooks make, by their own package.
-func (n node) run() {
-	p := n.site.Config.Paths
-	must(n.T, os.Mkdir(p.Run, 0o755))
-	must(n.T, os.Mkdir(filepath.Join(p.Run, "drop"), 0o755))
-	mount(n.T, filepath.Join(p.Run, "drop"), "mode=0711")
-	store, err := state.Open(p.Run, "n1")
-	must(n.T, err)
-	job := slurm.Job{ID: 7, Node: "n1"}
-	must(n.T, store.Begin(ledger.Run{Job: job, Start: &ledger.End{At: time.Second}}))
-	must(n.T, store.SetStuck(state.Stuck{PID: 1}))
-	must(n.T, state.Archive(p.Run, p.Var, "n1", time.Now(), state.DefaultLimits()))
-	put(n.T, filepath.Join(p.Var, "history/n1/6-1.json"), "{}", 0o600)
-	put(n.T, filepath.Join(p.Var, "metrics/lock"), "", 0o600)
-	must(n.T, os.Chmod(filepath.Join(p.Var, "metrics"), 0o700))
-	put(n.T, filepath.Join(p.Log, "bookend.log"), "", 0o640)
-	put(n.T, n.site.Config.Metrics.Textfile, "", 0o644)
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.

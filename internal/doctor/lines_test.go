@@ -71,11 +71,8 @@ func TestLines(t *testing.T) {
 }
 
 func ruleLines() map[string]line {
-	link := func(n node) { must(n.T, os.Symlink("stuck.json", n.in("run/state/n1/lock-2"))) }
-	fifo := both(gone("log/bookend.log"), func(n node) { must(n.T, unix.Mkfifo(n.in("log/bookend.log"), 0o640)) })
 	site := func(change func(*Site)) func(node) { return func(n node) { change(n.site) } }
 	undropped := func(n node) { must(n.T, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH)) }
-	const write = "is writable by others"
 	return map[string]line{
 		"program a user's": {given("libexec/bookend-epilog"), "programs", Wrong,
 			"libexec/bookend-epilog belongs to user 65534", "run"},
@@ -93,17 +90,6 @@ func ruleLines() map[string]line {
 		"config lost": {gone("etc/bookend.yaml"), "config", Warning, "missing", "package again"},
 		"mistakes": {site(func(s *Site) { s.Mistake = "not valid: line 7: bad" }), "config", Wrong, "line 7: bad",
 			"config check"},
-
-		"state a user's":  {given("run/state"), "records", Wrong, "run/state belongs to user", "run"},
-		"state readable":  {mode("run/state", 0o755), "records", Wrong, "mode 0755, should be 0700", "run"},
-		"record a user's": {given("run/state/n1/stuck.json"), "records", Wrong, "belongs to user", "rm DIR/run"},
-		"lock a link":     {link, "records", Wrong, "a symbolic link to stuck.json", "run"},
-		"drop for everybody": {mode("run/drop", 0o1777), "records", Wrong, write,
-			"chown root:root DIR/run/drop && chmod 0711 DIR/run/drop"},
-		"log for everybody": {both(log("shared"), mode("shared", 0o1777)), "records", Wrong, "shared is writable by others",
-			"move it to where only root can write, and let paths.log say so"},
-		"log a FIFO":    {fifo, "records", Wrong, "neither file nor directory, where a file belongs", "take it"},
-		"above the log": {both(log("above/log"), mode("above", 0o775)), "records", Warning, write, "run"},
 
 		"drop not a tmpfs": {undropped, "drop-filesystem", Warning, "not a tmpfs of its own", "run"},
 	}

@@ -58,9 +58,6 @@ func (n node) surround() {
 		must(n.T, os.MkdirAll(n.in("dev"), 0o755))
 		must(n.T, unix.Mkfifo(n.in(fmt.Sprintf("dev/nvidia%d", i)), 0o666)) // no file and no folder, as a device
 	}
-	put(n.T, n.in("root/etc/bookend/slurm/bookend.conf"), "Prolog=x\n", 0o644)
-	put(n.T, n.in("root/etc/bookend/slurm/hooks/prolog"), "#!/bin/sh\n", 0o755)
-	put(n.T, n.in("root/etc/bookend/slurm/prolog.d/00-bookend.sh"), "#!/bin/sh\n", 0o755)
 }
 
 // runs makes a process: a folder of /proc.
@@ -165,11 +162,6 @@ func gpuMap(m map[int]string) func(node) {
 
 func gone(name string) func(node) {
 	return func(n node) { must(n.T, os.RemoveAll(n.in(name))) }
-}
-
-// log lets the log be elsewhere.
-func log(name string) func(node) {
-	return both(file(name+"/bookend.log", "", 0o640), func(n node) { n.site.Config.Paths.Log = n.in(name) })
 }
 
 func set(change func(*config.Config)) func(node) {
