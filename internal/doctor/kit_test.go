@@ -88,7 +88,7 @@ func (n node) install() {
 		"bin/bookend"} {
 		put(n.T, n.in(name), "#!/bin/sh\necho "+name+" test\n", 0o755)
 	}
-	put(n.T, n.in("libexec/bookend-gpu"), backendSaying("test", nil), 0o755)
+	put(n.T, n.in("libexec/bookend-gpu"), text(n.T, "testdata/backend.sh"), 0o755)
 	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
 	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
 	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
