@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,73 +39,18 @@ func realLog(t testing.TB) string {
 	return string(log)
 }
 
-func num(n int) *int { return &n }
+var update = flag.Bool("update", false, "rewrite testdata/kmsg.json")
 
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
+	const golden = "testdata/kmsg.json"
 	first := mark(1, 0)
-	log := ReadLog(folder(t, realLog(t)), &first)
-	if log.Unknown != "" || log.Last != mark(1501, 300000001) || log.Lost {
-		t.Fatalf("unknown %q, last %+v, lost %v", log.Unknown, log.Last, log.Lost)
+	got := must.Have(json.MarshalIndent(ReadLog(folder(t, realLog(t)), &first), "", " "))(t)
+	if *update {
+		must.Do(t, os.WriteFile(golden, got, 0o644))
 	}
-	wantXids := []gpu.Xid{
-		{KernelMark: mark(1302, 60000020), BusID: "0000:1b:00.0", Code: 43, PID: 1045242, Name: "pt_main_thread",
-			Text: "Ch 00000008"},
-		{
-			KernelMark: mark(1303, 61000000), BusID: "0000:1b:00.0", Code: 31, PID: 2512125, Name: "python3.10",
-			Text: "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted @ 0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
-		},
-		{KernelMark: mark(1304, 62000000), BusID: "0000:cb:00.0", Code: 13,
-			Text: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter"},
-		{KernelMark: mark(1305, 62500000), BusID: "0000:cb:00.0", Code: 109, PID: 1797828, Name: "pt_main_thread",
-			Text: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005"},
-		{KernelMark: mark(1306, 63000000), BusID: "0000:01:00.0", GI: num(5), Code: 94, PID: 7194,
-			Text: "Contained: CE User Channel (0x9). RST: No, D-RST: No"},
-		{KernelMark: mark(1307, 63100000), BusID: "0000:3b:00.0", GI: num(1), CI: num(2), Code: 13, PID: 9, Name: "a",
-			Text: "Graphics Exception: ESR 0x57c730=0xc04000b"},
-		{KernelMark: mark(1308, 63200000), BusID: "0000:01:00.0", Code: 95, PID: 7062,
-			Text: "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"},
-		{KernelMark: mark(1309, 63300000), BusID: "0000:10:1c.0", Code: 63, PID: 1896,
-			Text: "Row Remapper: New row marked for remapping, reset gpu to activate."},
-		{KernelMark: mark(1310, 64000000), BusID: "0000:dc:00.0", Code: 45, PID: 1818990, Name: "python3",
-			Text: "Ch 00000001 caused by previous Xid 149", After: 149},
-		{KernelMark: mark(1311, 64100000), BusID: "0019:01:00.0", Code: 149,
-			Text: "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"},
-		{KernelMark: mark(1312, 65000000), BusID: "0000:44:00.0", Code: 79, Text: "GPU has fallen off the bus."},
-		{KernelMark: mark(1313, 65000100), BusID: "0000:44:00.0", Code: 154,
-			Text: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"},
-		{KernelMark: mark(1314, 65100000), BusID: "0000:03:00.0", Code: 14, Text: "Channel 00000001"},
-		{
-			KernelMark: mark(1315, 65200000), BusID: "0000:66:00.0", Code: 119, PID: 2280636, Name: "nvidia-smi",
-			Text: "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x4).",
-		},
-	}
-	for i, want := range wantXids {
-		if i >= len(log.Xids) || !reflect.DeepEqual(log.Xids[i], want) {
-			t.Errorf("Xid %d: want %+v of %+v", i, want, log.Xids)
-		}
-	}
-	if len(log.Xids) != len(wantXids) {
-		t.Errorf("%d Xids, want %d: a line that a program wrote is none", len(log.Xids), len(wantXids))
-	}
-	wantKills := []gpu.HostKill{
-		{KernelMark: mark(1401, 70000010), PID: 4711, Name: "python",
-			Cgroup: "/slurm/uid_1000/job_77/step_batch/task_0"},
-		{KernelMark: mark(1410, 80000000), PID: 1440763, Name: "perl",
-			Cgroup: "/user.slice/user-21417.slice/user@21417.service"},
-		{KernelMark: mark(1421, 90000010), PID: 23793, Name: "leaker"},
-		{KernelMark: mark(1430, 200000000), PID: 501, Name: "rank1",
-			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0/user/task_1"},
-		{KernelMark: mark(1434, 200000040), PID: 502, Name: "rank2",
-			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0"},
-	}
-	if !reflect.DeepEqual(log.Kills, wantKills) {
-		t.Errorf("kills %+v", log.Kills)
-	}
-	const mismatch = "NVRM: API mismatch: the client has the version 470.161.03, but this kernel module has the version 470.103.01. Please " +
-		"make sure that this kernel module and all NVIDIA driver components have the same version."
-	if log.Mismatch != mismatch {
-		t.Errorf("mismatch %q", log.Mismatch)
+	if want := must.Have(os.ReadFile(golden))(t); string(want) != string(got) {
+		t.Errorf("%s is not what is read, which is\n%s", golden, got)
 	}
 }
 
