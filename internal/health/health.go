@@ -101,11 +101,7 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 			if r.Fact != fact.Code {
 				continue
 			}
-			judge := r.judge
-			if judge == nil {
-				judge = equal
-			}
-			if a := judge(r, q); a != (answer{}) {
+			if a := r.judge(r, q); a != (answer{}) {
 				out = append(out, r.finding(a))
 				break
 			}

@@ -27,7 +27,7 @@ var (
 
 func said(id gpu.ID, facts ...gpu.Fact) gpu.Health { return gpu.Health{Device: id, Facts: facts} }
 
-func fact(c gpu.FactCode, value string) gpu.Fact {
+func seen(c gpu.FactCode, value string) gpu.Fact {
 	return gpu.Fact{Code: c, Value: value, Source: "nvmlX"}
 }
 
@@ -92,9 +92,9 @@ func TestFacts(t *testing.T) {
 	}
 	tested := map[string]bool{}
 	for _, tt := range tests {
-		in := look(fact(tt.fact, tt.now))
+		in := look(seen(tt.fact, tt.now))
 		if tt.before != "" {
-			in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA, fact(tt.fact, tt.before))}
+			in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA, seen(tt.fact, tt.before))}
 		}
 		found := Judge(in)
 		name := string(tt.fact) + " " + tt.before + " " + tt.now
@@ -132,11 +132,11 @@ func TestUnknownFacts(t *testing.T) {
 			Source: "x"})); len(found) != 0 {
 			t.Errorf("%s unknown: %+v", r.Fact, found)
 		}
-		if found := Judge(look(fact(r.Fact, ""))); len(found) != 0 {
+		if found := Judge(look(seen(r.Fact, ""))); len(found) != 0 {
 			t.Errorf("%s empty: %+v", r.Fact, found)
 		}
 	}
-	in := look(fact(gpu.ECCUncorrected, "5"))
+	in := look(seen(gpu.ECCUncorrected, "5"))
 	in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA,
 		gpu.Fact{Code: gpu.ECCUncorrected, Value: "5", Unknown: "x"})}
 	if found := Judge(in); len(found) != 1 || found[0].Unknown == "" {
@@ -152,12 +152,12 @@ func TestSeveralCards(t *testing.T) {
 	in := Input{
 		Cards: []finding.Card{cardB, cardA},
 		Now: []gpu.Health{
-			said(gpuA, fact(gpu.ECCUncorrected, "4"), fact(gpu.PersistenceMode, "off")),
-			said(gpuB, fact(gpu.ECCUncorrected, "4"), fact(gpu.RemapFailed, "yes")),
-			said("GPU-other", fact(gpu.RecoveryAction, "reset")),
+			said(gpuA, seen(gpu.ECCUncorrected, "4"), seen(gpu.PersistenceMode, "off")),
+			said(gpuB, seen(gpu.ECCUncorrected, "4"), seen(gpu.RemapFailed, "yes")),
+			said("GPU-other", seen(gpu.RecoveryAction, "reset")),
 		},
-		Before: map[gpu.ID]gpu.Health{gpuA: said(gpuA, fact(gpu.ECCUncorrected, "4")),
-			gpuB: said(gpuB, fact(gpu.ECCUncorrected, "3"))},
+		Before: map[gpu.ID]gpu.Health{gpuA: said(gpuA, seen(gpu.ECCUncorrected, "4")),
+			gpuB: said(gpuB, seen(gpu.ECCUncorrected, "3"))},
 	}
 	type seen struct {
 		code  code.Code
@@ -176,7 +176,7 @@ func TestSeveralCards(t *testing.T) {
 
 // A doubt of the hook's, and an instance, make every finding uncertain.
 func TestDoubts(t *testing.T) {
-	in := look(fact(gpu.RecoveryAction, "reset"), fact(gpu.RemapFailed, "yes"))
+	in := look(seen(gpu.RecoveryAction, "reset"), seen(gpu.RemapFailed, "yes"))
 	in.Kernel = &gpu.KernelLog{Xids: []gpu.Xid{{BusID: busA, Code: 79}}}
 	in.Doubt = "inside the job"
 	found := Judge(in)
@@ -199,7 +199,7 @@ func TestDoubts(t *testing.T) {
 			t.Errorf("%s: %q", f.Code, f.Doubts)
 		}
 	}
-	in.Now = append(in.Now, said("MIG-1", fact(gpu.RecoveryAction, "none")))
+	in.Now = append(in.Now, said("MIG-1", seen(gpu.RecoveryAction, "none")))
 	if found = Judge(in); len(found) != 1 || found[0].Code != code.XidFatal || len(found[0].Doubts) != 2 {
 		t.Errorf("the instance's own facts come first: %+v", found)
 	}
