@@ -101,70 +101,51 @@ func TestFromEnv(t *testing.T) {
 		{"path longer than a path can be", slurm2205.with(env{"SLURM_JOB_STDOUT": "/" + strings.Repeat("a", 4095)}),
 			job2205, func(j *Job) { j.Stdout = "" }},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			want := test.base
-			if test.change != nil {
-				test.change(&want)
-			}
-			got := must.Have(FromEnv(test.env.get))(t)
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("FromEnv\n got %+v\nwant %+v", got, want)
-			}
-		})
+		want := test.base
+		if test.change != nil {
+			test.change(&want)
+		}
+		if got := must.Have(FromEnv(test.env.get))(t); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\n got %+v\nwant %+v", test.name, got, want)
+		}
 	}
 }
 
 func TestFromEnvRefuses(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		env  env
-		want string
-	}{
-		{"not under Slurm", env{}, "SLURM_SCRIPT_CONTEXT is not set"},
-		{"a task hook's", slurm2205.with(env{"SLURM_SCRIPT_CONTEXT": "prolog_task"}),
-			`SLURM_SCRIPT_CONTEXT="prolog_task" is not one of ["prolog_slurmd" "epilog_slurmd"]`},
-		{"job id with a path", slurm2205.with(env{"SLURM_JOB_ID": "../1"}), `SLURM_JOB_ID="../1" is not a job id`},
-		{"uid 2^32-1", slurm2205.with(env{"SLURM_JOB_UID": "4294967295"}),
-			`SLURM_JOB_UID="4294967295" is not a user or group id`},
-		{"node with a slash", slurm2205.with(env{"SLURMD_NODENAME": "a/b"}),
-			`SLURMD_NODENAME="a/b" is not a node name`},
-		{"SLUID", slurm2205.with(env{"SLURM_JOB_SLUID": "sCHNM7Y8WBK90O"}),
-			`SLURM_JOB_SLUID="sCHNM7Y8WBK90O" is not a SLUID`},
-		{"a long value", slurm2205.with(env{"SLURMD_NODENAME": strings.Repeat("/", 5000)}),
-			`SLURMD_NODENAME="` + strings.Repeat("/", 64) + `" is not a node name`},
+	long := strings.Repeat("/", 5000)
+	for want, more := range map[string]env{
+		`SLURM_SCRIPT_CONTEXT="prolog_task" is not one of ["prolog_slurmd" "epilog_slurmd"]`: {
+			"SLURM_SCRIPT_CONTEXT": "prolog_task"},
+		"SLURM_SCRIPT_CONTEXT is not set":                        {"SLURM_SCRIPT_CONTEXT": ""},
+		`SLURM_JOB_ID="../1" is not a job id`:                    {"SLURM_JOB_ID": "../1"},
+		`SLURM_JOB_UID="4294967295" is not a user or group id`:   {"SLURM_JOB_UID": "4294967295"},
+		`SLURMD_NODENAME="a/b" is not a node name`:               {"SLURMD_NODENAME": "a/b"},
+		`SLURM_JOB_SLUID="sCHNM7Y8WBK90O" is not a SLUID`:        {"SLURM_JOB_SLUID": "sCHNM7Y8WBK90O"},
+		`SLURMD_NODENAME="` + long[:64] + `" is not a node name`: {"SLURMD_NODENAME": long},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			job, err := FromEnv(test.env.get)
-			if err == nil {
-				t.Fatalf("FromEnv = %+v", job)
-			}
-			if got, want := err.Error(), "read job from environment: "+test.want; got != want {
-				t.Errorf("error\n got %s\nwant %s", got, want)
-			}
-			if job.ID != 0 || job.UID != 0 || job.Node != "" {
-				t.Errorf("a job in spite of the error: %+v", job)
-			}
-		})
+		job, err := FromEnv(slurm2205.with(more).get)
+		if err == nil || err.Error() != "read job from environment: "+want || !reflect.DeepEqual(job, Job{}) {
+			t.Errorf("FromEnv = %+v, %v; want %s", job, err, want)
+		}
 	}
 }
 
 func TestHasGPUs(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		env  env
-		want bool
-	}{
-		{"nothing", env{}, false},
-		{"root: job GPUs", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}, true},
-		{"root: (null)", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}, false},
-		{"task: srun only", env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}, true},
-		{"task: the user's own variable", env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"},
-			false},
+	for name, has := range map[string]func(string) string{
+		"root: job GPUs":  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}.get,
+		"task: srun only": env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}.get,
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := HasGPUs(test.env.get); got != test.want {
-				t.Errorf("HasGPUs = %v, want %v", got, test.want)
-			}
-		})
+		if !HasGPUs(has) {
+			t.Errorf("%s: none", name)
+		}
+	}
+	for name, hasNone := range map[string]func(string) string{
+		"nothing":                       env{}.get,
+		"root: (null)":                  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}.get,
+		"task: the user's own variable": env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"}.get,
+	} {
+		if HasGPUs(hasNone) {
+			t.Errorf("%s: some", name)
+		}
 	}
 }

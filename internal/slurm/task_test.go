@@ -47,15 +47,13 @@ func TestTaskFromEnv(t *testing.T) {
 			"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "[1-3]",
 		}, "", func(w *Task) { *w = Task{HasGPUs: true, LocalID: -1} }},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			want := base
-			if test.change != nil {
-				test.change(&want)
-			}
-			if got := TaskFromEnv(test.env.get, test.cgroup); got != want {
-				t.Errorf("TaskFromEnv\n got %+v\nwant %+v", got, want)
-			}
-		})
+		want := base
+		if test.change != nil {
+			test.change(&want)
+		}
+		if got := TaskFromEnv(test.env.get, test.cgroup); got != want {
+			t.Errorf("%s\n got %+v\nwant %+v", test.name, got, want)
+		}
 	}
 }
 
@@ -74,16 +72,6 @@ func TestParseRef(t *testing.T) {
 		}
 		if got.String() != text {
 			t.Errorf("ParseRef(%q).String() = %q", text, got.String())
-		}
-	}
-	for _, text := range []string{
-		"", "0", "-1", "+1", "_1", "1_", "1+", "1_2_3", "1_2+3", "1.0", "1234.batch", "01", " 1", "1 ", "1_[1-3]",
-		"4294967296", "1_4294967296", "sCHNM7Y8WBK90", "SCHNM7Y8WBK900", "../1", "1\n", strings.Repeat("1", 5000),
-	} {
-		if got, err := ParseRef(text); err == nil {
-			t.Errorf("ParseRef(%q) = %+v, want an error", text, got)
-		} else if len(err.Error()) > 200 {
-			t.Errorf("ParseRef: error of %d bytes", len(err.Error()))
 		}
 	}
 }
@@ -199,10 +187,8 @@ func TestOwnerOfCgroup(t *testing.T) {
 			"6:freezer:/slurm/uid_5/job_7\n5:devices:/slurm/uid_5/job_8\n4:memory:/slurm/uid_5/job_9",
 			Owner{Conflict: "cgroups name two jobs, 7 and 8"}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := OwnerOfCgroup(test.text); got != test.want {
-				t.Errorf("OwnerOfCgroup(%q)\n got %+v\nwant %+v", test.text, got, test.want)
-			}
-		})
+		if got := OwnerOfCgroup(test.text); got != test.want {
+			t.Errorf("%s: OwnerOfCgroup(%q)\n got %+v\nwant %+v", test.name, test.text, got, test.want)
+		}
 	}
 }
