@@ -1,14 +1,17 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
@@ -47,7 +50,7 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 	must(t, os.Chmod(path, mode))
 }
 
-// node is a machine on which all is well: everything is installed, and a job has begun and ended.
+// node is a machine on which all is well.
 type node struct {
 	*testing.T
 	dir  string
@@ -76,25 +79,55 @@ func newNode(t *testing.T) node {
 			n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
-	n.surround()
-	must(t, os.MkdirAll(n.in("run/drop"), 0o755))
-	mount(t, n.in("run/drop"), "mode=0711")
 	return n
 }
 
-// install installs everything.
+// install makes the files of testdata/node.txtar, and what is no file.
 func (n node) install() {
-	for _, name := range []string{"libexec/bookend-prolog", "libexec/bookend-epilog", "libexec/bookend-healthcheck",
-		"bin/bookend"} {
-		put(n.T, n.in(name), "#!/bin/sh\necho "+name+" test\n", 0o755)
+	for _, f := range txtar.Parse([]byte(text(n.T, "testdata/node.txtar"))).Files {
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(string(f.Data), "#!") {
+			mode = 0o755
+		}
+		put(n.T, n.in(f.Name), strings.ReplaceAll(string(f.Data), "DIR", n.dir), mode)
 	}
-	put(n.T, n.in("libexec/bookend-gpu"), text(n.T, "testdata/backend.sh"), 0o755)
-	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
-	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
-	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
-		put(n.T, n.in("lib/"+name+".580.1"), "", 0o644)
-		must(n.T, os.Symlink(name+".580.1", n.in("lib/"+name+".1")))
+	for _, hook := range []string{"prolog", "epilog"} {
+		put(n.T, n.in("hooks/"+hook), text(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
 	}
+	must(n.T, os.MkdirAll(n.in("dev"), 0o755))
+	for name, to := range map[string]string{"lib/libnvidia-ml.so.1": "libnvidia-ml.so.580.1",
+		"lib/libcuda.so.1": "libcuda.so.580.1", "dev/nvidia0": "", "dev/nvidia1": ""} {
+		if to == "" {
+			must(n.T, unix.Mkfifo(n.in(name), 0o666)) // no file and no folder, as a device
+		} else {
+			must(n.T, os.Symlink(to, n.in(name)))
+		}
+	}
+	n.runs(101, "slurmd", n.in("sbin/slurmd"))
+	must(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
+	mount(n.T, n.in("run/drop"), "mode=0711")
+}
+
+// runs makes a process: a folder of /proc.
+func (n node) runs(pid int, name, exe string) {
+	folder := fmt.Sprintf("proc/%d/", pid)
+	put(n.T, n.in(folder+"comm"), name+"\n", 0o644)
+	put(n.T, n.in(folder+"cmdline"), exe+"\x00", 0o644)
+	put(n.T, n.in(folder+"environ"), "PATH=/bin\x00", 0o600)
+	must(n.T, os.Symlink(exe, n.in(folder+"exe")))
+	must(n.T, os.Symlink("/", n.in(folder+"root")))
+	put(n.T, n.in(folder+"maps"), "", 0o400)
+	must(n.T, os.Mkdir(n.in(folder+"fd"), 0o500))
+}
+
+// holds lets a process of root's in a cgroup have the driver open.
+func (n node) holds(pid int, name, cgroup string) {
+	n.runs(pid, name, "/usr/bin/"+name)
+	folder := fmt.Sprintf("proc/%d/", pid)
+	put(n.T, n.in(folder+"stat"), fmt.Sprintf("%d (%s) S 1%s\n", pid, name, strings.Repeat(" 9", 40)), 0o444)
+	put(n.T, n.in(folder+"status"), fmt.Sprintf("Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\n", name, pid), 0o444)
+	put(n.T, n.in(folder+"cgroup"), "0::"+cgroup+"\n", 0o444)
+	must(n.T, os.Symlink(n.in("dev/nvidiactl"), n.in(folder+"fd/3")))
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
