@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
+	"bookend/internal/slurmcmd"
 )
 
 // kind is what a path leads to.
@@ -124,18 +124,8 @@ func quoted(path string) string {
 
 // runs reports whether a file is a script that names a program of Bookend's.
 func runs(path, program string) bool {
-	const maxScript = 64 << 10
-	// Threat: none by content: it is only searched for names. A pipe that has taken its place is not waited for.
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
-		return false
-	}
-	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
-	return names(text, program)
+	text, err := slurmcmd.ReadText(path)
+	return err == nil && names(text, program)
 }
 
 // names reports whether a script names a program, itself or by the package's script, or by the check that it has for
