@@ -64,7 +64,7 @@ func TestEveryXid(t *testing.T) {
 func TestXidAgainstRecoveryAction(t *testing.T) {
 	for value, want := range map[string]bool{"none": false, "reset": true, "6": true, "": true} {
 		in := logged(gpu.Xid{BusID: busA, Code: 48})
-		in.Now = []gpu.Health{said(gpuA, seen(gpu.RecoveryAction, value))}
+		in.Now = []gpu.Health{told(gpuA, seen(gpu.RecoveryAction, value))}
 		found := Judge(in)
 		last := found[len(found)-1]
 		if last.Code != code.XidFatal || drains(last) != want {
@@ -72,7 +72,7 @@ func TestXidAgainstRecoveryAction(t *testing.T) {
 		}
 	}
 	in := logged(gpu.Xid{BusID: busA, Code: 48})
-	in.Now = []gpu.Health{said(gpuA, gpu.Fact{Code: gpu.RecoveryAction, Value: "none", Unknown: "no permission"})}
+	in.Now = []gpu.Health{told(gpuA, gpu.Fact{Code: gpu.RecoveryAction, Value: "none", Unknown: "no permission"})}
 	if found := Judge(in); len(found) != 1 || !drains(found[0]) {
 		t.Errorf("an unknown recovery action says nothing: %+v", found)
 	}
@@ -189,7 +189,7 @@ func TestUnseenCards(t *testing.T) {
 // does.
 func TestDoubtOfTheLog(t *testing.T) {
 	in := logged(gpu.Xid{BusID: busA, Code: 79})
-	in.Now = []gpu.Health{said(gpuA, seen(gpu.RemapFailed, "yes"))}
+	in.Now = []gpu.Health{told(gpuA, seen(gpu.RemapFailed, "yes"))}
 	in.KernelDoubt = "reloaded"
 	if found := Judge(in); len(found) != 2 || !drains(found[0]) || drains(found[1]) ||
 		found[1].Doubts[0] != "reloaded" {
