@@ -14,32 +14,39 @@ import (
 	"bookend/test/must"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/setup.txtar and testdata/listed.txt")
+var update = flag.Bool("update", false, "rewrite the files of testdata that say what follows")
 
-// What a site has, and behind "=>" what it needs: each line, each script that is not a shipped one under its own name,
-// and what is left to do.
-func TestMakePlan(t *testing.T) {
-	const golden = "testdata/setup.txtar"
-	have := must.Have(os.ReadFile(golden))(t)
+// golden tries an archive of what is given and, behind "=>", what follows.
+func golden(t *testing.T, file string, follows func(given string) string) {
+	t.Helper()
+	have := must.Have(os.ReadFile(file))(t)
 	a := txtar.Parse(have)
 	for i, f := range a.Files {
-		site, _, _ := strings.Cut(string(f.Data), "=>\n")
+		given, _, _ := strings.Cut(string(f.Data), "=>\n")
+		a.Files[i].Data = []byte(given + "=>\n" + follows(given))
+		if string(a.Files[i].Data) != string(f.Data) && !*update {
+			t.Errorf("%s: %s: got\n%swant\n%s", file, f.Name, a.Files[i].Data, f.Data)
+		}
+	}
+	if *update {
+		must.Do(t, os.WriteFile(file, txtar.Format(a), 0o644))
+	}
+}
+
+// What a site has, and what it needs: each line, each script that is not a shipped one under its own name, and what is
+// left to do.
+func TestMakePlan(t *testing.T) {
+	golden(t, "testdata/setup.txtar", func(site string) string {
 		about, conf, _ := strings.Cut(site, "\n")
 		is := func(word string) bool { return slices.Contains(strings.Fields(about), word) }
 		version, _ := slurm.ParseVersion("slurm " + about)
-		plan := tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Adopts: is("adopts"), Sure: !is("unsure"),
+		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Adopts: is("adopts"), Sure: !is("unsure"),
 			Local: is("local"), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
 				plain, err := MakePlan(Site{Version: version, Conf: Conf{Path: "/s/slurm.conf"}, Sure: true})
 				must.Do(t, err)
 				return []File{{Path: name, Text: []byte(plain.Text)}}
 			})}))
-		a.Files[i].Data = []byte(site + "=>\n" + plan)
-	}
-	if want := txtar.Format(a); *update {
-		must.Do(t, os.WriteFile(golden, want, 0o644))
-	} else if string(want) != string(have) {
-		t.Errorf("%s is not what is planned: go test ./internal/slurmconf -update, and look at the difference", golden)
-	}
+	})
 }
 
 func tell(p Plan, err error) string {
