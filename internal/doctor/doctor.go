@@ -19,7 +19,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// The levels that a check comes to.
 const (
 	OK      = "ok"
 	Warning = "warning" // it works, but slower, less protected, or with gaps
@@ -53,7 +52,6 @@ type Site struct {
 	Survey Survey
 }
 
-// Check is one thing that is examined.
 type Check struct {
 	Name      string
 	why       string // it matters
@@ -94,7 +92,6 @@ var slurmChecks = []Check{
 		why: "nothing found on a GPU drains, and none is tested by an allocation"},
 }
 
-// Checks are all checks, in the order of the report.
 func Checks() []Check {
 	all := []Check{
 		{Name: "programs", path: func(s Site) string { return s.paths(rules[0].at[0])[0] }, files: true, judge: judgeRules,
@@ -207,10 +204,8 @@ func Fails(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Level == Wrong || r.Level == Unknown })
 }
 
-// fixed is a path that does not depend on the site.
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
 
-// besideConf is a file in the directory of slurm.conf.
 func besideConf(name string) func(Site) string {
 	return func(s Site) string { return filepath.Join(filepath.Dir(slurmConfPath(s)), name) }
 }

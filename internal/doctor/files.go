@@ -18,7 +18,6 @@ import (
 	"bookend/internal/slurmcmd"
 )
 
-// kind is what a path leads to.
 type kind string
 
 const (
@@ -27,7 +26,6 @@ const (
 	other   kind = "neither file nor directory"
 )
 
-// entry is what was seen of one path.
 type entry struct {
 	path     string
 	unread   string // why it could not be looked at
@@ -37,7 +35,6 @@ type entry struct {
 	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
 }
 
-// inspect looks at a path, and reports whether it is there.
 func inspect(path string) (f entry, there bool) {
 	f = entry{path: path, kind: other}
 	var st unix.Stat_t
@@ -73,7 +70,6 @@ const compare = "   # a user could have written it: compare it with a copy you t
 // notAlone begins what is said of an owner or mode that lets others write, on the way or behind a link too.
 const notAlone = "others can change it: "
 
-// judgeFile reports what is wrong with one file or folder that exists.
 func (r rule) judgeFile(v *view, f entry) {
 	at := quoted(f.path)
 	say := func(level, seen, fix string) { v.say(level, seen, fix).Path = f.path }
@@ -113,7 +109,6 @@ func closing(c safefile.Untrusted, key string) string {
 	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))
 }
 
-// quoted is a path as a shell takes it.
 func quoted(path string) string {
 	const plain = "/._-+:@%=,abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if path != "" && strings.Trim(path, plain) == "" {

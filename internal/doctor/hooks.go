@@ -18,7 +18,6 @@ type slot struct {
 	why, without        string // what happens if the file cannot be run, or is not named
 }
 
-// healthKey is the one of slurm.conf that names the health check.
 const healthKey = "HealthCheckProgram"
 
 func slots() []slot {
@@ -156,7 +155,6 @@ func matching(pattern string) (found []entry) {
 	return found
 }
 
-// judgeAbsent judges that slurm.conf names nothing.
 func (h slot) judgeAbsent(v *view) string {
 	switch seen := "no " + h.key + "="; {
 	case h.task():
@@ -184,7 +182,6 @@ func (h slot) judgeFile(v *view, f entry) {
 	}
 }
 
-// isProgram reports a file that is the slot's program.
 func (h slot) isProgram(f entry) bool {
 	return path.Base(f.path) == h.program || path.Base(f.real) == h.program
 }

@@ -64,7 +64,6 @@ func (s Site) paths(at string) (paths []string) {
 	return paths
 }
 
-// judgeRules reports what is wrong with each file of a check, and sums up what is well.
 func judgeRules(v *view) string {
 	there := 0
 	for _, r := range rules {

@@ -20,7 +20,6 @@ type Row struct {
 	judge judge // of facts
 }
 
-// table returns every row, facts first.
 func table() []Row { return slices.Concat(factRows, xidRows) }
 
 // XidRow is the row of an Xid; false for one that the table does not have.
@@ -95,7 +94,6 @@ const fabric = "see to nvidia-fabricmanager"
 
 type judge func(Row, question) answer
 
-// fact makes the row of a fact with a value.
 func fact(f gpu.FactCode, value string, c code.Code, judge judge, meaning, asks, doubt string) Row {
 	return Row{Fact: f, Value: value, Code: c, judge: judge, Meaning: meaning, Asks: asks, Doubt: doubt}
 }
@@ -115,7 +113,6 @@ const (
 		"later say as recovery action"
 )
 
-// xid makes a row of some Xids that mean the same.
 func xid(c code.Code, meaning, asks, doubt string, numbers ...int) Row {
 	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
 }

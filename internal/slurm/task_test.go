@@ -13,7 +13,7 @@ func TestTaskFromEnv(t *testing.T) {
 	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_LOCALID": "5"})
 	taskEpilog := env{"SLURM_SCRIPT_CONTEXT": "epilog_task"}
 	const v2 = "0::/system.slice/slurmstepd.scope/"
-	base := Task{Context: TaskProlog, Node: "n1", EnvID: 12, HasGPUs: true, Step: "batch"}
+	base := Task{Node: "n1", EnvID: 12, Step: "batch"}
 
 	for _, test := range []struct {
 		name   string
@@ -38,14 +38,14 @@ func TestTaskFromEnv(t *testing.T) {
 		{"array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "0"}), "",
 			func(w *Task) { w.Array = ArrayTask{Master: 9} }},
 		{"task epilog of the script, v2", batch.with(taskEpilog), v2 + "job_12/step_batch/slurm", func(w *Task) {
-			w.Context, w.Owner = TaskEpilog, Owner{ID: 12, Step: "batch", Daemon: true}
+			w.Owner = Owner{ID: 12, Step: "batch", Daemon: true}
 		}},
 		{"an environment of lies", env{
 			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1",
 			"SLURM_STEP_ID": "x",
 			"SLURM_LOCALID": "99999999999", "SLURM_TASK_PID": "1;2", "SLURM_JOB_GPUS": "0", "SLURM_HET_JOB_ID": "4294967296",
 			"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "[1-3]",
-		}, "", func(w *Task) { *w = Task{HasGPUs: true, LocalID: -1} }},
+		}, "", func(w *Task) { *w = Task{LocalID: -1} }},
 	} {
 		want := base
 		if test.change != nil {
