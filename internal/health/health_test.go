@@ -14,6 +14,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -52,9 +53,9 @@ func action(f finding.Finding) config.Action {
 // testdata/facts.txt has for a fact, its value at the last look ("-": not known) and its value now what follows, for
 // every row.
 func TestFacts(t *testing.T) {
-	const golden = "testdata/facts.txt"
-	have, got := string(must.Have(os.ReadFile(golden))(t)), ""
-	for line := range strings.Lines(have) {
+	const file = "testdata/facts.txt"
+	got := ""
+	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
 		asked, _, _ := strings.Cut(line, " =>")
 		words := strings.SplitN(asked, ", ", 3)
 		in, said := look(seen(gpu.FactCode(words[0]), words[2])), "nothing"
@@ -77,11 +78,7 @@ func TestFacts(t *testing.T) {
 			t.Errorf("no test of %s %s", r.Fact, r.Value)
 		}
 	}
-	if *update {
-		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
-	} else if got != have {
-		t.Errorf("%s is not what is judged, which is\n%s", golden, got)
-	}
+	golden.File(t, *update, file, got)
 }
 
 // What could not be read is no finding, here or at the last look.

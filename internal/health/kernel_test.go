@@ -1,17 +1,15 @@
 package health
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -84,35 +82,25 @@ func TestXidAgainstRecoveryAction(t *testing.T) {
 
 // All lines of one number are one finding: testdata/xids.txtar has what it says.
 func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
-	const golden = "testdata/xids.txtar"
-	have := must.Have(os.ReadFile(golden))(t)
-	a := txtar.Parse(have)
-	for i, f := range a.Files {
-		given, _, _ := strings.Cut(string(f.Data), "=>\n")
+	golden.Archive(t, *update, "testdata/xids.txtar", func(given string) (said string) {
 		var log []gpu.Xid
 		for line := range strings.Lines(given) {
 			seconds, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 			x, is := gpu.NVIDIA.Fault("NVRM: Xid " + text)
 			x.At = must.Have(time.ParseDuration(seconds + "s"))(t)
 			if log = append(log, x); !is {
-				t.Errorf("%s: no Xid: %s", f.Name, line)
+				t.Errorf("no Xid: %s", line)
 			}
 		}
 		in := logged(log...)
 		in.Own = map[int]bool{1: true, 2: false, 0: true}
-		said := given + "=>\n"
 		for _, f := range Judge(in) {
 			if said += string(f.Code) + ": " + f.Observed + "\n"; f.Unknown != "" || f.GPU != gpuA {
 				t.Errorf("%+v", f)
 			}
 		}
-		if a.Files[i].Data = []byte(said); said != string(f.Data) && !*update {
-			t.Errorf("%s: got\n%swant\n%s", f.Name, said, f.Data)
-		}
-	}
-	if *update {
-		must.Do(t, os.WriteFile(golden, txtar.Format(a), 0o644))
-	}
+		return said
+	})
 }
 
 // A card without a bus id has no lines of its own, and without a log there is nothing to say.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -43,15 +44,9 @@ var update = flag.Bool("update", false, "rewrite testdata/kmsg.json")
 
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
-	const golden = "testdata/kmsg.json"
 	first := mark(1, 0)
 	got := must.Have(json.MarshalIndent(ReadLog(folder(t, realLog(t)), &first), "", " "))(t)
-	if *update {
-		must.Do(t, os.WriteFile(golden, got, 0o644))
-	}
-	if want := must.Have(os.ReadFile(golden))(t); string(want) != string(got) {
-		t.Errorf("%s is not what is read, which is\n%s", golden, got)
-	}
+	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
 // What was before the mark is nobody's any more.

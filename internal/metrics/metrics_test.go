@@ -20,6 +20,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -67,7 +68,6 @@ func shown(t *testing.T, f Files) map[string]float64 {
 // met are left out but for one. A bound belongs to its bucket, and what goes wrong after a run has been counted makes no
 // second run of it. What a health check saw stands until the next one, which reads another number of GPU-a, and less.
 func TestTextfile(t *testing.T) {
-	const golden = "testdata/bookend.prom"
 	f := host(t)
 	if s, err := Read(f.Var); err != nil || len(s.Last)+len(s.Troubles) > 0 {
 		t.Errorf("before the first run: %+v, %v", s, err)
@@ -94,12 +94,7 @@ func TestTextfile(t *testing.T) {
 	shown(t, f)
 	unmet := regexp.MustCompile(`bookend_own_errors_total\{code="BKD-([^P]|P[^A])[^"]*"\} 0\n`)
 	got := unmet.ReplaceAll(must.Have(os.ReadFile(f.Textfile))(t), nil)
-	if *update {
-		must.Do(t, os.WriteFile(golden, got, 0o644))
-	}
-	if want := must.Have(os.ReadFile(golden))(t); string(want) != string(got) {
-		t.Errorf("%s is not what is written, which is\n%s", golden, got)
-	}
+	golden.File(t, *update, "testdata/bookend.prom", string(got))
 	record(t, f, checked(8, ledger.Check{Keepers: &ledger.Keepers{Unknown: "not told"}})) // the driver could not be asked
 	text := string(must.Have(os.ReadFile(f.Textfile))(t))
 	gauges := regexp.MustCompile(`(?m)^bookend_(gpu|health_check|driver)_.*$`).FindAllString(text, -1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -148,17 +149,12 @@ func TestDue(t *testing.T) {
 // What slurmd of three versions printed for several configurations, and what testdata/listed.txt says of each text: of
 // 22.05 the parts do not agree with the count in slurm.conf; 24.11 was made without the library that it was built with.
 func TestParseListed(t *testing.T) {
-	const golden = "testdata/listed.txt"
 	said := ""
 	for _, file := range must.Have(filepath.Glob("testdata/slurmd/*"))(t) {
 		gpus, err := ParseListed(string(must.Have(os.ReadFile(file))(t)))
 		said += fmt.Sprintf("%s: %v %v\n", filepath.Base(file), gpus, err)
 	}
-	if want := string(must.Have(os.ReadFile(golden))(t)); *update {
-		must.Do(t, os.WriteFile(golden, []byte(said), 0o644))
-	} else if said != want {
-		t.Errorf("got\n%swant\n%s", said, want)
-	}
+	golden.File(t, *update, "testdata/listed.txt", said)
 }
 
 // A slurmd that could not ask the driver lists the order of gres.conf, which is not the running daemon's.

@@ -8,35 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"bookend/internal/slurm"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what follows")
 
-// golden tries an archive of what is given and, behind "=>", what follows.
-func golden(t *testing.T, file string, follows func(given string) string) {
-	t.Helper()
-	have := must.Have(os.ReadFile(file))(t)
-	a := txtar.Parse(have)
-	for i, f := range a.Files {
-		given, _, _ := strings.Cut(string(f.Data), "=>\n")
-		a.Files[i].Data = []byte(given + "=>\n" + follows(given))
-		if string(a.Files[i].Data) != string(f.Data) && !*update {
-			t.Errorf("%s: %s: got\n%swant\n%s", file, f.Name, a.Files[i].Data, f.Data)
-		}
-	}
-	if *update {
-		must.Do(t, os.WriteFile(file, txtar.Format(a), 0o644))
-	}
-}
-
 // What a site has, and what it needs: each line, each script that is not a shipped one under its own name, and what is
 // left to do.
 func TestMakePlan(t *testing.T) {
-	golden(t, "testdata/setup.txtar", func(site string) string {
+	golden.Archive(t, *update, "testdata/setup.txtar", func(site string) string {
 		about, conf, _ := strings.Cut(site, "\n")
 		is := func(word string) bool { return slices.Contains(strings.Fields(about), word) }
 		version, _ := slurm.ParseVersion("slurm " + about)

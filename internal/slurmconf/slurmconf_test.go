@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"bookend/test/golden"
 )
 
 // opened gives included files by name: empty texts are none, "!" those that could not be read.
@@ -127,7 +129,7 @@ func TestFind(t *testing.T) {
 
 // What slurm.conf and gres.conf say of one node: whether its GPUs are given out in parts, and what counting comes to.
 func TestGres(t *testing.T) {
-	golden(t, "testdata/gres.txtar", func(given string) string {
+	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
 		node, rest, _ := strings.Cut(given, "\n")
 		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
 		shared := SharedGPUs(file("slurm.conf", slurm), file("gres.conf", gres), node)
