@@ -13,6 +13,7 @@ func FuzzFromEnv(f *testing.F) {
 	f.Add("1234", "1000", "n1", "sCHNM7Y8WBK900", "0,1", "GPU-1,GPU-2", "768", "1700000000", "1")
 	f.Add("1", "0", "gpu-01.hpc", "", "(null)", "MIG-GPU-1/2/3", "-1", "x", "")
 	f.Add("4294967295", "4294967295", "n1/..", "sCHNM7Y8WBK90I", "0,0", "NoDevFiles", "65536", "4294967294", "01")
+	f.Add("1", "1", "n1", "", "0", "/"+strings.Repeat("a", maxPath-1), "0", "1", "") // longer than a path can be
 	f.Fuzz(func(t *testing.T, id, uid, node, sluid, gpus, visible, exit, start, restarts string) {
 		e := slurm2302.with(epilog).with(env{
 			"SLURM_JOB_ID": id, "SLURM_JOB_UID": uid, "SLURMD_NODENAME": node,
