@@ -40,7 +40,7 @@ func realLog(t testing.TB) string {
 	return string(log)
 }
 
-var update = flag.Bool("update", false, "rewrite testdata/kmsg.json")
+var update = flag.Bool("update", false, "rewrite testdata/kmsg.json and testdata/lines.txt")
 
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
@@ -118,33 +118,20 @@ func play(answers []any) func([]byte) (int, error) {
 }
 
 // A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
-// kill.
-func TestForged(t *testing.T) {
-	const xid = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
-	const kill = "Out of memory: Killed process 5 (x) total-vm:1kB"
-	since := mark(1, 1)
-	for name, tt := range map[string]struct {
-		line string
-		n    int
-	}{
-		"the kernel's Xid":                       {"4,2,2,-;" + xid, 1},
-		"a program's, as kernel emergency":       {"8,2,2,-;" + xid, 0},
-		"the kernel's kill":                      {"3,2,2,-;" + kill, 1},
-		"a program's kill":                       {"11,2,2,-;" + kill, 0},
-		"a program's mismatch":                   {"11,2,2,-;NVRM: API mismatch: x", 0},
-		"within another line":                    {"4,2,2,-;EXT4-fs (" + xid + "): mounted", 0},
-		"in a line of its own within a record":   {`4,2,2,-;comm: a\x0a` + xid, 0},
-		"a process named as an Xid is":           {"4,2,2,-;NVRM: Xid (PCI: invoked oom-killer: gfp_mask=0xcc0", 0},
-		"a process named as an Xid is, and dies": {"6,2,2,-;NVRM: Xid (1:2:[77]: segfault at 0 ip 0 sp 0 error 4 in a): 79, b[55+1000]", 0},
-		"a process named as an Xid is, writes":   {"6,2,2,-;NVRM: Xid (1:2: (77): drop_caches: 3", 0},
-		"a process named as a kill is, and dies": {"6,2,2,-;Out of memory: [77]: segfault at 0 ip 0 sp 0 error 4 in : Killed process 5 (x) total-vm:1kB[55+1000]", 0},
-		"a process named as a summary is":        {"6,2,2,-;oom-kill:constr[77]: segfault at 0 ip 0 sp 0 error 4 in a,task_memcg=/b,task=c,pid=5,uid=0", 0},
-	} {
-		log := ReadLog(folder(t, tt.line+"\n"), &since)
-		if got := len(log.Xids) + len(log.Kills); got != tt.n || log.Mismatch != "" || log.Unknown != "" {
-			t.Errorf("%s: %+v", name, log)
+// kill, or another process of one. testdata/lines.txt has lines and what is taken from each.
+func TestLines(t *testing.T) {
+	const file = "testdata/lines.txt"
+	since, said := mark(1, 1), ""
+	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
+		line, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
+		if said += line; !strings.HasPrefix(line, "#") {
+			log := ReadLog(folder(t, line+"\n"), &since)
+			log.Last = gpu.KernelMark{}
+			said += " => " + string(must.Have(json.Marshal(log))(t))
 		}
+		said += "\n"
 	}
+	golden.File(t, *update, file, said)
 }
 
 func TestBounds(t *testing.T) {
@@ -242,24 +229,20 @@ func TestEndless(t *testing.T) {
 
 func TestUnreadable(t *testing.T) {
 	since := mark(1, 1)
+	holding := func(text string) func(string) error {
+		return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+	}
 	for name, tt := range map[string]struct {
 		plant func(path string) error
 		want  string
 	}{
-		"missing":     {func(string) error { return nil }, "no such file"},
-		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
-		"a link": {func(path string) error { return os.Symlink("/dev/null", path) },
-			"too many levels"},
-		"a FIFO that no one writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
-		"empty":                        {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "empty"},
-		"no log": {func(path string) error {
-			return os.WriteFile(path,
-				[]byte("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), 0o600)
-		}, "empty"},
-		"a stamp out of range": {func(path string) error {
-			return os.WriteFile(path,
-				[]byte("1,2,9300000000000000,-;y\n"), 0o600)
-		}, "empty"},
+		"missing":                 {func(string) error { return nil }, "no such file"},
+		"a directory":             {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"a link":                  {func(path string) error { return os.Symlink("/dev/null", path) }, "too many levels"},
+		"a FIFO without a writer": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
+		"empty":                   {holding(""), "empty"},
+		"no log":                  {holding("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), "empty"},
+		"a stamp out of range":    {holding("1,2,9300000000000000,-;y\n"), "empty"},
 	} {
 		dir := t.TempDir()
 		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
@@ -267,45 +250,6 @@ func TestUnreadable(t *testing.T) {
 			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
 				t.Errorf("%s: %+v", name, log)
 			}
-		}
-	}
-}
-
-func TestKillNames(t *testing.T) {
-	const path = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,task_memcg="
-	for text, want := range map[string]gpu.HostKill{
-		path + "/j/t,task=a,pid=1,uid=2,pid=9,uid=3":            {PID: 9, Name: "a,pid=1,uid=2", Cgroup: "/j/t"},
-		path + "/j,task=a,b,task=c,pid=9,uid=3":                 {PID: 9, Name: "a,b,task=c", Cgroup: "/j"},
-		path + "/j,task=0123456789,task=c,pid=9,uid=3":          {PID: 9, Name: "c", Cgroup: "/j,task=0123456789"},
-		path + "/x,task_memcg=/slurm/job_1,task=a,pid=9,uid=3":  {PID: 9, Name: "a"},
-		path + "/j,task=,pid=9,uid=0":                           {PID: 9, Cgroup: "/j"},
-		"Out of memory: Killed process 9 (a) total-vm:1kB, x":   {PID: 9, Name: "a"},
-		"Killed process 9 (a) (b)) total-vm:1kB, x":             {PID: 9, Name: "a) (b)"},
-		"Killed process 9 (a), UID 7, total-vm:1kB, x":          {PID: 9, Name: "a"},
-		"Killed process 9 (), UID 7, total-vm:1kB, x":           {PID: 9},
-		"Memory cgroup out of memory: Killed process 9 (uwsgi)": {PID: 9, Name: "uwsgi"},
-	} {
-		got, ok := parseSummary(text)
-		if !ok {
-			got, ok = parseKilled(text)
-		}
-		if !ok || got != want {
-			t.Errorf("%q: %+v, %v", text, got, ok)
-		}
-	}
-	for _, text := range []string{
-		path + "/j,task=a,pid=0,uid=0", path + "/j,task=a,pid=99999999,uid=0", path + "/j,task=a,pid=9,uid=-1",
-		path + "/j,task=a", path,
-		"Killed process  (9) (a)", "Killed process 9", "Killed process 9 (a", "Killed process -9 (a)",
-		"Killed process 0 (a)",
-		"Memory cgroup out of memory: Kill process 9 (a) score 1 or sacrifice child",
-		"oom_reaper: reaped process 9 (a), now",
-	} {
-		if k, ok := parseSummary(text); ok {
-			t.Errorf("%q: %+v", text, k)
-		}
-		if k, ok := parseKilled(text); ok {
-			t.Errorf("%q: %+v", text, k)
 		}
 	}
 }
