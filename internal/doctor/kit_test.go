@@ -53,8 +53,9 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 // node is a machine on which all is well.
 type node struct {
 	*testing.T
-	dir  string
-	site *Site
+	dir    string
+	site   *Site
+	failed map[string]bool // checks that a line has shown failing
 }
 
 func (n node) in(name string) string { return filepath.Join(n.dir, name) }

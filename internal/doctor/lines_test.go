@@ -32,7 +32,17 @@ func TestLines(t *testing.T) {
 	failed := map[string]bool{}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			testscript.Run(t, testscript.Params{Files: []string{file}, Cmds: commands(t, failed)})
+			n := node{T: t, failed: failed}
+			p := testscript.Params{Files: []string{file}, Cmds: map[string]func(*testscript.TestScript, bool, []string){}}
+			for name, do := range commands {
+				p.Cmds[name] = func(ts *testscript.TestScript, _ bool, args []string) {
+					for i, a := range args {
+						args[i] = strings.NewReplacer("DIR", n.dir, `\n`, "\n", `\t`, "\t").Replace(a)
+					}
+					do(&n, ts, args)
+				}
+			}
+			testscript.Run(t, p)
 		})
 	}
 	for _, c := range Checks() {
@@ -42,62 +52,55 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func commands(t *testing.T, failed map[string]bool) map[string]func(*testscript.TestScript, bool, []string) {
-	var n node
-	all := map[string]func(*testscript.TestScript, bool, []string){}
-	add := func(name string, do func(ts *testscript.TestScript, args []string)) {
-		all[name] = func(ts *testscript.TestScript, _ bool, args []string) {
-			for i, a := range args {
-				args[i] = strings.NewReplacer("DIR", n.dir, `\n`, "\n", `\t`, "\t").Replace(a)
-			}
-			do(ts, args)
-		}
-	}
-	add("node", func(ts *testscript.TestScript, _ []string) {
-		n = newNode(t)
+var commands = map[string]func(n *node, ts *testscript.TestScript, args []string){
+	"node": func(n *node, ts *testscript.TestScript, _ []string) {
+		failed := n.failed
+		*n = newNode(n.T)
+		n.failed = failed
 		ts.Setenv("DIR", n.dir)
-	})
-	add("edit", func(ts *testscript.TestScript, args []string) {
+	},
+	"edit": func(n *node, ts *testscript.TestScript, args []string) {
 		was := ts.ReadFile(n.in(args[0]))
 		if !strings.Contains(was, args[1]) {
 			ts.Fatalf("%s has no %q", args[0], args[1])
 		}
 		ts.Check(os.WriteFile(n.in(args[0]), []byte(strings.Replace(was, args[1], args[2], 1)), 0o644))
-	})
-	add("write", func(ts *testscript.TestScript, args []string) {
+	},
+	"write": func(n *node, ts *testscript.TestScript, args []string) {
 		mode, err := strconv.ParseUint(append(args, "644")[2], 8, 12)
 		ts.Check(err)
-		put(t, n.in(args[0]), args[1], os.FileMode(mode))
-	})
-	add("own", func(ts *testscript.TestScript, args []string) { ts.Check(os.Chown(n.in(args[0]), user, 0)) })
-	add("fifo", func(ts *testscript.TestScript, args []string) { ts.Check(unix.Mkfifo(n.in(args[0]), 0o600)) })
-	add("unmount", func(ts *testscript.TestScript, args []string) {
+		put(n.T, n.in(args[0]), args[1], os.FileMode(mode))
+	},
+	"own": func(n *node, ts *testscript.TestScript, args []string) { ts.Check(os.Chown(n.in(args[0]), user, 0)) },
+	"fifo": func(n *node, ts *testscript.TestScript, args []string) {
+		ts.Check(unix.Mkfifo(n.in(args[0]), 0o600))
+	},
+	"unmount": func(n *node, ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Unmount(n.in(args[0]), unix.MNT_DETACH))
-	})
-	add("moved", func(ts *testscript.TestScript, args []string) {
+	},
+	"moved": func(n *node, ts *testscript.TestScript, args []string) {
 		to := n.in("home/" + filepath.Base(args[0]))
 		ts.Check(os.MkdirAll(n.in("home"), 0o755))
 		ts.Check(os.Chown(n.in("home"), user, 0))
 		ts.Check(os.Rename(n.in(args[0]), to))
 		ts.Check(os.Symlink(to, n.in(args[0])))
-	})
-	add("config", func(ts *testscript.TestScript, args []string) {
+	},
+	"config": func(n *node, ts *testscript.TestScript, args []string) {
 		ts.Check(yaml.Unmarshal([]byte(args[0]), &n.site.Config))
-	})
-	add("mistake", func(_ *testscript.TestScript, args []string) { n.site.Mistake = args[0] })
-	add("slurm", func(_ *testscript.TestScript, args []string) {
+	},
+	"mistake": func(n *node, _ *testscript.TestScript, args []string) { n.site.Mistake = args[0] },
+	"slurm": func(n *node, _ *testscript.TestScript, args []string) {
 		for _, program := range []string{"sbin/slurmd", "bin/scontrol"} {
-			put(t, n.in(program), "#!/bin/sh\necho slurm "+args[0]+"\n", 0o755)
+			put(n.T, n.in(program), "#!/bin/sh\necho slurm "+args[0]+"\n", 0o755)
 		}
-	})
-	add("holds", func(_ *testscript.TestScript, args []string) { n.holds(50, args[0], args[1]) })
-	add("says", func(ts *testscript.TestScript, args []string) {
-		failed[args[0]] = failed[args[0]] || args[1] != OK
+	},
+	"holds": func(n *node, _ *testscript.TestScript, args []string) { n.holds(50, args[0], args[1]) },
+	"says": func(n *node, ts *testscript.TestScript, args []string) {
+		n.failed[args[0]] = n.failed[args[0]] || args[1] != OK
 		if why := n.says(args[0], args[1], args[2], append(args, "")[3]); why != "" {
 			ts.Fatalf("%q: %s", args, why)
 		}
-	})
-	return all
+	},
 }
 
 // says tries a line, and returns what is not as it says.
