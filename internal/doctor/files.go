@@ -78,7 +78,8 @@ func (r rule) judgeFile(v *view, f entry) {
 	case f.unread != "":
 		say(Unknown, f.unread, "stat "+at)
 	case f.kind != r.kind:
-		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind), "take it out of "+quoted(filepath.Dir(f.path)))
+		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind),
+			"take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
 		say(Wrong, notAlone+distrusted(*c), "chown root:root "+at+" && "+chmod+compare)
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
