@@ -95,7 +95,8 @@ var slurmChecks = []Check{
 func Checks() []Check {
 	all := []Check{
 		{Name: "programs", path: func(s Site) string { return s.paths(rules[0].at[0])[0] }, files: true,
-			judge: judgeRules, why: "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
+			judge: judgeRules,
+			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
 		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
 			why: "it says what root runs"},
 		{Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
