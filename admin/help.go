@@ -71,7 +71,6 @@ func long(cmd *cobra.Command) string {
 	return cmp.Or(cmd.Long, strings.ToUpper(cmd.Short[:1])+cmd.Short[1:]+".")
 }
 
-// helpCommand is "bookend help COMMAND".
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "show what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
@@ -105,7 +104,6 @@ func operands(least, most int, want string) cobra.PositionalArgs {
 	}
 }
 
-// none makes a command take no operands.
 func none(cmd *cobra.Command, args []string) error { return operands(0, 0, "no arguments")(cmd, args) }
 
 // bashWords is what cobra's script for bash wants of the package bash-completion, for where that is not installed.

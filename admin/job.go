@@ -139,14 +139,12 @@ func (a *app) own(ref slurm.Ref) error {
 	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
 }
 
-// asked is what "bookend history" was asked for.
 type asked struct {
 	gpu, user, code, since, until string
 	failed, found, offenders      bool
 	limit                         int
 }
 
-// moments is how --since and --until are written.
 const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
 (2026-11-21T08:00).`
 
@@ -206,7 +204,6 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 	return a.write(answer.NewHistory(all.node, picked, all.runs, more), found(picked))
 }
 
-// filter reads what was asked for.
 func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
 	if q.limit < 0 {
@@ -226,7 +223,6 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	return f, err
 }
 
-// ages are the units of how long ago something was.
 var ages = map[byte]time.Duration{
 	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
 }
@@ -259,7 +255,6 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-time.Duration(n) * unit), nil
 }
 
-// period reads --since and --until.
 func period(since, until string, now time.Time) (from, to time.Time, err error) {
 	if from, err = moment(since, now); err != nil {
 		return from, to, fmt.Errorf("--since: %w", err)
@@ -330,7 +325,6 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 
 func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
-// clean is a text from outside for one line.
 func clean(text string, width int) string { return string(report.Clean(text, width)) }
 
 // nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one

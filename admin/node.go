@@ -160,10 +160,8 @@ func unseen(readers operation.Readers, all records) string {
 	return ""
 }
 
-// driverTime is how long "bookend status" waits for the driver.
 const driverTime = 3 * time.Second
 
-// ask adds what driver and Slurm say now.
 func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 	n.Slurm = a.slurmNode(cfg, n.Drain, n.Name)
 	d := answer.Driver{Unknown: answer.Unknown{}}
@@ -232,7 +230,6 @@ func (a *app) look(cfg config.Config, all records) stage.Glance {
 	return now
 }
 
-// known are the baselines that hold now.
 func known(all records, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 	if all.store == nil {
 		return nil
@@ -248,7 +245,6 @@ func known(all records, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 // slurmTime is how long "bookend status" waits for Slurm: with slurmctld down scontrol itself would wait 10 to 20 s.
 const slurmTime = 2 * time.Second
 
-// slurmNode is what Slurm says of the node now.
 func (a *app) slurmNode(cfg config.Config, memory drain.Memory, node string) *answer.SlurmNode {
 	n := answer.SlurmNode{Unknown: answer.Unknown{}}
 	conf := a.env.Getenv("SLURM_CONF")
@@ -297,7 +293,6 @@ processes, and only the number of others.`,
 	})
 }
 
-// snapshot asks the driver once, for every GPU of the node.
 func (a *app) snapshot() error {
 	cfg := a.config()
 	s, who, problem := stage.Snapshot(a.env, cfg)
@@ -334,7 +329,6 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 	return s, own
 }
 
-// tests are the cards' last tests, where this node's hooks keep any.
 func (a *app) tests(cfg config.Config) map[gpu.ID]health.TestRecord {
 	all, err := read(a.env, cfg.Paths, "")
 	if err != nil {

@@ -36,13 +36,11 @@ const (
 	lockWait = 100 * time.Millisecond
 )
 
-// Files are where the counts are kept and shown.
 type Files struct {
 	Var      string `json:"var"`      // paths.var; made where it is missing
 	Textfile string `json:"textfile"` // metrics.textfile; empty: none
 }
 
-// Run is what one run of a root hook adds.
 type Run struct {
 	Version  string        `json:"version"` // of the hook
 	Hook     Hook          `json:"hook"`
@@ -84,7 +82,6 @@ const (
 // Hook names a root hook.
 type Hook string
 
-// The root hooks.
 const (
 	Prolog Hook = "prolog"
 	Epilog Hook = "epilog"
@@ -92,7 +89,6 @@ const (
 	HealthCheck Hook = "health_check"
 )
 
-// Finding is one finding of a run.
 type Finding struct {
 	Code code.Code `json:"code"`
 	// Own: a trouble of Bookend itself or of the driver as a whole, and policy does not hide it.

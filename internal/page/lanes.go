@@ -214,7 +214,6 @@ func (k *Block) join(o Block) {
 	k.use(o.Most)
 }
 
-// look is what one hook or health check saw of one card.
 type look struct {
 	at    time.Time
 	epoch gpu.Epoch
@@ -249,7 +248,6 @@ func (h *history) readLooks() {
 	}
 }
 
-// busy reports that a moment fell between the two looks of a job that had the card.
 func (h *history) busy(id gpu.ID, t time.Time) bool {
 	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
 }
