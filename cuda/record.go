@@ -14,6 +14,7 @@ import (
 // record looks again and again until nobody listens. Each look has an alarm of its own. Without persistence mode the
 // driver unloads a GPU that nobody has open: the session ends with the last process, so that it can.
 func (s *session) record() error {
+	s.wholes = map[gpu.ID]whole{}
 	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes
 	// more than the work.
 	runtime.UnlockOSThread()
@@ -43,9 +44,30 @@ func (s *session) record() error {
 	}
 }
 
-// recorded is read, with how busy the device is.
+// whole is a reading of all process lists.
+type whole struct {
+	gpu.Reading
+	at    time.Duration
+	first []gpu.Process // of the first list alone
+}
+
+// holds is how long a reading of all lists is believed while nothing speaks against it.
+const holds = 5 * time.Second
+
+// recorded is read, with how busy the device is. Each list costs as much as all the rest: while a device's memory and
+// its first list are as they were, the others are not asked.
 func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
-	reading, faults := s.lib.read(d)
+	now, last := s.boot(), s.wholes[d.ID]
+	reading, faults := s.lib.read(d, lists[:1])
+	same := func(a, b gpu.Process) bool { return a.PID == b.PID && a.Memory == b.Memory }
+	if reading.ProcessesUnknown == "" && now-last.at < holds && reading.Memory == last.Memory &&
+		slices.EqualFunc(reading.Processes, last.first, same) {
+		reading.Processes = last.Processes
+	} else {
+		first := reading.Processes
+		reading, faults = s.lib.read(d, lists)
+		s.wholes[d.ID] = whole{reading, now, first}
+	}
 	used, failed := ask(d.handle.GetUtilizationRates, s.lib, "nvmlDeviceGetUtilizationRates")
 	if failed == nil && used.Gpu <= 100 && used.Memory <= 100 {
 		reading.Busy = &gpu.Busy{GPU: int(used.Gpu), Memory: int(used.Memory)}

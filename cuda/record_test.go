@@ -69,6 +69,11 @@ func TestRecord(t *testing.T) {
 	})
 	p.End()
 	r.until(t, "its end", func(r gpu.Reading) bool { return len(r.Processes) == 0 && r.Memory.Used.Bytes == 0 })
+	// Nothing else changes: the other lists are read again all the same.
+	if err := w.Set("gpu0.list", "4711:0:graphics"); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "a graphics process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
 	close(r.stop)
 	if a := <-r.ended; a.Abandoned != nil || a.Panic != nil {
 		t.Errorf("%+v", a)

@@ -21,9 +21,10 @@ type session struct {
 	out     *wire.Writer
 	boot    func() time.Duration // CLOCK_BOOTTIME
 	lib     *library
-	slots   []opened      // nil until the driver said how many
-	opening time.Duration // how long the last attempt took, while something could not be opened
-	last    gpu.Snapshot  // the newest look
+	slots   []opened         // nil until the driver said how many
+	opening time.Duration    // how long the last attempt took, while something could not be opened
+	last    gpu.Snapshot     // the newest look
+	wholes  map[gpu.ID]whole // of a recording
 }
 
 func hello() wire.Reply {
@@ -117,7 +118,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 		return gpu.Snapshot{}, err
 	}
 	answers, err := inParallel(len(devices), func(i int) answer {
-		reading, faults := s.lib.read(devices[i])
+		reading, faults := s.lib.read(devices[i], lists)
 		return answer{reading, faults}
 	})
 	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}

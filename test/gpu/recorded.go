@@ -23,6 +23,8 @@ func recordedChains() []chain {
 			controls: without(recordedSeveral, none)},
 		{gpus: 2, torch: true, mode: "observe", brisk: true, steps: []step{recordedPiled},
 			controls: without(recordedPiled, none)},
+		{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{recordedSpikes},
+			controls: without(recordedSpikes, none)},
 	}
 }
 
@@ -67,9 +69,14 @@ var severalAtOnce = answers{yes: list(diagnosis.Processes),
 
 // crowd starts programs, then one that fails for want of memory and does not say whose the rest is.
 func (r *run) crowd(lines ...string) string {
-	const says = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
 	return r.script(append(lines, "sleep 6", fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 1 >/dev/null 2>&1 && exit 0",
-		r.most()), fmt.Sprintf("echo '%s %d bytes.'", says, r.most()<<20), "sleep 2", "exit 1")...)
+		r.most()), r.wants(r.most()), "sleep 2", "exit 1")...)
+}
+
+// wants says in JAX's words that so many MiB could not be had.
+func (r *run) wants(mib int) string {
+	const says = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
+	return fmt.Sprintf("echo '%s %d bytes.'", says, mib<<20)
 }
 
 var recordedPiled = step{
@@ -85,6 +92,22 @@ var recordedPiled = step{
 			c, _ = job.End.Diagnosis.Of(string(diagnosis.Processes))
 		}
 		r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))
+	},
+}
+
+var recordedSpikes = step{
+	name: "recorded-spikes", title: "Memory in spikes shorter than the time between samples",
+	truth: "A job takes most of its GPU for a tenth of a second, three times, two seconds apart, and fails with a " +
+		"message that tells only what it asked for. It was the job itself; whoever looks once a second may have seen " +
+		"none of it.",
+	do: func(r *run) {
+		const spike = "$CUDAJOB alloc --mib %d --sleep 0.1; sleep 2"
+		lines := slices.Repeat([]string{fmt.Sprintf(spike, r.total()*9/10)}, 3)
+		job := r.fails(r.script(append(lines, r.wants(r.total()*9/10), "sleep 2", "exit 1")...), 0)
+		r.answers(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
+			diagnosis.Pool, diagnosis.Pieces, diagnosis.Processes, diagnosis.Limits)})
+		on, seen := r.recordedOf(job)
+		r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 6)
 	},
 }
 
