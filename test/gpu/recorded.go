@@ -74,7 +74,7 @@ func (r *run) crowd(lines ...string) string {
 }
 
 // wants says in JAX's words that so many MiB could not be had.
-func (r *run) wants(mib int) string {
+func (r *run) wants(mib uint64) string {
 	const says = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
 	return fmt.Sprintf("echo '%s %d bytes.'", says, mib<<20)
 }
