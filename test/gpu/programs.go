@@ -83,10 +83,10 @@ var programsRank = step{
 
 var programsUnread = step{
 	name: "programs-unread", title: "Out of memory under srun, without a file",
-	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. No one could " +
-		"read it.",
+	truth: "PyTorch takes a GPU's memory over some seconds until there is no more, under an srun of its own whose output " +
+		"goes to its terminal. No one could read it.",
 	do: func(r *run) {
-		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
+		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "slowly")
 		text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
 		m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
 		if err == nil || m == nil {
