@@ -24,6 +24,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -98,6 +99,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 		unreadable(&n, "what is remembered of the node's drain", err)
 		n.Check, err = all.store.LastCheck()
 		unreadable(&n, "what the last health check saw", err)
+		n.Recorder = recorder(a.env.Clock, all.store)
 	}
 	look(&n, "", unseen(operation.Readers{Config: cfg, Clock: a.env.Clock}, all))
 	look(&n, "", untold(a.env, cfg, name))
@@ -105,6 +107,16 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	unreadable(&n, "what the hooks have counted", err)
 	n.Met, n.Last = counts.Troubles, counts.Last
 	return n
+}
+
+// recorder is the one at work on a node, nil for none.
+func recorder(clock routine.Clock, store *state.Store) *answer.Recorder {
+	kept := store.Recorded()
+	if kept.At == 0 || !store.HasRecorder() {
+		return nil
+	}
+	at := clock.Wall().Add(kept.At - clock.Boot())
+	return &answer.Recorder{At: &at, Jobs: len(kept.Runs), Problem: kept.Problem}
 }
 
 func unreadable(n *answer.Node, what string, err error) {

@@ -20,16 +20,22 @@ func (s *Summary) recorded(r ledger.Run) {
 		return
 	}
 	var peak uint64
+	untold := false
 	var busy ledger.Busy
 	for _, g := range end.Recording.GPUs {
 		peak = max(peak, g.Own.Bytes)
 		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
 		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
-		if g.Together == 0 && i >= 0 {
+		untold = untold || g.Together == 0 && !g.Unused()
+		if g.Unused() && i >= 0 {
 			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
 		}
 	}
-	if s.PeakBytes = &peak; busy.Samples == 0 {
+	if s.PeakBytes = &peak; peak == 0 && untold {
+		s.PeakBytes = nil
+		s.Unknown.because("peak_bytes", "whose the processes on its GPUs were is not known")
+	}
+	if busy.Samples == 0 {
 		s.Unknown.because("busy_percent", "the driver does not say")
 		return
 	}
@@ -81,8 +87,10 @@ func peaks(g ledger.Recorded, clock func(time.Duration) string) string {
 	}
 	parts := []string{most("peak", g.Peak)}
 	switch {
+	case g.Unused():
+		parts = append(parts, "no process")
 	case g.Together == 0:
-		parts = append(parts, "no process of the job")
+		parts = append(parts, "no process that is known to be the job's")
 	case g.Own.Bytes < g.Peak.Bytes/10*9 || len(g.Processes) > 1:
 		parts = append(parts, most("the job's own", g.Own), count(g.Together, "process", "es")+" at once")
 	}

@@ -399,7 +399,7 @@ func TestRecorded(t *testing.T) {
 		}, Unlisted, Unknown, ""},
 	})
 	in := well(2)
-	in.Recorded = []Recorded{crowd, {Device: in.Cards[1].Device.ID}}
+	in.Recorded = []Recorded{crowd, {Device: in.Cards[1].Device.ID, Unused: true}}
 	if c := Why(in).Cause(Processes); !strings.HasSuffix(c.Evidence, "; none on GPU 1") {
 		t.Errorf("%q", c.Evidence)
 	}

@@ -244,7 +244,7 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 func (j judge) unused() string {
 	var idle []string
 	for _, r := range j.Recorded {
-		if index := j.index(r.Device); r.Together == 0 && index != nil {
+		if index := j.index(r.Device); r.Unused && index != nil {
 			idle = append(idle, fmt.Sprint(*index))
 		}
 	}

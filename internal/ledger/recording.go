@@ -113,6 +113,7 @@ const (
 type Sample struct {
 	Look   gpu.Snapshot
 	Known  map[int]attrib.Process // what /proc says of the processes in it
+	Shared bool                   // another run has a GPU of this one
 	Limits finding.Limits
 }
 
@@ -192,7 +193,7 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	together := 0
 	for _, p := range reading.Processes {
 		facts := s.Known[p.PID]
-		if self.Owns(facts.Cgroup) {
+		if self.Owns(facts.Cgroup) || !s.Shared && self.probably(facts) {
 			own, together = own+p.Memory.Bytes, together+1
 		}
 		if facts.PID != 0 && facts.Why == "" && !facts.Gone {
@@ -210,6 +211,11 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 			g.Busy.Idle += at - last
 		}
 	}
+}
+
+// Unused reports a GPU on which no process was seen, whoever's, and no kernel ran.
+func (g Recorded) Unused() bool {
+	return g.Samples > g.Unread && len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
 func (m *Most) see(bytes uint64, at time.Duration) {
@@ -331,7 +337,7 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt,
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: g.Unused(),
 		})
 	}
 }

@@ -87,6 +87,44 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// Where Slurm tracks without cgroups, a process that may well be the job's counts as its own; on a GPU on which any
+// process was, nobody says that it was not used.
+func TestRecordedWithoutCgroups(t *testing.T) {
+	own := attrib.Process{PID: 7, Start: 2 * time.Second, UID: 1001}
+	for name, tt := range map[string]struct {
+		change func(*attrib.Process, *Sample)
+		want   int // MiB of the job's own
+	}{
+		"its user's, begun with it":  {func(*attrib.Process, *Sample) {}, 300},
+		"by its environment too":     {func(p *attrib.Process, _ *Sample) { p.EnvJobID = 100 }, 300},
+		"another job's by that":      {func(p *attrib.Process, _ *Sample) { p.EnvJobID = 101 }, 0},
+		"older than the job":         {func(p *attrib.Process, _ *Sample) { p.Start = time.Millisecond }, 0},
+		"another user's":             {func(p *attrib.Process, _ *Sample) { p.UID = 1002 }, 0},
+		"in a container":             {func(p *attrib.Process, _ *Sample) { p.Container = "docker-1" }, 0},
+		"a service":                  {func(p *attrib.Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
+		"another job's cgroup":       {func(p *attrib.Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
+		"another job has the GPU":    {func(_ *attrib.Process, s *Sample) { s.Shared = true }, 0},
+		"in its cgroup all the same": {func(p *attrib.Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, r, run := own, Recording{Every: time.Second}, job100()
+			run.Job.UID, run.Start = 1001, &End{At: time.Second}
+			sample := Sample{Look: onCard(3*time.Second, proc(7, 300))}
+			tt.change(&p, &sample)
+			sample.Known = who(p)
+			r.Add(run, sample)
+			if g := r.GPUs[0]; int(g.Own.Bytes>>20) != tt.want || g.Unused() {
+				t.Errorf("%+v", g)
+			}
+		})
+	}
+	idle := Recording{Every: time.Second}
+	idle.Add(job100(), Sample{Look: onCard(time.Second)})
+	if !idle.GPUs[0].Unused() {
+		t.Errorf("%+v", idle)
+	}
+}
+
 // Memory without a process counts where it lasts, and only what came while the job ran.
 func TestUnlisted(t *testing.T) {
 	for name, tt := range map[string]struct {

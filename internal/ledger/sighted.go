@@ -184,6 +184,13 @@ func (r Run) Owns(o slurm.Owner) bool {
 	return o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
 }
 
+// probably reports a process in no job's cgroup that may well be the run's own: its user's, begun after the run, and
+// its environment names no other job. Where Slurm tracks without cgroups there is no better evidence.
+func (r Run) probably(p attrib.Process) bool {
+	return !p.Cgroup.Found() && !p.Gone && !p.Apart() && !p.OfSystem() && p.UID != 0 && p.UID == r.Job.UID &&
+		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
+}
+
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.
 func (p Seen) known() map[time.Duration]gpu.Figure {
 	all := map[time.Duration]gpu.Figure{p.First: gpu.Unknown("how much it had then was not kept"), p.Last: p.Bytes}

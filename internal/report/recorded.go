@@ -143,7 +143,7 @@ func (s Scene) neverUsed() []string {
 	}
 	var idle []string
 	for _, g := range s.Recording.GPUs {
-		if g.Together == 0 && g.Busy.Most == 0 && g.Busy.Samples > 0 {
+		if g.Unused() && g.Busy.Samples > 0 {
 			idle = append(idle, fmt.Sprint(s.number(g)))
 		}
 	}

@@ -59,7 +59,7 @@ func (r *record) recorded() *metrics.Recorded {
 	for _, g := range of.GPUs {
 		reading, _ := r.Seen.Side.Snapshot.Reading(g.ID)
 		switch total := reading.Memory.Total.Bytes; {
-		case g.Together == 0 && g.Samples > g.Unread:
+		case g.Unused():
 			m.Unused++
 		case g.Own.Bytes > 0 && total > 0:
 			m.Peaks = append(m.Peaks, float64(g.Own.Bytes)/float64(total))
@@ -316,9 +316,10 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
 		if look.At > run.Start.At {
+			sample.Shared = shared(run, runs)
 			if recording.Add(run, sample) || due {
 				news = true
-				r.tell(run, recording, look, shared(run, runs))
+				r.tell(run, recording, look, sample.Shared)
 			}
 		}
 		kept[run.Name()] = recording

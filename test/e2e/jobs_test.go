@@ -213,6 +213,12 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
 		s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
 	})
+	s.tell("what its processes used is told at its end", func(s *story) {
+		job, terminal := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c",
+			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 20000 --sleep 4")
+		s.inOrder("the terminal", terminal, "job "+string(job)+"\n", "| bookend: ", "peak 20.0 of ", "one process")
+		s.showSays("n1", job, "while it ran", "peak 20.0 GiB")
+	})
 	s.tell("srun on a GPU in use shows one line at its start, and the report at its end", func(s *story) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
 		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -62,6 +63,9 @@ func TestRecorder(t *testing.T) {
 	n.inCgroup(mine, "100")
 	n.move(theirs, filepath.Base(n.dir)+"-b_slurmstepd.scope", "job_200/step_batch/user/task_0")
 	n.recorded("both processes", func(r ledger.Recorded) bool { return r.Together == 1 && len(r.Processes) == 2 })
+	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
+		t.Errorf("status: %s", out)
+	}
 	theirs.End()
 	mine.End()
 	n.clean(n.own(epilog), newJob())
