@@ -11,6 +11,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -163,18 +164,8 @@ func complete(o Options) (Options, error) {
 	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
 		return o, fmt.Errorf("directory %q: want an absolute path of at most 64 plain characters", o.Dir)
 	}
-	if o.Track == "" {
-		o.Track = LinuxProc
-	}
-	if o.Root == "" {
-		o.Root = os.Getenv("BOOKEND_SLURM_ROOT")
-	}
-	if o.Root == "" {
-		o.Root = "/"
-	}
-	if o.Patience == 0 {
-		o.Patience = 3 * time.Minute
-	}
+	o.Track, o.Root = cmp.Or(o.Track, LinuxProc), cmp.Or(o.Root, Root())
+	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	return o, checkPrograms(o.Root)
 }
 

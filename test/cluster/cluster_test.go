@@ -99,8 +99,8 @@ func TestUpRefuses(t *testing.T) {
 // What runs in another root folder writes nothing there, sees the host's folders that it needs, and is in no chroot: a
 // job may make namespaces of its own.
 func TestRootOfItsOwn(t *testing.T) {
-	root := os.Getenv("BOOKEND_SLURM_ROOT")
-	if root == "" || root == "/" {
+	root := Root()
+	if root == "/" {
 		root = t.TempDir() // nothing runs there
 		if _, err := VersionIn(root); err == nil || !strings.Contains(err.Error(), `no program "slurmd"`) {
 			t.Errorf("version in an empty directory: %v", err)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -63,27 +62,6 @@ func TestParseHookRuns(t *testing.T) {
 	}
 }
 
-func FuzzParseShow(f *testing.F) {
-	f.Add(shownJob)
-	f.Add("NodeName=n1\n Reason=a b [root@now]\n=\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		if n := strings.Count(text, "JobId=") + strings.Count(text, "NodeName="); len(parseShow(text)) > n {
-			t.Errorf("more entries than heads in %q", text)
-		}
-	})
-}
-
-func FuzzParseHookRuns(f *testing.F) {
-	f.Add(shownLog)
-	f.Fuzz(func(t *testing.T, text string) {
-		for _, r := range parseHookRuns(text) {
-			if r.Exit != 0 && r.Signal != 0 || r.Job != "" && !r.Failed() {
-				t.Errorf("impossible record %+v", r)
-			}
-		}
-	})
-}
-
 func TestJoinSettings(t *testing.T) {
 	have := joinSettings([][2]string{{"KillWait", "2"}, {"PrologFlags", "Alloc"}},
 		[]string{"killwait=9", "Include /a.conf", "PartitionName=a Nodes=n1", "PartitionName=b Nodes=n2"})
@@ -138,12 +116,11 @@ func TestParseHookTimes(t *testing.T) {
 [2026-11-21T19:08:58.000] debug:  Finished wait for JobId=4 SLUID=s4ZHM806T9MS01 prolog to complete
 [2026-11-21T19:08:58.030] error: JobId=4 SLUID=s4ZHM806T9MS01 epilog failed status=12:0
 `
-	at := func(ms int) time.Time { return time.Date(2026, 11, 21, 19, 8, 51, ms*1e6, time.UTC) }
 	want := []HookTime{
-		{"prolog", "2", at(255), 226 * time.Millisecond}, {"prolog", "1", at(355), 145 * time.Millisecond},
-		{"epilog", "1", at(2322), 50 * time.Millisecond}, {"epilog", "2", at(3000), 101 * time.Millisecond},
-		{"prolog", "3", at(4001), 100 * time.Millisecond}, {"epilog", "3", at(5000), 20 * time.Millisecond},
-		{"prolog", "4", at(6000), 101 * time.Millisecond}, {"epilog", "4", at(7000), 30 * time.Millisecond},
+		{"prolog", "2", 226 * time.Millisecond}, {"prolog", "1", 145 * time.Millisecond},
+		{"epilog", "1", 50 * time.Millisecond}, {"epilog", "2", 101 * time.Millisecond},
+		{"prolog", "3", 100 * time.Millisecond}, {"epilog", "3", 20 * time.Millisecond},
+		{"prolog", "4", 101 * time.Millisecond}, {"epilog", "4", 30 * time.Millisecond},
 	}
 	if got := parseHookTimes(log); !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -97,8 +97,7 @@ const crowdsPatience = 5 * time.Minute
 func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 	s.t.Helper()
 	must.Have(s.on.Wait(array, crowdsPatience, states...))(s.t)
-	jobs := must.Have(s.on.Jobs(array))(s.t)
-	return jobs
+	return must.Have(s.on.Jobs(array))(s.t)
 }
 
 // judgesMember compares what is on record of a job, and what its user reads, with what the job was and did. It returns

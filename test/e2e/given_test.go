@@ -49,7 +49,6 @@ type story struct {
 	hooks          map[string]int // hooks in each node's log when the story began
 	logged         int            // lines in Bookend's log then
 	terminals      *terminals
-	mayDie         bool // hooks may end anywhere: the next one takes away what they were writing
 }
 
 // given stands up a site for one story, or for several by tell.

@@ -145,7 +145,7 @@ func TestLostCard(t *testing.T) {
 	s.nodeIsDrained("n1", fmt.Sprintf("BKD-LOST gpu=0 job=%s prolog; see: bookend show %s", job, job))
 	s.checkSays("no health check can tell that BKD-LOST is over")
 	s.adminResumes("n1")
-	must.Do(t, s.on.Release(job))
+	must.Do(t, s.on.Scontrol("release", string(job)))
 	s.ends(job)
 	s.jobIs(job, "COMPLETED")
 	s.userReads(job, "working", "", leftClean)

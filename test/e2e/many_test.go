@@ -117,7 +117,7 @@ func TestRequeue(t *testing.T) {
 	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`,
 		oneGPU)
 	pid := s.pid(id)
-	must.Do(t, s.on.Requeue(id))
+	must.Do(t, s.on.Scontrol("requeue", string(id)))
 	s.ends(id)
 
 	s.jobIs(id, "COMPLETED")

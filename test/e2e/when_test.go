@@ -31,8 +31,7 @@ func (s *story) script(text string) string {
 // submits hands in a batch job of the user and does not wait.
 func (s *story) submits(user, script string, args ...string) cluster.JobID {
 	s.t.Helper()
-	id := must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
-	return id
+	return must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
 }
 
 // runs hands in a batch job and waits for its end, epilogs included.
@@ -46,8 +45,7 @@ func (s *story) runs(user, script string, args ...string) cluster.JobID {
 // ends waits until a job, or every task of an array, has ended in whatever way.
 func (s *story) ends(id cluster.JobID) cluster.Job {
 	s.t.Helper()
-	j := must.Have(s.on.Wait(id, patience))(s.t)
-	return j
+	return must.Have(s.on.Wait(id, patience))(s.t)
 }
 
 // starts hands in a batch job and waits until its script has written "ready".
@@ -196,6 +194,5 @@ func (s *story) driverSays(key, value string) {
 // home is the user's folder, where jobs run and their output lies.
 func (s *story) home(user string) string {
 	s.t.Helper()
-	dir := must.Have(s.on.Home(user))(s.t)
-	return dir
+	return must.Have(s.on.Home(user))(s.t)
 }
