@@ -68,8 +68,8 @@ func given(t *testing.T, o site.Options) *story {
 		terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
-		if !strings.Contains(o.Config, "privacy: jobs") {
-			s.nobodyReadsOfOthers()
+		if leaks := s.leaks(); len(leaks) > 0 && !strings.Contains(o.Config, "privacy: jobs") {
+			t.Errorf("told of others:\n%s", indented(leaks))
 		}
 		if t.Failed() {
 			log, _ := on.Log()

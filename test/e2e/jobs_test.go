@@ -206,7 +206,7 @@ func TestInteractiveJobs(t *testing.T) {
 		`InteractiveStepOptions="--interactive --preserve-env $SHELL"`, // without a terminal: it reads from us
 	}})
 	s.tell("srun alone has no output file: its user reads nothing on clean GPUs", func(s *story) {
-		job, terminal := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c",
+		job, terminal := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c",
 			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 100 --sleep 0")
 		s.hooksRan("n1", "prolog 0", "epilog 0")
 		s.reads(terminal, "job "+string(job))
@@ -215,7 +215,7 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("srun on a GPU in use shows one line at its start, and the report at its end", func(s *story) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
-		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
+		job, terminal := s.attends(s.user, "", "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
 			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")
 		s.reads(terminal, lines(notCleanBefore, "job "+string(job), notCleanBefore,
 			"| bookend:   Held by a process that is not yours, probably left by another user's job",
@@ -223,7 +223,7 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
-		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
+		job, terminal := s.attends(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", "salloc", oneGPU)
 		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
 			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
@@ -238,7 +238,7 @@ func TestNameWithACommandInIt(t *testing.T) {
 	script := "echo PATH=$PATH"
 	step := []string{oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; " + script}
 	inScript := s.pathIn(s.outputOf(s.runs(s.user, script, oneGPU)))
-	_, terminal := s.runsInForeground(s.user, "srun", step...)
+	_, terminal := s.attends(s.user, "", "srun", step...)
 	inStep := s.pathIn(terminal)
 
 	s.runs(s.user, `{cuda} alloc --mib 2000 --orphan --name "$(printf '\nexport PATH=/x')"`, oneGPU)
@@ -246,7 +246,7 @@ func TestNameWithACommandInIt(t *testing.T) {
 	job := s.runs(s.user, script, oneGPU)
 	s.inOrder("the output", s.outputOf(job), "Held by process ", ` (\x0aexport PATH=/x), `, "PATH="+inScript+"\n")
 	s.showSays("n1", job, "start:", `(\x0aexport PATH=/x)`, "end:")
-	_, terminal = s.runsInForeground(s.user, "srun", step...)
+	_, terminal = s.attends(s.user, "", "srun", step...)
 	s.inOrder("the terminal", terminal, notCleanBefore+"\n", "PATH="+inStep+"\n")
 }
 

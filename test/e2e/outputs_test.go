@@ -55,7 +55,7 @@ func TestWhereMessagesAre(t *testing.T) {
 }
 
 func srunsTerminal(s *story) {
-	job, _ := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; "+saysOOM)
+	job, _ := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; "+saysOOM)
 
 	end := s.recordOf(job).Last()
 	if len(end.Messages) != 0 || len(end.Outputs) != 1 || !strings.Contains(end.Outputs[0].Why, "srun's own terminal") {

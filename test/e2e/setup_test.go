@@ -197,13 +197,10 @@ func containedJob(s *story) {
 }
 
 // sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the
-// programs. Before task hooks are sent both reports come at the end.
+// programs.
 func sentByController(s *story) {
-	reads := []string{"done", "", leftClean}
-	if version(s.t).Since(25, 11) {
-		reads = []string{"done", "", leftClean}
-	}
-	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"}, reads: reads})
+	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"},
+		reads: []string{"done", "", leftClean}})
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
 	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/bookend-prolog.sh") ||
 		!strings.Contains(text, "/bookend.conf") {
