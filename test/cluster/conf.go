@@ -150,8 +150,11 @@ func (c *Cluster) nodeLines(host string) string {
 	for i, n := range c.options.Nodes {
 		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=%d RealMemory=4000 State=UNKNOWN",
 			n.Name, host, c.address, c.ports[1+i], max(8, len(n.Devices))) // a job for each GPU
-		if gres := n.gres(); gres != "" {
-			fmt.Fprintf(&b, " Gres=%s", gres)
+		switch {
+		case n.Gres != "":
+			b.WriteString(" Gres=" + n.Gres)
+		case len(n.Devices) > 0:
+			fmt.Fprintf(&b, " Gres=gpu:%d", len(n.Devices))
 		}
 		b.WriteByte('\n')
 		names = append(names, n.Name)
@@ -159,14 +162,6 @@ func (c *Cluster) nodeLines(host string) string {
 	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n",
 		strings.Join(names, ","))
 	return b.String()
-}
-
-// gres is what slurm.conf says of a node's GPUs.
-func (n Node) gres() string {
-	if n.Gres == "" && len(n.Devices) > 0 {
-		return fmt.Sprintf("gpu:%d", len(n.Devices))
-	}
-	return n.Gres
 }
 
 func (c *Cluster) gresConf() string {

@@ -116,8 +116,7 @@ func plainSetup(s *story) {
 		return err == nil && strings.Contains(string(data),
 			`bookend_hook_runs_total{hook="health_check",action="ignore"} 1`)
 	})
-	s.tells(bracketed, drains, tale{title: "a job without GPUs leaves no trace", script: "echo done",
-		args: []string{noGPU}, silent: true})
+	s.tells(bracketed, drains)
 	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
 		defer s.takesAway(program)()
 	}
@@ -171,13 +170,6 @@ func ownTaskHooks(s *story) {
 		s.hasOwn("task-prolog", "exit 7")
 		s.happens(tale{script: "echo never", state: "FAILED", code: "7:0",
 			has: []string{"TaskProlog failed status=7"}})
-	})
-	s.tells(tale{title: "where there are none nothing is missed", script: "echo done",
-		reads: []string{"done", "", leftClean}})
-	s.tell("where Bookend is absent the site's own run", func(s *story) {
-		s.hasOwn("task-prolog", "echo print alone")
-		defer s.takesAway("bookend-prolog")()
-		s.userReads(s.runs(s.user, "echo done", noGPU), "alone", "done")
 	})
 }
 

@@ -1,8 +1,7 @@
 # The Debian parts of show.sh, which has what these stand on: shows, must, debian, inside, stubbed, programs, later.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-included=/etc/bookend/slurm/bookend.conf # by slurm.conf; setup's where a part has set it up
-known=                                   # what Bookend's log may say of a finding
+known= # what Bookend's log may say of a finding
 drop_wanted=/etc/systemd/system/slurmd.service.wants/run-bookend-drop.mount
 timer_wanted=/etc/systemd/system/timers.target.wants/bookend-healthcheck.timer
 hooks=(/usr/libexec/bookend/bookend-prolog /usr/libexec/bookend/bookend-epilog) # slurmd must always find something there
@@ -39,6 +38,7 @@ unplug() {
 
 # begin SUITE PACKAGE...: a Debian with Slurm's programs and GPUs, in which the package is installed as an admin does.
 begin() {
+	included=/etc/bookend/slurm/bookend.conf # by slurm.conf; start may know better
 	must "make fake GPUs" plug && must "make a fresh $1" debian "$1" slurmctld slurmd slurm-client munge logrotate "${@:2}" || return
 	deb=$(basename "$packages"/bookend_*_"$arch".deb)
 	shows "apt install ./bookend_*.deb" inside "apt-get install -y ./$deb && dpkg-query -W -f '\${Status}' bookend | grep 'install ok installed'" || return
