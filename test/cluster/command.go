@@ -18,19 +18,6 @@ import (
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// programs are what a cluster cannot do without.
-var programs = []string{"munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "sinfo", "squeue",
-	"scancel"}
-
-func checkPrograms(root string) error {
-	for _, name := range programs {
-		if _, err := lookUp(root, name); err != nil {
-			return fmt.Errorf("%w; test/install-slurm.sh installs Slurm", err)
-		}
-	}
-	return nil
-}
-
 // lookUp finds a program below root; the answer is its path as seen from there.
 func lookUp(root, name string) (string, error) {
 	if filepath.IsAbs(name) {
@@ -44,7 +31,7 @@ func lookUp(root, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no program %q below %q", name, root)
+	return "", fmt.Errorf("no program %q below %q; test/install-slurm.sh installs Slurm", name, root)
 }
 
 // identity is who a command runs as.

@@ -77,7 +77,7 @@ func (c *Cluster) slurmConf(host string) string {
 			settings = append(settings, hook)
 		}
 	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host)
+	return strings.Replace(joinSettings(settings, o.Conf), "=SOCKET,", "=socket="+c.paths.socket()+",", 1) + c.nodeLines(host)
 }
 
 // usual are the settings of every cluster.
@@ -92,7 +92,7 @@ func (c *Cluster) usual(host string) [][2]string {
 		{"AuthType", "auth/munge"},
 		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two
 		// minutes.
-		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=10", p.socket())},
+		{"AuthInfo", "SOCKET,cred_expire=10"},
 		{"StateSaveLocation", p.in("state")},
 		{"SlurmdSpoolDir", p.in("spool", "%n")},
 		{"SlurmctldPidFile", p.pidFile("slurmctld")},

@@ -49,11 +49,8 @@ const (
 // what it left itself; each reads its own report; only what was left can drain.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	o := site.Options{Mode: "enforce", GPUs: crowd, Config: crowded + "drain: {reason_by: healthcheck}\n"}
-	o.Dir = cluster.TempDir(t)
-	o.Conf = []string{"AuthInfo=socket=" + filepath.Join(o.Dir, "slurm/munge/munge.socket") + ",cred_expire=180",
-		"BatchStartTimeout=120", "MessageTimeout=60"} // a busy machine's
-	s := given(t, o)
+	s := given(t, site.Options{Mode: "enforce", GPUs: crowd, Config: crowded + "drain: {reason_by: healthcheck}\n",
+		Conf: []string{"AuthInfo=SOCKET,cred_expire=180", "BatchStartTimeout=120", "MessageTimeout=60"}}) // a busy machine's
 	gate, open := s.gate()
 	s.adminSays("n1", "all at once")
 	fill := func(script string) string { return strings.ReplaceAll(script, "{gate}", gate) }
@@ -164,8 +161,7 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 		if left == code.Orphan && found[0].Holder != nil {
 			ready = fmt.Sprintf("ready pid=%d ", found[0].Holder.PID)
 		}
-		if !strings.Contains(text, " in use ") || left == code.Orphan &&
-			!strings.Contains(text, ready) {
+		if !strings.Contains(text, " in use ") || left == code.Orphan && !strings.Contains(text, ready) {
 			s.t.Errorf("job %s left %q: %+v\n%s", j.ID, left, found, text)
 		}
 	default:

@@ -326,8 +326,7 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 // A hook that is to give the reason itself does, but not over an admin's; where it cannot, the health check does.
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce",
-		Config: "drain: {resume: {enabled: true, after: 1}}\n"})
+	s := given(t, site.Options{Mode: "enforce", Config: "drain: {resume: {enabled: true, after: 1}}\n"})
 	s.tell("the health check resumes what a hook drained", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", s.ofOrphan(job))

@@ -127,7 +127,7 @@ func TestEndedFromOutside(t *testing.T) {
 // A card that is lost at a job's start drains, and Slurm holds the job; nothing says by itself that it is over.
 func TestLostCard(t *testing.T) {
 	t.Parallel()
-	s := given(t, soonAgain(t, site.Options{Mode: "enforce", GPUs: 1, Config: resuming}))
+	s := given(t, site.Options{Mode: "enforce", GPUs: 1, Config: resuming, Conf: []string{soonAgain}})
 	s.driverSays("on.any.gpu0", "rc 15") // the card has fallen off the bus
 	job := s.submits(s.user, "echo working", oneGPU)
 	s.until("the job is held", func() bool {

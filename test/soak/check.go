@@ -26,11 +26,8 @@ func (p *pair) check() {
 		return
 	}
 	p.checking = true
-	h := p.newHook(&world.Job{}, world.Epilog, slurm.Job{Context: slurm.HealthCheck, Node: "n1"})
-	h.times, h.settle = p.cfg.Deadlines.HealthCheck.Hook(), p.cfg.Settle.Epilog
-	if p.damaged && p.rand.IntN(5) < 2 {
-		h.damage = drawDamage(p.rand, len(p.node.Cards), false)
-	}
+	told := slurm.Job{Context: slurm.HealthCheck, Node: "n1"}
+	h := p.newHook(&world.Job{}, world.Epilog, told, len(p.node.Cards), false)
 	h.runs(h.examine, func() { p.checking = false })
 }
 

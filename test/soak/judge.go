@@ -110,7 +110,8 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case h.nameless() && h.startedBefore(h.node.Boottime(h.job.Allocated)): // an earlier run's
+	case h.nameless() && h.Past.Before != nil &&
+		h.Past.Before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
 	case s == nil || !s.on || h.Past.Before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case s != h.prologs[h.Past.Before.Snapshot.At]:
@@ -121,11 +122,6 @@ func (h *hook) drain(f finding.Finding) {
 		const words = "%s on %s, which was not clean at the start of job %d: %s"
 		h.fail(breach, words, f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
 	}
-}
-
-// startedBefore reports a start on record that was seen before a moment.
-func (h *hook) startedBefore(at time.Duration) bool {
-	return h.Past.Before != nil && h.Past.Before.Snapshot.At < at
 }
 
 // tolerance is by how much a balance of a card may be off: the driver's share of a client was measured to lie within
