@@ -18,11 +18,9 @@ import (
 
 // record is what Dir/cluster.json keeps, so that a later process can clean up after a killed one.
 type record struct {
-	OwnerPID   int      `json:"owner_pid"`
-	OwnerStart uint64   `json:"owner_start"`
-	Daemons    []string `json:"daemons"`
-	Cgroups    []string `json:"cgroups,omitempty"`
-	Users      []uint32 `json:"users,omitempty"` // whose jobs may have left something
+	Daemons []string `json:"daemons"`
+	Cgroups []string `json:"cgroups,omitempty"`
+	Users   []uint32 `json:"users,omitempty"` // whose jobs may have left something
 }
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
