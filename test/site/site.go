@@ -267,7 +267,7 @@ func (s *Site) Log() (string, error) {
 // Bookend runs the command line as root with a node's configuration.
 func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
-	if root := os.Getenv("BOOKEND_SLURM_ROOT"); s.Cluster != nil && root != "" && root != "/" {
+	if s.Cluster != nil && cluster.Root() != "/" {
 		// where the scontrol that it asks is slurmctld's own
 		var err error
 		if cmd, err = s.Command("", s.Program("bookend"), args...); err != nil {

@@ -45,23 +45,18 @@ type tally struct {
 	misguessedAt uint64 // the first pair with one
 }
 
+func (t *tally) counts() []*uint64 {
+	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
+		&t.misguessed, &t.named, &t.guessed, &t.recorded}
+}
+
 func (t *tally) add(o tally) {
-	t.pairs += o.pairs
-	t.hooks += o.hooks
-	t.checks += o.checks
-	t.settled += o.settled
-	t.damaged += o.damaged
-	t.leaks += o.leaks
-	t.named += o.named
-	t.drains += o.drains
-	t.due += o.due
-	t.blamed += o.blamed
-	t.guessed += o.guessed
-	t.recorded += o.recorded
 	if o.misguessed > 0 && (t.misguessed == 0 || o.misguessedAt < t.misguessedAt) {
 		t.misguessedAt = o.misguessedAt
 	}
-	t.misguessed += o.misguessed
+	for i, more := range o.counts() {
+		*t.counts()[i] += *more
+	}
 }
 
 // guessesBadly reports owners named by exclusive use who were others too often. It is a guess, worded as one: of a
@@ -137,11 +132,10 @@ func shipped() config.Config {
 
 // play plays pair n of a seed.
 func play(cfg config.Config, seed, n uint64, unrecorded bool, tell func(time.Duration, string)) (p *pair) {
-	t := cfg.Thresholds
 	p = &pair{
-		cfg: cfg, unrecorded: unrecorded, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
-		limits: finding.LimitsOf(t),
-		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
+		cfg: cfg, unrecorded: unrecorded, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
+		prologs: map[time.Duration]*start{}, limits: finding.LimitsOf(cfg.Thresholds),
+		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}
 	defer func() {
 		if v := recover(); v != nil {

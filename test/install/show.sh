@@ -1,25 +1,28 @@
 #!/bin/bash
-# Shows what build/packages holds, and what rpm makes of it: a line for each thing shown, as test/install prints them.
+# Shows what build/packages holds, and what dpkg and rpm make of it: a line for each thing shown.
 #
-# usage: made.sh PACKAGES SCRATCH PART...      made, rpm; as root, in a mount namespace that goes afterwards
+# usage: show.sh PACKAGES SCRATCH PART...      started by test/install; as root, in a mount namespace that goes afterwards
+#
+# INSTALL_STAND  the program that gives a Debian GPUs and Slurm (stand.go)
+# INSTALL_OLDER  the commit of the project that plays the release before
 set -uo pipefail
 packages=$(realpath "$1") scratch=$(realpath "$2")
 cd "$(dirname "$0")/../.." || exit
 shift 2
-arch=$(dpkg --print-architecture) shown=0 failed=0
+began=$SECONDS arch=$(dpkg --print-architecture) shown=0 failed=()
 
-# shows WHAT COMMAND...: COMMAND says nothing that matters where it succeeds.
+# must WHAT COMMAND...: what is worth a line only where it fails. COMMAND is a function of this shell's, or a program.
+must() {
+	"${@:2}" >"$scratch/said" 2>&1 && return
+	printf '%-9s FAIL %s: %s\n%s\n' "$part" "$1" "${*:2}" "$(tail -n 30 "$scratch/said")"
+	failed+=("$part: $1")
+	return 1
+}
+# shows WHAT COMMAND...: what COMMAND says does not matter where it succeeds.
 shows() {
-	local what=$1 said
-	shift
-	if said=$("$@" 2>&1); then
-		shown=$((shown + 1))
-		printf '%-9s ok   %s\n' "$part" "$what"
-	else
-		failed=$((failed + 1))
-		printf '%-9s FAIL %s: %s\n%s\n' "$part" "$what" "$*" "$(tail -n 30 <<<"$said")"
-		return 1
-	fi
+	must "$@" || return
+	shown=$((shown + 1))
+	printf '%-9s ok   %s\n' "$part" "$1"
 }
 
 sums() {
@@ -65,17 +68,19 @@ again() {
 late() { # a program that needs a newer C library is refused
 	printf '%s\n' '#include <math.h>' '#include <stdlib.h>' \
 		'int main(int n, char **v) { return (int)exp(atof(v[n - 1])); }' >"$scratch/late.c"
-	gcc -O0 -o "$scratch/late" "$scratch/late.c" -lm && ! deploy/packages/glibc.sh 2.28 "$scratch/late" >"$scratch/said" 2>&1 &&
-		grep -q 'newer than 2.28' "$scratch/said"
+	gcc -O0 -o "$scratch/late" "$scratch/late.c" -lm && ! deploy/packages/glibc.sh 2.28 "$scratch/late" >"$scratch/late.said" 2>&1 &&
+		grep -q 'newer than 2.28' "$scratch/late.said"
 }
 
-# debian: a Debian with what looks at packages, and the packages in its /root.
+# debian SUITE PACKAGE...: a fresh Debian in $root, with the folders of $binds mounted, and the packages in its /root.
 debian() {
-	test/chroot/make.sh --fresh bookworm "$root" lintian rpmlint rpm cpio && test/chroot/make.sh --mount "$root" &&
+	test/chroot/make.sh --fresh "$1" "$root" "${@:2}" && test/chroot/make.sh --mount "$root" "${binds[@]}" &&
 		cp "$packages"/*.deb "$packages"/*.rpm deploy/packages/rpmlint.toml "$root/root"
 }
+# inside COMMAND: a line of shell, as root in /root of the Debian; env has further settings.
 inside() {
-	chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C sh -c "cd /root && $1"
+	chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TZ=UTC \
+		DEBIAN_FRONTEND=noninteractive "${env[@]}" sh -c "cd /root && $1"
 }
 silent() { # succeeds and says nothing
 	local said
@@ -90,7 +95,7 @@ part_made() {
 	shows "another directory, the same bytes" again
 	shows "the backend needs glibc 2.28 at most" deploy/packages/glibc.sh 2.28 "$packages"/*/bin/bookend-gpu
 	shows "a program that needs a newer one is refused" late
-	shows "a Debian to look at them from" debian || return
+	shows "a Debian to look at them from" debian bookworm lintian rpmlint rpm cpio || return
 	shows "lintian has no error and no warning" silent inside \
 		'lintian --allow-root --fail-on error,warning --tag-display-limit 0 *.deb'
 	shows "rpmlint has no error and no warning" inside \
@@ -105,13 +110,13 @@ stubbed() {
 		path=/usr/libexec/bookend/bookend-$hook
 		[ "$(stat -c '%F %a %u:%g' "$root$path")" = "regular file 755 0:0" ] &&
 			grep -q '# Left by the removal of Bookend' "$root$path" &&
-			inside "SLURM_SCRIPT_CONTEXT=prolog_slurmd $path 2>&1" | grep -F "$path" | grep -q "Bookend is not installed" &&
-			silent inside "SLURM_SCRIPT_CONTEXT=prolog_task $path" && continue
+			inside "env -i SLURM_SCRIPT_CONTEXT=prolog_slurmd $path 2>&1" | grep -F "$path" | grep -q "Bookend is not installed" &&
+			silent inside "env -i SLURM_SCRIPT_CONTEXT=prolog_task $path" && continue
 		echo "$path is no stub"
 		return 1
 	done
-	! ls "$root"/usr/libexec/bookend/*.* 2>/dev/null
 }
+# programs: at the path of each hook that drains is the program again.
 programs() {
 	for hook in bookend-prolog bookend-epilog; do
 		inside "/usr/libexec/bookend/$hook --version" | grep "$hook" || return
@@ -127,18 +132,19 @@ remains() {
 		[ ! -e "$root/etc/bookend/slurm.kept" ] && [ ! -e "$slurm/old" ]
 }
 
-# later: the same code as a later version; its directory.
+# later: the same code as a later version, in $scratch/next.
 later() {
 	local version
+	[ ! -e "$scratch/next/SHA256SUMS" ] || return 0
 	version=$(dpkg-deb -f "$packages"/bookend_*_"$arch".deb Version) && version=${version%-1}
 	case $version in *+*) version+=.next ;; *) version+=+next ;; esac
-	OUT=$scratch/next VERSION=$version deploy/packages/build.sh "$arch" >&2
+	OUT=$scratch/next VERSION=$version deploy/packages/build.sh "$arch"
 }
 
 part_rpm() { # Debian's: there is no RHEL here
 	local old new
 	old="bookend-*.$(uname -m).rpm" new="next/bookend-*.$(uname -m).rpm" # for a shell in the chroot
-	shows "a Debian with rpm" debian || return
+	shows "a Debian with rpm" debian bookworm lintian rpmlint rpm cpio || return
 	shows "a later version is built" later || return
 	mkdir "$root/root/next" && cp "$scratch"/next/*.rpm "$root/root/next"
 	shows "rpm --root installs it into an empty root (by Debian's rpm)" inside \
@@ -157,17 +163,31 @@ part_rpm() { # Debian's: there is no RHEL here
 	mkdir -p "$root/etc/bookend/slurm.kept/old" # what a removal leaves that was cut short
 	shows "rpm -e" inside "rpm -e bookend"
 	shows "it leaves a stub at each hook's path" stubbed
+	shows "and nothing of its programs" silent find "$root/usr/libexec/bookend" -name '*.*'
 	shows "and what slurm.conf includes, and the admin's configuration" remains
 	shows "rpm -i replaces the stubs" inside "rpm --nodeps -i $old"
 	shows "by programs" programs
 }
 
-root=$scratch/none
-trap 'test/chroot/make.sh --remove "$root"' EXIT
+# leave takes away what the part made.
+leave() {
+	must "the GPUs and Slurm end" unplug
+	must "take the Debian away" test/chroot/make.sh --remove "$root"
+	root=$scratch/none
+}
+unplug() { :; }
+# shellcheck source=test/install/debian.sh
+. test/install/debian.sh
+
+root=$scratch/none part=end env=() binds=()
+trap leave EXIT
+trap 'exit 1' HUP INT TERM
 for part in "$@"; do
-	root=$scratch/$part
+	root=$scratch/$part env=() binds=()
+	printf '%-9s --\n' "$part"
 	"part_$part"
-	test/chroot/make.sh --remove "$root"
+	leave
 done
-echo "install-test: $shown things shown by $(basename "$0"), $failed not"
-[ "$failed" -eq 0 ]
+[ "${#failed[@]}" -eq 0 ] || printf 'not shown: %s\n' "${failed[@]}"
+echo "install-test: $shown things shown, ${#failed[@]} not, in $((SECONDS - began)) s"
+[ "${#failed[@]}" -eq 0 ]
