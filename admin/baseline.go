@@ -51,14 +51,9 @@ func (a *app) resetCommand() *cobra.Command {
 	})
 }
 
-// listBaselines writes what is on record of each card. A baseline holds for one epoch of the driver.
 func (a *app) listBaselines() error {
 	cfg := a.config()
-	all, err := read(a.env, cfg.Paths, a.node)
-	if err != nil {
-		return err
-	}
-	cards, err := all.store.Baselines()
+	all, cards, err := a.baselines(cfg)
 	if err != nil {
 		return err
 	}
@@ -66,14 +61,15 @@ func (a *app) listBaselines() error {
 	return a.write(answer.NewBaselines(all.node, cards, now, a.env.Clock.Booted()), false)
 }
 
-// resetBaseline forgets the baseline of one card, or of all.
-func (a *app) resetBaseline(name string) error {
-	cfg := a.config()
-	all, err := read(a.env, cfg.Paths, a.node)
-	if err != nil {
-		return err
+func (a *app) baselines(cfg config.Config) (all records, cards map[gpu.ID]finding.Baseline, err error) {
+	if all, err = read(a.env, cfg.Paths, a.node); err == nil {
+		cards, err = all.store.Baselines()
 	}
-	cards, err := all.store.Baselines()
+	return all, cards, err
+}
+
+func (a *app) resetBaseline(name string) error {
+	all, cards, err := a.baselines(a.config())
 	if err != nil {
 		return err
 	}
@@ -125,7 +121,6 @@ func (a *app) accept(name string) error {
 	return nil
 }
 
-// accepted is the baseline that is to be put on record, or why there is to be none.
 func accepted(env operation.Env, cfg config.Config, all records, name string) (b finding.Baseline, err error) {
 	if why := stuck(env, cfg, all); why != "" {
 		return b, errors.New(why)
@@ -232,5 +227,4 @@ func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	return ""
 }
 
-// plain is a card's id for a terminal.
 func plain(id gpu.ID) report.Safe { return report.Clean(string(id), nameWidth) }

@@ -4,54 +4,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// offers are the words that a command line is completed with.
-func offers(t *testing.T, euid int, config string, args ...string) []string {
-	t.Helper()
-	got := bookend(euid, config, append([]string{"__complete"}, args...)...)
-	var words []string
-	for line := range strings.Lines(got.out) {
-		word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		if !strings.HasPrefix(word, ":") {
-			words = append(words, word)
-		}
-	}
-	if got.exit != exitOK {
-		t.Fatalf("%q: %+v", args, got)
-	}
-	return words
-}
-
-func TestCompletion(t *testing.T) {
-	n := busy(t)
-	for line, want := range map[string][]string{
-		"sta":             {"status"},
-		"baseline ":       {"accept", "reset"},
-		"show ":           nil,
-		"baseline reset ": {"all"},
-		"completion ":     {"bash", "zsh", "fish"},
-		"config ":         {"check", "show"},
-	} {
-		got := offers(t, 0, n.config, strings.Split(line, " ")...)
-		slices.Sort(got)
-		want = slices.Sorted(slices.Values(want))
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-	// Where nothing is to be typed no files are offered.
-	for _, line := range []string{"status ", "history ", "snapshot ", "doctor ", "report ", "version ",
-		"baseline accept x ", "show 43 ", "completion bash "} {
-		if got := bookend(0, n.config, append([]string{"__complete"}, strings.Split(line,
-			" ")...)...); !strings.Contains(got.out, "\n:4\n") && !strings.HasPrefix(got.out, ":4\n") {
-			t.Errorf("%q: %q", line, got.out)
-		}
-	}
-}
 
 // A real bash completes, with the script alone and as the package bash-completion would have it.
 func TestCompletionInBash(t *testing.T) {

@@ -16,7 +16,9 @@ func FuzzCommandLine(f *testing.F) {
 		"--version", "-h", "\x1b]0;x\x07", "show sCHNM7Y8WBK900",
 		"--child inventory", "config check", "doctor --json", "history --limit -1", "history --since 3x",
 		"explain orfan", "explain 10", "completion bash", "__complete show ", "show 1_2 --json",
-		"show 1 -\xff\x1b[31m", "status --node=n1 --node=n2", "show --node= 1",
+		"show 1 -\xff\x1b[31m", "status --node=n1 --node=n2", "show --node= 1", "show 1234 --node n1",
+		"baseline accept --force GPU-1", "status --node=a --json --", "history --gpu=0 --limit 3",
+		"status 0 0 -h", "status 0 0 0", "doctor 0 0 0", "baseline 0 0 0",
 	} {
 		f.Add(seed)
 	}
@@ -38,6 +40,9 @@ func FuzzCommandLine(f *testing.F) {
 		if !raw && (got.exit == exitOK && got.out == "" || got.exit != exitOK && got.err == "") {
 			t.Fatalf("%q: exit %d, %q, %q", args, got.exit, got.out, got.err)
 		}
+		if got.exit == exitUsage && (got.out != "" || strings.Count(got.err, "usage: bookend") != 1) {
+			t.Fatalf("%q: %+v", args, got)
+		}
 		if got.exit == exitDenied && (got.out != "" || !strings.Contains(got.err, "needs root")) {
 			t.Fatalf("%q: somebody else got as far as %q", args, got.err)
 		}
@@ -46,22 +51,3 @@ func FuzzCommandLine(f *testing.F) {
 
 // touches: anybody may run these, and they ask the driver or read the file that is named.
 func touches(name string) bool { return name == "snapshot" || name == "config" }
-
-// A command's operands are all there, in order, and as many as it takes; a flag that it does not have is refused.
-func FuzzArguments(f *testing.F) {
-	f.Add("show", "1234", "--node", "n1")
-	f.Add("baseline", "accept", "--force", "GPU-1")
-	f.Add("config", "check", "-x", "")
-	f.Add("status", "--node=a", "--json", "--")
-	f.Add("history", "--gpu=0", "--limit", "3")
-	f.Fuzz(func(t *testing.T, command, x, y, z string) {
-		args := []string{command, x, y, z}
-		if touches(command) || slices.Contains(args, "snapshot") || slices.Contains(args, "config") {
-			return
-		}
-		got := bookend(65534, "/nonexistent/bookend.yaml", args...)
-		if got.exit == exitUsage && (got.out != "" || strings.Count(got.err, "usage: bookend") != 1) {
-			t.Fatalf("%q: %+v", args, got)
-		}
-	})
-}

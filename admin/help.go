@@ -35,9 +35,9 @@ see their own jobs.`,
 	cmd.PersistentFlags().BoolP("help", "h", false, "show this text")
 	cmd.SetVersionTemplate("bookend {{.Version}}\n")
 	cmd.Flags().Bool("version", false, "print the version")
-	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.historyCommand(), a.snapshotCommand(), a.explainCommand(),
-		a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(), a.reportCommand(),
-		a.completionCommand(), &cobra.Command{
+	cmd.AddCommand(a.statusCommand(), a.showCommand(), a.whyCommand(), a.historyCommand(), a.snapshotCommand(),
+		a.explainCommand(), a.baselineCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(),
+		a.reportCommand(), a.completionCommand(), &cobra.Command{
 			Use: "version", Short: "print the version", Args: none,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := fmt.Fprintf(a.env.Stdout, "bookend %s\n", a.env.Version)
@@ -71,7 +71,6 @@ func long(cmd *cobra.Command) string {
 	return cmp.Or(cmd.Long, strings.ToUpper(cmd.Short[:1])+cmd.Short[1:]+".")
 }
 
-// helpCommand is "bookend help COMMAND".
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "show what a command does", Hidden: true, Args: cobra.ArbitraryArgs,
@@ -105,7 +104,6 @@ func operands(least, most int, want string) cobra.PositionalArgs {
 	}
 }
 
-// none makes a command take no operands.
 func none(cmd *cobra.Command, args []string) error { return operands(0, 0, "no arguments")(cmd, args) }
 
 // bashWords is what cobra's script for bash wants of the package bash-completion, for where that is not installed.

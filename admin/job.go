@@ -31,7 +31,7 @@ func (a *app) showCommand() *cobra.Command {
 node. JOBID is a job id (1234), a task of an array (1234_7), a component of a
 heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks here.
 
-Users other than root get the start report of their own job, while Bookend keeps it.`,
+Users other than root get the reports of their own job, while Bookend keeps them.`,
 		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 		Args:    operands(1, 1, "JOBID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +51,50 @@ Users other than root get the start report of their own job, while Bookend keeps
 	return a.perNode(a.inJSON(cmd))
 }
 
+func (a *app) whyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "why JOBID", Short: "say why a job ran out of GPU memory, or what it has used so far",
+		Long: `Says what Bookend told, or would tell, the job's user: why it ran out of GPU memory, its
+peak, and which of its GPUs it did not use. The job's own user needs no root, while
+Bookend keeps the report. bookend show has the evidence of every cause, for root.`,
+		Example: "  bookend why 1234",
+		Args:    operands(1, 1, "JOBID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := slurm.ParseRef(args[0])
+			if err != nil {
+				return misused(cmd, err.Error())
+			}
+			if a.env.EUID == 0 {
+				return a.why(ref)
+			}
+			return a.own(ref)
+		},
+	}
+	return a.perNode(a.inJSON(cmd))
+}
+
+// why writes the reports of a job's last run.
+func (a *app) why(ref slurm.Ref) error {
+	all, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return err
+	}
+	runs := ledger.Newest(answer.Filter{Job: &ref}.Pick(all.runs))
+	if len(runs) == 0 {
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+	}
+	var start, end string
+	if runs[0].Start != nil {
+		start = runs[0].Start.Report
+	}
+	if runs[0].Closed() {
+		end = runs[0].Last().Report
+	} else if r, err := all.store.Report(runs[0].Job); err == nil {
+		end = r.Running
+	}
+	return a.write(answer.NewOwnReport(all.node, ref.String(), start == "", start, end), false)
+}
+
 // show writes both ends of a job, every run of it, the oldest first.
 func (a *app) show(ref slurm.Ref) error {
 	all, err := read(a.env, a.config().Paths, a.node)
@@ -67,7 +111,7 @@ func (a *app) show(ref slurm.Ref) error {
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
 	})
-	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs), found(runs))
+	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs, all.store.Recorded()), found(runs))
 }
 
 // found reports whether any of the runs has a finding that policy does not hide.
@@ -92,17 +136,15 @@ func (a *app) own(ref slurm.Ref) error {
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref, err)
 	}
-	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text), false)
+	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
 }
 
-// asked is what "bookend history" was asked for.
 type asked struct {
 	gpu, user, code, since, until string
 	failed, found, offenders      bool
 	limit                         int
 }
 
-// moments is how --since and --until are written.
 const moments = `WHEN is a time ago (90m, 2h, 3d, 2w), a date (2026-11-21) or a date and time
 (2026-11-21T08:00).`
 
@@ -162,7 +204,6 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 	return a.write(answer.NewHistory(all.node, picked, all.runs, more), found(picked))
 }
 
-// filter reads what was asked for.
 func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
 	if q.limit < 0 {
@@ -182,7 +223,6 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	return f, err
 }
 
-// ages are the units of how long ago something was.
 var ages = map[byte]time.Duration{
 	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
 }
@@ -215,7 +255,6 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-time.Duration(n) * unit), nil
 }
 
-// period reads --since and --until.
 func period(since, until string, now time.Time) (from, to time.Time, err error) {
 	if from, err = moment(since, now); err != nil {
 		return from, to, fmt.Errorf("--since: %w", err)
@@ -286,7 +325,6 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 
 func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
-// clean is a text from outside for one line.
 func clean(text string, width int) string { return string(report.Clean(text, width)) }
 
 // nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one

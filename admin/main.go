@@ -56,7 +56,6 @@ func (s *sink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// run carries out a command line and returns the exit code.
 func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}}
 	a.env.Stdout, a.env.Stderr = answer.On(a.raw, colourful(env)), answer.Terminal(env.Stderr)
@@ -79,19 +78,16 @@ func colourful(env operation.Env) bool {
 	return err == nil
 }
 
-// perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.node, "node", "", "the `NODE`'s name in Slurm, if several slurmd run on this host")
 	return cmd
 }
 
-// inJSON gives a command --json.
 func (a *app) inJSON(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON for programs (fields: docs/cli.md)")
 	return cmd
 }
 
-// checks gives a command --exit-code.
 func (a *app) checks(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, usage)
 }
@@ -129,7 +125,6 @@ const (
 	exitUsage    = 64
 )
 
-// exits are what each means of every command.
 var exits = []answer.ExitStatus{
 	{Code: exitOK, Means: "success; also for help and version"},
 	{Code: exitTrouble, Means: "failure, or something is wrong or was found (with --exit-code)"},
@@ -139,7 +134,6 @@ var exits = []answer.ExitStatus{
 	{Code: exitUsage, Means: "invalid command line"},
 }
 
-// misuse is a command line that is not understood.
 type misuse struct {
 	cmd *cobra.Command
 	why string
@@ -156,7 +150,6 @@ type notFound string
 
 func (n notFound) Error() string { return "bookend: " + string(n) }
 
-// denied says what only root may do.
 type denied string
 
 func (d denied) Error() string { return "bookend: " + string(d) }

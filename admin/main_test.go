@@ -129,19 +129,14 @@ func TestHelpIsSaidOnce(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	for _, args := range [][]string{
-		{}, {"nope"}, {"show"}, {"show", "1", "2"}, {"show", "--nod", "n1", "1"}, {"show", "x"}, {"status", "1"},
-		{"snapshot", "--node", "n1"},
-		{"baseline", "take"}, {"baseline", "accept"}, {"baseline", "reset"}, {"baseline", "reset", "all", "now"},
-		{"baseline", "--force"},
-		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"help", "nope"},
-		{"history", "7"},
-		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
-		{"report"}, {"report", "--json"}, {"report", "--html", "-", "--since", "1h", "--until", "2h"},
-		{"history", "--since", "2026-11-21", "--until", "2026-11-20"},
-		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history",
-			"--limit", "-1"},
+	for _, line := range []string{
+		"", "nope", "show", "show 1 2", "show --nod n1 1", "show x", "status 1", "snapshot --node n1", "baseline take",
+		"baseline accept", "baseline reset", "baseline reset all now", "baseline --force", "config", "config look",
+		"config check a b", "help nope", "history 7", "baseline reset all --force", "completion", "completion tcsh",
+		"explain", "report", "report --json", "report --html - --since 1h --until 2h", "history --since soon",
+		"history --since 2026-11-21 --until 2026-11-20", "history --code nope", "history --limit -1",
 	} {
+		args := strings.Fields(line)
 		got := bookend(0, "", args...)
 		if got.exit != exitUsage || got.out != "" || strings.Count(got.err, "usage: bookend") != 1 ||
 			!strings.Contains(got.err, " --help\n") {
@@ -219,33 +214,16 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	must(t, err)
 	defer full.Close()
-	for _, args := range [][]string{
-		{"status"}, {"status", "--json"}, {"status", "--exit-code"}, {"show", "42"}, {"show", "42", "--json"},
-		{"history"}, {"history", "--repeat-offenders"}, {"snapshot"}, {"explain", "orphan"},
-		{"baseline"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"report", "--html", "-"}, {"version"}, {"--help"}, {"show", "--help"}, {"--version"},
-		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
+	for _, line := range []string{
+		"status", "status --json", "status --exit-code", "show 42", "show 42 --json", "history",
+		"history --repeat-offenders", "snapshot", "explain orphan", "baseline", "config check", "doctor", "doctor --json",
+		"report --html -", "version", "--help", "show --help", "--version", "completion bash", "completion zsh",
+		"completion fish",
 	} {
+		args := strings.Fields(line)
 		exit, said := onto(full, 0, map[string]string{"BOOKEND_CONFIG": n.config}, args...)
 		if exit != exitTrouble || strings.Count(said, "no space left on device") != 1 {
 			t.Errorf("%q: exit %d: %s", args, exit, said)
 		}
-	}
-}
-
-// A heap of damaged records does not bury the rest.
-func TestDamagedRecords(t *testing.T) {
-	n := busy(t)
-	history := filepath.Join(n.dir, "var/history/n1")
-	must(t, os.MkdirAll(history, 0o700))
-	for i := range 100 {
-		write(t, filepath.Join(history, fmt.Sprintf("%d-w1.json", 1000+i)), "{", 0o600)
-	}
-	got := bookend(0, n.config, "status", "--records")
-	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records "+
-		"more: 90 (bookend history names them all)\n") {
-		t.Errorf("%+v", got)
-	}
-	if got := bookend(0, n.config, "history"); strings.Count(got.err, "damaged record: ") != 100 {
-		t.Errorf("%+v", got)
 	}
 }

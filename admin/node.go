@@ -24,6 +24,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -98,6 +99,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 		unreadable(&n, "what is remembered of the node's drain", err)
 		n.Check, err = all.store.LastCheck()
 		unreadable(&n, "what the last health check saw", err)
+		n.Recorder = recorder(a.env.Clock, all.store)
 	}
 	look(&n, "", unseen(operation.Readers{Config: cfg, Clock: a.env.Clock}, all))
 	look(&n, "", untold(a.env, cfg, name))
@@ -105,6 +107,16 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	unreadable(&n, "what the hooks have counted", err)
 	n.Met, n.Last = counts.Troubles, counts.Last
 	return n
+}
+
+// recorder is the one at work on a node, nil for none.
+func recorder(clock routine.Clock, store *state.Store) *answer.Recorder {
+	kept := store.Recorded()
+	if kept.At == 0 || !store.HasRecorder() {
+		return nil
+	}
+	at := clock.Wall().Add(kept.At - clock.Boot())
+	return &answer.Recorder{At: &at, Jobs: len(kept.Runs), Problem: kept.Problem}
 }
 
 func unreadable(n *answer.Node, what string, err error) {
@@ -160,10 +172,8 @@ func unseen(readers operation.Readers, all records) string {
 	return ""
 }
 
-// driverTime is how long "bookend status" waits for the driver.
 const driverTime = 3 * time.Second
 
-// ask adds what driver and Slurm say now.
 func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 	n.Slurm = a.slurmNode(cfg, n.Drain, n.Name)
 	d := answer.Driver{Unknown: answer.Unknown{}}
@@ -232,7 +242,6 @@ func (a *app) look(cfg config.Config, all records) stage.Glance {
 	return now
 }
 
-// known are the baselines that hold now.
 func known(all records, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 	if all.store == nil {
 		return nil
@@ -248,7 +257,6 @@ func known(all records, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 // slurmTime is how long "bookend status" waits for Slurm: with slurmctld down scontrol itself would wait 10 to 20 s.
 const slurmTime = 2 * time.Second
 
-// slurmNode is what Slurm says of the node now.
 func (a *app) slurmNode(cfg config.Config, memory drain.Memory, node string) *answer.SlurmNode {
 	n := answer.SlurmNode{Unknown: answer.Unknown{}}
 	conf := a.env.Getenv("SLURM_CONF")
@@ -297,7 +305,6 @@ processes, and only the number of others.`,
 	})
 }
 
-// snapshot asks the driver once, for every GPU of the node.
 func (a *app) snapshot() error {
 	cfg := a.config()
 	s, who, problem := stage.Snapshot(a.env, cfg)
@@ -334,7 +341,6 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 	return s, own
 }
 
-// tests are the cards' last tests, where this node's hooks keep any.
 func (a *app) tests(cfg config.Config) map[gpu.ID]health.TestRecord {
 	all, err := read(a.env, cfg.Paths, "")
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"bookend/internal/state"
 )
 
-// reportAsk is what "bookend report" was asked for.
 type reportAsk struct {
 	html, since, until, records string
 	force, users                bool
@@ -119,7 +118,6 @@ func offendersOf(r records, f answer.Filter) (ids []gpu.ID) {
 	return ids
 }
 
-// people are the users of all runs, each once.
 func people(runs []ledger.Run) []string {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -128,7 +126,6 @@ func people(runs []ledger.Run) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// deliver writes the page to where it is wanted.
 func (a *app) deliver(q reportAsk, r page.Report) error {
 	var b bytes.Buffer
 	if err := page.Write(&b, r); err != nil {

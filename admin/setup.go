@@ -23,7 +23,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// toSetUp is what was asked of setup.
 type toSetUp struct {
 	conf, version     string
 	pyxis, configless string // yes or no; empty: as the files of this host say
@@ -96,7 +95,6 @@ func shipped(name string) (string, error) {
 	return string(text), err
 }
 
-// siteOf reads what the site has.
 func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	places := slurmconf.Find("", a.env.Getenv("SLURM_CONF"))
 	if o.conf != "" {

@@ -52,7 +52,6 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 	return cmd
 }
 
-// configShow is "bookend config show".
 func (a *app) configShow() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
@@ -122,7 +121,6 @@ func meanings() map[string]string {
 	return all
 }
 
-// checkSyntax checks a file's text, whoever may write it.
 func (a *app) checkSyntax(file string) error {
 	c := checked{Config: answer.NewConfig(file)}
 	// Threat: none: the file is opened as the user who asks, and nothing in it is used.

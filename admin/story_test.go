@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -194,7 +193,7 @@ func private(t tester, dir string) {
 	for id, uid := range map[slurm.JobID]uint32{42: stranger, 44: me} {
 		text := fmt.Sprintf("bookend: GPU 0 of n1 clean, says the report of job %d\n", id)
 		job := slurm.Job{ID: id, Node: "n1", UID: uid, GID: uid}
-		must(t, n.store.PutReport(job, state.StartReport{Clean: true, Text: text}))
+		must(t, n.store.PutReport(job, state.Report{Clean: true, Text: text}))
 	}
 }
 
@@ -228,12 +227,4 @@ func standIn(t tester, dir string) string {
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	write(t, path, string(data), 0o755)
 	return path
-}
-
-// small mounts a file system on a folder of the test's, until it ends.
-func small(t *testing.T, folder string, flags uintptr, options string) {
-	t.Helper()
-	must(t, os.MkdirAll(folder, 0o755))
-	must(t, unix.Mount("none", folder, "tmpfs", flags, options))
-	t.Cleanup(func() { must(t, unix.Unmount(folder, unix.MNT_DETACH)) })
 }

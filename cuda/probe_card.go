@@ -120,7 +120,7 @@ func (v *vacancy) free() (uint64, string) {
 		return 0, why
 	}
 	memory, _ := v.lib.memory(v.device.handle)
-	processes, unknown, _ := v.lib.processes(v.device, memory.Total)
+	processes, unknown, _ := v.lib.processes(v.device, lists, memory.Total)
 	if unknown != "" {
 		return 0, "who is on the GPU is not known: " + unknown
 	}

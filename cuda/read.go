@@ -24,9 +24,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// read takes one look at a device. What cannot be read is unknown, with the driver's reason; a reason that
-// says more than "not supported" is a fault of the device too.
-func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
+// read takes one look at a device and its process lists. What cannot be read is unknown, with the driver's reason; a
+// reason that says more than "not supported" is a fault of the device too.
+func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, NVIDIA: &gpu.NVML{NVMLIndex: d.index, MIGMode: d.mig},
 		Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
@@ -39,7 +39,7 @@ func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
 	case failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST:
 		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver's own
 	default:
-		r.Processes, r.ProcessesUnknown, failed = l.processes(d, memory.Total)
+		r.Processes, r.ProcessesUnknown, failed = l.processes(d, lists, memory.Total)
 		faults = l.deviceFaults(d, faults, failed)
 	}
 	return r, faults
@@ -91,12 +91,15 @@ func impossible(total uint64, parts ...uint64) string {
 	return ""
 }
 
-// lists are the driver's process lists. The calls are made directly and not through go-nvml, which offers room for one
-// entry first, doubles it without end, and takes version 3 without a check.
-var lists = []struct {
+// list is one of the driver's process lists.
+type list struct {
 	kind gpu.Kind
 	call string
-}{
+}
+
+// lists are the driver's process lists. The calls are made directly and not through go-nvml, which offers room for one
+// entry first, doubles it without end, and takes version 3 without a check.
+var lists = []list{
 	{gpu.Compute, "nvmlDeviceGetComputeRunningProcesses"},
 	{gpu.Graphics, "nvmlDeviceGetGraphicsRunningProcesses"},
 	{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
@@ -104,7 +107,7 @@ var lists = []struct {
 
 // processes reads and merges the lists. When one cannot be read the others are still returned, with the reason why
 // they are not all; when one cannot be true none is: they come from the same driver.
-func (l *library) processes(d device, total gpu.Figure) ([]gpu.Process, string, *failure) {
+func (l *library) processes(d device, lists []list, total gpu.Figure) ([]gpu.Process, string, *failure) {
 	merged := []gpu.Process{}
 	var why string
 	var worst *failure

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"bookend/internal/gpu"
@@ -20,9 +21,10 @@ type session struct {
 	out     *wire.Writer
 	boot    func() time.Duration // CLOCK_BOOTTIME
 	lib     *library
-	slots   []opened      // nil until the driver said how many
-	opening time.Duration // how long the last attempt took, while something could not be opened
-	last    gpu.Snapshot  // the newest look
+	slots   []opened         // nil until the driver said how many
+	opening time.Duration    // how long the last attempt took, while something could not be opened
+	last    gpu.Snapshot     // the newest look
+	wholes  map[gpu.ID]whole // of a recording
 }
 
 func hello() wire.Reply {
@@ -46,6 +48,12 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 		return finish(out, *fault)
 	}
 	s := session{req: req, out: out, boot: boot, lib: lib}
+	if req.Op == wire.Record {
+		if err := s.record(); err != nil {
+			return err
+		}
+		return finish(out)
+	}
 	if err := s.watch(end); err != nil {
 		return err
 	}
@@ -110,7 +118,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 		return gpu.Snapshot{}, err
 	}
 	answers, err := inParallel(len(devices), func(i int) answer {
-		reading, faults := s.lib.read(devices[i])
+		reading, faults := s.lib.read(devices[i], lists)
 		return answer{reading, faults}
 	})
 	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
@@ -140,10 +148,15 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 			s.slots[i].asked = d
 		}
 	}
+	open := func(o opened) bool { return len(o.devices) > 0 }
+	if !slices.ContainsFunc(s.slots, func(o opened) bool { return !open(o) }) {
+		devices, faults := s.gather()
+		return devices, faults, nil
+	}
 	begin := s.boot()
 	results, err := inParallel(len(s.slots), func(i int) opened {
 		switch slot := s.slots[i]; {
-		case len(slot.devices) > 0:
+		case open(slot):
 			return slot
 		case s.req.All:
 			return s.lib.openIndex(i)

@@ -106,6 +106,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 var evidence = map[attrib.Level]string{
 	attrib.ByCgroup:      " (it is in the job's cgroup)",
 	attrib.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	attrib.Recorded:      " (the recorder saw it in the job's cgroup)",
 	attrib.ByExclusive:   " (it came while the job had the GPU alone)",
 	attrib.ByEnvironment: " (its environment names the job: a hint)",
 }

@@ -20,13 +20,13 @@ import (
 // show writes everything that is shown of a run.
 func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
-	NewShow(name, name, runs, runs).Text(w)
+	NewShow(name, name, runs, runs, state.Recorded{}).Text(w)
 	Node{Name: name, Mode: config.Observe,
 		Now: []Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewOffenders(name, runs).Text(w)
-	NewOwnReport(name, path, false, "its report\n"+path).Text(w)
+	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
 	for _, e := range run.Ends {
 		who, tests := map[int]attrib.Process{}, map[gpu.ID]health.TestRecord{}
 		for _, p := range e.Processes {

@@ -61,6 +61,11 @@ type Summary struct {
 	Findings []Brief          `json:"findings"`
 	// memory that was there at its start and still is, where nothing else was found
 	StillBytes uint64 `json:"still_bytes"`
+	// PeakBytes is the most that the job's own processes had on one GPU, BusyPercent how busy its GPUs were in the
+	// mean, IdleGPUs those on which none of its processes was seen. All are null or empty where nothing was recorded.
+	PeakBytes   *uint64 `json:"peak_bytes"`
+	BusyPercent *int    `json:"busy_percent"`
+	IdleGPUs    []int   `json:"idle_gpus"`
 }
 
 // Brief is a finding, what policy made of it, and which end found it.
@@ -85,10 +90,11 @@ func summaries(runs, all []ledger.Run) []Summary {
 }
 
 func newSummary(r ledger.Run, all []ledger.Run) Summary {
-	s := Summary{RunHead: newRunHead(r, all), Cards: []Card{}, Findings: []Brief{}}
+	s := Summary{RunHead: newRunHead(r, all), Cards: []Card{}, Findings: []Brief{}, IdleGPUs: []int{}}
 	for _, d := range r.Devices {
 		s.Cards = append(s.Cards, assigned(d))
 	}
+	s.recorded(r)
 	if r.Start != nil {
 		s.Start = &r.Start.Verdict
 		s.Findings = append(s.Findings, briefs("start", *r.Start)...)

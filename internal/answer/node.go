@@ -102,26 +102,34 @@ type OwnReport struct {
 	Job   string   `json:"job"`
 	Clean bool     `json:"clean"` // the GPUs were, when the job got them
 	Start []string `json:"start"` // lines of the start report
+	End   []string `json:"end"`   // and of the end report, or of what was seen so far
 }
 
 // NewOwnReport is its document.
-func NewOwnReport(node, job string, clean bool, start string) OwnReport {
-	lines := slices.DeleteFunc(strings.Split(start, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
-	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: lines})
+func NewOwnReport(node, job string, clean bool, start, end string) OwnReport {
+	lines := func(text string) []string {
+		return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	}
+	return cleaned(OwnReport{Head: head(KindOwn), Node: node, Job: job, Clean: clean, Start: lines(start),
+		End: lines(end)})
 }
 
 // Text writes what users may read of a job of theirs.
 func (o OwnReport) Text(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+name(o.Job)), name(o.Node))
-	if len(o.Start) == 0 {
-		fmt.Fprintln(w, "at its start: nothing to tell")
-	} else {
-		fmt.Fprintln(w, "at its start:")
+	for _, part := range []struct {
+		when  string
+		lines []string
+	}{{"at its start", o.Start}, {"at its end, or until now", o.End}} {
+		if len(part.lines) == 0 {
+			fmt.Fprintf(w, "%s: nothing to tell\n", part.when)
+			continue
+		}
+		fmt.Fprintf(w, "%s:\n", part.when)
+		for _, line := range part.lines {
+			fmt.Fprintf(w, "  %s\n", cut(line))
+		}
 	}
-	for _, line := range o.Start {
-		fmt.Fprintf(w, "  %s\n", cut(line))
-	}
-	fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
 }
 
 // Doctor is what "bookend doctor" says.

@@ -5,6 +5,7 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
+	"bookend/internal/state"
 )
 
 // Show is what "bookend show" says: every run of a job on record, the newest last.
@@ -20,13 +21,18 @@ type Show struct {
 type Run struct {
 	RunHead
 	Record ledger.Run `json:"record"`
+	// SoFar is what was recorded of a run that has not ended; its end has the whole.
+	SoFar *ledger.Recording `json:"recorded_so_far,omitempty"`
 }
 
 // NewShow is the document of a job's runs.
-func NewShow(node, job string, runs, all []ledger.Run) Show {
+func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) Show {
 	s := Show{Head: head(KindShow), Node: node, Job: job, Runs: []Run{}}
 	for _, r := range runs {
-		run := Run{newRunHead(r, all), r}
+		run := Run{RunHead: newRunHead(r, all), Record: r}
+		if r.Epilog() == nil {
+			run.SoFar, _ = recorded.Runs.About(r)
+		}
 		if r.Start != nil {
 			start := *r.Start
 			run.Record.Start, start.Report = &start, ""

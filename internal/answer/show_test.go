@@ -14,6 +14,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 const card0 = gpu.ID("GPU-0")
@@ -40,7 +41,7 @@ func heir() ledger.Run {
 }
 
 func documented(r ledger.Run) Show {
-	return NewShow(r.Job.Node, "", []ledger.Run{r}, []ledger.Run{r})
+	return NewShow(r.Job.Node, "", []ledger.Run{r}, []ledger.Run{r}, state.Recorded{})
 }
 
 // shown is what is told of heir with its end changed.

@@ -24,7 +24,8 @@ type Status struct {
 	Driver   Driver       `json:"driver"`
 	Slurm    SlurmNode    `json:"slurm"`
 	Hooks    []LastHook   `json:"last_hooks"`
-	Check    *LastCheck   `json:"last_check"` // null where no health check has run
+	Check    *LastCheck   `json:"last_check"`         // null where no health check has run
+	Recorder *Recorder    `json:"recorder,omitempty"` // where one is at work
 	Cards    []CardStatus `json:"gpus"`
 	Troubles []Trouble    `json:"troubles"`
 	Before   []Trouble    `json:"troubles_before"` // of the last day, and no more
@@ -65,6 +66,13 @@ type LastCheck struct {
 	TookSeconds float64     `json:"took_seconds"`
 	Stopped     bool        `json:"stopped"` // before it was done: it has found nothing, and says nothing
 	Codes       []code.Code `json:"codes"`   // without those that policy ignores or only notes
+}
+
+// Recorder is the one at work on the node.
+type Recorder struct {
+	At      *time.Time `json:"at"`      // of its last sample
+	Jobs    int        `json:"jobs"`    // that it samples
+	Problem string     `json:"problem"` // why it sees nothing now; empty where it does
 }
 
 func newCheck(c ledger.Check) *LastCheck {
@@ -140,6 +148,8 @@ type Node struct {
 	Check  *ledger.Check // nil where no health check has run
 	Slurm  *SlurmNode
 	Cards  []CardStatus
+	// Recorder is the one at work, nil for none.
+	Recorder *Recorder
 }
 
 // Symptom is what "bookend status" itself sees to be wrong now.
@@ -161,6 +171,7 @@ func (n Node) Status() Status {
 		Slurm:   SlurmNode{Unknown: Unknown{"state": NotAsked, "drain": NotAsked, "reason": NotAsked}},
 		Running: summaries(live, n.Runs), Ended: summaries(ended[:min(len(ended), recent)], n.Runs),
 		OnRecord: len(ended), Cards: list(n.Cards), Troubles: list(n.troubles()), Damaged: []Damaged{},
+		Recorder: n.Recorder,
 	}
 	s.Before = list(n.before(s.Troubles))
 	for _, d := range n.Damaged {

@@ -18,15 +18,14 @@ func (h History) Text(w io.Writer) {
 		fmt.Fprintf(w, "node %s has no matching runs\n", name(h.Node))
 		return
 	}
-	rows := []string{"LAST SEEN\tJOB\tUSER\tGPU\tRAN\tFOUND"}
+	rows := []string{"LAST SEEN\tJOB\tUSER\tGPU\tRAN\tPEAK\tBUSY\tFOUND"}
 	for _, r := range h.Runs {
 		seen := r.EndedAt
 		if seen == nil {
 			seen = r.BeganAt
 		}
 		rows = append(rows, strings.Join([]string{stamp(seen), name(r.Job), owner(r.User, r.UID), indexes(r.Cards),
-			r.ran(),
-			r.found(inkOf(w))}, "\t"))
+			r.ran(), r.peak(), r.busy(), r.found(inkOf(w))}, "\t"))
 	}
 	table(w, rows...)
 	if h.More > 0 {
@@ -69,6 +68,21 @@ func (h RunHead) ran() string {
 		return "?"
 	}
 	return (time.Duration(*h.Seconds) * time.Second).String()
+}
+
+// peak and busy are what was recorded, with - for nothing.
+func (s Summary) peak() string {
+	if s.PeakBytes == nil {
+		return "-"
+	}
+	return size(s.PeakBytes)
+}
+
+func (s Summary) busy() string {
+	if s.BusyPercent == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d %%", *s.BusyPercent)
 }
 
 // found words what both ends of a run found, and how the job itself ended where it failed.

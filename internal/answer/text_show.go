@@ -38,6 +38,7 @@ func (r Run) text(w io.Writer, node string) {
 	} else {
 		r.end(w, "start", *record.Start, true)
 	}
+	r.recordedText(w)
 	if len(record.Ends) == 0 {
 		fmt.Fprintln(w, "end: not yet")
 	}

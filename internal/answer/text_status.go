@@ -137,6 +137,11 @@ func (s Status) hooksText(w io.Writer) {
 		found := strings.Trim(fmt.Sprint(c.Codes), "[]")
 		ran = append(ran, "health check found "+inkOf(w).in(yellow, cut(strings.ReplaceAll(found, " ", ", "))))
 	}
+	if r := s.Recorder; r != nil && r.Problem != "" {
+		ran = append(ran, "recorder "+inkOf(w).in(yellow, cut("sees nothing: "+name(r.Problem))))
+	} else if r != nil && r.At != nil {
+		ran = append(ran, fmt.Sprintf("recorder %s (%s)", day(r.At, s.At), count(r.Jobs, "job", "s")))
+	}
 	if len(ran) > 0 {
 		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}

@@ -47,6 +47,7 @@ type Level string
 const (
 	ByCgroup      Level = "cgroup"      // the process is in the job's cgroup
 	BySighting    Level = "sighting"    // an earlier hook saw it there
+	Recorded      Level = "recorded"    // the recorder saw it there, between a job's two ends
 	ByExclusive   Level = "exclusive"   // it started between the job's two ends, same user, on a GPU given to it alone
 	ByEnvironment Level = "environment" // its environment says so: a hint
 	None          Level = "none"
@@ -55,7 +56,7 @@ const (
 // Weaker reports whether a level is less sure than another.
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
 
-var rank = map[Level]int{None: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, ByCgroup: 4}
+var rank = map[Level]int{None: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, Recorded: 3, ByCgroup: 4}
 
 // Class is what kind of holder a process is. A holder may be of several.
 type Class string

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,6 +35,11 @@ type Params struct {
 	Answered func()
 	// Started, where it is not nil, is called with the started backend, for child.Alive.
 	Started func(pid int, startTicks uint64)
+	// OnLook, where it is not nil, takes the looks of a recording one by one, from another goroutine; the answer then
+	// has none.
+	OnLook func(gpu.Snapshot)
+	// Stop, where it is not nil and closed, ends the backend.
+	Stop <-chan struct{}
 }
 
 // greeting and one line more: what a backend says before it asks the driver, and what the driver made it say.
@@ -79,7 +85,7 @@ func Ask(p Params, req wire.Request) Answer {
 	if err != nil {
 		return failed(code.BackendFlood, err.Error())
 	}
-	return judge(child.Run(child.Spec{
+	spec := child.Spec{
 		Path: p.Path,
 		// Env stays empty. LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would
 		// put somebody's code into it, CUDA_* would hide devices; a backend needs no variable at all.
@@ -91,7 +97,48 @@ func Ask(p Params, req wire.Request) Answer {
 		Started:   p.Started,
 		OnLines:   p.Answered,
 		Lines:     greetingAndOne,
-	}), req)
+		Stop:      p.Stop,
+	}
+	if p.OnLook != nil {
+		return p.record(spec, req)
+	}
+	return judge(child.Run(spec), req)
+}
+
+// record has a recording's looks taken one by one. A bad one ends it.
+func (p Params) record(spec child.Spec, req wire.Request) Answer {
+	const ever = 10 * 365 * 24 * time.Hour // the backend has an alarm for each look
+	bad, stop := make(chan error, 1), make(chan struct{})
+	ended := sync.OnceFunc(func() { close(stop) })
+	spec.Timeout, spec.Stop = ever, stop
+	spec.OnLine = func(line []byte) {
+		look, err := wire.DecodeLook(line)
+		if err != nil {
+			select {
+			case bad <- err:
+			default:
+			}
+			ended()
+		} else if look != nil {
+			p.OnLook(*look)
+		}
+	}
+	routine.Go(func(*routine.Panic) { ended() }, func() {
+		select {
+		case <-p.Stop:
+			ended()
+		case <-stop:
+		}
+	})
+	a := judge(child.Run(spec), req)
+	ended()
+	select {
+	case err := <-bad:
+		a.Troubles = []Trouble{{Code: code.BackendGarbage, Detail: err.Error()}}
+	default:
+		a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == code.BackendGarbage })
+	}
+	return a
 }
 
 // Check says what would keep Ask from starting the backend, nil where nothing would; it starts nothing.

@@ -35,6 +35,11 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
+	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept:
+	// then MaxOutput bounds a line. The bytes are its own until it returns.
+	OnLine func(line []byte)
+	// Stop, where it is not nil and closed, ends the child like its deadline.
+	Stop <-chan struct{}
 	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer
 	// than Grace, since one of its threads may sleep so that nothing ends it.
 	OneLine   bool
@@ -149,10 +154,12 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 		s.Lines, s.OnLines = 1, func() { close(answered) }
 	}
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
-	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
+	out := gather(p.stdout, keeper{
+		limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines, onLine: s.OnLine,
+	})
 	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
-	res.finish(c.end(b, ends{flood, answered, deadline}, max(s.Grace, grace)))
+	res.finish(c.end(b, ends{flood, answered, deadline, s.Stop}, max(s.Grace, grace)))
 
 	p.hangUp()
 	stdout, stderr := <-out, <-diag

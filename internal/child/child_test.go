@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -110,6 +111,30 @@ func TestEnds(t *testing.T) {
 				t.Errorf("PID %d, started at %d, took %v; or alive", res.PID, res.StartTicks, res.Took)
 			}
 		})
+	}
+}
+
+// A child that goes on is heard line by line, keeps nothing, and ends when it is told to.
+func TestLineByLine(t *testing.T) {
+	s, stop, lines := self("lines"), make(chan struct{}), 0
+	s.MaxOutput, s.Stop = 1<<20, stop
+	s.OnLine = func([]byte) {
+		if lines++; lines == 1000 {
+			close(stop)
+		}
+	}
+	if res := Run(s); res.Outcome != Hung || lines < 1000 || len(res.Stdout) >= 1<<20 {
+		t.Errorf("%s after %d lines, %d bytes kept", res.Outcome, lines, len(res.Stdout))
+	}
+	s = self("echo")
+	var heard []string
+	s.Stdin, s.MaxOutput, s.OnLine = []byte("one\n\ntwo\nthr"), 5, func(line []byte) { heard = append(heard, string(line)) }
+	if res := Run(s); res.Outcome != Exited || !slices.Equal(heard, []string{"one", "", "two"}) || string(res.Stdout) != "thr" {
+		t.Errorf("%s: heard %q, %q left", res.Outcome, heard, res.Stdout)
+	}
+	s.Stdin = []byte("one\nlonger\n")
+	if res := Run(s); res.Outcome != Flooded {
+		t.Errorf("a line of more than MaxOutput: %s", res.Outcome)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ops := map[string]func(arg string){
-		"echo": echo, "report": reportSelf, "flood": flood, "diag": diag,
+		"echo": echo, "report": reportSelf, "flood": flood, "lines": endless, "diag": diag,
 		"exit": func(a string) { n, _ := strconv.Atoi(a); os.Exit(n) }, "killed": killed, "stop": stop, "deaf": deaf,
 		"heir": heir, "sleep": sleepForever, "swarm": swarm, "unkillable": unkillable, "trace": trace,
 		"untilhangup": untilHangup, "headless": headless, "early": early, "upgrade": upgrade,
@@ -62,6 +62,14 @@ func reportSelf(string) {
 	fmt.Println("cwd", cwd)
 	fmt.Println("env", len(os.Environ()), os.Getenv("GIVEN"))
 	fmt.Println("name", os.Args[0])
+}
+
+func endless(string) {
+	for {
+		if _, err := os.Stdout.WriteString("a line\n"); err != nil {
+			return
+		}
+	}
 }
 
 func flood(string) {

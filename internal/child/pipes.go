@@ -110,21 +110,31 @@ type keeper struct {
 	flood   chan<- struct{}
 	lines   int // until onLines is called
 	onLines func()
+	onLine  func(line []byte) // takes what is kept, line by line
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
 	k.count(b)
+	n := len(b)
+	for k.onLine != nil {
+		line, rest, whole := bytes.Cut(b, []byte{'\n'})
+		if !whole || len(k.bytes)+len(line) > k.limit {
+			break
+		}
+		k.onLine(append(k.bytes, line...))
+		k.bytes, b = k.bytes[:0], rest
+	}
 	room := k.limit - len(k.bytes)
 	if len(b) <= room {
 		k.bytes = append(k.bytes, b...)
-		return len(b), nil
+		return n, nil
 	}
 	k.bytes = append(k.bytes, b[:room]...)
 	if !k.over && k.flood != nil {
 		close(k.flood)
 	}
 	k.over = true
-	return len(b), nil
+	return n, nil
 }
 
 // count calls onLines when there have been lines enough.

@@ -99,6 +99,7 @@ type ends struct {
 	flood    <-chan struct{}
 	answered <-chan struct{} // after a while
 	deadline <-chan time.Time
+	stop     <-chan struct{}
 }
 
 // end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it
@@ -119,6 +120,8 @@ func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 			outcome = Hung
 		case <-by.deadline:
 			outcome, by.deadline = Hung, nil
+		case <-by.stop:
+			outcome = Hung
 		}
 	}
 	kill(b.pid)

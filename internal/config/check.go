@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/wire"
 )
 
 // check finds values that contradict each other.
@@ -24,6 +25,8 @@ func (r *reader) check(c *Config) {
 	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
 		"needs drain.reason_by: only a node with a Bookend reason is resumed",
 		"drain.resume.enabled", "drain.reason_by")
+	r.require(c.Record.Every == 0 || c.Record.Every >= Duration(wire.MinEvery),
+		fmt.Sprintf("must be 0s, or at least %v", wire.MinEvery), "record.every")
 	r.checkPolicy("policy.prolog", c.Policy.Prolog)
 	r.checkPolicy("policy.epilog", c.Policy.Epilog)
 	for of, action := range c.Policy.HealthCheck {

@@ -84,6 +84,7 @@ type Config struct {
 	Settle     Settle     `yaml:"settle"`
 	Thresholds Thresholds `yaml:"thresholds"`
 	Probe      Probe      `yaml:"probe"`
+	Record     Record     `yaml:"record"`
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Policy     Policy     `yaml:"policy"`
@@ -208,6 +209,11 @@ type Probe struct {
 	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
 	// of up to 3 MiB, and more than a card has would switch the finding off unseen.
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
+}
+
+// Record says how what a job uses is recorded while it runs.
+type Record struct {
+	Every Duration `yaml:"every" from:"0s" to:"60s"` // between two samples; 0: nothing is recorded
 }
 
 // CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.

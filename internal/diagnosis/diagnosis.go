@@ -122,7 +122,12 @@ type Input struct {
 	MessagesPart string
 	Seen         []Sighting
 	// Checks is how many health checks looked at all of the cards while the job ran.
-	Checks        int
+	Checks int
+	// Recorded is what the recorder saw of the job's GPUs in so many Samples, nothing where there was none. Whole says
+	// that it saw every interval between the two ends.
+	Recorded      []Recorded
+	Samples       int
+	Whole         bool
 	Shared        string // why others may use these cards legally
 	SharedUnknown string
 	// AddressSpace is the job's limit of address space, bytes, as its task hook saw it: the user's claim. Unknown where
@@ -134,6 +139,18 @@ type Input struct {
 
 // Unlimited is the AddressSpace of a job without a limit.
 const Unlimited = 1 << 62
+
+// Recorded is what the recorder saw of one GPU. What lies between two samples it did not see: the figures are lower
+// bounds.
+type Recorded struct {
+	Device     gpu.ID
+	Own        uint64 // most memory of the job's own processes together, bytes
+	Unlisted   uint64 // most memory that no process accounted for, bytes
+	UnlistedAt time.Duration
+	Together   int // most processes of the job at once
+	TogetherAt time.Duration
+	Unused     bool // no process was seen there
+}
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.
 type Sighting struct {

@@ -372,6 +372,49 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
+func TestRecorded(t *testing.T) {
+	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4, TogetherAt: 500 * time.Second}
+	full := func(in *Input) { in.Seen = []Sighting{seen(500, 900, 138, true)} }
+	whole := func(in *Input) { full(in); in.Samples, in.Whole = 3600, true }
+	judged(t, []row{
+		{"four at once", func(in *Input) { in.Recorded = []Recorded{crowd} }, Processes, Yes,
+			"4 of your job on one GPU at 08:51:40"},
+		{"four at once, of which a message knows nothing", func(in *Input) {
+			in.Recorded, in.Messages = []Recorded{crowd}, []oom.Message{beside}
+		}, Processes, Yes, "100.5 GiB of it when it failed"},
+		{"what four have together is no one's own", func(in *Input) { in.Recorded = []Recorded{crowd} }, Own, Unknown, ""},
+		{"one alone, as far as was seen", func(in *Input) { in.Recorded, in.Samples = []Recorded{{Device: gpu0, Together: 1}}, 9 },
+			Processes, Unknown, "no more than 1 seen"},
+		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor at 3600 looks between"},
+		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Samples, in.Whole = 3600, true }, Others,
+			Unknown, "nor at 3600 looks between"},
+		{"nobody in those samples that there are", func(in *Input) { full(in); in.Samples = 3600 }, Others, Unknown,
+			"nor at 3600"},
+		{"memory without a process", func(in *Input) {
+			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
+			in.Messages = []oom.Message{jax(30)}
+		}, Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
+		{"and no shortage of it", func(in *Input) {
+			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
+		}, Unlisted, Unknown, ""},
+	})
+	in := well(2)
+	in.Recorded = []Recorded{crowd, {Device: in.Cards[1].Device.ID, Unused: true}}
+	if c := Why(in).Cause(Processes); !strings.HasSuffix(c.Evidence, "; none on GPU 1") {
+		t.Errorf("%q", c.Evidence)
+	}
+}
+
+// Where others may use a GPU, that they do is no reason to tell a job that ended well.
+func TestOthersWhereTheyMayBe(t *testing.T) {
+	in := well(1)
+	in.Seen, in.Shared = []Sighting{seen(500, 77, 20, false)}, "shards"
+	in.Seen[0].Owner, in.Job.Exit = slurm.Owner{ID: 41}, slurm.ExitStatus{Known: true}
+	if d := Why(in); d.Cause(Others).Answer != Yes || d.Reason != "" {
+		t.Errorf("%q: %+v", d.Reason, d.Cause(Others))
+	}
+}
+
 func TestLimitsAndShare(t *testing.T) {
 	kill := func(cgroup string) func(*Input) {
 		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }

@@ -34,13 +34,14 @@ const (
 	alone     source = "no one shares the GPUs"
 	sharing   source = "who may share the GPUs"
 	cards     source = "which GPUs the job had"
+	recorded  source = "every interval between its ends"
 )
 
 // restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
 var restsOn = map[Name][][]source{
-	Others:    {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Others:    {{figures}, {refusal, space}, {refusal, start, end, sharing}, {recorded, start, end}},
 	Leftover:  {{start, cards, alone}, {figures}},
-	Unlisted:  {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Unlisted:  {{figures}, {refusal, space}, {refusal, start, end, sharing}, {recorded, start, end}},
 	Pieces:    {{tests, cards}, {figures}},
 	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
 	Fault:     {{condition, kernel, cards}},
@@ -73,6 +74,7 @@ var removals = map[string]func(*Input){
 	"end":             func(in *Input) { in.End, in.Findings = nil, nil },
 	"end of a GPU":    func(in *Input) { in.End = blurred(in.End) },
 	"between":         func(in *Input) { in.Seen, in.Checks = nil, 0 },
+	"recording":       func(in *Input) { in.Recorded, in.Samples, in.Whole = nil, 0, false },
 	"kernel":          func(in *Input) { in.Kernel = nil },
 	"kernel's reason": func(in *Input) { in.Kernel = &gpu.KernelLog{Unknown: "permission denied"} },
 	"kernel's part":   func(in *Input) { in.Kernel = &gpu.KernelLog{Lost: true} },
@@ -121,7 +123,7 @@ func has(in Input) map[source]bool {
 	h := map[source]bool{
 		output: in.MessagesUnknown == "" && in.MessagesPart == "", figures: atLast(in.Messages, balance), sized: atLast(in.Messages, size), start: seen(in.Start, in.StartFindings), end: seen(in.End, in.Findings),
 		kernel: log, condition: true, tests: true, space: in.AddressSpace.Known(), sharing: in.SharedUnknown == "",
-		cards: len(in.Cards) > 0, alone: in.Shared == "", kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
+		cards: len(in.Cards) > 0, recorded: in.Whole, alone: in.Shared == "", kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
 	}
 	for _, m := range in.Messages {
 		h[refusal] = h[refusal] || m.Kind == oom.Init

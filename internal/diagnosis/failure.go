@@ -149,5 +149,16 @@ func (j judge) known(f failure) (bytes uint64) {
 			bytes = max(bytes, s.bytes)
 		}
 	}
-	return max(bytes, f.sum(j.ours)+f.sum(j.foreign))
+	return max(bytes, j.oursBeside(f)+f.sum(j.foreign))
+}
+
+// oursBeside is what other processes of the job held beside the one that failed: as the message lists them, or as the
+// recorder saw.
+func (j judge) oursBeside(f failure) (bytes uint64) {
+	for _, r := range j.Recorded {
+		if r.Together > 1 && (f.card == nil || f.card.Device.ID == r.Device) {
+			bytes = max(bytes, min(f.rest, r.Own-min(r.Own, f.mine)))
+		}
+	}
+	return max(bytes, f.sum(j.ours))
 }

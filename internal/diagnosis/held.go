@@ -9,6 +9,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/oom"
 )
 
 // held is something that one end of the job found on one of its cards.
@@ -28,6 +29,9 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
+		if f.Owner != nil && f.Owner.Level == attrib.Recorded { // of no end: Seen has it
+			continue
+		}
 		if lacks(f.Code) && !(again && f.Code == code.Dirty) {
 			all = append(all, held{f, f.Code == code.Dirty})
 		}
@@ -195,6 +199,13 @@ func (j judge) unlisted(leftover Cause) Cause {
 		c.Answer, c.Evidence = Unknown, Size(bytes)+" held by something when it failed"
 		return c
 	}
+	for _, r := range j.Recorded {
+		if r.Unlisted >= significant && len(j.said(oom.Device)) > 0 && !j.decided() {
+			c.Answer, c.Index = Yes, j.index(r.Device)
+			c.Evidence = Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
+			return c
+		}
+	}
 	for _, h := range j.held {
 		if h.Unknown != "" && !live(h.Finding) && !j.figured() {
 			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told", h.Unknown
@@ -280,10 +291,10 @@ func (j judge) wording(s stock) string {
 
 // Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
 func Probably(o *finding.Owner) string {
-	if o.Level == attrib.ByCgroup || o.Level == attrib.BySighting {
-		return ""
+	if o.Level.Weaker(attrib.BySighting) {
+		return "probably "
 	}
-	return "probably "
+	return ""
 }
 
 // detail names processes and jobs, for an admin.
@@ -316,6 +327,8 @@ func (j judge) absent(c Cause) Cause {
 		c.Answer, c.Evidence = Unknown, why
 	case j.figured() && bytes == 0, j.startless() && j.addressSpace() != "":
 		c.Evidence = "none at start or end"
+	case j.Whole && j.own().Answer == Yes:
+		c.Evidence = "none at start or end" + j.between()
 	default:
 		c.Answer, c.Evidence = Unknown, "none at start or end"+j.between()
 	}
@@ -324,10 +337,10 @@ func (j judge) absent(c Cause) Cause {
 
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
 func (j judge) between() string {
-	if j.Checks == 0 {
-		return "; no one looked between (a health check would)"
+	if j.Samples+j.Checks == 0 {
+		return "; no one looked between (the recorder would)"
 	}
-	return ", nor at " + looks(j.Checks) + " between"
+	return ", nor at " + looks(j.Samples+j.Checks) + " between"
 }
 
 func looks(n int) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -184,13 +185,13 @@ func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
 func (j judge) processes() Cause {
 	c := Cause{Name: Processes, Answer: Unknown}
 	for _, f := range j.failures {
-		if ours := f.sum(j.ours); ours >= significant && f.restMattered() && !j.away() {
+		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.away() {
 			c.Answer, c.Evidence = Yes, fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))
 			return on(c, f.card)
 		}
 	}
 	n, at, id := j.together()
-	several := fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
+	several := fmt.Sprintf("%d of your job on one GPU%s%s", n, j.clock(" at ", at), j.unused())
 	bytes, _ := j.strange()
 	switch {
 	case j.alone():
@@ -205,12 +206,12 @@ func (j judge) processes() Cause {
 		c.Answer, c.Evidence = No, "the rest was not your job's"
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
-	case j.Checks > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Checks))
+	case j.Samples+j.Checks > 0:
+		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples+j.Checks))
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + "; no one looked again (a health check would)"
+		c.Evidence = "one seen" + j.clock(" at ", at) + "; no one looked again (the recorder would)"
 	default:
-		c.Evidence = "no one looked while it ran (a health check would)"
+		c.Evidence = "no one looked while it ran (the recorder would)"
 	}
 	return c
 }
@@ -231,5 +232,27 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 			most, at, id = seen[l], s.At, s.Device
 		}
 	}
+	for _, r := range j.Recorded {
+		if r.Together > most {
+			most, at, id = r.Together, r.TogetherAt, r.Device
+		}
+	}
 	return most, at, id
+}
+
+// unused names the job's GPUs on which the recorder never saw a process of the job, where it saw one on another.
+func (j judge) unused() string {
+	var idle []string
+	for _, r := range j.Recorded {
+		if index := j.index(r.Device); r.Unused && index != nil {
+			idle = append(idle, fmt.Sprint(*index))
+		}
+	}
+	switch {
+	case len(idle) == 0 || len(idle) == len(j.Recorded):
+		return ""
+	case len(idle) == 1:
+		return "; none on GPU " + idle[0]
+	}
+	return "; none on GPUs " + strings.Join(idle, ",")
 }

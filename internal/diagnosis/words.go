@@ -67,7 +67,7 @@ func (j judge) asked(d Diagnosis) (Reason, string) {
 		return ByFailure, how
 	}
 	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
-		if d.Cause(n).Answer == Yes {
+		if d.Cause(n).Answer == Yes && (n != Others || j.Shared == "") {
 			return ByCause, n.Title()
 		}
 	}

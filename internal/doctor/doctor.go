@@ -1,5 +1,5 @@
 // Package doctor checks what can drain a node, give a job a wrong GPU, fail jobs or leave a gap in what Bookend sees:
-// owners and modes, slurm.conf, the driver, and Bookend's own programs.
+// Bookend's own programs and configuration, slurm.conf, and the driver.
 //
 // A check is one table entry: its name, why it matters, and a judge of the node. What Slurm and the driver say is asked
 // before (survey.go). A judge that looks at files runs in a child with a deadline: one that hangs costs no other.
@@ -19,7 +19,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// The levels that a check comes to.
 const (
 	OK      = "ok"
 	Warning = "warning" // it works, but slower, less protected, or with gaps
@@ -53,7 +52,6 @@ type Site struct {
 	Survey Survey
 }
 
-// Check is one thing that is examined.
 type Check struct {
 	Name      string
 	why       string // it matters
@@ -94,10 +92,17 @@ var slurmChecks = []Check{
 		why: "nothing found on a GPU drains, and none is tested by an allocation"},
 }
 
-// Checks are all checks, in the order of the report.
 func Checks() []Check {
-	all := append(ruleChecks(), Check{Name: confCheck, path: slurmConfPath, judge: judgeConf,
-		why: "it says whether and how Slurm calls the hooks"})
+	all := []Check{
+		{Name: "programs", path: func(s Site) string { return s.paths(rules[0].at[0])[0] }, files: true,
+			judge: judgeRules,
+			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
+		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
+			why: "it says what root runs"},
+		{Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
+			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
+		{Name: confCheck, path: slurmConfPath, judge: judgeConf, why: "it says whether and how Slurm calls the hooks"},
+	}
 	for _, h := range slots() {
 		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
 			judge: h.judge})
@@ -134,17 +139,10 @@ func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, f
 // conf is slurm.conf; only for checks that need it.
 func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 
-// maxReported bounds what one check says of many files; the rest is counted.
-const maxReported = 8
-
 // results are those of one check, at least one.
 func (c Check) results(s Site) []Result {
 	v := view{Site: s, check: c, path: c.path(s)}
 	well := c.judge(&v)
-	if n := len(v.found); n > maxReported {
-		v.found = v.found[:maxReported+1]
-		v.found[maxReported].Seen = fmt.Sprintf("and %d more of the kind", n-maxReported)
-	}
 	if len(v.found) == 0 {
 		return []Result{{Check: c.Name, Level: OK, Path: v.path, Seen: well}}
 	}
@@ -207,10 +205,8 @@ func Fails(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Level == Wrong || r.Level == Unknown })
 }
 
-// fixed is a path that does not depend on the site.
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
 
-// besideConf is a file in the directory of slurm.conf.
 func besideConf(name string) func(Site) string {
 	return func(s Site) string { return filepath.Join(filepath.Dir(slurmConfPath(s)), name) }
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,62 +15,51 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
+	"bookend/internal/slurmcmd"
 )
 
-// Kind is what a path leads to.
-type Kind string
+type kind string
 
-// The kinds.
 const (
-	Regular Kind = "file"
-	Folder  Kind = "directory"
-	Other   Kind = "neither file nor directory"
+	regular kind = "file"
+	folder  kind = "directory"
+	other   kind = "neither file nor directory"
 )
 
-// File is what was seen of one path.
-type File struct {
-	Path   string
-	Error  string // why it could not be looked at
-	Kind   Kind   // of what the path leads to, as is all below
-	Target string // of the path itself, if it is a symbolic link
-	Real   string // where all links lead to
-	Mode   uint32 // permissions, with setuid, setgid and sticky bit
-	// Distrust is the first on the way, the path itself included, that a user could have written; nil if there is none.
-	Distrust *safefile.Untrusted
+type entry struct {
+	path     string
+	unread   string // why it could not be looked at
+	kind     kind   // of what the path leads to, as is all below
+	real     string // where all links lead to
+	mode     uint32
+	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
 }
 
-const permissions = 0o7777
-
-// inspect looks at a path, and reports whether it is there.
-func inspect(path string) (f File, there bool) {
-	f.Path = path
+func inspect(path string) (f entry, there bool) {
+	f = entry{path: path, kind: other}
 	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		if f.Target, err = os.Readlink(path); err == nil {
-			err = unix.Stat(path, &st)
+	err, target := unix.Stat(path, &st), ""
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		if target, err = os.Readlink(path); err != nil {
+			return f, false
 		}
-	}
-	switch missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR); {
-	case missing && f.Target == "":
-		return f, false
-	case missing:
-		f.Error = "leads to " + f.Target + ", which does not exist"
-		return f, true
-	case err != nil:
-		f.Error = err.Error()
+		f.unread = "leads to " + target + ", which does not exist"
 		return f, true
 	}
-	f.Kind, f.Mode = Other, st.Mode&permissions
+	if err != nil {
+		f.unread = err.Error()
+		return f, true
+	}
+	f.mode = st.Mode & 0o7777
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		f.Kind = Regular
+		f.kind = regular
 	case unix.S_IFDIR:
-		f.Kind = Folder
+		f.kind = folder
 	}
-	f.Real, _ = filepath.EvalSymlinks(path)
-	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.Distrust) {
-		f.Distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
+	f.real, _ = filepath.EvalSymlinks(path)
+	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.distrust) {
+		f.distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
 	}
 	return f, true
 }
@@ -82,38 +70,25 @@ const compare = "   # a user could have written it: compare it with a copy you t
 // notAlone begins what is said of an owner or mode that lets others write, on the way or behind a link too.
 const notAlone = "others can change it: "
 
-// judgeFile reports what is wrong with one file or folder that exists.
-func (r Rule) judgeFile(v *view, f File) {
-	at, extra := quoted(f.Path), f.Mode&^r.Mode
-	say := func(level, seen, fix string) { v.say(level, seen, fix).Path = f.Path }
-	mode := fmt.Sprintf("mode %#o, should be %#o: ", f.Mode, r.Mode)
-	switch c := f.Distrust; {
-	case f.Error != "":
-		say(Unknown, f.Error, "stat "+at)
-	case f.Target != "" && r.By == Made:
-		say(Wrong, "a symbolic link to "+f.Target+": none is followed here", "rm "+at)
-	case f.Kind != r.Kind:
-		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind),
-			"take it out of "+quoted(filepath.Dir(f.Path)))
-	case r.key != "" && f.Mode&unix.S_ISVTX != 0: // for everybody, as /tmp: it is not to be closed
-		shared := safefile.Untrusted{Path: f.Path, Mode: f.Mode}
-		say(Wrong, notAlone+distrusted(shared), closing(shared, r.key))
-	case c != nil && (c.Path == f.Path || c.Path == f.Real):
-		say(Wrong, notAlone+distrusted(*c), r.mend(f))
+func (r rule) judgeFile(v *view, f entry) {
+	at := quoted(f.path)
+	say := func(level, seen, fix string) { v.say(level, seen, fix).Path = f.path }
+	chmod := fmt.Sprintf("chmod %04o %s", r.mode, at)
+	switch c := f.distrust; {
+	case f.unread != "":
+		say(Unknown, f.unread, "stat "+at)
+	case f.kind != r.kind:
+		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind),
+			"take it out of "+quoted(filepath.Dir(f.path)))
+	case c != nil && (c.Path == f.path || c.Path == f.real):
+		say(Wrong, notAlone+distrusted(*c), "chown root:root "+at+" && "+chmod+compare)
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
-		level, said := Wrong, notAlone+distrusted(*c)
-		if r.key == logKey && c.UID == 0 && c.Mode&0o002 == 0 {
-			level = Warning
-		}
+		said := notAlone + distrusted(*c)
 		if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
-			say(level, said, closing(*c, r.key))
+			say(Wrong, said, closing(*c, r.key))
 		}
-	case r.Need&^f.Mode != 0:
-		say(Wrong, mode+"too little", r.chmod(f))
-	case extra&^r.Rather != 0:
-		say(Wrong, mode+"others may do more", r.chmod(f))
-	case extra&0o777 != 0: // setgid on a folder only hands its group on
-		say(Warning, mode+"others may do more", r.chmod(f))
+	case r.need&^f.mode != 0:
+		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
 	}
 }
 
@@ -135,28 +110,6 @@ func closing(c safefile.Untrusted, key string) string {
 	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))
 }
 
-func (r Rule) chmod(f File) string {
-	mode := r.Mode
-	if mode == permissions { // not Bookend's: any that suffices
-		mode = 0o755
-	}
-	return fmt.Sprintf("chmod %04o %s", mode, quoted(f.Path))
-}
-
-// mend is the command that puts the owner and mode of the file itself right.
-func (r Rule) mend(f File) string {
-	own := fmt.Sprintf("chown root:root %s && %s", quoted(f.Path), r.chmod(f))
-	switch {
-	case r.By == Made && r.Kind == Regular && f.Distrust.UID != 0:
-		// Not given back: its owner may have it open, or have put a link in its place by now.
-		return "rm " + quoted(f.Path) + "   # what it says may be forged; if one is needed, the hooks make it again"
-	case r.By == Made: // the hooks check what they made each time
-		return own
-	}
-	return own + compare
-}
-
-// quoted is a path as a shell takes it.
 func quoted(path string) string {
 	const plain = "/._-+:@%=,abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if path != "" && strings.Trim(path, plain) == "" {
@@ -167,18 +120,8 @@ func quoted(path string) string {
 
 // runs reports whether a file is a script that names a program of Bookend's.
 func runs(path, program string) bool {
-	const maxScript = 64 << 10
-	// Threat: none by content: it is only searched for names. A pipe that has taken its place is not waited for.
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
-		return false
-	}
-	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
-	return names(text, program)
+	text, err := slurmcmd.ReadText(path)
+	return err == nil && names(text, program)
 }
 
 // names reports whether a script names a program, itself or by the package's script, or by the check that it has for

@@ -18,7 +18,6 @@ type slot struct {
 	why, without        string // what happens if the file cannot be run, or is not named
 }
 
-// healthKey is the one of slurm.conf that names the health check.
 const healthKey = "HealthCheckProgram"
 
 func slots() []slot {
@@ -136,7 +135,7 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.Path)); h.isProgram(f) || runs(f.Path, h.program) {
+			if order = append(order, path.Base(f.path)); h.isProgram(f) || runs(f.path, h.program) {
 				ours++
 			}
 		}
@@ -146,7 +145,7 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 
 // matching are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those
 // of a pattern in reverse alphabetical order, without those whose name begins with a dot.
-func matching(pattern string) (found []File) {
+func matching(pattern string) (found []entry) {
 	paths, _ := filepath.Glob(pattern)
 	for _, p := range slices.Backward(paths) {
 		if f, there := inspect(p); there && (p == pattern || !strings.HasPrefix(path.Base(p), ".")) {
@@ -156,7 +155,6 @@ func matching(pattern string) (found []File) {
 	return found
 }
 
-// judgeAbsent judges that slurm.conf names nothing.
 func (h slot) judgeAbsent(v *view) string {
 	switch seen := "no " + h.key + "="; {
 	case h.task():
@@ -171,22 +169,21 @@ func (h slot) judgeAbsent(v *view) string {
 
 // judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not. It runs it as root without checking
 // its owner.
-func (h slot) judgeFile(v *view, f File) {
-	r := Rule{Kind: Regular, Mode: permissions, Need: 0o500, By: Foreign, key: "slurm.conf"}
+func (h slot) judgeFile(v *view, f entry) {
+	r := rule{kind: regular, mode: 0o755, need: 0o500, key: "slurm.conf"}
 	if h.task() {
-		r.Need = 0o555
+		r.need = 0o555
 	}
 	r.judgeFile(v, f)
-	if h.drains() && f.Kind == Regular && h.isProgram(f) {
+	if h.drains() && f.kind == regular && h.isProgram(f) {
 		itself := v.warn("the program itself", v.setUp())
-		itself.Path, itself.Why = f.Path, "if it crashes, because no thread is available for example, or is killed, "+
+		itself.Path, itself.Why = f.path, "if it crashes, because no thread is available for example, or is killed, "+
 			"the node drains; the package's script exits 0 then"
 	}
 }
 
-// isProgram reports a file that is the slot's program.
-func (h slot) isProgram(f File) bool {
-	return path.Base(f.Path) == h.program || path.Base(f.Real) == h.program
+func (h slot) isProgram(f entry) bool {
+	return path.Base(f.path) == h.program || path.Base(f.real) == h.program
 }
 
 // judgeInterval judges that slurmd runs the health check at all, and lets it end.

@@ -1,22 +1,22 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
-	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 // TestMain serves as the children that look: they are this program again.
@@ -50,11 +50,12 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 	must(t, os.Chmod(path, mode))
 }
 
-// node is a machine on which all is well: everything is installed, and a job has begun and ended.
+// node is a machine on which all is well.
 type node struct {
 	*testing.T
-	dir  string
-	site *Site
+	dir    string
+	site   *Site
+	failed map[string]bool // checks that a line has shown failing
 }
 
 func (n node) in(name string) string { return filepath.Join(n.dir, name) }
@@ -68,54 +69,66 @@ func newNode(t *testing.T) node {
 	mount(t, dir, "mode=0755")
 	n := node{T: t, dir: dir}
 	c := config.Default()
-	c.Paths.Run, c.Paths.Var, c.Paths.Log = n.in("run"), n.in("var"), n.in("log")
+	c.Paths.Run = n.in("run")
 	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"),
 		n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
-	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("var/bookend.prom")
+	c.NVIDIA.NVMLLibrary = n.in("lib/libnvidia-ml.so.1")
 	n.site = &Site{Clock: routine.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
 			n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
-	n.surround()
-	n.run()
 	return n
 }
 
-// install installs everything.
+// install makes the files of testdata/node.txtar, and what is no file.
 func (n node) install() {
-	for _, name := range []string{"libexec/bookend-prolog", "libexec/bookend-epilog", "libexec/bookend-healthcheck",
-		"bin/bookend"} {
-		put(n.T, n.in(name), "#!/bin/sh\necho "+name+" test\n", 0o755)
+	for _, f := range txtar.Parse([]byte(text(n.T, "testdata/node.txtar"))).Files {
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(string(f.Data), "#!") {
+			mode = 0o755
+		}
+		put(n.T, n.in(f.Name), strings.ReplaceAll(string(f.Data), "DIR", n.dir), mode)
 	}
-	put(n.T, n.in("libexec/bookend-gpu"), backendSaying("test", nil), 0o755)
-	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
-	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
-	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
-		put(n.T, n.in("lib/"+name+".580.1"), "", 0o644)
-		must(n.T, os.Symlink(name+".580.1", n.in("lib/"+name+".1")))
+	for _, hook := range []string{"prolog", "epilog"} {
+		put(n.T, n.in("hooks/"+hook), text(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
 	}
+	must(n.T, os.MkdirAll(n.in("dev"), 0o755))
+	for name, to := range map[string]string{"lib/libnvidia-ml.so.1": "libnvidia-ml.so.580.1",
+		"lib/libcuda.so.1": "libcuda.so.580.1", "dev/nvidia0": "", "dev/nvidia1": ""} {
+		if to == "" {
+			must(n.T, unix.Mkfifo(n.in(name), 0o666)) // no file and no folder, as a device
+		} else {
+			must(n.T, os.Symlink(to, n.in(name)))
+		}
+	}
+	n.runs(101, "slurmd", n.in("sbin/slurmd"))
+	must(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
+	mount(n.T, n.in("run/drop"), "mode=0711")
 }
 
-// run makes what hooks make, by their own package.
-func (n node) run() {
-	p := n.site.Config.Paths
-	must(n.T, os.Mkdir(p.Run, 0o755))
-	must(n.T, os.Mkdir(filepath.Join(p.Run, "drop"), 0o755))
-	mount(n.T, filepath.Join(p.Run, "drop"), "mode=0711")
-	store, err := state.Open(p.Run, "n1")
-	must(n.T, err)
-	job := slurm.Job{ID: 7, Node: "n1"}
-	must(n.T, store.Begin(ledger.Run{Job: job, Start: &ledger.End{At: time.Second}}))
-	must(n.T, store.SetStuck(state.Stuck{PID: 1}))
-	must(n.T, state.Archive(p.Run, p.Var, "n1", time.Now(), state.DefaultLimits()))
-	put(n.T, filepath.Join(p.Var, "history/n1/6-1.json"), "{}", 0o600)
-	put(n.T, filepath.Join(p.Var, "metrics/lock"), "", 0o600)
-	must(n.T, os.Chmod(filepath.Join(p.Var, "metrics"), 0o700))
-	put(n.T, filepath.Join(p.Log, "bookend.log"), "", 0o640)
-	put(n.T, n.site.Config.Metrics.Textfile, "", 0o644)
+// runs makes a process: a folder of /proc.
+func (n node) runs(pid int, name, exe string) {
+	folder := fmt.Sprintf("proc/%d/", pid)
+	put(n.T, n.in(folder+"comm"), name+"\n", 0o644)
+	put(n.T, n.in(folder+"cmdline"), exe+"\x00", 0o644)
+	put(n.T, n.in(folder+"environ"), "PATH=/bin\x00", 0o600)
+	must(n.T, os.Symlink(exe, n.in(folder+"exe")))
+	must(n.T, os.Symlink("/", n.in(folder+"root")))
+	put(n.T, n.in(folder+"maps"), "", 0o400)
+	must(n.T, os.Mkdir(n.in(folder+"fd"), 0o500))
+}
+
+// holds lets a process of root's in a cgroup have the driver open.
+func (n node) holds(pid int, name, cgroup string) {
+	n.runs(pid, name, "/usr/bin/"+name)
+	folder := fmt.Sprintf("proc/%d/", pid)
+	put(n.T, n.in(folder+"stat"), fmt.Sprintf("%d (%s) S 1%s\n", pid, name, strings.Repeat(" 9", 40)), 0o444)
+	put(n.T, n.in(folder+"status"), fmt.Sprintf("Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\n", name, pid), 0o444)
+	put(n.T, n.in(folder+"cgroup"), "0::"+cgroup+"\n", 0o444)
+	must(n.T, os.Symlink(n.in("dev/nvidiactl"), n.in(folder+"fd/3")))
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.

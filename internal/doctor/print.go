@@ -12,7 +12,6 @@ import (
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
 
-// words are how the levels are told to people, the worst first.
 var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unknown"}, {Warning, "WARNING", " warning"},
 	{OK, "ok", " ok"}}
 
@@ -61,7 +60,6 @@ func printed(w io.Writer, word string, r Result) {
 	}
 }
 
-// PrintJSON writes the same for programs.
 func PrintJSON(w io.Writer, results []Result) error {
 	var checked []Result
 	for _, r := range results {

@@ -22,12 +22,10 @@ func slurmConfPath(s Site) string {
 	return "slurm.conf"
 }
 
-// inConf is the fix that is a line of slurm.conf.
 func (s Site) inConf(line string) string {
 	return fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, slurmConfPath(s))
 }
 
-// setUp is the fix that is a run of setup.
 func (s Site) setUp() string {
 	return "bookend setup --write   # where slurm.conf is maintained; then what it prints"
 }
@@ -54,7 +52,6 @@ func judgeConf(v *view) string {
 	return fmt.Sprintf("read, %d lines", len(s.Conf.Lines))
 }
 
-// slurmdVersion is false if slurmd does not tell.
 func (s Site) slurmdVersion() (slurm.Version, bool) {
 	return slurm.ParseVersion(s.Survey.Slurm.Version)
 }
@@ -95,7 +92,6 @@ func seconds(c slurmconf.Conf, key string, byDefault int) (n int, set bool) {
 // spare is what slurmd's limit should leave a hook beyond its deadline: a child that a driver keeps from dying.
 const spare = 5 * time.Second
 
-// limitOver is a limit of slurmd's that leaves a hook its time, in seconds.
 func limitOver(total time.Duration) int { return max(60, int((total+spare)/time.Second)) }
 
 func judgeTimeout(v *view) string {

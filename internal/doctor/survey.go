@@ -35,7 +35,6 @@ type Survey struct {
 	Numbers slurmconf.List `json:"-"`
 }
 
-// Slurm is Slurm's configuration as it is on the node.
 type Slurm struct {
 	// Tried are the places for slurm.conf; Conf is what the first that exists says, nil if it could not be read, as
 	// Unread says, or if there is none.
@@ -58,14 +57,12 @@ type Driver struct {
 	Silent string
 }
 
-// The operations of the children that look.
 const (
 	opCheck  = "doctor-check"
 	opSlurm  = "doctor-slurm"
 	opDriver = "doctor-driver"
 )
 
-// Operations are what the children of a program with doctor in it serve.
 func Operations() operation.Others {
 	return operation.Others{
 		opCheck:  operation.Served(request.check),
@@ -74,7 +71,6 @@ func Operations() operation.Others {
 	}
 }
 
-// survey looks at the node: what its configuration and the driver say, and then what follows.
 func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
 	driver := operation.Aside(func() (Driver, error) { return operation.Ask[Driver](opDriver, bare, patience) })
@@ -165,12 +161,10 @@ func (d *Driver) listed(s gpu.Snapshot) {
 	}
 }
 
-// env is that of a hook without a job.
 func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
-// askNumbers does as a hook does, and keeps nothing.
 func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil {
 		return slurmconf.Unclear("slurm.conf could not be read")
@@ -197,5 +191,4 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 	}
 }
 
-// driverLimit is what a prolog gives the driver.
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }

@@ -16,7 +16,6 @@ import (
 // Act is what is to be done about the node's drain.
 type Act string
 
-// The acts.
 const (
 	Leave  Act = "left alone"
 	Write  Act = "reason written"
@@ -64,7 +63,6 @@ func Pending(r config.DrainRules, m Memory, exits []Exit, now time.Time) bool {
 	}
 }
 
-// Conf is the SLURM_CONF by which Slurm is to be asked.
 func Conf(m Memory, exits []Exit) string {
 	if open := m.open(exits); len(open) > 0 {
 		return open[len(open)-1].Conf
@@ -75,7 +73,6 @@ func Conf(m Memory, exits []Exit) string {
 	return ""
 }
 
-// Decide says what a health check is to do.
 func Decide(in Input) Decision {
 	open := in.Memory.open(in.Exits)
 	if in.stands() {
@@ -179,7 +176,6 @@ func (in Input) leave(m Memory, why string) Decision {
 	return in.said(Decision{Act: Leave, Why: why, Memory: m})
 }
 
-// said adds to what is remembered what was decided.
 func (in Input) said(d Decision) Decision {
 	d.Why = string(report.Clean(d.Why, maxWhy))
 	d.Memory.Last = &Said{in.Now.Wall.UTC().Round(0), d.Act, d.Why}

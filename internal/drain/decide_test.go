@@ -1,7 +1,9 @@
 package drain
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,8 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 const (
@@ -52,45 +56,9 @@ func after(d time.Duration) Moment {
 	return Moment{Wall: ended.Add(d), ID: "b1"}
 }
 
-// edit changes what a table's row starts from.
-type edit = func(*Input)
-
-func flags(names ...string) edit { return func(in *Input) { in.Node.Flags = names } }
-func reason(text string) edit    { return func(in *Input) { in.Node.Reason = text } }
-func by(user string) edit        { return func(in *Input) { in.Node.By = user } }
-func stamped(d time.Duration) edit {
-	return func(in *Input) { in.Node.At = ended.Add(d) }
-}
-func at(d time.Duration, n Node) edit {
-	return func(in *Input) { in.Now, in.Node = after(d), n }
-}
-func sees(id gpu.ID, s Seen) edit { return func(in *Input) { in.Cards[id] = s } }
-func exits(runs ...ledger.Run) edit {
-	return func(in *Input) { in.Exits = Exits(runs, in.Now) }
-}
-func cause(c code.Code, id gpu.ID) edit {
-	return func(in *Input) { in.Memory.Written.Causes = append(in.Memory.Written.Causes, Cause{Code: c, GPU: id}) }
-}
-
-// times is a drain whose causes so many checks in a row have found gone.
-func times(n int, more ...edit) edit {
-	return func(in *Input) {
-		in.Memory.Written.Clean = n
-		for _, e := range more {
-			e(in)
-		}
-	}
-}
-
-var (
-	idle     = Node{Flags: []string{"IDLE"}}
-	inUse    = Seen{Memory: Dirty, Why: "in use"}
-	occupied = Seen{Memory: Unknown, Why: "a job still has it"}
-)
-
 // asked is what a health check two minutes after that hook knows, of a node as Slurm leaves it.
-func asked(edits ...edit) Input {
-	in := Input{
+func asked() Input {
+	return Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
 		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
@@ -98,68 +66,37 @@ func asked(edits ...edit) Input {
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
 		},
 	}
-	for _, e := range edits {
-		if e != nil {
-			e(&in)
-		}
-	}
-	return in
 }
 
-func TestFirstDecision(t *testing.T) {
-	for name, tt := range map[string]struct {
-		edit    edit
-		act     Act
-		why     string
-		settled int
-	}{
-		"Slurm's text, at that time": {nil, Write, reason42, 0},
-		"twenty seconds late":        {stamped(20 * time.Second), Write, "", 0},
-		"jobs still on the node":     {flags("MIXED", "DRAIN"), Write, "", 0},
-		"another job ends just now":  {flags("IDLE", "COMPLETING", "DRAIN"), Write, "", 0},
-		"the hook was to write":      {func(in *Input) { in.Rules.ReasonBy = config.ReasonByHook }, Write, reason42, 0},
-		"another script's, before":   {stamped(-3 * time.Second), Leave, "not ours", 1},
-		"another script's, after":    {stamped(21 * time.Second), Leave, "not ours", 1},
-		"of unknown time":            {func(in *Input) { in.Node.At = time.Time{} }, Leave, "not ours", 1},
-		"the other hook's":           {reason(PrologError), Leave, "not ours", 1},
-		"nothing that could be said": {func(in *Input) { in.Exits[0].Reason = "" }, Leave, "not ours", 1},
-		"settled before": {
-			func(in *Input) { in.Memory.Settled = []Ref{in.Exits[0].Ref} }, Leave, "not ours", 1},
-		"an admin's reason":          {reason("disk swap"), Leave, "a reason of root's", 1},
-		"an admin's, that begins so": {reason("Epilog error: disk"), Leave, "a reason of root's", 1},
-		"our own words, by others":   {reason(reason42), Leave, "a reason of root's", 1},
-		"resumed already":            {at(2*time.Minute, idle), Leave, "not drained any more", 1},
-		"a reason without a drain":   {flags("IDLE"), Leave, "not drained any more", 1},
-		"down":                       {flags("DOWN", "DRAIN"), Leave, "DOWN", 0},
-		"about to be booted":         {flags("IDLE", "DRAIN", "REBOOT_REQUESTED"), Leave, "REBOOT_REQUESTED", 0},
-		"not heard of yet":           {at(time.Second, idle), Leave, "just asked", 0},
-	} {
-		in := asked(tt.edit)
-		d := Decide(in)
-		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || len(d.Memory.Settled) != tt.settled {
-			t.Errorf("%s: %s (%s), %d settled; want %s (%s), %d", name, d.Act, d.Why, len(d.Memory.Settled),
-				tt.act, tt.why, tt.settled)
+func TestDecisions(t *testing.T) {
+	defer func(here *time.Location) { time.Local = here }(time.Local)
+	time.Local = time.UTC // in which the file has what an admin reads
+	golden.Archive(t, *update, "testdata/decisions.txtar", func(given string) string {
+		kind, edit, _ := strings.Cut(given, "\n")
+		in := map[string]func() Input{"first": asked, "stood": stood, "hook": func() Input {
+			return Input{Now: after(time.Second), Node: Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
+		}}[kind]()
+		if edit != "" {
+			must.Do(t, json.Unmarshal([]byte(edit), &in))
 		}
+		decide := Decide
+		if kind == "hook" {
+			decide = func(in Input) Decision { return AtHook(in, asked().Exits[0]) }
+		}
+		d := decide(in)
 		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
-			t.Errorf("%s: remembered is %+v, want %s (%s)", name, last, d.Act, d.Why)
+			t.Errorf("%s: remembered is %+v, want %s (%s)", given, last, d.Act, d.Why)
 		}
-		wrote := d.Memory.Written
-		if (wrote != nil) != (tt.act == Write) {
-			t.Errorf("%s: written is %+v", name, wrote)
-		}
-		if wrote == nil {
-			continue
-		}
-		one := len(wrote.Causes) == 1 && wrote.Conf != "" && wrote.Epoch == epoch
-		if wrote.Reason != reason42 || d.Reason != reason42 || !one {
-			t.Errorf("%s: written is %+v", name, wrote)
-		}
-	}
+		d.Memory.Last = nil
+		return fmt.Sprintf("%s: %s\n%s\n%s", d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
+	})
 }
 
 // However long another's reason is, what is remembered of it is not.
 func TestLongReasonOfAnother(t *testing.T) {
-	d := Decide(asked(by(strings.Repeat("x", 1<<20)), reason("disk swap")))
+	in := asked()
+	in.Node.By, in.Node.Reason = strings.Repeat("x", 1<<20), "disk swap"
+	d := Decide(in)
 	if d.Act != Leave || len(d.Memory.Last.Why) > 2<<10 || d.Why != d.Memory.Last.Why {
 		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.Memory.Last.Why))
 	}
@@ -167,7 +104,8 @@ func TestLongReasonOfAnother(t *testing.T) {
 
 // The latest failed hook before the drain is what it is for; the others are further causes.
 func TestSeveralExits(t *testing.T) {
-	in := asked(exits(orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)))
+	in := asked()
+	in.Exits = Exits([]ledger.Run{orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)}, in.Now)
 	d := Decide(in)
 	if d.Act != Write || d.Reason != reason42 {
 		t.Errorf("%s %q", d.Act, d.Reason)
@@ -182,68 +120,14 @@ func TestSeveralExits(t *testing.T) {
 }
 
 // stood is a node that has had our reason for an hour.
-func stood(e edit) Input {
-	in := asked(func(in *Input) { in.Rules.Resume.Enabled = true })
+func stood() Input {
+	in := asked()
+	in.Rules.Resume.Enabled = true
 	d := Decide(in)
 	in.Memory, in.Now = d.Memory.settle(in.Exits, in.Exits...), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
 	in.Cards = map[gpu.ID]Seen{"GPU-a": {Memory: Clean}}
-	if e != nil {
-		e(&in)
-	}
 	return in
-}
-
-func TestStandingDrain(t *testing.T) {
-	const gone = -1 // the drain is ours no more
-	for name, tt := range map[string]struct {
-		edit  edit
-		act   Act
-		why   string
-		clean int
-	}{
-		"clean once":              {nil, Count, "clean 1 of 3", 1},
-		"clean twice":             {times(1), Count, "clean 2 of 3", 2},
-		"clean often enough":      {times(2), Resume, "clean 3 of 3", 3},
-		"not clean":               {times(2, sees("GPU-a", inUse)), Leave, "GPU 0 is not clean: in use", 0},
-		"no one knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
-		"not looked at":           {times(2, func(in *Input) { in.Cards = nil }), Leave, "not looked at", 2},
-		"off":                     {times(2, func(in *Input) { in.Rules.Resume.Enabled = false }), Leave, "resume is off", 0},
-		"the driver was reloaded": {times(2, func(in *Input) { in.Epoch.Module = "m2" }), Leave, "reloaded", 0},
-		"the driver is not known": {times(2, func(in *Input) { in.Epoch.Driver = "" }), Leave, "reloaded", 0},
-		"an end is at work":       {times(2, flags("IDLE", "COMPLETING", "DRAIN")), Leave, "COMPLETING", 3},
-		"in a maintenance":        {times(2, flags("IDLE", "DRAIN", "MAINT")), Leave, "MAINT", 3},
-		"it does not respond":     {times(2, func(in *Input) { in.Node.Silent = true }), Leave, "respond", 3},
-		"root without a name":     {by("0"), Count, "clean 1 of 3", 1},
-		"written just now":        {at(2*time.Minute+time.Second, idle), Leave, "just been written", 0},
-		"a cause past telling":    {times(2, cause(code.XidFatal, "GPU-a")), Leave, "that BKD-XIDFATAL is over", 0},
-		"a second GPU not clean": {
-			times(2, cause(code.Residue, "GPU-b"), sees("GPU-b", inUse)), Leave, "GPU GPU-b is not clean", 0},
-		"not known, and a second GPU not clean": {
-			times(2, cause(code.Residue, "GPU-b"), sees("GPU-a", occupied), sees("GPU-b", inUse)), Leave, "GPU-b is not", 0},
-		"no cause, not clean": {
-			times(2, sees("GPU-b", Seen{Memory: Dirty, Why: "in use", Given: true}), sees("GPU-c", occupied)),
-			Leave, "GPU GPU-b is not clean: in use", 0},
-		"a GPU of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", 3},
-		"a job has another GPU":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", 3},
-
-		"an admin appended":           {reason(reason42 + "; swapped it"), Leave, "a reason of root's", gone},
-		"an admin rewrote it":         {reason("disk swap"), Leave, "a reason of root's", gone},
-		"an admin took it away":       {reason(""), Leave, "without a reason", gone},
-		"the same, written again":     {stamped(30 * time.Minute), Leave, "a reason of root's", gone},
-		"another user wrote the same": {times(2, by("alice(500)")), Leave, "a reason of alice(500)'s", gone},
-		"an admin resumed":            {at(time.Hour, idle), Leave, "not drained any more", gone},
-	} {
-		d := Decide(stood(tt.edit))
-		clean := gone
-		if d.Memory.Written != nil {
-			clean = d.Memory.Written.Clean
-		}
-		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || clean != tt.clean {
-			t.Errorf("%s: %s (%s), clean %d times; want %s (%s), %d", name, d.Act, d.Why, clean,
-				tt.act, tt.why, tt.clean)
-		}
-	}
 }
 
 // A hook that fails while our drain stands is a further cause, what was counted is void, and a cause of another life of
@@ -262,7 +146,8 @@ func TestFurtherCause(t *testing.T) {
 		"the same again":   {orphaned(44, 10*time.Minute), Count, 1, 1, true},
 		"reloaded between": {reloaded, Leave, 1, 0, false},
 	} {
-		in := stood(times(2, exits(orphaned(42, 0), tt.further)))
+		in := stood()
+		in.Memory.Written.Clean, in.Exits = 2, Exits([]ledger.Run{orphaned(42, 0), tt.further}, in.Now)
 		d := Decide(in)
 		w := d.Memory.Written
 		if d.Act != tt.act || len(w.Causes) != tt.causes || w.Clean != tt.clean || w.Epoch.Same(epoch) != tt.known {
@@ -437,38 +322,5 @@ func TestWords(t *testing.T) {
 	got = string(m.Failed(errors.New("no answer")).Words())
 	if !strings.Contains(got, "left alone") || !strings.Contains(got, "no answer") || (Memory{}).Words() != "" {
 		t.Errorf("words %q", got)
-	}
-}
-
-func TestAtHook(t *testing.T) {
-	own := asked().Exits[0]
-	in := func(reason, by string, flags ...string) Node {
-		return Node{Flags: flags, Reason: reason, By: by, At: ended}
-	}
-	wrote := AtHook(Input{Now: after(0), Node: in("", "", "IDLE", "COMPLETING")}, own).Memory
-	for name, tt := range map[string]struct {
-		m    Memory
-		n    Node
-		want Act
-		why  string
-	}{
-		"free":                      {Memory{}, in("", "", "IDLE", "COMPLETING"), Write, reason42},
-		"drained by an admin":       {Memory{}, in("disk swap", "root", "IDLE", "DRAIN"), Leave, "of root's"},
-		"drained without a reason":  {Memory{}, in("", "", "IDLE", "DRAIN"), Leave, "without a reason"},
-		"down":                      {Memory{}, in("", "", "DOWN"), Leave, "DOWN"},
-		"an admin's remark":         {Memory{}, in("look at me", "jd", "IDLE"), Leave, "has a reason of jd's"},
-		"Slurm's, of another drain": {Memory{}, in(EpilogError, "root", "MIXED", "COMPLETING"), Write, ""},
-		"what we left of a drain":   {Memory{}, in(reason43, "root", "IDLE"), Write, ""},
-		"drained by us":             {wrote, in(reason42, "", "IDLE", "DRAIN"), Add, reason42},
-		"in our words, not by us":   {Memory{}, in(reason42, "", "IDLE", "DRAIN"), Leave, ""},
-		"an admin appended to ours": {wrote, in(reason42+"!", "", "IDLE", "DRAIN"), Leave, ""},
-	} {
-		d := AtHook(Input{Now: after(time.Second), Memory: tt.m, Node: tt.n}, own)
-		if d.Act != tt.want || d.Why == "" || !strings.Contains(d.Why, tt.why) {
-			t.Errorf("%s: %s (%s), want %s (%s)", name, d.Act, d.Why, tt.want, tt.why)
-		}
-	}
-	if w := wrote.Written; w == nil || w.Reason != reason42 || wrote.Settled != nil {
-		t.Errorf("remembered is %+v", wrote)
 	}
 }

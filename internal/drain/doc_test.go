@@ -15,7 +15,7 @@ import (
 	"bookend/test/must"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md")
+var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md and testdata/decisions.txtar")
 
 const doc = "../../docs/drain-reasons.md"
 

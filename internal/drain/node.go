@@ -33,10 +33,8 @@ var quiet = []string{
 // and may drain it yet, or the node is in a maintenance reservation.
 var busy = []string{"COMPLETING", "MAINT"}
 
-// Has reports whether the state has a flag.
 func (n Node) Has(flag string) bool { return slices.Contains(n.Flags, flag) }
 
-// Drained reports whether the node takes no new jobs.
 func (n Node) Drained() bool { return n.Has(drained) }
 
 // beyond is the first flag of the state that is none of these, empty for none.

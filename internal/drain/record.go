@@ -26,7 +26,6 @@ type Exit struct {
 	Conf string
 }
 
-// Ref names an exit on record.
 type Ref struct {
 	Job slurm.JobID   `json:"job"`
 	At  time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
@@ -126,7 +125,6 @@ type Written struct {
 	Clean int `json:"clean"`
 }
 
-// Said is a decision as it was logged.
 type Said struct {
 	Wall time.Time `json:"wall"`
 	Act  Act       `json:"act"`

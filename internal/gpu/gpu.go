@@ -118,7 +118,15 @@ type Reading struct {
 	Memory           Memory    `json:"memory"`
 	Processes        []Process `json:"processes"`
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
+	Busy             *Busy     `json:"busy,omitempty"`              // in a recording, where the driver tells
 	NVIDIA           *NVML     `json:"nvidia,omitempty"`
+}
+
+// Busy is the share of the driver's last sample period, in percent, in which a kernel ran and in which memory was read
+// or written.
+type Busy struct {
+	GPU    int `json:"gpu"`
+	Memory int `json:"memory"`
 }
 
 // NVML is what NVIDIA's backend tells besides of a reading. The pure packages never read it.

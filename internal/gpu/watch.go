@@ -9,6 +9,8 @@ type WatchRule struct {
 	// SlackBytes is how far Used may lie above the expected and still be clean.
 	SlackBytes uint64          `json:"slack_bytes"`
 	Expect     map[ID]Expected `json:"expect,omitempty"`
+	// Every is the time between two looks of a recording.
+	Every time.Duration `json:"every_ns,omitempty"`
 }
 
 // Expected is what a device may carry without being unclean: what it carried before the job. The zero value

@@ -42,7 +42,7 @@ func Judge(in Input) []finding.Finding {
 	told := map[gpu.BusID]bool{}
 	for _, c := range slices.Concat(in.Cards, in.Unseen) {
 		now := in.of(c)
-		found := in.facts(c, now)
+		found := in.facts(now)
 		if bus := c.Device.BusID; in.Kernel != nil && bus != "" && !told[bus] {
 			told[bus] = true // instances of one card share its lines
 			found = append(found, in.xids(c, now)...)
@@ -59,7 +59,6 @@ func Judge(in Input) []finding.Finding {
 	return out
 }
 
-// of returns what the driver said of a card, or of the card that an instance is part of.
 func (in Input) of(c finding.Card) gpu.Health {
 	for _, id := range []gpu.ID{c.Device.ID, c.Device.Parent} {
 		for _, h := range in.Now {
@@ -71,7 +70,6 @@ func (in Input) of(c finding.Card) gpu.Health {
 	return gpu.Health{}
 }
 
-// instance is why nothing that is found on an instance is certain.
 const instance = "it is a MIG instance: what its driver reports of one was never measured"
 
 func (in Input) about(c finding.Card, f finding.Finding) finding.Finding {
@@ -87,7 +85,7 @@ func (in Input) about(c finding.Card, f finding.Finding) finding.Finding {
 }
 
 // facts judges each fact by its first row that fits.
-func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
+func (in Input) facts(now gpu.Health) []finding.Finding {
 	var out []finding.Finding
 	for _, fact := range now.Facts {
 		if fact.Unknown != "" || fact.Value == "" {
@@ -101,11 +99,7 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 			if r.Fact != fact.Code {
 				continue
 			}
-			judge := r.judge
-			if judge == nil {
-				judge = equal
-			}
-			if a := judge(r, q); a != (answer{}) {
+			if a := r.judge(r, q); a != (answer{}) {
 				out = append(out, r.finding(a))
 				break
 			}

@@ -51,7 +51,6 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 // fallenOffTheBus is the Xid after which no driver says anything of the card any more.
 const fallenOffTheBus = 79
 
-// Bounds of what one finding tells.
 const (
 	mostProcesses = 4
 	mostText      = 120 // bytes
@@ -131,7 +130,6 @@ func instances(alike []gpu.Xid) []string {
 	})
 }
 
-// distinct returns each word once, in order.
 func distinct(alike []gpu.Xid, word func(gpu.Xid) string) []string {
 	var out []string
 	for _, x := range alike {

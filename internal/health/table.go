@@ -17,10 +17,9 @@ type Row struct {
 	Asks    string // what NVIDIA calls for
 	Doubt   string // why it never proves a card unusable; empty where it may
 
-	judge func(Row, question) answer // of facts; equal where there is none
+	judge judge // of facts
 }
 
-// table returns every row, facts first.
 func table() []Row { return slices.Concat(factRows, xidRows) }
 
 // XidRow is the row of an Xid; false for one that the table does not have.
@@ -59,71 +58,45 @@ var expected = map[code.Code]string{
 // A recovery action is the driver's own verdict, so it is believed where NVIDIA's text says that the card is not to be
 // given out as it is.
 var factRows = []Row{
-	{
-		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery,
-		Meaning: "the driver asks for a reset of the GPU", Asks: "end its processes, reset the GPU",
-	},
-	{
-		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery,
-		Meaning: "the driver asks for a reboot of the node", Asks: "reboot the node",
-	},
-	{
-		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery,
-		Meaning: "the driver asks to give the GPU no new work and to reset it",
-		Asks:    "no new work; reset the GPU once what runs has ended",
-	},
-	{
-		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery,
-		Meaning: "the driver asks for an end of traffic between GPUs",
-		Asks:    "end the processes that use several GPUs, ask again",
-		Doubt:   "the driver asks for an end of traffic between GPUs only, and says later what is next",
-	},
-	{
-		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery,
-		Meaning: "the driver asks for recovery of the IMEX domain", Asks: "recover the IMEX domain",
-		Doubt: "the driver asks for recovery of the IMEX domain only, which is not this GPU",
-	},
-	{ // newer NVML has 6, reset of the PCIe bus, and 7, reboot of the system
-		Fact: gpu.RecoveryAction, Value: "another number", Code: code.Recovery, judge: another,
-		Meaning: "the driver asks for recovery action number ", Asks: "see the guide of this driver",
-		Doubt: "what this recovery action asks for is not known to this release",
-	},
-	{
-		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed,
-		Meaning: "the remapping of a memory row has failed", Asks: "field diagnostics, replace the GPU",
-	},
-	{
-		Fact: gpu.RemapPending, Value: "yes", Code: code.RemapPending,
-		Meaning: "memory rows wait for a reset to be remapped", Asks: "reset when convenient",
-	},
-	{
-		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages,
-		Meaning: "memory pages wait for a reset to be retired", Asks: "reset when convenient",
-	},
-	{
-		Fact: gpu.ECCUncorrected, Value: "more than at the last look", Code: code.ECC, judge: counted,
-		Meaning: "uncorrectable memory errors", Asks: "what recovery action and remapping say",
-	},
-	{
-		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric,
-		Meaning: "joining the NVLink fabric has failed", Asks: "see to nvidia-fabricmanager",
-	},
-	{
-		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric,
-		Meaning: "the GPU has not begun to join the NVLink fabric", Asks: "see to nvidia-fabricmanager",
-	},
-	{
-		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, judge: underWay,
-		Meaning: "the GPU is still joining the NVLink fabric", Asks: "wait",
-	},
-	{
-		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence,
-		Meaning: "persistence mode is off", Asks: "run nvidia-persistenced",
-	},
-	{
-		Fact: gpu.Throttled, Value: "for heat, or by the power brake", Code: code.Throttle, judge: slowed,
-		Meaning: "clocks are held down: ", Asks: "check cooling and power",
-	},
+	fact(gpu.RecoveryAction, "reset", code.Recovery, equal, "the driver asks for a reset of the GPU",
+		"end its processes, reset the GPU", ""),
+	fact(gpu.RecoveryAction, "reboot", code.Recovery, equal, "the driver asks for a reboot of the node",
+		"reboot the node", ""),
+	fact(gpu.RecoveryAction, "drain_reset", code.Recovery, equal,
+		"the driver asks to give the GPU no new work and to reset it",
+		"no new work; reset the GPU once what runs has ended", ""),
+	fact(gpu.RecoveryAction, "drain_p2p", code.Recovery, equal, "the driver asks for an end of traffic between GPUs",
+		"end the processes that use several GPUs, ask again",
+		"the driver asks for an end of traffic between GPUs only, and says later what is next"),
+	fact(gpu.RecoveryAction, "recover_imex", code.Recovery, equal, "the driver asks for recovery of the IMEX domain",
+		"recover the IMEX domain", "the driver asks for recovery of the IMEX domain only, which is not this GPU"),
+	// newer NVML has 6, reset of the PCIe bus, and 7, reboot of the system
+	fact(gpu.RecoveryAction, "another number", code.Recovery, another, "the driver asks for recovery action number ",
+		"see the guide of this driver", "what this recovery action asks for is not known to this release"),
+	fact(gpu.RemapFailed, "yes", code.RemapFailed, equal, "the remapping of a memory row has failed",
+		"field diagnostics, replace the GPU", ""),
+	fact(gpu.RemapPending, "yes", code.RemapPending, equal, "memory rows wait for a reset to be remapped",
+		"reset when convenient", ""),
+	fact(gpu.RetiredPending, "yes", code.Pages, equal, "memory pages wait for a reset to be retired",
+		"reset when convenient", ""),
+	fact(gpu.ECCUncorrected, "more than at the last look", code.ECC, counted, "uncorrectable memory errors",
+		"what recovery action and remapping say", ""),
+	fact(gpu.FabricState, "failed", code.Fabric, equal, "joining the NVLink fabric has failed", fabric, ""),
+	fact(gpu.FabricState, "not_started", code.Fabric, equal, "the GPU has not begun to join the NVLink fabric",
+		fabric, ""),
+	fact(gpu.FabricState, "in_progress", code.Fabric, underWay, "the GPU is still joining the NVLink fabric",
+		"wait", ""),
+	fact(gpu.PersistenceMode, "off", code.Persistence, equal, "persistence mode is off", "run nvidia-persistenced", ""),
+	fact(gpu.Throttled, "for heat, or by the power brake", code.Throttle, slowed, "clocks are held down: ",
+		"check cooling and power", ""),
+}
+
+const fabric = "see to nvidia-fabricmanager"
+
+type judge func(Row, question) answer
+
+func fact(f gpu.FactCode, value string, c code.Code, judge judge, meaning, asks, doubt string) Row {
+	return Row{Fact: f, Value: value, Code: c, judge: judge, Meaning: meaning, Asks: asks, Doubt: doubt}
 }
 
 // What NVIDIA's catalog calls for at once.
@@ -141,7 +114,6 @@ const (
 		"later say as recovery action"
 )
 
-// xid makes a row of some Xids that mean the same.
 func xid(c code.Code, meaning, asks, doubt string, numbers ...int) Row {
 	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
 }

@@ -14,7 +14,7 @@ import (
 	"bookend/test/must"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/health.md")
+var update = flag.Bool("update", false, "rewrite docs/health.md and testdata/facts.txt")
 
 const doc = "../../docs/health.md"
 

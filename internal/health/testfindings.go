@@ -41,7 +41,6 @@ func (o Outcome) Again(second gpu.Probe) Outcome {
 	return after
 }
 
-// error is the number of the failed call's error, -1 for none.
 func (o Outcome) error() int {
 	if o.Error == nil {
 		return -1
@@ -49,7 +48,6 @@ func (o Outcome) error() int {
 	return o.Error.Code
 }
 
-// FoundByTests is what tests found wrong. Skipped ones are no finding.
 func FoundByTests(cards []finding.Card, outcomes []Outcome) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range cards {
@@ -84,7 +82,6 @@ func (o Outcome) findings(c finding.Card) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// when words an earlier hook's test.
 func (o Outcome) when() string {
 	if o.Earlier.IsZero() {
 		return ""
@@ -131,7 +128,6 @@ func (o Outcome) reason() string {
 	return text
 }
 
-// doubts returns what keeps a result from proving that the card is unusable.
 func (o Outcome) doubts(card gpu.Device) []string {
 	var d []string
 	if !o.Earlier.IsZero() {

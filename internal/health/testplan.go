@@ -31,7 +31,6 @@ func (c TestCase) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu
 	return test, skipped
 }
 
-// SkippedTest is the answer for a card that was not tested.
 func SkippedTest(id gpu.ID, why string) gpu.Probe {
 	return gpu.Probe{
 		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),

@@ -20,7 +20,6 @@ type TestRecord struct {
 	Seen int `json:"seen,omitempty"`
 }
 
-// Good reports a test that found nothing wrong.
 func (r TestRecord) Good() bool { return r.Probe.Result == gpu.ProbeOK }
 
 // WhenTested reports whether a hook of this phase tests the cards of its job.

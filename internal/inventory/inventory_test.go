@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -36,31 +36,10 @@ func put(t *testing.T, path, text string) {
 	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-func text(t *testing.T, v any) string {
-	t.Helper()
-	b := must.Have(json.Marshal(v))(t)
-	return string(b)
-}
-
-func minor(n int) *int { return &n }
-
-func h200(bus gpu.BusID, id gpu.ID, m *int) gpu.Card {
-	return gpu.Card{Device: gpu.Device{ID: id, BusID: bus, Minor: m, Name: "NVIDIA H200", Vendor: "nvidia"}}
-}
-
+// Of the UUIDs one is question marks and one has no line.
 func TestRead(t *testing.T) {
-	excluded := h200("0000:bb:00.0", "GPU-e4d6b0f8-97a1-4e55-bd0b-4a6d7c2f9e03", nil)
-	excluded.Excluded = true
-	want := []gpu.Card{
-		h200("0000:1b:00.0", "GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a11", minor(2)),
-		h200("0000:3d:00.0", "", minor(0)), // question marks
-		h200("0000:9d:00.0", "", minor(1)), // no line
-		excluded,
-	}
-	got := must.Have(Read(tree(t, "h200x4")))(t)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %s\nwant %s", text(t, got), text(t, want))
-	}
+	got := must.Have(json.MarshalIndent(must.Have(Read(tree(t, "h200x4")))(t), "", " "))(t)
+	golden.File(t, *update, "testdata/h200x4.json", string(got))
 }
 
 func TestReadKeepsACardItCannotRead(t *testing.T) {

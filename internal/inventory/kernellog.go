@@ -19,7 +19,6 @@ import (
 	"bookend/internal/health"
 )
 
-// What is read and kept at most.
 const (
 	maxRecords = 200_000  // the largest ring that kernels are usually built for, 16 MiB, has fewer
 	maxBytes   = 64 << 20 // the same as the device writes it
@@ -200,7 +199,6 @@ func (c *collector) line(line []byte) {
 	}
 }
 
-// event adds what one line of the kernel's says.
 func (c *collector) event(at gpu.KernelMark, text string) {
 	for _, v := range gpu.Vendors {
 		if v.Fault == nil {

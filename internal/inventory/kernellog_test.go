@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -37,74 +40,13 @@ func realLog(t testing.TB) string {
 	return string(log)
 }
 
-func num(n int) *int { return &n }
+var update = flag.Bool("update", false, "rewrite testdata/kmsg.json and testdata/lines.txt")
 
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
 	first := mark(1, 0)
-	log := ReadLog(folder(t, realLog(t)), &first)
-	if log.Unknown != "" || log.Last != mark(1501, 300000001) || log.Lost {
-		t.Fatalf("unknown %q, last %+v, lost %v", log.Unknown, log.Last, log.Lost)
-	}
-	wantXids := []gpu.Xid{
-		{KernelMark: mark(1302, 60000020), BusID: "0000:1b:00.0", Code: 43, PID: 1045242, Name: "pt_main_thread",
-			Text: "Ch 00000008"},
-		{
-			KernelMark: mark(1303, 61000000), BusID: "0000:1b:00.0", Code: 31, PID: 2512125, Name: "python3.10",
-			Text: "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted @ 0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
-		},
-		{KernelMark: mark(1304, 62000000), BusID: "0000:cb:00.0", Code: 13,
-			Text: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter"},
-		{KernelMark: mark(1305, 62500000), BusID: "0000:cb:00.0", Code: 109, PID: 1797828, Name: "pt_main_thread",
-			Text: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005"},
-		{KernelMark: mark(1306, 63000000), BusID: "0000:01:00.0", GI: num(5), Code: 94, PID: 7194,
-			Text: "Contained: CE User Channel (0x9). RST: No, D-RST: No"},
-		{KernelMark: mark(1307, 63100000), BusID: "0000:3b:00.0", GI: num(1), CI: num(2), Code: 13, PID: 9, Name: "a",
-			Text: "Graphics Exception: ESR 0x57c730=0xc04000b"},
-		{KernelMark: mark(1308, 63200000), BusID: "0000:01:00.0", Code: 95, PID: 7062,
-			Text: "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"},
-		{KernelMark: mark(1309, 63300000), BusID: "0000:10:1c.0", Code: 63, PID: 1896,
-			Text: "Row Remapper: New row marked for remapping, reset gpu to activate."},
-		{KernelMark: mark(1310, 64000000), BusID: "0000:dc:00.0", Code: 45, PID: 1818990, Name: "python3",
-			Text: "Ch 00000001 caused by previous Xid 149", After: 149},
-		{KernelMark: mark(1311, 64100000), BusID: "0019:01:00.0", Code: 149,
-			Text: "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"},
-		{KernelMark: mark(1312, 65000000), BusID: "0000:44:00.0", Code: 79, Text: "GPU has fallen off the bus."},
-		{KernelMark: mark(1313, 65000100), BusID: "0000:44:00.0", Code: 154,
-			Text: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"},
-		{KernelMark: mark(1314, 65100000), BusID: "0000:03:00.0", Code: 14, Text: "Channel 00000001"},
-		{
-			KernelMark: mark(1315, 65200000), BusID: "0000:66:00.0", Code: 119, PID: 2280636, Name: "nvidia-smi",
-			Text: "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x4).",
-		},
-	}
-	for i, want := range wantXids {
-		if i >= len(log.Xids) || !reflect.DeepEqual(log.Xids[i], want) {
-			t.Errorf("Xid %d: want %+v of %+v", i, want, log.Xids)
-		}
-	}
-	if len(log.Xids) != len(wantXids) {
-		t.Errorf("%d Xids, want %d: a line that a program wrote is none", len(log.Xids), len(wantXids))
-	}
-	wantKills := []gpu.HostKill{
-		{KernelMark: mark(1401, 70000010), PID: 4711, Name: "python",
-			Cgroup: "/slurm/uid_1000/job_77/step_batch/task_0"},
-		{KernelMark: mark(1410, 80000000), PID: 1440763, Name: "perl",
-			Cgroup: "/user.slice/user-21417.slice/user@21417.service"},
-		{KernelMark: mark(1421, 90000010), PID: 23793, Name: "leaker"},
-		{KernelMark: mark(1430, 200000000), PID: 501, Name: "rank1",
-			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0/user/task_1"},
-		{KernelMark: mark(1434, 200000040), PID: 502, Name: "rank2",
-			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0"},
-	}
-	if !reflect.DeepEqual(log.Kills, wantKills) {
-		t.Errorf("kills %+v", log.Kills)
-	}
-	const mismatch = "NVRM: API mismatch: the client has the version 470.161.03, but this kernel module has the version 470.103.01. Please " +
-		"make sure that this kernel module and all NVIDIA driver components have the same version."
-	if log.Mismatch != mismatch {
-		t.Errorf("mismatch %q", log.Mismatch)
-	}
+	got := must.Have(json.MarshalIndent(ReadLog(folder(t, realLog(t)), &first), "", " "))(t)
+	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
 // What was before the mark is nobody's any more.
@@ -176,33 +118,20 @@ func play(answers []any) func([]byte) (int, error) {
 }
 
 // A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
-// kill.
-func TestForged(t *testing.T) {
-	const xid = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
-	const kill = "Out of memory: Killed process 5 (x) total-vm:1kB"
-	since := mark(1, 1)
-	for name, tt := range map[string]struct {
-		line string
-		n    int
-	}{
-		"the kernel's Xid":                       {"4,2,2,-;" + xid, 1},
-		"a program's, as kernel emergency":       {"8,2,2,-;" + xid, 0},
-		"the kernel's kill":                      {"3,2,2,-;" + kill, 1},
-		"a program's kill":                       {"11,2,2,-;" + kill, 0},
-		"a program's mismatch":                   {"11,2,2,-;NVRM: API mismatch: x", 0},
-		"within another line":                    {"4,2,2,-;EXT4-fs (" + xid + "): mounted", 0},
-		"in a line of its own within a record":   {`4,2,2,-;comm: a\x0a` + xid, 0},
-		"a process named as an Xid is":           {"4,2,2,-;NVRM: Xid (PCI: invoked oom-killer: gfp_mask=0xcc0", 0},
-		"a process named as an Xid is, and dies": {"6,2,2,-;NVRM: Xid (1:2:[77]: segfault at 0 ip 0 sp 0 error 4 in a): 79, b[55+1000]", 0},
-		"a process named as an Xid is, writes":   {"6,2,2,-;NVRM: Xid (1:2: (77): drop_caches: 3", 0},
-		"a process named as a kill is, and dies": {"6,2,2,-;Out of memory: [77]: segfault at 0 ip 0 sp 0 error 4 in : Killed process 5 (x) total-vm:1kB[55+1000]", 0},
-		"a process named as a summary is":        {"6,2,2,-;oom-kill:constr[77]: segfault at 0 ip 0 sp 0 error 4 in a,task_memcg=/b,task=c,pid=5,uid=0", 0},
-	} {
-		log := ReadLog(folder(t, tt.line+"\n"), &since)
-		if got := len(log.Xids) + len(log.Kills); got != tt.n || log.Mismatch != "" || log.Unknown != "" {
-			t.Errorf("%s: %+v", name, log)
+// kill, or another process of one. testdata/lines.txt has lines and what is taken from each.
+func TestLines(t *testing.T) {
+	const file = "testdata/lines.txt"
+	since, said := mark(1, 1), ""
+	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
+		line, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
+		if said += line; !strings.HasPrefix(line, "#") {
+			log := ReadLog(folder(t, line+"\n"), &since)
+			log.Last = gpu.KernelMark{}
+			said += " => " + string(must.Have(json.Marshal(log))(t))
 		}
+		said += "\n"
 	}
+	golden.File(t, *update, file, said)
 }
 
 func TestBounds(t *testing.T) {
@@ -300,24 +229,20 @@ func TestEndless(t *testing.T) {
 
 func TestUnreadable(t *testing.T) {
 	since := mark(1, 1)
+	holding := func(text string) func(string) error {
+		return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+	}
 	for name, tt := range map[string]struct {
 		plant func(path string) error
 		want  string
 	}{
-		"missing":     {func(string) error { return nil }, "no such file"},
-		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
-		"a link": {func(path string) error { return os.Symlink("/dev/null", path) },
-			"too many levels"},
-		"a FIFO that no one writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
-		"empty":                        {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "empty"},
-		"no log": {func(path string) error {
-			return os.WriteFile(path,
-				[]byte("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), 0o600)
-		}, "empty"},
-		"a stamp out of range": {func(path string) error {
-			return os.WriteFile(path,
-				[]byte("1,2,9300000000000000,-;y\n"), 0o600)
-		}, "empty"},
+		"missing":                 {func(string) error { return nil }, "no such file"},
+		"a directory":             {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"a link":                  {func(path string) error { return os.Symlink("/dev/null", path) }, "too many levels"},
+		"a FIFO without a writer": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
+		"empty":                   {holding(""), "empty"},
+		"no log":                  {holding("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), "empty"},
+		"a stamp out of range":    {holding("1,2,9300000000000000,-;y\n"), "empty"},
 	} {
 		dir := t.TempDir()
 		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
@@ -325,45 +250,6 @@ func TestUnreadable(t *testing.T) {
 			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
 				t.Errorf("%s: %+v", name, log)
 			}
-		}
-	}
-}
-
-func TestKillNames(t *testing.T) {
-	const path = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,task_memcg="
-	for text, want := range map[string]gpu.HostKill{
-		path + "/j/t,task=a,pid=1,uid=2,pid=9,uid=3":            {PID: 9, Name: "a,pid=1,uid=2", Cgroup: "/j/t"},
-		path + "/j,task=a,b,task=c,pid=9,uid=3":                 {PID: 9, Name: "a,b,task=c", Cgroup: "/j"},
-		path + "/j,task=0123456789,task=c,pid=9,uid=3":          {PID: 9, Name: "c", Cgroup: "/j,task=0123456789"},
-		path + "/x,task_memcg=/slurm/job_1,task=a,pid=9,uid=3":  {PID: 9, Name: "a"},
-		path + "/j,task=,pid=9,uid=0":                           {PID: 9, Cgroup: "/j"},
-		"Out of memory: Killed process 9 (a) total-vm:1kB, x":   {PID: 9, Name: "a"},
-		"Killed process 9 (a) (b)) total-vm:1kB, x":             {PID: 9, Name: "a) (b)"},
-		"Killed process 9 (a), UID 7, total-vm:1kB, x":          {PID: 9, Name: "a"},
-		"Killed process 9 (), UID 7, total-vm:1kB, x":           {PID: 9},
-		"Memory cgroup out of memory: Killed process 9 (uwsgi)": {PID: 9, Name: "uwsgi"},
-	} {
-		got, ok := parseSummary(text)
-		if !ok {
-			got, ok = parseKilled(text)
-		}
-		if !ok || got != want {
-			t.Errorf("%q: %+v, %v", text, got, ok)
-		}
-	}
-	for _, text := range []string{
-		path + "/j,task=a,pid=0,uid=0", path + "/j,task=a,pid=99999999,uid=0", path + "/j,task=a,pid=9,uid=-1",
-		path + "/j,task=a", path,
-		"Killed process  (9) (a)", "Killed process 9", "Killed process 9 (a", "Killed process -9 (a)",
-		"Killed process 0 (a)",
-		"Memory cgroup out of memory: Kill process 9 (a) score 1 or sacrifice child",
-		"oom_reaper: reaped process 9 (a), now",
-	} {
-		if k, ok := parseSummary(text); ok {
-			t.Errorf("%q: %+v", text, k)
-		}
-		if k, ok := parseKilled(text); ok {
-			t.Errorf("%q: %+v", text, k)
 		}
 	}
 }

@@ -42,7 +42,6 @@ func cutTask(s string) (head, name string) {
 	return cutLast(s, sep)
 }
 
-// cutLast cuts s at the last sep; after is empty without one.
 func cutLast(s, sep string) (before, after string) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {

@@ -191,6 +191,7 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 	}
 	in.Shared, in.SharedUnknown = c.shared()
 	in.Seen = append(ledger.Sightings(c.Node.Runs, run, began, now), c.Node.Sighted.During(run, began, now)...)
+	c.Past.Recording.Witness(&in, run, began, now)
 	in.Checks = c.Node.Sighted.LooksDuring(run, began, now)
 	d := diagnosis.Why(in)
 	return &d

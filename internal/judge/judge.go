@@ -31,6 +31,7 @@ type Judgement struct {
 func Judge(c Case) Judgement {
 	found := slices.Concat(c.Faults, c.onCards())
 	if c.Phase == slurm.Epilog {
+		found = append(found, c.recorded(found)...)
 		found = append(found, c.condition()...)
 	}
 	found = slices.Concat(found, c.Later, health.FoundByTests(c.Seen.Cards, c.Tests))
@@ -171,6 +172,9 @@ func (c Case) End(j Judgement) ledger.End {
 		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(),
 		Findings: j.Found, Verdict: j.Verdict,
 	}
+	if c.Phase == slurm.Epilog {
+		e.Recording = c.Past.Recording
+	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
 	}
@@ -200,6 +204,8 @@ type Past struct {
 	Run       ledger.Run                  // this run's record, as its start left it; zero at a start, and without one
 	Again     bool                        // this end is on record already
 	Second    bool                        // another hook is at work on this end, or start, of the job
+	Recording *ledger.Recording           // what was recorded between the run's ends; nil for nothing
+	Elsewhere []ledger.RecordedProcess    // of this job, on GPUs of other running jobs
 	Before    *finding.Side               // what the start saw; nil at a start, and where that does not count
 	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, of this epoch
 }
@@ -223,6 +229,7 @@ type Node struct {
 	Runs    []ledger.Run
 	Unread  string // why there may be more of them, empty where there are none
 	Sighted ledger.Sighted
+	Proofs  []attrib.Sighting // processes that the recorder saw in a job's cgroup
 }
 
 // shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
@@ -325,7 +332,7 @@ func (c Case) addRecords(s *finding.Scene) {
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
-		Sighted: node.Sighted,
+		Sighted: node.Sighted, Proofs: node.Proofs,
 	})
 	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {

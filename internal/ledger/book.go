@@ -27,8 +27,9 @@ type Now struct {
 	Beginning bool
 	// Idle is the number of bytes below which a card without processes counts as idle.
 	Idle uint64
-	// Sighted is what health checks saw.
+	// Sighted is what health checks saw, Proofs what recordings proved.
 	Sighted Sighted
+	Proofs  []attrib.Sighting
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
@@ -39,7 +40,7 @@ func Open(runs []Run, self Run, now Now) Book {
 	if ofRun {
 		b.Self = record(self)
 	}
-	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
+	b.Self.Seen = slices.Concat(b.Self.Seen, now.Sighted.proofs(now.Epoch), now.Proofs)
 	if self.Epilog() == nil { // the hook that asks runs for it now: an end that a health check presumed is refuted
 		b.Self.End, b.Self.Unseen = 0, false
 	}
@@ -96,7 +97,8 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
 				f.Owner = nil // it rests on who had the driver open, which was not all kept
 			}
-			if !idle[f.GPU] {
+			recorded := f.Owner != nil && f.Owner.Level == attrib.Recorded // that end did not see it
+			if !idle[f.GPU] && !recorded {
 				left = append(left, f)
 			}
 		}
@@ -136,7 +138,7 @@ func record(r Run) attrib.Record {
 		if rec.End == 0 && (!seen || e.Unseen == "") {
 			rec.End, rec.Unseen = e.At, e.Presumed
 		}
-		rec.Seen = sightings(rec.Seen, e)
+		rec.Seen = append(sightings(rec.Seen, e), e.Recording.Proofs()...)
 	}
 	return rec
 }

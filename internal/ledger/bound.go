@@ -101,6 +101,7 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 		k.Xids, k.Kills = few(c, "xids", k.Xids, b.few, nil), few(c, "kills", k.Kills, b.few, nil)
 		e.Kernel = &k
 	}
+	e.Recording = e.Recording.Bounded(level)
 	e.Report = clip(e.Report, maxReport)
 	if e.Rest = c.rest; len(e.Rest) == 0 {
 		e.Rest = nil

@@ -57,6 +57,7 @@ type End struct {
 	Probes    []gpu.Probe          `json:"probes,omitempty"`
 	Messages  []oom.Message        `json:"messages,omitempty"` // the user's claim
 	Outputs   []Output             `json:"outputs,omitempty"`  // where they were looked for; Message.File counts these
+	Recording *Recording           `json:"recording,omitempty"`
 	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it
@@ -123,6 +124,9 @@ func (r Run) JobName() string {
 	}
 	return fmt.Sprint(r.Job.ID)
 }
+
+// Name tells a run from all others of its node.
+func (r Run) Name() string { return fmt.Sprintf("%d-%s", r.Job.ID, r.Key) }
 
 // Owner names the run's job as a cgroup does.
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }

@@ -83,7 +83,10 @@ func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Du
 		i = len(s.Processes)
 		s.Processes = append(s.Processes, Seen{GPU: id, PID: p.PID, Start: facts.Start, First: at})
 	}
-	seen := &s.Processes[i]
+	s.Processes[i].see(p, facts, at)
+}
+
+func (seen *Seen) see(p gpu.Process, facts attrib.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
@@ -171,9 +174,21 @@ func (r Run) had(id gpu.ID) bool {
 // be anybody's, and in a container or a PID namespace a UID says nothing.
 func (r Run) whose(d diagnosis.Sighting, uid uint32, apart bool) diagnosis.Sighting {
 	o := d.Owner
-	d.Own = o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
+	d.Own = r.Owns(o)
 	d.Stranger = !o.Found() && !apart && uid != 0 && uid != r.Job.UID
 	return d
+}
+
+// Owns reports a cgroup of the run's job.
+func (r Run) Owns(o slurm.Owner) bool {
+	return o.ID != 0 && o.ID == r.Job.ID || o.SLUID != "" && o.SLUID == r.Job.SLUID
+}
+
+// probably reports a process in no job's cgroup that may well be the run's own: its user's, begun after the run, and
+// its environment names no other job. Where Slurm tracks without cgroups there is no better evidence.
+func (r Run) probably(p attrib.Process) bool {
+	return !p.Cgroup.Found() && !p.Gone && !p.Apart() && !p.OfSystem() && p.UID != 0 && p.UID == r.Job.UID &&
+		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.

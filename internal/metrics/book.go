@@ -17,7 +17,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// book is the content of counters.json.
 type book struct {
 	Version  int         `json:"version"`
 	Mode     config.Mode `json:"mode"` // of the last run
@@ -25,7 +24,6 @@ type book struct {
 	Troubles []Trouble   `json:"troubles"`
 }
 
-// sample is one figure. Counts are exact up to 2^53.
 type sample struct {
 	Name   string   `json:"name"`             // of its family
 	Labels []string `json:"labels,omitempty"` // values, in the order of the family's labels
@@ -47,7 +45,6 @@ type Trouble struct {
 	Detail report.Safe `json:"detail,omitempty"` // what was seen last
 }
 
-// sample finds one, to be changed; a new one is 0.
 func (b *book) sample(name string, labels ...string) *sample {
 	i := slices.IndexFunc(b.Samples, func(s sample) bool { return s.Name == name && slices.Equal(s.Labels, labels) })
 	if i < 0 {
@@ -59,11 +56,11 @@ func (b *book) sample(name string, labels ...string) *sample {
 
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
-// observe adds a time to a histogram.
-func (b *book) observe(name string, took time.Duration, hook Hook) {
+// observe adds a figure to a histogram.
+func (b *book) observe(name string, value float64, label string) {
 	bounds := families[name].bounds
-	value := max(0, took.Seconds())
-	s := b.sample(name, string(hook))
+	value = max(0, value)
+	s := b.sample(name, label)
 	if s.Value += value; len(s.Counts) == 0 {
 		s.Counts = make([]uint64, len(bounds)+1)
 	}
@@ -71,7 +68,6 @@ func (b *book) observe(name string, took time.Duration, hook Hook) {
 	s.Counts[bucket]++
 }
 
-// add counts a run.
 func (b *book) add(r Run) {
 	hook := string(r.Hook)
 	*b.at(hookRuns, hook, string(r.Action))++
@@ -96,12 +92,30 @@ func (b *book) add(r Run) {
 		b.check(*r.Check)
 		return
 	}
-	b.observe(hookTime, r.Took, r.Hook)
+	b.observe(hookTime, r.Took.Seconds(), hook)
 	for _, took := range r.Settled {
-		b.observe(settleTime, took, r.Hook)
+		b.observe(settleTime, took.Seconds(), hook)
 	}
+	b.record(r.Recorded)
 	for _, result := range r.Tests {
 		*b.at(probes, string(result))++
+	}
+}
+
+// record counts what was seen of a job while it ran.
+func (b *book) record(r *Recorded) {
+	if r == nil {
+		return
+	}
+	*b.at(recorded, r.Seen)++
+	for _, part := range r.Peaks {
+		b.observe(peakShare, part, r.Partition)
+	}
+	for _, part := range r.Busy {
+		b.observe(busyShare, part, r.Partition)
+	}
+	if r.Unused > 0 {
+		*b.at(unusedGPUs, r.Partition) += float64(r.Unused)
 	}
 }
 
@@ -218,14 +232,12 @@ func decode(data []byte) (book, error) {
 	return b, nil
 }
 
-// whole reports a sample that its family can have.
 func (s sample) whole() bool {
 	f := families[s.Name]
 	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
 	return len(s.Labels) == len(f.labels) && counts && s.Value >= 0
 }
 
-// save writes the book.
 func (b *book) save(folder string) error {
 	b.Version = bookVersion
 	data, err := json.Marshal(b)

@@ -36,13 +36,11 @@ const (
 	lockWait = 100 * time.Millisecond
 )
 
-// Files are where the counts are kept and shown.
 type Files struct {
 	Var      string `json:"var"`      // paths.var; made where it is missing
 	Textfile string `json:"textfile"` // metrics.textfile; empty: none
 }
 
-// Run is what one run of a root hook adds.
 type Run struct {
 	Version  string        `json:"version"` // of the hook
 	Hook     Hook          `json:"hook"`
@@ -58,15 +56,32 @@ type Run struct {
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	Settled []time.Duration   `json:"settled_ns,omitempty"`
 	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
+	// Recorded is what the recorder saw of a job that ended, nil where it was to see nothing.
+	Recorded *Recorded `json:"recorded,omitempty"`
 	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
 	// shown.
 	Check *ledger.Check `json:"check,omitempty"`
 }
 
+// Recorded is what was seen of a job while it ran.
+type Recorded struct {
+	Partition string    `json:"partition"`
+	Seen      string    `json:"seen"`
+	Peaks     []float64 `json:"peaks,omitempty"` // parts of the memory of each GPU that the job used
+	Busy      []float64 `json:"busy,omitempty"`  // parts of its time, of each GPU of which that is known
+	Unused    int       `json:"unused,omitempty"`
+}
+
+// How much of a job's time was seen.
+const (
+	Whole   = "whole"
+	Part    = "part"
+	Nothing = "nothing"
+)
+
 // Hook names a root hook.
 type Hook string
 
-// The root hooks.
 const (
 	Prolog Hook = "prolog"
 	Epilog Hook = "epilog"
@@ -74,7 +89,6 @@ const (
 	HealthCheck Hook = "health_check"
 )
 
-// Finding is one finding of a run.
 type Finding struct {
 	Code code.Code `json:"code"`
 	// Own: a trouble of Bookend itself or of the driver as a whole, and policy does not hide it.

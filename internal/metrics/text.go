@@ -28,6 +28,10 @@ const (
 	probes        = "bookend_probe_tests_total"
 	modeInfo      = "bookend_mode_info"
 	buildInfo     = "bookend_build_info"
+	peakShare     = "bookend_job_gpu_peak_ratio"
+	busyShare     = "bookend_job_gpu_busy_ratio"
+	unusedGPUs    = "bookend_job_gpus_unused_total"
+	recorded      = "bookend_jobs_recorded_total"
 
 	usedBytes        = "bookend_gpu_used_bytes"
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
@@ -42,7 +46,7 @@ type family struct {
 	labels     []string
 	// from lists the label values that are shown from the start, as 0, so that the first event is an increase.
 	from [][]string
-	// bounds are the upper bounds of a histogram's buckets, in seconds.
+	// bounds are the upper bounds of a histogram's buckets, in its unit.
 	bounds []float64
 }
 
@@ -51,6 +55,7 @@ type family struct {
 var (
 	hookBounds   = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15}
 	settleBounds = []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3, 6, 12}
+	shareBounds  = []float64{0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1}
 )
 
 // families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
@@ -79,6 +84,16 @@ var families = map[string]family{
 			"on; GPUs that did not are left out."},
 	probes: {kind: "counter", labels: []string{"result"}, from: resultsFrom,
 		help: "Test allocations, by result."},
+	peakShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
+		help: "Most memory that an ended job's processes had on a GPU of the job, as a part of all of it; one " +
+			"figure for each GPU that the job used."},
+	busyShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
+		help: "Mean part of an ended job's time in which its GPU was busy; one figure for each GPU of the job."},
+	unusedGPUs: {kind: "counter", labels: []string{"slurm_partition"},
+		help: "GPUs of ended jobs on which no process of the job was seen while it ran."},
+	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
+		help: "Ended jobs, by what was recorded between their start and their end: whole, part (some time was " +
+			"missed) or nothing."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU when the health check last looked, in bytes."},
 	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/ledger"
 )
 
-// Request says what of the records is wanted.
 type Request struct {
 	// Since and Until bound the time shown; zero: from the first record on, up to Now.
 	Since, Until time.Time
@@ -25,7 +24,6 @@ type Request struct {
 	Sighted ledger.Sighted
 }
 
-// Chart is all that is drawn.
 type Chart struct {
 	Since, Until time.Time
 	// First and Last are the first and the last look on record, shown or not; zero: there is none.
@@ -39,7 +37,6 @@ type Chart struct {
 	Jobs, Running, Drains int
 }
 
-// Lane is one card over time.
 type Lane struct {
 	Card   Card
 	Blocks []Block
@@ -54,7 +51,6 @@ type Card struct {
 	Total gpu.Figure
 }
 
-// Count is how often a code was found.
 type Count struct {
 	Kind  code.Entry
 	Found int
@@ -69,7 +65,6 @@ type history struct {
 	looks map[gpu.ID][]look
 }
 
-// Lay lays records out.
 func Lay(runs []ledger.Run, r Request) Chart {
 	r.Zone = cmp.Or(r.Zone, time.UTC)
 	h := history{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
@@ -131,7 +126,6 @@ func (c Chart) at(t time.Time) float64 {
 	return min(max(float64(t.Sub(c.Since))/float64(c.Until.Sub(c.Since)), 0), 1)
 }
 
-// shows reports that a part of from to to is in the time shown.
 func (c Chart) shows(from, to time.Time) bool { return !to.Before(c.Since) && !from.After(c.Until) }
 
 // Tick is a line across the lanes with its label.
@@ -210,7 +204,6 @@ func (h *history) cards() []Card {
 	})
 }
 
-// count adds up the time shown.
 func (h *history) count() {
 	for i := range h.runs {
 		r := &h.runs[i]
@@ -266,7 +259,6 @@ func (h *history) readEntries() {
 	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
 }
 
-// enter adds the findings of one verdict.
 func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 	if !h.shows(of.At, of.At) {
 		return

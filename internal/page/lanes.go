@@ -1,8 +1,10 @@
 package page
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/code"
@@ -28,7 +30,11 @@ type Block struct {
 	Running, NoStart, NoEnd bool
 	// Most is the most memory seen in use meanwhile, a lower bound.
 	Most gpu.Figure
-	run  *ledger.Run
+	// Course is how the memory in use went, as the recorder saw it: of the whole, then of the largest processes where
+	// there are several. A step across is Wide of the block's parts, one up a hundredth of the card.
+	Course []string
+	Wide   int
+	run    *ledger.Run
 }
 
 const (
@@ -79,7 +85,8 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	return k, true
 }
 
-// used notes the most memory of one card that health checks saw in use during a job, or that the driver accounted for.
+// used notes the most memory of one card that the recorder or health checks saw in use during a job, or that the driver
+// accounted for.
 func (h *history) used(k Block, id gpu.ID) Block {
 	ended := time.Duration(math.MaxInt64)
 	if k.run.Closed() {
@@ -91,6 +98,13 @@ func (h *history) used(k Block, id gpu.ID) Block {
 		}
 	}
 	for _, e := range k.run.Ends {
+		if e.Recording != nil {
+			for _, g := range e.Recording.GPUs {
+				if g.ID == id {
+					k.use(gpu.Bytes(g.Peak.Bytes))
+				}
+			}
+		}
 		for _, a := range e.Health {
 			for _, p := range a.Accounting.Processes {
 				if a.Device == id && !p.Began.Before(k.Start) && !p.Began.After(k.End) {
@@ -136,6 +150,7 @@ func (h *history) blocks(c Card) (blocks []Block) {
 			continue
 		}
 		last[k.Row] = len(blocks)
+		h.course(&k, c)
 		blocks = append(blocks, k)
 	}
 	for i := range blocks {
@@ -149,15 +164,56 @@ func (h *history) blocks(c Card) (blocks []Block) {
 	return blocks
 }
 
+// course draws what was recorded of a job on a card, with no more points than the block has cells.
+func (h *history) course(k *Block, c Card) {
+	end := k.run.Epilog()
+	k.Wide = int((k.To - k.From) / cell)
+	if end == nil || end.Recording == nil || k.Wide < 2 || !c.Total.Known() || c.Total.Bytes>>20 == 0 {
+		return
+	}
+	for _, g := range end.Recording.GPUs {
+		if g.ID != c.ID || len(g.Curve.Used) < 2 {
+			continue
+		}
+		at := func(i int) int { // the cell of a step
+			when := end.Clock(end.Recording.From + time.Duration(i)*g.Curve.Step)
+			return int((h.at(when) - k.From) / cell)
+		}
+		k.Course = append(k.Course, path(g.Curve.Used, at, c.Total.Bytes>>20, true))
+		for _, p := range g.Processes {
+			if len(g.Processes) > 1 && len(p.Curve) > 1 {
+				k.Course = append(k.Course, path(p.Curve, at, c.Total.Bytes>>20, false))
+			}
+		}
+	}
+}
+
+// path is a course as SVG has it, the most of each cell; filled down to nothing where it is an area.
+func path(used []uint32, at func(int) int, total uint64, area bool) string {
+	var b strings.Builder
+	high, from, to := uint32(0), at(0), 0
+	for i, mib := range used {
+		if high = max(high, mib); i+1 < len(used) && at(i+1) == at(i) {
+			continue
+		}
+		to = at(i + 1)
+		fmt.Fprintf(&b, "L%d %dH%d", at(i), 100-min(100, uint64(high)*100/total), to)
+		high = 0
+	}
+	if area {
+		return fmt.Sprintf("M%d 100%sV100Z", from, b.String())
+	}
+	return "M" + b.String()[1:]
+}
+
 // join adds a job to a block that is too short to show it apart.
 func (k *Block) join(o Block) {
-	k.Jobs, k.Job, k.User = k.Jobs+1, "", ""
+	k.Jobs, k.Job, k.User, k.Course = k.Jobs+1, "", "", nil
 	k.To, k.End = max(k.To, o.To), later(k.End, o.End)
 	k.Running, k.NoStart, k.NoEnd = k.Running || o.Running, k.NoStart && o.NoStart, k.NoEnd || o.NoEnd
 	k.use(o.Most)
 }
 
-// look is what one hook or health check saw of one card.
 type look struct {
 	at    time.Time
 	epoch gpu.Epoch
@@ -192,7 +248,6 @@ func (h *history) readLooks() {
 	}
 }
 
-// busy reports that a moment fell between the two looks of a job that had the card.
 func (h *history) busy(id gpu.ID, t time.Time) bool {
 	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
 }

@@ -20,7 +20,6 @@ import (
 	"bookend/internal/state"
 )
 
-// Report is what a page is made of.
 type Report struct {
 	Node  string
 	Chart Chart
@@ -65,7 +64,6 @@ var functions = template.FuncMap{
 	"moment": func(t time.Time) string { return t.Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
-// Write writes the page.
 func Write(w io.Writer, r Report) error {
 	s := sheet{Report: r, Style: template.CSS(style), Script: template.JS(script)}
 	if !r.Users {

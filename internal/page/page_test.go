@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,20 +20,11 @@ import (
 
 var made = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 
-// outside is a node's record in which OUTSIDE stands wherever hooks take over what a user, a process or a backend says.
-const outside = `[{"version":1,"key":"w5","job":{"id":7,"node":"n1","user":"OUTSIDE","partition":"OUTSIDE","work_dir":"OUTSIDE"},
-"display":{"array":{"master":6,"task":1}},"devices":[{"Index":0,"Device":{"id":"OUTSIDE","name":"OUTSIDE","bus_id":"OUTSIDE"}},{"Index":-1,"Device":{"id":"GPU-2"}}],
-"start":{"at_ns":1,"wall":"2026-11-21T05:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"total":{"bytes":100},"used":{"bytes":5}}}]},"verdict":{}},
-"ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"used":{"bytes":90000000000}}}]},
-"findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","index":0,"bytes":{"bytes":80000000000},"observed":"OUTSIDE","ended":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","exe":"OUTSIDE"},"owner":{"job":5,"level":"OUTSIDE"}},
-{"code":"BKD-RESIDUE","gpu":"OUTSIDE","observed":"OUTSIDE","candidates":[{"pid":8,"name":"OUTSIDE","why":"OUTSIDE"},{"pid":9},{"pid":10},{"pid":11}],"owner":{"sluid":"OUTSIDE","level":"cgroup"}},
-{"code":"OUTSIDE","unknown":"OUTSIDE"},{"code":"BKD-NORECORD","observed":"OUTSIDE"}],
-"verdict":{"action":"drain","exit":10,"code":"BKD-ORPHAN","judged":[{"action":"drain"},{"action":"OUTSIDE","why":"OUTSIDE"},{"action":"warn"},{"action":"note"}]}}]}]`
-
+// runsOf are a node's records, with a text wherever hooks take over what a user, a process or a backend says.
 func runsOf(t testing.TB, text string) (runs []ledger.Run) {
 	t.Helper()
-	quoted, err := json.Marshal(text)
-	must.Do(t, err)
+	quoted := must.Have(json.Marshal(text))(t)
+	outside := string(must.Have(os.ReadFile("testdata/outside.json"))(t))
 	must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", string(quoted[1:len(quoted)-1]))), &runs))
 	return runs
 }

@@ -20,7 +20,6 @@ const (
 	stamp     = "2006-01-02 15:04:05"
 )
 
-// clean makes a name from outside fit for the page.
 func clean(name any) report.Safe { return report.Clean(fmt.Sprint(name), nameWidth) }
 
 // Text makes a text from outside fit for the page, with "(user)" for the names that are not to be told, in paths,
@@ -52,16 +51,13 @@ func namesOf(people []string) *regexp.Regexp {
 	return re
 }
 
-// Nothing reports that there is nothing to draw in the time shown.
 func (s sheet) Nothing() bool {
 	left := func(l Lane) bool { return len(l.Held) > 0 }
 	return s.Chart.Jobs == 0 && len(s.Chart.Entries) == 0 && !slices.ContainsFunc(s.Chart.Lanes, left)
 }
 
-// Listed are the findings that the table has.
 func (s sheet) Listed() []Entry { return s.Chart.Entries[:min(len(s.Chart.Entries), mostListed)] }
 
-// Serious counts the serious findings.
 func (s sheet) Serious() (n int) {
 	for _, e := range s.Chart.Entries {
 		if e.Grave() >= 3 {
@@ -71,7 +67,6 @@ func (s sheet) Serious() (n int) {
 	return n
 }
 
-// Offender reports whether the same was found on a card again and again.
 func (s sheet) Offender(c Card) bool { return slices.Contains(s.Offenders, c.ID) }
 
 func model(c Card) report.Safe {
@@ -82,7 +77,6 @@ func model(c Card) report.Safe {
 	return clean(text)
 }
 
-// cardName is a card as an admin speaks of it.
 func cardName(c Card) string {
 	switch {
 	case c.Index != nil && c.Parent != "":
@@ -102,7 +96,6 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// figure words bytes.
 func figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "an unknown amount"

@@ -23,6 +23,8 @@ type moment string
 const (
 	atStart moment = "before your job started"
 	atEnd   moment = "after your job"
+	// meanwhile is before its end: the recorder saw it
+	meanwhile moment = "while your job ran"
 )
 
 // problems are two lines for each finding: what, and whose or what it means.
@@ -40,6 +42,9 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
 	}
 	traits := f.Code.Traits()
+	if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+		at = meanwhile
+	}
 	switch {
 	case f.Unknown != "" && f.Holder == nil:
 		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}

@@ -3,15 +3,18 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -36,6 +39,10 @@ type Scene struct {
 	Help     string // where the site's users find help; empty if the site does not say
 	// Why is the answer to why the job ran out of memory; nil if it is not wanted.
 	Why *diagnosis.Diagnosis
+	// Recording is what was seen of the job while it ran, nil for nothing; Began is its start on CLOCK_BOOTTIME.
+	Recording *ledger.Recording
+	Began     time.Duration
+	Shared    bool // other jobs have its GPUs too
 }
 
 // Start is the text for the beginning of the job's log; nothing if there is nothing to tell.
@@ -57,12 +64,13 @@ func End(s Scene) []Safe {
 	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
 		return nil
 	case s.asked():
-		lines := append(s.why(), append(ended, s.problems(told, atEnd)...)...)
+		lines := slices.Concat(s.why(), ended, s.problems(told, atEnd), s.neverUsed())
 		return s.bounded(lines, s.endAdvice(told, len(ended) > 0))
 	case len(told) == 0:
-		return s.bounded(append(ended, s.quiet(s.leftClean())), s.endAdvice(nil, len(ended) > 0))
+		return s.bounded(slices.Concat(ended, []string{s.quiet(s.leftClean())}, s.neverUsed()),
+			s.endAdvice(nil, len(ended) > 0))
 	}
-	return s.bounded(append(ended, s.problems(told, atEnd)...), s.endAdvice(told, len(ended) > 0))
+	return s.bounded(slices.Concat(ended, s.problems(told, atEnd), s.neverUsed()), s.endAdvice(told, len(ended) > 0))
 }
 
 // Clean reports whether there is nothing to tell beyond one line.
@@ -143,7 +151,7 @@ func (s Scene) notChecked() string {
 	return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, why)
 }
 
-// leftClean is the one line of a clean end: with the job's peak if the driver's accounting has it.
+// leftClean is the one line of a clean end, with the job's peak if that is known.
 func (s Scene) leftClean() string {
 	if s.Before != nil {
 		for _, c := range s.Before.Curves {
@@ -152,15 +160,7 @@ func (s Scene) leftClean() string {
 			}
 		}
 	}
-	figures := s.free()
-	if s.Why != nil && len(s.Why.Peaks) > 0 && s.Why.Peaks[0].Peak.Known() {
-		processes := "one process"
-		if len(s.Why.Peaks) > 1 {
-			processes = "its largest process"
-		}
-		figures = fmt.Sprintf("peak %s, %s", s.of(s.Why.Peaks[0].Peak.Bytes), processes)
-	}
-	return s.place() + " clean: " + figures
+	return s.place() + " clean: " + cmp.Or(s.peak(), s.free())
 }
 
 // place names the job's GPUs: "n1 GPU 0", "n1 GPUs 0,2,3".

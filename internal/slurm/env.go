@@ -32,7 +32,9 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	const account = "a user or group id"
 	e := reader{getenv: getenv}
 	job := Job{
-		Context:   e.context(Prolog, Epilog),
+		Context: Context(e.required("SLURM_SCRIPT_CONTEXT", fmt.Sprintf("one of %q", rootHooks), func(s string) bool {
+			return slices.Contains(rootHooks, Context(s))
+		})),
 		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
 		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", sluidOrNone)),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
@@ -61,6 +63,8 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	}
 	return job, nil
 }
+
+var rootHooks = []Context{Prolog, Epilog}
 
 func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
@@ -95,12 +99,6 @@ func (e *reader) number(variable, form string, least, most uint32) (n uint32) {
 		return ok && n >= least && n <= most
 	})
 	return n
-}
-
-func (e *reader) context(want ...Context) Context {
-	return Context(e.required("SLURM_SCRIPT_CONTEXT", fmt.Sprintf("one of %q", want), func(s string) bool {
-		return slices.Contains(want, Context(s))
-	}))
 }
 
 // jobID reads an id that is for display only: 0 if it is not set or not an id.
@@ -237,11 +235,7 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	e := reader{getenv: getenv}
 	task := Task{
-		Context: e.context(TaskProlog, TaskEpilog),
-		Owner:   OwnerOfCgroup(ownCgroup),
-		EnvID:   e.jobID("SLURM_JOB_ID"),
-		HasGPUs: HasGPUs(getenv),
-		HetID:   e.jobID("SLURM_HET_JOB_ID"),
+		Owner: OwnerOfCgroup(ownCgroup), EnvID: e.jobID("SLURM_JOB_ID"), HetID: e.jobID("SLURM_HET_JOB_ID"),
 	}
 	if node := getenv("SLURMD_NODENAME"); ValidNode(node) {
 		task.Node = node

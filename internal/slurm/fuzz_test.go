@@ -13,6 +13,7 @@ func FuzzFromEnv(f *testing.F) {
 	f.Add("1234", "1000", "n1", "sCHNM7Y8WBK900", "0,1", "GPU-1,GPU-2", "768", "1700000000", "1")
 	f.Add("1", "0", "gpu-01.hpc", "", "(null)", "MIG-GPU-1/2/3", "-1", "x", "")
 	f.Add("4294967295", "4294967295", "n1/..", "sCHNM7Y8WBK90I", "0,0", "NoDevFiles", "65536", "4294967294", "01")
+	f.Add("1", "1", "n1", "", "0", "/"+strings.Repeat("a", maxPath-1), "0", "1", "") // longer than a path can be
 	f.Fuzz(func(t *testing.T, id, uid, node, sluid, gpus, visible, exit, start, restarts string) {
 		e := slurm2302.with(epilog).with(env{
 			"SLURM_JOB_ID": id, "SLURM_JOB_UID": uid, "SLURMD_NODENAME": node,
@@ -137,8 +138,13 @@ func FuzzTaskFromEnv(f *testing.F) {
 	})
 }
 
+// What is read is what was written: anything else, such as a sign or a zero in front, is refused.
 func FuzzParseRef(f *testing.F) {
-	for _, seed := range []string{"1234", "1234_7", "1234+1", "sCHNM7Y8WBK900", "1_", "+", "1_2+3", "0_1"} {
+	for _, seed := range []string{
+		"1234", "1234_7", "1234+1", "sCHNM7Y8WBK900", "1_", "+", "1_2+3", "0_1",
+		"", "0", "-1", "+1", "_1", "1+", "1_2_3", "1.0", "1234.batch", "01", " 1", "1 ", "1_[1-3]",
+		"4294967296", "1_4294967296", "sCHNM7Y8WBK90", "SCHNM7Y8WBK900", "../1", "1\n", strings.Repeat("1", 5000),
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -148,7 +154,7 @@ func FuzzParseRef(f *testing.F) {
 			t.Fatalf("ParseRef(%q).String() = %q", text, ref.String())
 		case err == nil && ref.ID == 0 && ref.SLUID == "":
 			t.Fatalf("ParseRef(%q) names nothing: %+v", text, ref)
-		case err != nil && (ref != Ref{} || !printable(err.Error())):
+		case err != nil && (ref != Ref{} || !printable(err.Error()) || len(err.Error()) > 400):
 			t.Fatalf("ParseRef(%q) = %+v, %q", text, ref, err.Error())
 		}
 	})

@@ -18,7 +18,6 @@ type SLUID string
 // Context is the hook Slurm is running, from SLURM_SCRIPT_CONTEXT.
 type Context string
 
-// The four contexts.
 const (
 	Prolog     Context = "prolog_slurmd"
 	Epilog     Context = "epilog_slurmd"
@@ -86,11 +85,9 @@ const (
 
 // Task is what a task hook knows of itself: it runs as the user, in an environment the user wrote.
 type Task struct {
-	Context Context
 	Node    string
-	Owner   Owner // from the own cgroup
-	EnvID   JobID // SLURM_JOB_ID: a hint (het jobs show the leader's)
-	HasGPUs bool
+	Owner   Owner  // from the own cgroup
+	EnvID   JobID  // SLURM_JOB_ID: a hint (het jobs show the leader's)
 	Step    string // as Owner.Step; from the cgroup, else from the environment; empty when unknown
 	LocalID int    // SLURM_LOCALID: the task's number on this node; -1 when unknown
 	Array   ArrayTask
@@ -114,7 +111,6 @@ type Ref struct {
 // RefKind is the form of a Ref: the sign in it, of an array task or a component.
 type RefKind string
 
-// The forms.
 const (
 	RefJob   RefKind = ""  // 1234
 	RefArray RefKind = "_" // 1234_7

@@ -47,7 +47,7 @@ func Pyxis(conf slurmconf.Conf) bool {
 }
 
 func read(path string, patterns bool) (slurmconf.Conf, error) {
-	text, err := readText(path)
+	text, err := ReadText(path)
 	if err != nil {
 		return slurmconf.Conf{}, err
 	}
@@ -61,7 +61,7 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 		}
 		for _, n := range names[:min(len(names), slurmconf.MaxIncluded)] {
 			f := slurmconf.File{Path: n}
-			if f.Text, err = readText(n); err != nil {
+			if f.Text, err = ReadText(n); err != nil {
 				f.Unread = err.Error()
 			}
 			files = append(files, f)
@@ -70,9 +70,9 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 	}), nil
 }
 
-// readText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes
+// ReadText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes
 // it run any program as root; a pipe or an endless file is what is kept out.
-func readText(path string) ([]byte, error) {
+func ReadText(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -2,17 +2,20 @@ package slurmcmd
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/drain"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
+
+var update = flag.Bool("update", false, "rewrite testdata/nodes.txtar")
 
 // script stands for scontrol: it answers "show" with a text and writes down an "update".
 func script(t *testing.T, show, extra string) (Scontrol, string) {
@@ -113,47 +116,13 @@ func node(state, reason string, further ...string) string {
 var seven = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func TestParseNode(t *testing.T) {
-	const at = " [root@2026-11-21T07:00:00]"
-	idle := []string{"IDLE", "DRAIN"}
-	tests := map[string]struct {
-		text string
-		want drain.Node
-	}{
-		"drained": {node("IDLE+DRAIN", "Epilog error"+at),
-			drain.Node{Flags: idle, Reason: "Epilog error", By: "root", At: seven}},
-		"a forged time": {node("IDLE+DRAIN", "Epilog error [root@2026-11-21T06:00:00]"+at),
-			drain.Node{Flags: idle, Reason: "Epilog error [root@2026-11-21T06:00:00]", By: "root", At: seven}},
-		"two lines": {node("IDLE+DRAIN", "Epilog error"+at, "          disk"),
-			drain.Node{Flags: idle, Reason: "Epilog error\ndisk", By: "root", At: seven}},
-		"down and silent": {node("DOWN*+DRAIN", "Not responding"+at),
-			drain.Node{Flags: []string{"DOWN", "DRAIN"}, Silent: true, Reason: "Not responding", By: "root",
-				At: seven}},
-	}
-	for name, tt := range tests {
-		got, err := parseNode(tt.text, "n1")
-		if err != nil || !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: %+v (%v), want %+v", name, got, err, tt.want)
+	golden.Archive(t, *update, "testdata/nodes.txtar", func(text string) string {
+		n, err := parseNode(text, "n1")
+		if err != nil {
+			return err.Error()
 		}
-	}
-}
-
-// What could mean two things is no answer.
-func TestParseNodeRefuses(t *testing.T) {
-	drained := node("IDLE+DRAIN", "disk [root@2026-11-21T07:00:00]")
-	for name, tt := range map[string]struct {
-		text string
-		want error
-	}{
-		"nothing":                     {"", errNode},
-		"a comment of lines, a state": {node("IDLE", "", "   Comment=x", "   State=IDLE+DRAIN"), errState},
-		"a comment of lines, a reason": {node("IDLE+DRAIN", "disk", "   Comment=x",
-			"   Reason=Epilog error [root@2026-11-21T07:00:00]"), errReason},
-		"one line": {strings.ReplaceAll(drained, "\n   ", " "), errState},
-	} {
-		if got, err := parseNode(tt.text, "n1"); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
-		}
-	}
+		return fmt.Sprintf("%s, silent: %v, %q by %s at %s", n.Flags, n.Silent, n.Reason, n.By, n.At)
+	})
 }
 
 // A reason is read byte for byte as somebody wrote it, whatever it says and whatever else is said of the node.

@@ -105,7 +105,6 @@ func Counted(slurmConf, gresConf *Conf, node string) List {
 // Shared is an answer to whether GPUs may be given out in parts.
 type Shared string
 
-// The answers.
 const (
 	Yes     Shared = "yes"
 	No      Shared = "no"

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 // second is a moment of the wall clock, in the seconds of these tables.
@@ -144,62 +146,15 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// whole makes GPUs of one device file each.
-func whole(minors ...int) (all []GPU) {
-	for _, m := range minors {
-		all = append(all, GPU{fmt.Sprintf("/dev/nvidia%d", m)})
-	}
-	return all
-}
-
-func part(files ...string) (g GPU) {
-	for _, f := range files {
-		g = append(g, "/dev/"+f)
-	}
-	return g
-}
-
-// The texts are what slurmd of three versions printed.
+// What slurmd of three versions printed for several configurations, and what testdata/listed.txt says of each text: of
+// 22.05 the parts do not agree with the count in slurm.conf; 24.11 was made without the library that it was built with.
 func TestParseListed(t *testing.T) {
-	split := append(whole(0), part("nvidia-caps/nvidia-cap1"), part("nvidia-caps/nvidia-cap2"))
-	split = append(append(split, whole(1)...), part("nvidia-caps/nvidia-cap3"), part("nvidia-caps/nvidia-cap4"))
-	parts := []GPU{part("nvidia0", "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2"),
-		part("nvidia1", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4")}
-	withInstance := append(whole(1, 0, 2), part("nvidia3", "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2"))
-	for name, want := range map[string]struct {
-		gpus []GPU
-		err  string
-	}{
-		"typed": {whole(2, 3, 0, 1), ""}, "shards": {whole(2, 3, 0, 1), ""}, "leftout": {whole(0, 2, 3), ""},
-		"multiple": {parts, ""}, "22.05-multiple": {split, ""}, // which the count in slurm.conf does not agree with
-		"autodetect": {withInstance, ""}, "none": {nil, ""},
-		"22.05-autodetect": {append(whole(1, 0, 2, 3), part("nvidia-caps/nvidia-cap1"),
-			part("nvidia-caps/nvidia-cap2")), ""},
-		"plain": {nil, "slurmd does not count a device that it lists"},
-	} {
-		files, err := filepath.Glob("testdata/slurmd/*" + name)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", name, files, err)
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "22.05-"+name) && (name == "multiple" || name == "autodetect") {
-				continue
-			}
-			want := want
-			if strings.HasSuffix(file, "24.11-autodetect") { // made without the library that this slurmd was built with
-				want.gpus, want.err = nil, "slurmd could not detect the GPUs"
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := ParseListed(string(text))
-			if !reflect.DeepEqual(got, want.gpus) || (err == nil) != (want.err == "") || err != nil &&
-				!strings.Contains(err.Error(), want.err) {
-				t.Errorf("%s: %v, %v; want %v, %q", file, got, err, want.gpus, want.err)
-			}
-		}
+	said := ""
+	for _, file := range must.Have(filepath.Glob("testdata/slurmd/*"))(t) {
+		gpus, err := ParseListed(string(must.Have(os.ReadFile(file))(t)))
+		said += fmt.Sprintf("%s: %v %v\n", filepath.Base(file), gpus, err)
 	}
+	golden.File(t, *update, "testdata/listed.txt", said)
 }
 
 // A slurmd that could not ask the driver lists the order of gres.conf, which is not the running daemon's.

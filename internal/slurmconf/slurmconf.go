@@ -196,7 +196,6 @@ type Node struct {
 	// Unsure is why it may say something else; empty if it does not.
 	Unsure string
 	Gres   string
-	Line   Line
 }
 
 // Node looks a node up. NodeName=DEFAULT holds for the lines that follow.
@@ -213,9 +212,9 @@ func (c Conf) Node(name string) Node {
 		case strings.EqualFold(list, "DEFAULT") && stated:
 			defaults = gres
 		case here && stated:
-			return Node{Found: true, Gres: gres, Line: l}
+			return Node{Found: true, Gres: gres}
 		case here:
-			n = Node{Found: true, Gres: defaults, Line: l}
+			n = Node{Found: true, Gres: defaults}
 			if doubt != "" {
 				n.Unsure = fmt.Sprintf("%s: what Gres %.80q has is not sure: %s", l.Where(), list, doubt)
 			}

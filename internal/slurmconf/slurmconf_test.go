@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"bookend/test/golden"
 )
 
 // opened gives included files by name: empty texts are none, "!" those that could not be read.
@@ -50,7 +52,7 @@ func TestIncludes(t *testing.T) {
 	if last, ok := c.Get("prolog"); !ok || last.Text != "/z" || last.Line.Where() != "slurm.conf line 6" {
 		t.Errorf("last prolog %+v", last)
 	}
-	if n := c.Node("n1"); !n.Found || n.Gres != "gpu:2" || n.Line.File != "/etc/slurm/nodes.conf" {
+	if n := c.Node("n1"); !n.Found || n.Gres != "gpu:2" {
 		t.Errorf("node %+v", n)
 	}
 	want := []string{
@@ -125,46 +127,18 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestSharedGPUs(t *testing.T) {
-	const (
-		plain  = "ClusterName=lab\nGresTypes=gpu\nNodeName=n[1-4] Gres=gpu:4 State=UNKNOWN\n"
-		sliced = "GresTypes=gpu,shard\nNodeName=n[1-4] Gres=gpu:4,shard:16\nNodeName=m1 Gres=gpu:h100:8(S:0-1)\n"
-		split  = "GresTypes=gpu,shard\nInclude nodes.conf\n"
-		whole  = "NodeName=n[1-4] Name=gpu File=/dev/nvidia[0-3]\n"
-		parts  = whole + "NodeName=n[1-2] Name=shard Count=16\n"
-	)
-	for name, tt := range map[string]struct {
-		slurm, gres string
-		node        string
-		want        Shared
-		why         string
-	}{
-		"no such type": {plain, whole, "n1", No, "slurm.conf has GresTypes=gpu"},
-		"no such type, and a line": {plain, parts, "n1", Unknown,
-			"slurm.conf has GresTypes=gpu, but gres.conf line 2 has Name=shard"},
-		"the node has shards":          {sliced, parts, "n1", Yes, "slurm.conf has Gres=gpu:4,shard:16"},
-		"a line where nodes are apart": {split, parts, "n1", Yes, "gres.conf line 2 has Name=shard"},
-		"no line where nodes are apart": {split, parts, "n3", Unknown,
-			`line 2 includes "nodes.conf", which is not read`},
-		"a node that is not named": {sliced, whole, "k1", Unknown, "does not say what Gres"},
-		"nothing read":             {"-", "-", "n1", Unknown, "slurm.conf could not be read"},
-
-		"by default": {"GresTypes=gpu,shard\nNodeName=DEFAULT Gres=gpu:4,shard:8\nNodeName=n1\n",
-			whole, "n1", Yes, "shard:8"},
-		"stated behind an include": {"GresTypes=gpu,shard\nInclude a\nNodeName=n1 Gres=gpu:1\n", whole, "n1", No,
-			"Gres=gpu:1"},
-		"a list not understood": {"GresTypes=gpu,shard\nNodeName=n[000x111] Gres=gpu:1\n", whole, "n1", Unknown,
-			"line 2"},
-		"continued": {"GresTypes=gpu,shard\nNodeName=n1 \\\n  CPUs=8 \\  \n  Gres=gpu:1,shard:4\nNodeName=m1\n",
-			whole, "n1", Yes, "shard:4"},
-		"a line gone wrong": {"GresTypes=gpu,shard\nNodeName=n1 and so on\n", whole, "n1", Unknown, "line 2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := SharedGPUs(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), tt.node)
-			if got.Shared != tt.want || !strings.Contains(got.Why, tt.why) || got.Why == "" {
-				t.Errorf("%+v, want %s because of %q", got, tt.want, tt.why)
-			}
-		})
+// What slurm.conf and gres.conf say of one node: whether its GPUs are given out in parts, and what counting comes to.
+func TestGres(t *testing.T) {
+	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
+		node, rest, _ := strings.Cut(given, "\n")
+		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
+		shared := SharedGPUs(file("slurm.conf", slurm), file("gres.conf", gres), node)
+		counted := Counted(file("slurm.conf", slurm), file("gres.conf", gres), node)
+		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
+	})
+	unread := SharedGPUs(nil, nil, "n1")
+	if want := (Answer{Unknown, "slurm.conf could not be read"}); unread != want || Counted(nil, nil, "n1").Known() {
+		t.Errorf("nothing read: %+v, want %+v", unread, want)
 	}
 }
 
@@ -175,30 +149,6 @@ func file(name, text string) *Conf {
 	}
 	conf := Parse(name, []byte(text), nil)
 	return &conf
-}
-
-func TestCounted(t *testing.T) {
-	const two = "NodeName=n[1-4] Gres=gpu:2 State=UNKNOWN\n"
-	for name, tt := range map[string]struct{ slurm, gres, want string }{
-		"one run": {two, "Name=gpu File=/dev/nvidia[0-1]\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
-		"of this node": {two,
-			"NodeName=n2 Name=gpu File=/dev/nvidia7\nNodeName=n1 Name=gpu File=/dev/nvidia[1,0]\n",
-			"[[/dev/nvidia1] [/dev/nvidia0]]"},
-		"beside shards": {"NodeName=n1 Gres=gpu:2,shard:8\n",
-			"Name=gpu File=/dev/nvidia[0-1]\nName=shard Count=8\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
-		"found by NVML":        {two, "AutoDetect=NVML\n", ""},
-		"found and named":      {two, "AutoDetect=nvml\nName=gpu File=/dev/nvidia[0-1]\n", ""},
-		"two lines":            {two, "Name=gpu File=/dev/nvidia1\nName=gpu File=/dev/nvidia0\n", ""},
-		"a type in slurm.conf": {"NodeName=n1 Gres=gpu:a:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
-		"fewer files":          {two, "Name=gpu File=/dev/nvidia0\n", ""},
-		"an unread file":       {two, "Name=gpu File=/dev/nvidia[0-1]\nInclude more\n", ""},
-		"no node":              {"NodeName=m1 Gres=gpu:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
-	} {
-		got := Counted(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), "n1")
-		if got.Known() != (tt.want != "") || got.Known() && fmt.Sprint(got.GPUs) != tt.want {
-			t.Errorf("%s: %+v, want %q", name, got, tt.want)
-		}
-	}
 }
 
 func TestCount(t *testing.T) {

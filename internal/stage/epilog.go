@@ -51,8 +51,11 @@ func (r *record) prolog() {
 	run.Start = &start
 	r.Finish()
 	r.Try(r.Store.Begin(run))
-	r.Try(r.Store.PutReport(r.Job, state.StartReport{Clean: r.report().Clean(), Text: start.Report}))
+	r.Try(r.Store.PutReport(r.Job, state.Report{Clean: r.report().Clean(), Text: start.Report}))
 	r.Try(r.Store.MakeDrop(r.Job))
+	if len(run.Devices) > 0 {
+		r.startRecorder()
+	}
 	r.add(r.Take()...)
 }
 
@@ -75,6 +78,7 @@ func (r *record) epilog() {
 	r.add(r.Take()...)
 	r.text = report.End(r.report())
 	r.close(out)
+	r.leaveReport()
 	if !r.Past.Again && !r.Past.Second {
 		r.append(out)
 	}
@@ -100,6 +104,7 @@ func (r *record) recall() (sole bool) {
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
 	r.Past.Run = run
+	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
@@ -152,6 +157,17 @@ func (r *record) close(out *output) {
 	r.Finish()
 	r.Try(r.Store.Close(run, r.end()))
 	r.add(r.Take()...)
+}
+
+// leaveReport adds the end to what the job's user may read of it.
+func (r *record) leaveReport() {
+	if r.Store == nil || len(r.text) == 0 || r.Past.Again || r.Past.Second {
+		return
+	}
+	if told, err := r.Store.Report(r.Job); err == nil { // without one its prolog said nothing, or it is not kept
+		told.End = joined(r.text)
+		r.Try(r.Store.PutReport(r.Job, told))
+	}
 }
 
 // cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of

@@ -217,6 +217,9 @@ func (r *record) counted() metrics.Run {
 			run.Settled = append(run.Settled, curve.Settled)
 		}
 	}
+	if r.Phase == slurm.Epilog && r.Config.Record.Every > 0 && len(r.Seen.Cards) > 0 && !r.Past.Again {
+		run.Recorded = r.recorded()
+	}
 	for _, p := range r.Probes() {
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= r.Start

@@ -48,7 +48,7 @@ func (r *record) baselines(epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 // consult reads the node's other records where something asks for them; on clean GPUs nothing does.
 func (r *record) consult() {
 	switch {
-	case r.Asks():
+	case r.Asks(), r.AsksRecorded():
 		r.complete()
 	case r.AsksCondition():
 		r.Node = r.readNode(nil)
@@ -80,6 +80,7 @@ func (r *record) readNode(known *judge.Node) *judge.Node {
 		r.Try(err)
 		n.Sighted = seen
 	}
+	n.Proofs = r.Store.Recorded().Runs.Proofs()
 	runs, damaged := r.Store.Runs()
 	n.Runs = runs
 	for _, damage := range damaged {

@@ -45,6 +45,9 @@ func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*re
 
 // run is what a hook's program does: it serves as its own child, says its version, or is one of its hooks.
 func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*record) (worth bool)) int {
+	if len(env.Args) == 3 && env.Args[1] == recordFlag {
+		return recordNode(env, env.Args[2])
+	}
 	if len(env.Args) > 1 {
 		if exit, done := operation.ServeChild(env, nil); done {
 			return exit
@@ -193,7 +196,12 @@ func slurmConf(d *Driver) string {
 
 // report is the record as its job's owner is to read it.
 func (r *record) report() report.Scene {
+	var began time.Duration
+	if start := r.Past.Run.Start; start != nil {
+		began = start.At
+	}
 	return report.Scene{
+		Recording: r.Past.Recording, Began: began,
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
 		Findings: r.Found, Verdict: r.Verdict, Why: r.why,
 		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,

@@ -107,12 +107,16 @@ func quote(text string) string {
 
 // taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
 // still have a GPU open. Its stderr is the job's log, or the terminal of srun and salloc: no report of the epilog
-// reaches that, so what was wrong at the start is repeated, where an error of memory is then on the screen.
+// reaches that, so what was wrong at the start is repeated, and what the job used until now is told, where an error of
+// memory is then on the screen.
 func taskEpilog(t *task) {
 	// ENVIRONMENT is Slurm's mark of a job with a script, which a step without its environment (--export=NONE) lacks.
 	terminal := !t.recordOutput() && t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
-	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil && !r.Clean {
-		io.WriteString(t.env.Stderr, quote(r.Text))
+	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil {
+		if !r.Clean {
+			io.WriteString(t.env.Stderr, quote(r.Text))
+		}
+		io.WriteString(t.env.Stderr, quote(r.Running))
 	}
 	if !t.inScript() {
 		return

@@ -3,6 +3,7 @@ package stage
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -141,7 +142,14 @@ func (d *Driver) Holders() *attrib.Scan {
 	if err != nil {
 		return &attrib.Scan{Partial: err.Error()}
 	}
+	scan.Holdings = slices.DeleteFunc(scan.Holdings, d.isBackend)
 	return &scan
+}
+
+// isBackend reports a backend of root's, as the recorder's: it has GPUs open, and holds no memory of theirs.
+// Threat: a program that calls itself so. Only root can run that very file as root.
+func (d *Driver) isBackend(h attrib.Holding) bool {
+	return h.UID == 0 && !h.Cgroup.Found() && strings.TrimSuffix(h.Exe, " (deleted)") == d.Config.Backend
 }
 
 // Quiet keeps probes off the GPUs while they are judged: what a probe holds must never look like a leak.

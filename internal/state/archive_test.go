@@ -29,7 +29,7 @@ func archive(t *testing.T, run, varDir string, keep Limits) {
 // lived is a job that began and ended; with a card, it left something there.
 func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	t.Helper()
-	must(t, errors.Join(s.PutReport(j, StartReport{}), s.MakeDrop(j)))
+	must(t, errors.Join(s.PutReport(j, Report{}), s.MakeDrop(j)))
 	begin(t, s, j, n)
 	r, _, err := s.Find(j)
 	must(t, err)
@@ -127,7 +127,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second := job(1)
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
-	must(t, errors.Join(s.PutReport(second, StartReport{}), s.MakeDrop(second)))
+	must(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
 	archive(t, run, varDir, limits(0, 0))
 	runs, _ := s.Runs()
 	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {

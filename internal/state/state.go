@@ -6,6 +6,7 @@
 //	                                  (baseline, probes, drain, check, sighted, numbering, faults), which children
 //	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
 //	  state/NODE/no-mps/              an empty folder: probe.go
+//	  state/NODE/recorded/            what the recorder saw of runs that have not ended: recorded.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few

@@ -184,7 +184,7 @@ func TestNamesAreChecked(t *testing.T) {
 		_, read := s.ReadDrop(bad)
 		for name, err := range map[string]error{
 			"Begin": s.Begin(ledger.Run{Job: bad}), "Close": s.Close(ledger.Run{Job: bad}, ledger.End{}), "Find": find,
-			"PutReport": s.PutReport(bad, StartReport{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
+			"PutReport": s.PutReport(bad, Report{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
 		} {
 			if !errors.Is(err, ErrName) {
 				t.Errorf("%s(%+v): %v", name, bad, err)
@@ -249,7 +249,7 @@ func TestUnwritable(t *testing.T) {
 		for name, err := range map[string]error{
 			"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
 			"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
-			"PutReport": s.PutReport(job(1), StartReport{Text: "x"}),
+			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
 			"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 		} {
 			if !errors.Is(err, want) {

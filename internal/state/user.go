@@ -16,15 +16,17 @@ import (
 
 const maxReport = 16 << 10 // bytes of the file
 
-// StartReport is what a task prolog prints.
-type StartReport struct {
-	Clean bool   `json:"clean"`
-	Text  string `json:"text"`
+// Report is what the user of a job may read of it.
+type Report struct {
+	Clean   bool   `json:"clean"` // the GPUs were, at its start
+	Text    string `json:"text"`  // of its start
+	Running string `json:"running,omitempty"`
+	End     string `json:"end,omitempty"`
 }
 
-// PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's:
+// PutReport leaves a job's reports where its task hooks find them, readable for the job's user alone. It is root's:
 // a user who owned it could fill the file system of all records.
-func (s *Store) PutReport(job slurm.Job, report StartReport) error {
+func (s *Store) PutReport(job slurm.Job, report Report) error {
 	return s.named(job, "put report", func(name string) error {
 		data, err := json.Marshal(report)
 		if err == nil && len(data) > maxReport {
@@ -56,10 +58,15 @@ func (s *Store) named(job slurm.Job, what string, do func(name string) error) (e
 	return err
 }
 
-// GetReport reads a job's start report as that job's user. What task hooks claim to be is tried, not believed:
+// Report is what is there of a job's reports.
+func (s *Store) Report(job slurm.Job) (Report, error) {
+	return GetReport(s.run, s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
+}
+
+// GetReport reads a job's reports as that job's user. What task hooks claim to be is tried, not believed:
 // the kernel lets a user read their own reports only.
-func GetReport(run, node string, owner slurm.Owner) (StartReport, error) {
-	var report StartReport
+func GetReport(run, node string, owner slurm.Owner) (Report, error) {
+	var report Report
 	name, err := userName(node, owner)
 	if err != nil {
 		return report, fmt.Errorf("get report: %w", err)
@@ -69,7 +76,7 @@ func GetReport(run, node string, owner slurm.Owner) (StartReport, error) {
 		return report, fmt.Errorf("get report: %w", err)
 	}
 	if err := json.Unmarshal(data, &report); err != nil {
-		return StartReport{}, fmt.Errorf("get report: %w", err)
+		return Report{}, fmt.Errorf("get report: %w", err)
 	}
 	return report, nil
 }

@@ -24,8 +24,8 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		s := open(t, run)
 		j := bothNames(7)
 		for range 2 { // a requeued job finds its earlier files
-			must(t, errors.Join(s.PutReport(j, StartReport{Text: "old"}), s.PutReport(j,
-				StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)))
+			must(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
+				Report{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
 		if _, err := s.ReadDrop(j); err == nil {
 			t.Error("a record no one has written")
@@ -49,7 +49,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 func TestReportIsReadable(t *testing.T) {
 	run := folder(t)
 	s := open(t, run)
-	must(t, s.PutReport(bothNames(7), StartReport{Text: "text"}))
+	must(t, s.PutReport(bothNames(7), Report{Text: "text"}))
 	for _, name := range []string{"n1_7", "n1_" + string(sluidA)} {
 		info, err := os.Lstat(filepath.Join(run, "report", name))
 		if err != nil || info.Mode() != 0o640 || info.Sys().(*syscall.Stat_t).Uid != 0 {
@@ -59,7 +59,7 @@ func TestReportIsReadable(t *testing.T) {
 	if r, err := GetReport(run, node, slurm.Owner{ID: 7}); err != nil || r.Text != "text" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err,
+	if err := s.PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)}); !errors.Is(err,
 		safefile.ErrTooLarge) {
 		t.Error(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"bookend/internal/gpu"
 )
 
 // Problem says what is wrong with bytes that came through the pipe.
@@ -109,6 +111,15 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 		return replies, &Error{Problem: CutOff, Detail: fmt.Sprintf("no done after %d replies", len(replies))}
 	}
 	return replies, nil
+}
+
+// DecodeLook reads one line of a recording: a look, or nil for any other that may be. The error is an *Error.
+func DecodeLook(line []byte) (*gpu.Snapshot, error) {
+	reply, problem := decodeReply(line)
+	if problem != nil {
+		return nil, problem
+	}
+	return reply.Snapshot, nil
 }
 
 func decodeReply(line []byte) (Reply, *Error) {

@@ -32,6 +32,9 @@ const endRoom = 64
 // NewWriter returns a Writer on w, which gets one Write a line.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, left: MaxReplyBytes} }
 
+// Renew gives a recording's next look all the room again: its looks are read one by one.
+func (w *Writer) Renew() { w.left = MaxReplyBytes }
+
 // Write sends one reply, in this version of the protocol. A reply for which no room is left is not sent: the
 // error is then an *Error with TooLong, and shorter ones may still be.
 func (w *Writer) Write(r Reply) error {

@@ -26,6 +26,8 @@ func FuzzDecodeReplies(f *testing.F) {
 	f.Add([]byte(`{"bookend":1,"kind":"new","more":[1]}`+"\n"+doneLine), 1)
 	f.Add([]byte(`{"bookend":2}`+"\n"), 1)
 	f.Add([]byte(snapshotLine(`null`)), 0)
+	f.Add([]byte(snapshotLine(`{"device":{"id":"a"},"busy":{"gpu":71,"memory":40}}`)+
+		snapshotLine(`{"device":{"id":"a"},"busy":{"gpu":101}}`)), 0)
 	f.Add([]byte(`null`), 2)
 	f.Fuzz(func(t *testing.T, out []byte, cut int) {
 		got, err := DecodeReplies(out)
@@ -79,6 +81,8 @@ func FuzzReadRequest(f *testing.F) {
 		`{"bookend":1,"op":"snapshot","all":true,"deadline_ms":1}` + "\nmore",
 		`{"bookend":1,"op":"probe","deadline_ms":600001}` + "\n",
 		`{"bookend":1,"op":"probe","deadline_ms":5,"devices":[{"id":"GPU-1"}],"probe":{"locks":{"GPU-1":"/run/x.lock"},"empty":"/run/no"}}` + "\n",
+		`{"bookend":1,"op":"record","deadline_ms":7000,"watch":{"every_ns":1000000000},"devices":[{"id":"GPU-1"}]}` + "\n",
+		`{"bookend":1,"op":"record","deadline_ms":7000,"watch":{"every_ns":1000}}` + "\n",
 		"\n",
 		"{", `{"bookend":3}` + "\n",
 	} {

@@ -17,8 +17,10 @@ const (
 
 func validateRequest(r Request) *Error {
 	switch {
-	case r.Op != Snapshot && r.Op != Watch && r.Op != Probe:
+	case r.Op != Snapshot && r.Op != Watch && r.Op != Probe && r.Op != Record:
 		return garbage("unknown op %q", r.Op)
+	case r.Op == Record && (r.Watch.Every < MinEvery || r.Watch.Every > maxTime):
+		return garbage("a look every %v", r.Watch.Every)
 	case r.DeadlineMillis <= 0 || r.DeadlineMillis > maxTime.Milliseconds():
 		return garbage("deadline of %d ms", r.DeadlineMillis)
 	}
@@ -97,6 +99,9 @@ func validateReading(r gpu.Reading) *Error {
 	}
 	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) {
 		return garbage("device %q: impossible memory", r.Device.ID)
+	}
+	if b := r.Busy; b != nil && (b.GPU < 0 || b.GPU > 100 || b.Memory < 0 || b.Memory > 100) {
+		return garbage("device %q: %d and %d percent busy", r.Device.ID, b.GPU, b.Memory)
 	}
 	seen := map[int]bool{}
 	for _, p := range r.Processes {

@@ -29,6 +29,8 @@ const Version = 1
 const (
 	MaxRequestBytes = 64 << 10 // fits a pipe: the hook's write cannot block
 	MaxReplyBytes   = 4 << 20  // 20 looks at 16 GPUs with 150 processes each; Writer ends an answer in time
+	// MinEvery is the least time between two looks of a recording.
+	MinEvery = 100 * time.Millisecond
 )
 
 // Op is what a request asks for.
@@ -39,6 +41,9 @@ const (
 	Snapshot Op = "snapshot" // one look
 	Watch    Op = "watch"    // looks until every device is clean or flat, or Watch.Max is over
 	Probe    Op = "probe"    // one test allocation on each of Devices, as Request.Probe says
+	// Record looks every Watch.Every until stdin ends; the deadline is each look's own. It is done by itself where
+	// nobody uses a device that its driver unloads then.
+	Record Op = "record"
 )
 
 // Request is the one line a hook sends.

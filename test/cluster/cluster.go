@@ -11,6 +11,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,8 +44,8 @@ type Node struct {
 
 // Options describe a cluster. Dir and Nodes are required.
 type Options struct {
-	// Dir is made if missing. Every folder above it must be searchable by all, since jobs run as plain users;
-	// Scratch makes a fitting one.
+	// Dir is made if missing. Every folder above it must be searchable by all, since jobs run as plain users: Scratch
+	// makes a fitting one.
 	Dir   string
 	Nodes []Node
 	Track Track // default: LinuxProc
@@ -55,7 +56,9 @@ type Options struct {
 	Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheck string
 	PrologFlags                                         string
 
-	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
+	// Conf are further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key. SOCKET in
+	// AuthInfo stands for munge's.
+	Conf []string
 	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own,
 	// since they keep it at a fixed place.
 	Configless bool
@@ -163,19 +166,9 @@ func complete(o Options) (Options, error) {
 	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
 		return o, fmt.Errorf("directory %q: want an absolute path of at most 64 plain characters", o.Dir)
 	}
-	if o.Track == "" {
-		o.Track = LinuxProc
-	}
-	if o.Root == "" {
-		o.Root = os.Getenv("BOOKEND_SLURM_ROOT")
-	}
-	if o.Root == "" {
-		o.Root = "/"
-	}
-	if o.Patience == 0 {
-		o.Patience = 3 * time.Minute
-	}
-	return o, checkPrograms(o.Root)
+	o.Track, o.Root = cmp.Or(o.Track, LinuxProc), cmp.Or(o.Root, Root())
+	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
+	return o, nil
 }
 
 // makeFolders makes the tree. Root owns it and others cannot write to it: hooks and their configuration are
@@ -201,7 +194,7 @@ func (c *Cluster) makeFolders() error {
 			}
 		}
 	}
-	return searchable(c.paths.dir)
+	return nil
 }
 
 func makeFolder(path string, mode os.FileMode) error {
@@ -209,21 +202,4 @@ func makeFolder(path string, mode os.FileMode) error {
 		return err
 	}
 	return os.Chmod(path, mode) // whatever the umask was
-}
-
-// searchable refuses a folder that a job's user cannot reach.
-func searchable(dir string) error {
-	for ; ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return err
-		}
-		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("directory %q is closed to other users (mode %v): jobs run as plain users", dir,
-				info.Mode().Perm())
-		}
-		if dir == "/" {
-			return nil
-		}
-	}
 }

@@ -18,19 +18,6 @@ import (
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// programs are what a cluster cannot do without.
-var programs = []string{"munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "sinfo", "squeue",
-	"scancel"}
-
-func checkPrograms(root string) error {
-	for _, name := range programs {
-		if _, err := lookUp(root, name); err != nil {
-			return fmt.Errorf("%w; test/install-slurm.sh installs Slurm", err)
-		}
-	}
-	return nil
-}
-
 // lookUp finds a program below root; the answer is its path as seen from there.
 func lookUp(root, name string) (string, error) {
 	if filepath.IsAbs(name) {
@@ -44,20 +31,19 @@ func lookUp(root, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no program %q below %q", name, root)
+	return "", fmt.Errorf("no program %q below %q; test/install-slurm.sh installs Slurm", name, root)
 }
 
-// identity is who a command runs as; the zero value is root.
+// identity is who a command runs as.
 type identity struct {
-	name   string
-	uid    uint32
-	gid    uint32
-	groups []uint32
+	name     string
+	uid, gid uint32
+	groups   []uint32
 }
 
 func lookUpUser(name string) (identity, error) {
 	if name == "" || name == "root" {
-		return identity{}, nil
+		return identity{name: "root"}, nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -67,22 +53,15 @@ func lookUpUser(name string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	who := identity{name: name}
-	for i, text := range append([]string{u.Uid, u.Gid}, ids...) {
+	var numbers []uint32
+	for _, text := range append([]string{u.Uid, u.Gid}, ids...) {
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
 			return identity{}, fmt.Errorf("user %q: %w", name, err)
 		}
-		switch i {
-		case 0:
-			who.uid = uint32(n)
-		case 1:
-			who.gid = uint32(n)
-		default:
-			who.groups = append(who.groups, uint32(n))
-		}
+		numbers = append(numbers, uint32(n))
 	}
-	return who, nil
+	return identity{name, numbers[0], numbers[1], numbers[2:]}, nil
 }
 
 // Users returns n unprivileged accounts that every Linux has and no service runs under, for jobs. Nothing is
@@ -110,7 +89,7 @@ func (c *Cluster) Home(user string) (string, error) {
 }
 
 func (c *Cluster) home(who identity) (string, error) {
-	dir := c.paths.in("home", nameOf(who))
+	dir := c.paths.in("home", who.name)
 	// Refused if it exists as another's, or as a link that a job made in its place: root changes its owner.
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
@@ -123,13 +102,6 @@ func (c *Cluster) home(who identity) (string, error) {
 		return "", err
 	}
 	return dir, c.remember(who)
-}
-
-func nameOf(who identity) string {
-	if who.uid == 0 {
-		return "root"
-	}
-	return who.name
 }
 
 // remember notes a user whose processes EndLeftovers may end.
@@ -158,8 +130,7 @@ func (c *Cluster) Command(user, name string, args ...string) (*exec.Cmd, error) 
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+nameOf(who), "LOGNAME="+nameOf(who), "LANG=C",
-		"SHELL=/bin/sh")
+	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+who.name, "LOGNAME="+who.name, "LANG=C", "SHELL=/bin/sh")
 	return cmd, nil
 }
 

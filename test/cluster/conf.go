@@ -77,7 +77,7 @@ func (c *Cluster) slurmConf(host string) string {
 			settings = append(settings, hook)
 		}
 	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host)
+	return strings.Replace(joinSettings(settings, o.Conf), "=SOCKET,", "=socket="+c.paths.socket()+",", 1) + c.nodeLines(host)
 }
 
 // usual are the settings of every cluster.
@@ -92,7 +92,7 @@ func (c *Cluster) usual(host string) [][2]string {
 		{"AuthType", "auth/munge"},
 		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two
 		// minutes.
-		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=10", p.socket())},
+		{"AuthInfo", "SOCKET,cred_expire=10"},
 		{"StateSaveLocation", p.in("state")},
 		{"SlurmdSpoolDir", p.in("spool", "%n")},
 		{"SlurmctldPidFile", p.pidFile("slurmctld")},
@@ -150,8 +150,11 @@ func (c *Cluster) nodeLines(host string) string {
 	for i, n := range c.options.Nodes {
 		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=%d RealMemory=4000 State=UNKNOWN",
 			n.Name, host, c.address, c.ports[1+i], max(8, len(n.Devices))) // a job for each GPU
-		if gres := n.gres(); gres != "" {
-			fmt.Fprintf(&b, " Gres=%s", gres)
+		switch {
+		case n.Gres != "":
+			b.WriteString(" Gres=" + n.Gres)
+		case len(n.Devices) > 0:
+			fmt.Fprintf(&b, " Gres=gpu:%d", len(n.Devices))
 		}
 		b.WriteByte('\n')
 		names = append(names, n.Name)
@@ -159,14 +162,6 @@ func (c *Cluster) nodeLines(host string) string {
 	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n",
 		strings.Join(names, ","))
 	return b.String()
-}
-
-// gres is what slurm.conf says of a node's GPUs.
-func (n Node) gres() string {
-	if n.Gres == "" && len(n.Devices) > 0 {
-		return fmt.Sprintf("gpu:%d", len(n.Devices))
-	}
-	return n.Gres
 }
 
 func (c *Cluster) gresConf() string {

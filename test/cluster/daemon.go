@@ -11,11 +11,7 @@ const controller = "slurmctld"
 
 // StopController ends slurmctld as an admin does; it keeps its state. StartController brings it back.
 func (c *Cluster) StopController() error {
-	all := daemonsOf(c.paths.dir, record{Daemons: []string{controller}})
-	if len(all) != 1 {
-		return fmt.Errorf("stop %s: found %d of it", controller, len(all))
-	}
-	left, err := end(all, syscall.SIGTERM, c.options.Patience)
+	left, err := end(daemonsOf(c.paths.dir, record{Daemons: []string{controller}}), syscall.SIGTERM, c.options.Patience)
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("stop %s: still there after %v", controller, c.options.Patience)
 	}
@@ -28,11 +24,7 @@ func (c *Cluster) StartController() error {
 		return err
 	}
 	for deadline := time.Now().Add(c.options.Patience); ; time.Sleep(50 * time.Millisecond) {
-		_, err := c.run("", "scontrol", "ping")
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
+		if err := c.Scontrol("ping"); err == nil || time.Now().After(deadline) {
 			return err
 		}
 	}

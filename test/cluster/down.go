@@ -18,11 +18,9 @@ import (
 
 // record is what Dir/cluster.json keeps, so that a later process can clean up after a killed one.
 type record struct {
-	OwnerPID   int      `json:"owner_pid"`
-	OwnerStart uint64   `json:"owner_start"`
-	Daemons    []string `json:"daemons"`
-	Cgroups    []string `json:"cgroups,omitempty"`
-	Users      []uint32 `json:"users,omitempty"` // whose jobs may have left something
+	Daemons []string `json:"daemons"`
+	Cgroups []string `json:"cgroups,omitempty"`
+	Users   []uint32 `json:"users,omitempty"` // whose jobs may have left something
 }
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
@@ -74,29 +72,26 @@ func Sweep(dir string) error {
 // endDaemons asks the daemons to end, then kills what is left of them: steps, hooks and their children.
 func endDaemons(dir string, r record) error {
 	daemons := daemonsOf(dir, r)
-	all, err := processes()
-	if err != nil {
-		return err
-	}
-	family := descendants(all, daemons) // found now: children of a dead slurmd look like anybody's
-	slices.Reverse(daemons)             // slurmd first: it reports to slurmctld, through munged
+	family := descendants(processes(), daemons) // found now: children of a dead slurmd look like anybody's
+	slices.Reverse(daemons)                     // slurmd first: it reports to slurmctld, through munged
 	// slurmd waits for running hooks; one second is for its files, the hooks of a test may hang by intent.
-	_, termErr := end(daemons, syscall.SIGTERM, time.Second)
-	rest, err := stepsOf(dir, r)
-	if err != nil {
-		return errors.Join(termErr, err)
-	}
+	_, err := end(daemons, syscall.SIGTERM, time.Second)
 	// Again until a look finds nobody: slurmd may have started another hook between a look and its end.
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		left, killErr := end(append(family, rest...), syscall.SIGKILL, 5*time.Second)
-		if len(left) > 0 {
-			return errors.Join(termErr, killErr, fmt.Errorf("processes %v do not end", pids(left)))
-		}
-		family = nil
-		if rest, err = stepsOf(dir, r); err != nil || len(rest) == 0 || time.Now().After(deadline) {
-			return errors.Join(termErr, killErr, err)
+	for deadline := time.Now().Add(20 * time.Second); ; family = nil {
+		rest := append(family, stepsOf(dir, r)...)
+		if killErr := kill(rest); killErr != nil || len(rest) == 0 || time.Now().After(deadline) {
+			return errors.Join(err, killErr)
 		}
 	}
+}
+
+// kill ends processes that need not be asked.
+func kill(all []process) error {
+	left, err := end(all, syscall.SIGKILL, 5*time.Second)
+	if len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("processes %v do not end", pids(left)))
+	}
+	return err
 }
 
 // daemonsOf finds the daemons by their pid files. The environment of each must name this cluster: the file
@@ -121,13 +116,8 @@ func daemonsOf(dir string, r record) []process {
 
 // stepsOf finds root's processes of this cluster (slurmstepd, hooks) with all they started, and the members of
 // its cgroups.
-func stepsOf(dir string, r record) ([]process, error) {
-	all, err := processes()
-	if err != nil {
-		return nil, err
-	}
-	all = withoutUs(all)
-	var own []process
+func stepsOf(dir string, r record) (own []process) {
+	all := withoutUs(processes())
 	for _, p := range all {
 		if p.uid == 0 && !p.terminal && p.hasEnv(signs(dir)...) {
 			own = append(own, p)
@@ -141,7 +131,7 @@ func stepsOf(dir string, r record) ([]process, error) {
 			}
 		}
 	}
-	return own, nil
+	return own
 }
 
 // signs are the settings of the environment by which a process belongs to the cluster in dir.
@@ -160,24 +150,10 @@ func (c *Cluster) EndLeftovers() ([]int, error) {
 }
 
 func endLeftovers(dir string, users []uint32) ([]int, error) {
-	all, err := processes()
-	if err != nil {
-		return nil, err
-	}
-	var found []process
-	for _, p := range withoutUs(all) {
-		if p.uid == 0 || p.terminal {
-			continue
-		}
-		if p.hasEnv(signs(dir)...) || (slices.Contains(users, p.uid) && p.worksIn(dir)) {
-			found = append(found, p)
-		}
-	}
-	left, err := end(found, syscall.SIGKILL, 5*time.Second)
-	if len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("processes %v do not end", pids(left)))
-	}
-	return pids(found), err
+	found := slices.DeleteFunc(withoutUs(processes()), func(p process) bool {
+		return p.uid == 0 || p.terminal || !p.hasEnv(signs(dir)...) && !(slices.Contains(users, p.uid) && p.worksIn(dir))
+	})
+	return pids(found), kill(found)
 }
 
 func pids(all []process) []int {
@@ -193,18 +169,15 @@ func pids(all []process) []int {
 // The slice they lie in stays: other clusters of this host use it too, and an empty folder harms nobody.
 func removeCgroups(r record) error {
 	var errs []error
+	deadline := time.Now().Add(20 * time.Second)
 	for _, dir := range r.Cgroups {
-		errs = append(errs, retryBusy(func() error { return removeCgroup(dir) }))
+		err := removeCgroup(dir)
+		for ; errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = removeCgroup(dir) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func retryBusy(f func() error) error {
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if err := f(); !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return err
-		}
-	}
 }
 
 // unmountBelow unmounts what tests mounted below dir, last first.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -23,8 +24,5 @@ func WriteHook(dir, name, text string) (string, error) {
 	if err := os.WriteFile(file+".new", []byte(text), 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(file+".new", 0o755); err != nil {
-		return "", err
-	}
-	return file, os.Rename(file+".new", file)
+	return file, errors.Join(os.Chmod(file+".new", 0o755), os.Rename(file+".new", file))
 }

@@ -102,27 +102,19 @@ func (c *Cluster) WaitFor(id JobID, patience time.Duration, done func(Job) (bool
 	var last Job
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		jobs, err := c.Jobs(id)
+		all := err == nil
+		for i := 0; i < len(jobs) && all; i++ {
+			last = jobs[i]
+			all, err = done(last)
+		}
+		if err == nil && !all && time.Now().After(deadline) {
+			err = fmt.Errorf("still %s (reason %s) after %v", last.State, last.Reason, patience)
+		}
 		if err != nil {
-			return last, err
+			return last, fmt.Errorf("wait for job %s: %w", id, err)
 		}
-		waiting := false
-		for _, j := range jobs {
-			last = j
-			ok, err := done(j)
-			if err != nil {
-				return last, fmt.Errorf("wait for job %s: %w", id, err)
-			}
-			if !ok {
-				waiting = true
-				break
-			}
-		}
-		if !waiting {
+		if all {
 			return last, nil
-		}
-		if time.Now().After(deadline) {
-			return last, fmt.Errorf("wait for job %s: still %s (reason %s) after %v", id, last.State, last.Reason,
-				patience)
 		}
 	}
 }
@@ -145,12 +137,6 @@ func (c *Cluster) Cancel(id JobID) error {
 	_, err := c.run("", "scancel", string(id))
 	return err
 }
-
-// Requeue ends a running job and puts it back into the queue, under the same id.
-func (c *Cluster) Requeue(id JobID) error { return c.Scontrol("requeue", string(id)) }
-
-// Release lets a held job start.
-func (c *Cluster) Release(id JobID) error { return c.Scontrol("release", string(id)) }
 
 // Scontrol runs scontrol as root.
 func (c *Cluster) Scontrol(args ...string) error {

@@ -25,22 +25,15 @@ type process struct {
 }
 
 // processes reads /proc. Processes that vanish meanwhile are left out.
-func processes() ([]process, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var all []process
+func processes() (all []process) {
+	entries, _ := filepath.Glob("/proc/[0-9]*")
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+		pid, _ := strconv.Atoi(filepath.Base(e))
 		if p, ok := readProcess(pid); ok {
 			all = append(all, p)
 		}
 	}
-	return all, nil
+	return all
 }
 
 func readProcess(pid int) (process, bool) {
@@ -57,23 +50,11 @@ func readProcess(pid int) (process, bool) {
 	p := process{pid: pid, ended: f[0] == "Z" || f[0] == "X", terminal: f[4] != "0"}
 	p.parent, _ = strconv.Atoi(f[1])
 	p.start, _ = strconv.ParseUint(f[19], 10, 64)
-	p.uid, err = readUID(filepath.Join(dir, "status"))
+	// The folder's owner would not do: it is root for an undumpable process.
+	status, _ := os.ReadFile(filepath.Join(dir, "status"))
+	_, uid, _ := strings.Cut(string(status), "\nUid:")
+	_, err = fmt.Sscan(uid, &p.uid)
 	return p, err == nil
-}
-
-// readUID reads the real user id. The folder's owner would not do: it is root for an undumpable process.
-func readUID(status string) (uint32, error) {
-	text, err := os.ReadFile(status)
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(text), "\nUid:")
-	f := strings.Fields(after)
-	if len(f) == 0 {
-		return 0, fmt.Errorf("no user id in %q", status)
-	}
-	uid, err := strconv.ParseUint(f[0], 10, 32)
-	return uint32(uid), err
 }
 
 func procPath(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
@@ -90,12 +71,8 @@ func (p process) hasEnv(settings ...string) bool {
 	if err != nil {
 		return false
 	}
-	for _, have := range strings.Split(string(text), "\x00") {
-		if slices.Contains(settings, have) {
-			return true
-		}
-	}
-	return false
+	all := strings.Split(string(text), "\x00")
+	return slices.ContainsFunc(settings, func(s string) bool { return slices.Contains(all, s) })
 }
 
 // worksIn reports whether the process's folder or one of its open files lies in dir. For a process in another

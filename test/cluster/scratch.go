@@ -80,15 +80,9 @@ func isDead(pid string) bool {
 // discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is
 // dir's, or that of a folder in it, where it is part of something larger.
 func discard(dir string) error {
-	within, err := filepath.Glob(filepath.Join(dir, "*", filepath.Base(recordFile(dir))))
-	if err != nil {
-		return err
-	}
-	clusters := []string{dir}
-	for _, file := range within {
-		clusters = append(clusters, filepath.Dir(file))
-	}
-	for _, cluster := range clusters {
+	within, _ := filepath.Glob(recordFile(filepath.Join(dir, "*")))
+	for _, file := range append(within, recordFile(dir)) {
+		cluster := filepath.Dir(file)
 		r, _ := readRecord(cluster) // without one nothing was started
 		if err := Sweep(cluster); err != nil {
 			return err

@@ -54,14 +54,7 @@ func (c *Cluster) writeRecord() error {
 	if err := c.cgroups.prepareCgroups(o.Track, o.Nodes); err != nil {
 		return err
 	}
-	owner, ok := readProcess(os.Getpid())
-	if !ok {
-		return fmt.Errorf("read own process %d: /proc does not show it", os.Getpid())
-	}
-	c.record = record{
-		OwnerPID: owner.pid, OwnerStart: owner.start,
-		Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes),
-	}
+	c.record = record{Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes)}
 	return c.record.write(c.paths.dir)
 }
 

@@ -9,10 +9,9 @@ import (
 // HookTime is how long slurmd waited for one hook, by the marks of its own log, which has milliseconds. It is never
 // less than what the hook took.
 type HookTime struct {
-	Hook  string // "prolog" or "epilog"
-	Job   JobID
-	Began time.Time
-	Took  time.Duration
+	Hook string // "prolog" or "epilog"
+	Job  JobID
+	Took time.Duration
 }
 
 // HookTimes returns the hooks of batch jobs that a node's log tells of, in the order of their ends.
@@ -60,9 +59,9 @@ func parseHookTimes(log string) (found []HookTime) {
 		case m[2] != "":
 			prologs = append(prologs, at)
 		case epilog != "":
-			found = append(found, HookTime{"epilog", epilog, ready[epilog], at.Sub(ready[epilog])})
+			found = append(found, HookTime{"epilog", epilog, at.Sub(ready[epilog])})
 		case ready[prolog].IsZero() && len(prologs) > 0:
-			found = append(found, HookTime{"prolog", prolog, prologs[0], at.Sub(prologs[0])})
+			found = append(found, HookTime{"prolog", prolog, at.Sub(prologs[0])})
 			prologs = prologs[1:]
 			fallthrough
 		default:

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,14 +20,8 @@ func (v Version) Since(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
 
-// Installed is the version of the Slurm that clusters run unless told otherwise.
-func Installed() (Version, error) {
-	root := os.Getenv("BOOKEND_SLURM_ROOT")
-	if root == "" {
-		root = "/"
-	}
-	return VersionIn(root)
-}
+// Root is the root folder of the Slurm that clusters run unless told otherwise.
+func Root() string { return cmp.Or(os.Getenv("BOOKEND_SLURM_ROOT"), "/") }
 
 // VersionIn is the version of the Slurm in a root folder.
 func VersionIn(root string) (Version, error) {

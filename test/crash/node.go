@@ -53,6 +53,7 @@ settle:
   epilog: {max: 50s, stable: 200ms}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
+record: {every: 0s}
 metrics: {textfile: %[1]s/var/bookend.prom}
 `
 

@@ -106,20 +106,27 @@ func TestHooksBesideOwn(t *testing.T) {
 	for _, name := range names(t, "*-beside-own") {
 		for what, tt := range map[string]struct {
 			program, own string
-			mode         os.FileMode
+			mode         os.FileMode // of own; 0 where it is not there
 			state, out   string
 		}{
 			"both":                     {"echo ours", "echo own $$; exit 7", 0o755, "exit status 7", "ours\nown PID\n"},
 			"ours fails":               {"echo ours; exit 2", "echo own", 0o755, "exit status 0", "ours\nown\n"},
 			"ours is killed":           {"kill -9 $$", "echo own", 0o755, "exit status 0", "own\n"},
+			"ours is not there":        {"", "echo own; exit 7", 0o755, "exit status 7", "own\n"},
 			"own is killed":            {"echo ours", "kill -15 $$", 0o755, "signal: terminated", "ours\n"},
+			"own is not there":         {"echo ours; exit 2", "", 0, "exit status 0", "ours\n"},
 			"own may not be executed":  {"echo ours", "exit 9", 0o644, "exit status 0", "ours\n"},
 			"own ends no line":         {"echo ours", "printf own", 0o755, "exit status 0", "ours\nown"},
 			"own has its own defaults": {"export X=1", `echo "own:$X:$#"`, 0o755, "exit status 0", "own::0\n"},
 		} {
 			dir := t.TempDir()
-			program := write(t, filepath.Join(dir, "program"), "#!/bin/sh\n"+tt.program+"\n", 0o755)
-			own := write(t, filepath.Join(dir, "own"), "#!/bin/sh\n"+tt.own+"\n", tt.mode)
+			program, own := filepath.Join(dir, "program"), filepath.Join(dir, "own")
+			if tt.program != "" {
+				write(t, program, "#!/bin/sh\n"+tt.program+"\n", 0o755)
+			}
+			if tt.mode != 0 {
+				write(t, own, "#!/bin/sh\n"+tt.own+"\n", tt.mode)
+			}
 			cmd, out, _ := hook(script(t, name, program, own))
 			_ = cmd.Run()
 			want := strings.ReplaceAll(tt.out, "PID", fmt.Sprint(cmd.Process.Pid))

@@ -21,11 +21,19 @@ import (
 	"bookend/test/must"
 )
 
-// drainers are the hooks whose exit status drains a node, taskHooks those that would fail a task.
+// drainers are the hooks whose exit status drains a node; that of the others would fail a task, and is 0.
 var (
-	drainers  = []string{"prolog", "epilog"}
-	taskHooks = []string{"task-prolog", "task-epilog"}
+	drainers = []string{"prolog", "epilog"}
+	allHooks = append([]string{"task-prolog", "task-epilog"}, drainers...)
 )
+
+// passed is what a hook makes of a verdict.
+func passed(name string, verdict int) int {
+	if slices.Contains(drainers, name) {
+		return verdict
+	}
+	return 0
+}
 
 // underEachShell runs a test under each program that a distribution has as /bin/sh.
 func underEachShell(t *testing.T, test func(t *testing.T, shell string)) {
@@ -82,13 +90,10 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 	underEachShell(t, func(t *testing.T, shell string) {
 		for text, verdict := range ends {
 			said := map[bool]string{true: "0 n1\n"}[strings.HasPrefix(text, starts)]
-			for _, name := range append(taskHooks, drainers...) {
-				want := verdict
-				if slices.Contains(taskHooks, name) {
-					want = 0
-				}
+			for _, name := range allHooks {
 				cmd, out, errs := under(t, shell, name, text)
 				_ = cmd.Run()
+				want := passed(name, verdict)
 				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != said ||
 					said != "" && !strings.HasPrefix(errs.String(), "e\n") {
 					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, text, cmd.ProcessState, out, errs, want)
@@ -112,7 +117,7 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	underEachShell(t, func(t *testing.T, shell string) {
 		var started []*exec.Cmd
 		scripts := map[string]string{"stub.sh": stub}
-		for _, name := range append(names(t, "*-beside-own"), append(taskHooks, drainers...)...) {
+		for _, name := range append(names(t, "*-beside-own"), allHooks...) {
 			scripts[name] = script(t, name, program, own)
 		}
 		for name, path := range scripts {
@@ -140,7 +145,7 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 func TestHooksStoppedBySlurmd(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
-		for _, name := range append(taskHooks, drainers...) {
+		for _, name := range allHooks {
 			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11",
 				true)
 			stopped(t, shell, name, "echo ready; exec sleep 1000", true)
@@ -192,18 +197,14 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
 		withoutSIGCHLD(t)
-		for _, name := range append(taskHooks, drainers...) {
-			for text, want := range map[string]int{"sleep 0.1; exit 10": 10, "sleep 0.1; exit 2": 0,
-				"kill -KILL $$": 0} {
-				if slices.Contains(taskHooks, name) {
-					want = 0
-				}
+		for _, name := range allHooks {
+			for text, verdict := range map[string]int{"sleep 0.1; exit 10": 10, "sleep 0.1; exit 2": 0, "kill -KILL $$": 0} {
 				cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
 				must.Do(t, cmd.Start())
-				guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+				guard := guard(cmd)
 				_ = cmd.Wait()
 				guard.Stop()
-				if exit := cmd.ProcessState.ExitCode(); exit != want {
+				if exit, want := cmd.ProcessState.ExitCode(), passed(name, verdict); exit != want {
 					t.Errorf("%s, program %q: %v, want exit status %d", name, text, cmd.ProcessState, want)
 				}
 			}
@@ -211,6 +212,11 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 				true)
 		}
 	})
+}
+
+// guard ends a hook that hangs, with its process group.
+func guard(cmd *exec.Cmd) *time.Timer {
+	return time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 }
 
 // withoutSIGCHLD has what this test starts begin with SIGCHLD blocked. Its thread ends with the test.
@@ -239,9 +245,8 @@ func TestHooksStoppedWhileSyslogHangs(t *testing.T) {
 			cmd.Args, cmd.Stdout, cmd.Stderr = append(cmd.Args, path), nil, nil
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			must.Do(t, cmd.Start())
-			guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })
-			for _, err := os.Stat(called); err != nil && syscall.Kill(cmd.Process.Pid,
-				0) == nil; _, err = os.Stat(called) {
+			guard := guard(cmd)
+			for syscall.Access(called, 0) != nil && syscall.Kill(cmd.Process.Pid, 0) == nil {
 				time.Sleep(time.Millisecond)
 			}
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/metrics"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // TestMain shows all times in one time zone, wherever the samples are made.
@@ -34,7 +35,7 @@ var screens = map[string]func() string{
 	"show": func() string {
 		return drawn("show 4", func(w io.Writer) {
 			runs := []ledger.Run{orphaned(4, 1001, "alice", ended)}
-			answer.NewShow("n1", "4", runs, runs).Text(w)
+			answer.NewShow("n1", "4", runs, runs, state.Recorded{}).Text(w)
 		})
 	},
 	"offenders": func() string {

@@ -30,7 +30,7 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 	}
 	ignored := ofTheMachine
 	// Slurm lies in a root folder of its own, where the doctor does not look
-	if root := os.Getenv("BOOKEND_SLURM_ROOT"); root != "" && root != "/" {
+	if cluster.Root() != "/" {
 		ignored = append(slices.Clone(ignored), "slurm-version")
 	}
 	bad := map[string]doctor.Result{}

@@ -64,22 +64,25 @@ func (s *story) checksUntil(want string) {
 // job begins.
 func (s *story) comesBack(node string) {
 	s.t.Helper()
-	s.until("node "+node+" is back", func() bool { return s.isBack(node) })
+	s.untilNode(node, "is back", isBack)
 }
 
-func (s *story) isBack(node string) bool {
-	n, err := s.on.Node(node)
-	return err == nil && n.Has("IDLE") && !n.Has("DRAIN")
+func isBack(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") }
+
+// untilNode waits until a node's state is so.
+func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
+	s.t.Helper()
+	s.until("node "+node+" "+what, func() bool {
+		n, err := s.on.Node(node)
+		return err == nil && is(n)
+	})
 }
 
 // adminResumesAtWork resumes a node that need not become idle.
 func (s *story) adminResumesAtWork(node string) {
 	s.t.Helper()
 	s.adminUpdates(node, "State=RESUME")
-	s.until("node "+node+" is not drained", func() bool {
-		n, err := s.on.Node(node)
-		return err == nil && !n.Has("DRAIN")
-	})
+	s.untilNode(node, "is not drained", func(n cluster.NodeState) bool { return !n.Has("DRAIN") })
 }
 
 // adminSays is an admin's reason.
@@ -100,10 +103,7 @@ func TestSlurmRunsTheHealthCheck(t *testing.T) {
 		"HealthCheckNodeState=ANY,CYCLE"}})
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 	reason := s.ofOrphan(job)
-	s.until("the reason is ours", func() bool {
-		n, err := s.on.Node("n1")
-		return err == nil && n.Has("DRAIN") && n.Reason == reason
-	})
+	s.untilNode("n1", "has our reason", func(n cluster.NodeState) bool { return n.Has("DRAIN") && n.Reason == reason })
 	s.hooksRan("n1", "prolog 0", "epilog 10")
 	s.checkSays("drain: reason written: "+reason, `in the place of`)
 
@@ -286,19 +286,15 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 	s.t.Helper()
 	gone := false
 	turn := func(now bool) {
-		if gone == now {
-			return
+		if gone != now {
+			must.Do(s.t, map[bool]func() error{true: goes, false: comes}[now]())
+			gone = now
 		}
-		must.Do(s.t, map[bool]func() error{true: goes, false: comes}[now]())
-		gone = now
 	}
 	s.t.Cleanup(func() { turn(false) })
 	back := func() {
 		turn(false)
-		s.until("the controller knows the node's state", func() bool {
-			n, err := s.on.Node("n1")
-			return err == nil && n.Has("IDLE")
-		})
+		s.untilNode("n1", "is known to the controller", func(n cluster.NodeState) bool { return n.Has("IDLE") })
 	}
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 	s.nodeIsDrained("n1", "Epilog error")
@@ -308,11 +304,15 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 	back()
 	s.checkSays("findings: ", "BKD-REASON")
 	s.nodeIsDrained("n1", "Epilog error")
-	s.until("a check that the controller answers", func() bool { // it may yet be at work on what it met with meanwhile
-		s.checks("n1")
-		n, err := s.on.Node("n1")
-		return err == nil && n.Reason == s.ofOrphan(job)
-	})
+	answered := func(is func(cluster.NodeState) bool) { // it may yet be at work on what it met with meanwhile
+		s.untilNode("n1", "is as a check says", func(n cluster.NodeState) bool {
+			if !is(n) {
+				s.checks("n1")
+			}
+			return is(n)
+		})
+	}
+	answered(func(n cluster.NodeState) bool { return n.Reason == s.ofOrphan(job) })
 
 	s.adminKills(s.pid(job), "n1")
 	s.checksUntil("clean 1 of 2 times")
@@ -320,17 +320,13 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 	s.checks("n1") // clean, but nobody could be told
 	back()
 	s.nodeIsDrained("n1", s.ofOrphan(job))
-	s.until("a check that the controller answers", func() bool {
-		s.checks("n1")
-		return s.isBack("n1")
-	})
+	answered(isBack)
 }
 
 // A hook that is to give the reason itself does, but not over an admin's; where it cannot, the health check does.
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce",
-		Config: "drain: {resume: {enabled: true, after: 1}}\n"})
+	s := given(t, site.Options{Mode: "enforce", Config: "drain: {resume: {enabled: true, after: 1}}\n"})
 	s.tell("the health check resumes what a hook drained", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", s.ofOrphan(job))

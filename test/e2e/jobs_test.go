@@ -127,7 +127,7 @@ func TestEndedFromOutside(t *testing.T) {
 // A card that is lost at a job's start drains, and Slurm holds the job; nothing says by itself that it is over.
 func TestLostCard(t *testing.T) {
 	t.Parallel()
-	s := given(t, soonAgain(t, site.Options{Mode: "enforce", GPUs: 1, Config: resuming}))
+	s := given(t, site.Options{Mode: "enforce", GPUs: 1, Config: resuming, Conf: []string{soonAgain}})
 	s.driverSays("on.any.gpu0", "rc 15") // the card has fallen off the bus
 	job := s.submits(s.user, "echo working", oneGPU)
 	s.until("the job is held", func() bool {
@@ -145,7 +145,7 @@ func TestLostCard(t *testing.T) {
 	s.nodeIsDrained("n1", fmt.Sprintf("BKD-LOST gpu=0 job=%s prolog; see: bookend show %s", job, job))
 	s.checkSays("no health check can tell that BKD-LOST is over")
 	s.adminResumes("n1")
-	must.Do(t, s.on.Release(job))
+	must.Do(t, s.on.Scontrol("release", string(job)))
 	s.ends(job)
 	s.jobIs(job, "COMPLETED")
 	s.userReads(job, "working", "", leftClean)
@@ -206,16 +206,22 @@ func TestInteractiveJobs(t *testing.T) {
 		`InteractiveStepOptions="--interactive --preserve-env $SHELL"`, // without a terminal: it reads from us
 	}})
 	s.tell("srun alone has no output file: its user reads nothing on clean GPUs", func(s *story) {
-		job, terminal := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c",
+		job, terminal := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c",
 			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 100 --sleep 0")
 		s.hooksRan("n1", "prolog 0", "epilog 0")
 		s.reads(terminal, "job "+string(job))
 		s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
 		s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
 	})
+	s.tell("what its processes used is told at its end", func(s *story) {
+		job, terminal := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c",
+			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 20000 --sleep 4")
+		s.inOrder("the terminal", terminal, "job "+string(job)+"\n", "| bookend: ", "peak 20.0 of ", "one process")
+		s.showSays("n1", job, "while it ran", "peak 20.0 GiB")
+	})
 	s.tell("srun on a GPU in use shows one line at its start, and the report at its end", func(s *story) {
 		s.runs(s.stranger, leavesOrphan, oneGPU)
-		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
+		job, terminal := s.attends(s.user, "", "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
 			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")
 		s.reads(terminal, lines(notCleanBefore, "job "+string(job), notCleanBefore,
 			"| bookend:   Held by a process that is not yours, probably left by another user's job",
@@ -223,7 +229,7 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
-		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
+		job, terminal := s.attends(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", "salloc", oneGPU)
 		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
 			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
@@ -238,7 +244,7 @@ func TestNameWithACommandInIt(t *testing.T) {
 	script := "echo PATH=$PATH"
 	step := []string{oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; " + script}
 	inScript := s.pathIn(s.outputOf(s.runs(s.user, script, oneGPU)))
-	_, terminal := s.runsInForeground(s.user, "srun", step...)
+	_, terminal := s.attends(s.user, "", "srun", step...)
 	inStep := s.pathIn(terminal)
 
 	s.runs(s.user, `{cuda} alloc --mib 2000 --orphan --name "$(printf '\nexport PATH=/x')"`, oneGPU)
@@ -246,7 +252,7 @@ func TestNameWithACommandInIt(t *testing.T) {
 	job := s.runs(s.user, script, oneGPU)
 	s.inOrder("the output", s.outputOf(job), "Held by process ", ` (\x0aexport PATH=/x), `, "PATH="+inScript+"\n")
 	s.showSays("n1", job, "start:", `(\x0aexport PATH=/x)`, "end:")
-	_, terminal = s.runsInForeground(s.user, "srun", step...)
+	_, terminal = s.attends(s.user, "", "srun", step...)
 	s.inOrder("the terminal", terminal, notCleanBefore+"\n", "PATH="+inStep+"\n")
 }
 

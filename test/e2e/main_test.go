@@ -7,13 +7,9 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	"bookend/test/build"
@@ -72,14 +68,3 @@ func complain(err error) int {
 	fmt.Fprintln(os.Stderr, "e2e:", err)
 	return 1
 }
-
-// lookAtSources walks through the tree: what a test has looked at, go test compares before it answers from its
-// cache. What happens before m.Run does not count.
-var lookAtSources = sync.OnceValue(func() error {
-	var errs []error
-	for _, folder := range []string{"internal", "prolog", "epilog", "healthcheck", "admin", "cuda"} {
-		errs = append(errs, filepath.WalkDir(filepath.Join("..", "..", folder),
-			func(_ string, _ fs.DirEntry, err error) error { return err }))
-	}
-	return errors.Join(errs...)
-})

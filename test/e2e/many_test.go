@@ -113,11 +113,11 @@ func TestWithoutPrologAtAllocation(t *testing.T) {
 // Each run of a requeued job has its own record; since 25.11 also an id of its own, by which it can be asked for.
 func TestRequeue(t *testing.T) {
 	t.Parallel()
-	s := given(t, soonAgain(t, site.Options{}))
+	s := given(t, site.Options{Conf: []string{soonAgain}})
 	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`,
 		oneGPU)
 	pid := s.pid(id)
-	must.Do(t, s.on.Requeue(id))
+	must.Do(t, s.on.Scontrol("requeue", string(id)))
 	s.ends(id)
 
 	s.jobIs(id, "COMPLETED")

@@ -2,17 +2,13 @@ package e2e
 
 import (
 	"cmp"
-	"encoding/json"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"bookend/internal/answer"
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
 	"bookend/test/cluster"
-	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -59,9 +55,9 @@ func TestWhereMessagesAre(t *testing.T) {
 }
 
 func srunsTerminal(s *story) {
-	job, _ := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; "+saysOOM)
+	job, _ := s.attends(s.user, "", "srun", oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; "+saysOOM)
 
-	end := s.lastEnd(job)
+	end := s.recordOf(job).Last()
 	if len(end.Messages) != 0 || len(end.Outputs) != 1 || !strings.Contains(end.Outputs[0].Why, "srun's own terminal") {
 		s.t.Errorf("%+v, %+v", end.Messages, end.Outputs)
 	}
@@ -70,7 +66,7 @@ func srunsTerminal(s *story) {
 // foundIn checks that the one message of a job was found in this output.
 func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) {
 	s.t.Helper()
-	end := s.lastEnd(job)
+	end := s.recordOf(job).Last()
 	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].File >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)
 	}
@@ -78,22 +74,6 @@ func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) 
 		o.Read == 0 {
 		s.t.Errorf("found in %+v of %+v", o, end.Outputs)
 	}
-}
-
-// lastEnd is the last end of a job as "bookend show --json" has it.
-func (s *story) lastEnd(job cluster.JobID) ledger.End {
-	s.t.Helper()
-	out, err := s.on.Bookend("n1", "show", "--json", "--node", "n1", string(job))
-	if err != nil {
-		s.t.Fatalf("bookend show: %v\n%s", err, out)
-	}
-	var show answer.Show
-	must.Do(s.t, json.Unmarshal([]byte(out), &show))
-	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return r.Record.Closed() })
-	if i < 0 {
-		s.t.Fatalf("no end on record: %s", out)
-	}
-	return show.Runs[i].Record.Last()
 }
 
 // at is a path in the user's folder.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,22 +50,13 @@ func (s *story) letsOut() {
 	must.Do(s.t, os.Mkdir(s.exit(""), 0o755))
 	must.Do(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
 	must.Do(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(5 * time.Millisecond):
-				s.letOut()
-			}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for ; s.t.Context().Err() == nil; time.Sleep(5 * time.Millisecond) {
+			s.letOut()
 		}
-	}()
-	s.t.Cleanup(func() {
-		close(done)
-		<-ended
 	})
+	s.t.Cleanup(serving.Wait)
 }
 
 func (s *story) letOut() {

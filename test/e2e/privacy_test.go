@@ -69,24 +69,22 @@ func (t *terminals) showed(user, text string) {
 	t.texts = append(t.texts, readable{reader: user, from: "terminal", text: text})
 }
 
-// nobodyReadsOfOthers checks, when a site is taken down, every text that its users can read: what their jobs wrote,
-// their terminals showed, Bookend reported to them, and its command line answers.
-func (s *story) nobodyReadsOfOthers() {
-	s.t.Helper()
-	for _, leak := range s.leaks() {
-		s.t.Error(leak)
-	}
-}
-
+// leaks checks every text that a site's users can read: what their jobs wrote, their terminals showed, Bookend reported to
+// them, and its command line answers.
 func (s *story) leaks() (leaks []string) {
 	s.t.Helper()
 	facts := privacy.Know(s.people(), s.remembered())
-	for _, r := range append(s.outputs(), s.terminals.texts...) {
+	texts, shown := s.terminals.texts, s.answers()
+	for _, name := range s.on.Users {
+		texts = append(texts, written(name, s.home(name))...)
+		shown = append(shown, written(name, filepath.Join(s.on.Run(), "report"))...)
+	}
+	for _, r := range texts {
 		for _, leak := range privacy.Leaks(r.text, r.reader, facts) {
 			leaks = append(leaks, r.from+": "+leak)
 		}
 	}
-	for _, r := range append(s.reports(), s.answers()...) {
+	for _, r := range shown {
 		for _, leak := range privacy.Shown(r.text, r.typed, r.reader, facts) {
 			leaks = append(leaks, r.from+": "+leak)
 		}
@@ -112,21 +110,21 @@ func (s *story) answers() (all []readable) {
 		}
 		for _, user := range s.on.Users {
 			for _, args := range questions {
+				cmd := as(user, s.on.Program("bookend"), args...)
+				cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "TZ=UTC"}, "/"
+				text, _ := cmd.CombinedOutput() // most of it is refused
 				typed, _, _ := strings.Cut(strings.Join(args, " "), " --node")
-				all = append(all, readable{user, "bookend " + typed, s.answer(user, node, args), args})
+				all = append(all, readable{user, "bookend " + typed, string(text), args})
 			}
 		}
 	}
 	return all
 }
 
-// answer is what a command line says to a user.
-func (s *story) answer(user, node string, args []string) string {
-	cmd := exec.Command("/usr/bin/setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups",
-		s.on.Program("bookend")}, args...)...)
-	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "TZ=UTC"}, "/"
-	text, _ := cmd.CombinedOutput() // most of it is refused
-	return string(text)
+// as is a program that a user runs.
+func as(user, program string, args ...string) *exec.Cmd {
+	return exec.Command("/usr/bin/setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups",
+		program}, args...)...)
 }
 
 func (s *story) people() (all []privacy.Person) {
@@ -149,41 +147,16 @@ func (s *story) remembered() (all []ledger.Run) {
 	return all
 }
 
-// outputs are the files in users' folders.
-func (s *story) outputs() (all []readable) {
-	s.t.Helper()
-	for _, name := range s.on.Users {
-		all = append(all, written(name, s.home(name))...)
-	}
-	return all
-}
-
-// reports are those that Bookend lets users read: documents of one line.
-func (s *story) reports() (all []readable) {
-	for _, name := range s.on.Users {
-		all = append(all, written(name, filepath.Join(s.on.Run(), "report"))...)
-	}
-	return all
-}
-
 // written is what the files below a folder show a user.
 func written(name, dir string) (all []readable) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return nil // what is gone or unreadable tells nobody anything
 		}
-		if text, ok := readAs(name, path); ok {
-			all = append(all, readable{reader: name, from: path, text: text})
+		if text, err := as(name, "/usr/bin/head", "-c", "1000000", path).Output(); err == nil {
+			all = append(all, readable{reader: name, from: path, text: string(text)})
 		}
 		return nil
 	})
 	return all
-}
-
-// readAs is what a file shows a user.
-func readAs(user, path string) (string, bool) {
-	cmd := exec.Command("/usr/bin/setpriv", "--reuid", user, "--regid", "nogroup", "--clear-groups", "/usr/bin/head",
-		"-c", "1000000", path)
-	text, err := cmd.Output()
-	return string(text), err == nil
 }

@@ -116,8 +116,7 @@ func plainSetup(s *story) {
 		return err == nil && strings.Contains(string(data),
 			`bookend_hook_runs_total{hook="health_check",action="ignore"} 1`)
 	})
-	s.tells(bracketed, drains, tale{title: "a job without GPUs leaves no trace", script: "echo done",
-		args: []string{noGPU}, silent: true})
+	s.tells(bracketed, drains)
 	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
 		defer s.takesAway(program)()
 	}
@@ -172,13 +171,6 @@ func ownTaskHooks(s *story) {
 		s.happens(tale{script: "echo never", state: "FAILED", code: "7:0",
 			has: []string{"TaskProlog failed status=7"}})
 	})
-	s.tells(tale{title: "where there are none nothing is missed", script: "echo done",
-		reads: []string{"done", "", leftClean}})
-	s.tell("where Bookend is absent the site's own run", func(s *story) {
-		s.hasOwn("task-prolog", "echo print alone")
-		defer s.takesAway("bookend-prolog")()
-		s.userReads(s.runs(s.user, "echo done", noGPU), "alone", "done")
-	})
 }
 
 // containedJob has the step that logins are adopted into, and ends all the same.
@@ -197,13 +189,10 @@ func containedJob(s *story) {
 }
 
 // sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the
-// programs. Before task hooks are sent both reports come at the end.
+// programs.
 func sentByController(s *story) {
-	reads := []string{"done", "", leftClean}
-	if version(s.t).Since(25, 11) {
-		reads = []string{"done", "", leftClean}
-	}
-	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"}, reads: reads})
+	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"},
+		reads: []string{"done", "", leftClean}})
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
 	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/bookend-prolog.sh") ||
 		!strings.Contains(text, "/bookend.conf") {

@@ -64,18 +64,21 @@ func (s *story) hooksRan(node string, want ...string) {
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
 	s.t.Helper()
-	runs := must.Have(s.on.HookRuns(node))(s.t)
-	return runs
+	return must.Have(s.on.HookRuns(node))(s.t)
 }
 
-// outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card.
+// outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card, and what only
+// a job that was there long enough for the recorder is told of its peak.
 func (s *story) outputOf(id cluster.JobID) string {
 	s.t.Helper()
 	text := must.Have(s.on.Output(id))(s.t)
-	return tested.ReplaceAllString(text, "")
+	return peak.ReplaceAllString(tested.ReplaceAllString(text, ""), "${1}139.8 of 139.8 GiB free")
 }
 
-var tested = regexp.MustCompile(`, \d+ in one block`)
+var (
+	tested = regexp.MustCompile(`, \d+ in one block`)
+	peak   = regexp.MustCompile(`(GPU \d+ clean: )peak [0-9.]+ of 139.8 GiB, (one process|\d+ processes)[^\n]*`)
+)
 
 // userReads checks a job's whole output, without the lines of the fake CUDA program and of Slurm itself.
 func (s *story) userReads(id cluster.JobID, want ...string) {
@@ -104,23 +107,22 @@ func indented(lines []string) string { return "\t" + strings.Join(lines, "\n\t")
 // showSays checks pieces of "bookend show" on a node, in their order.
 func (s *story) showSays(node string, job any, want ...string) {
 	s.t.Helper()
-	out, err := s.on.Bookend(node, "show", "--node", node, fmt.Sprint(job))
-	if err != nil {
-		s.t.Errorf("bookend show: %v\n%s", err, out)
-		return
-	}
-	s.inOrder("bookend show", out, want...)
+	s.bookendSays(node, want, "show", "--node", node, fmt.Sprint(job))
 }
 
 // statusSays checks pieces of "bookend status" on a node, in their order.
 func (s *story) statusSays(node string, want ...string) {
 	s.t.Helper()
-	out, err := s.on.Bookend(node, "status", "--node", node)
+	s.bookendSays(node, want, "status", "--node", node)
+}
+
+func (s *story) bookendSays(node string, want []string, args ...string) {
+	s.t.Helper()
+	out, err := s.on.Bookend(node, args...)
 	if err != nil {
-		s.t.Errorf("bookend status: %v\n%s", err, out)
-		return
+		s.t.Errorf("bookend %s: %v", args[0], err)
 	}
-	s.inOrder("bookend status", out, want...)
+	s.inOrder("bookend "+args[0], out, want...)
 }
 
 // nothingIsRecorded checks that a node knows nothing of a job.
@@ -197,7 +199,7 @@ func (s *story) nothingIsLeft() {
 		s.t.Errorf("hooks left processes behind:\n%s", indented(left))
 	}
 	err := filepath.WalkDir(s.on.Dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !s.mayDie && strings.HasPrefix(e.Name(), ".tmp-") {
+		if err == nil && strings.HasPrefix(e.Name(), ".tmp-") {
 			s.t.Errorf("a hook left %s behind", path)
 		}
 		return nil // what vanishes meanwhile is not there
@@ -207,33 +209,25 @@ func (s *story) nothingIsLeft() {
 	}
 }
 
-// hookProcesses lists processes that run one of the site's programs.
-func (s *story) hookProcesses() []string {
+// hookProcesses lists processes that run one of the site's programs, but for health checks, which Slurm may run at any
+// time, recorders, and the children of both.
+func (s *story) hookProcesses() (found []string) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
-	var found []string
 	for _, link := range links {
-		exe, err := os.Readlink(link)
-		if s.ofHealthCheck(link) { // Slurm may run one at any time
+		proc := filepath.Dir(link)
+		exe, _ := os.Readlink(link)
+		stat, _ := os.ReadFile(filepath.Join(proc, "stat"))
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
+		if filepath.Dir(exe) != filepath.Join(s.on.Dir, "libexec") || len(fields) < 2 {
 			continue
 		}
-		if err == nil && strings.HasPrefix(exe, filepath.Join(s.on.Dir, "libexec")+"/") {
-			command, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
-			found = append(found, fmt.Sprintf("%s: %q", filepath.Dir(link), command))
+		parent, _ := os.Readlink(filepath.Join("/proc", fields[1], "exe"))
+		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+		parents, _ := os.ReadFile(filepath.Join("/proc", fields[1], "cmdline"))
+		if !slices.Contains([]string{exe, parent}, s.on.Program("bookend-healthcheck")) &&
+			!strings.Contains(string(command)+string(parents), "\x00--record\x00") {
+			found = append(found, fmt.Sprintf("%s: %s %q", proc, fields[0], command))
 		}
 	}
 	return found
-}
-
-// ofHealthCheck reports a health check or its child.
-func (s *story) ofHealthCheck(link string) bool {
-	stat, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "stat"))
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
-	links := []string{link}
-	if len(fields) > 1 {
-		links = append(links, filepath.Join("/proc", fields[1], "exe"))
-	}
-	return slices.ContainsFunc(links, func(l string) bool {
-		exe, err := os.Readlink(l)
-		return err == nil && exe == s.on.Program("bookend-healthcheck")
-	})
 }

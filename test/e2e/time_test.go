@@ -1,8 +1,7 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,15 +67,10 @@ func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
 }
 
 // stuckBackends are the processes of the site's backend in state D.
-func (s *story) stuckBackends() (pids []string) {
-	for _, p := range s.hookProcesses() {
-		pid, _, _ := strings.Cut(p, ":")
-		text, _ := os.ReadFile(filepath.Join(pid, "stat"))
-		if strings.Contains(p, "bookend-gpu") && strings.Contains(string(text), ") D ") {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func (s *story) stuckBackends() []string {
+	return slices.DeleteFunc(s.hookProcesses(), func(p string) bool {
+		return !strings.Contains(p, "bookend-gpu") || !strings.Contains(p, ": D ")
+	})
 }
 
 // The driver holds its callers in state D, past SIGKILL. In every mode jobs go on and the node stays; each hook ends in

@@ -19,8 +19,7 @@ import (
 // version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
 	t.Helper()
-	v := must.Have(cluster.Installed())(t)
-	return v
+	return must.Have(cluster.VersionIn(cluster.Root()))(t)
 }
 
 // refused checks that this Slurm does not start with these options, and says why.
@@ -76,14 +75,23 @@ func TestNamesOfCgroups(t *testing.T) {
 	if track == cluster.CgroupV2 && version(t).Since(26, 5) {
 		form = runForm
 	}
+	name := s.cgroupOf(job, form)
+	if form == runForm {
+		s.showSays("n1", name, "job "+string(job), "start:", "clean", "end:", "clean") // by its SLUID
+	} else if name != string(job) {
+		t.Errorf("the cgroup of job %s has the name %q", job, name)
+	}
+}
+
+// cgroupOf is the name in the form that the job, which prints its cgroup, is in.
+func (s *story) cgroupOf(job cluster.JobID, form *regexp.Regexp) string {
+	s.t.Helper()
 	said := form.FindStringSubmatch(s.outputOf(job))
-	if said == nil || form != runForm && said[1] != string(job) {
-		t.Fatalf("the job's cgroup is %q, want %v:\n%s", said, form, s.outputOf(job))
+	if said == nil {
+		s.t.Fatalf("the job's cgroup is none of %v:\n%s", form, s.outputOf(job))
 	}
 	s.inOrder("the output", s.outputOf(job), leftClean)
-	if form == runForm {
-		s.showSays("n1", said[1], "job "+string(job), "start:", "clean", "end:", "clean") // by its SLUID
-	}
+	return said[1]
 }
 
 func TestJobIDsInCgroups(t *testing.T) {
@@ -99,11 +107,9 @@ func TestJobIDsInCgroups(t *testing.T) {
 	s := given(t, o)
 	s.tell("the job's id is back in its cgroup", func(s *story) {
 		job := s.runs(s.user, "cat /proc/self/cgroup", oneGPU)
-		said := cgroupForms[o.Track].FindStringSubmatch(s.outputOf(job))
-		if said == nil || said[1] != string(job) {
-			s.t.Errorf("the job's cgroup is %q:\n%s", said, s.outputOf(job))
+		if name := s.cgroupOf(job, cgroupForms[o.Track]); name != string(job) {
+			s.t.Errorf("the cgroup of job %s has the name %q", job, name)
 		}
-		s.inOrder("the output", s.outputOf(job), leftClean)
 	})
 	s.tell("another job's process is known by it", func(s *story) { foreignAtEnd(s, o.Track) })
 }

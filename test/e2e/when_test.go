@@ -31,8 +31,7 @@ func (s *story) script(text string) string {
 // submits hands in a batch job of the user and does not wait.
 func (s *story) submits(user, script string, args ...string) cluster.JobID {
 	s.t.Helper()
-	id := must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
-	return id
+	return must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
 }
 
 // runs hands in a batch job and waits for its end, epilogs included.
@@ -44,10 +43,9 @@ func (s *story) runs(user, script string, args ...string) cluster.JobID {
 }
 
 // ends waits until a job, or every task of an array, has ended in whatever way.
-func (s *story) ends(id cluster.JobID) cluster.Job {
+func (s *story) ends(id cluster.JobID) {
 	s.t.Helper()
-	j := must.Have(s.on.Wait(id, patience))(s.t)
-	return j
+	must.Have(s.on.Wait(id, patience))(s.t)
 }
 
 // starts hands in a batch job and waits until its script has written "ready".
@@ -98,36 +96,24 @@ func (s *story) until(what string, done func() bool) {
 	}
 }
 
-// runsInForeground is the user's srun; it returns the job, which has to say its id, and what the terminal shows.
-func (s *story) runsInForeground(user, program string, args ...string) (cluster.JobID, string) {
-	s.t.Helper()
-	return s.attends(user, "", program, args...)
-}
-
-// shell is the user's salloc with these lines typed in.
-func (s *story) shell(user, typed string, args ...string) (cluster.JobID, string) {
-	s.t.Helper()
-	return s.attends(user, s.script(typed), "salloc", args...)
-}
-
+// attends is the user's srun or salloc with these lines typed in; it returns the job, which has to say its id, and what the
+// terminal shows.
 func (s *story) attends(user, typed, program string, args ...string) (cluster.JobID, string) {
 	s.t.Helper()
 	for i := range args {
 		args[i] = s.script(args[i])
 	}
 	cmd := must.Have(s.on.Command(user, program, args...))(s.t)
-	cmd.Stdin = strings.NewReader(typed)
+	cmd.Stdin = strings.NewReader(s.script(typed))
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%s: %v\n%s", program, err, out)
+	m := regexp.MustCompile(`(?m)^job (\d+)$`).FindSubmatch(out)
+	if err != nil || m == nil {
+		s.t.Fatalf("%s: %v; which job was it?\n%s", program, err, out)
 	}
 	s.terminals.showed(user, string(out))
-	m := regexp.MustCompile(`(?m)^job (\d+)$`).FindSubmatch(out)
-	if m == nil {
-		s.t.Fatalf("%s does not say which job it was:\n%s", program, out)
-	}
-	s.ends(cluster.JobID(m[1]))
-	return cluster.JobID(m[1]), string(out)
+	id := cluster.JobID(m[1])
+	s.ends(id)
+	return id, string(out)
 }
 
 // logsIn is a user who starts a CUDA program past Slurm; with --orphan it goes on.
@@ -140,22 +126,15 @@ func (s *story) logsIn(user, node, args string) {
 }
 
 // pid is the process that a job's CUDA program said is ready, the latest of them.
-func (s *story) pid(id cluster.JobID) int { return s.pids(id)[0] }
-
-// pids are that process and the children it started.
-func (s *story) pids(id cluster.JobID) []int {
+func (s *story) pid(id cluster.JobID) int {
 	s.t.Helper()
 	text := s.outputOf(id)
-	ready := regexp.MustCompile(`(?m)^ready pid=.*$`).FindAllString(text, -1)
+	ready := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindAllStringSubmatch(text, -1)
 	if ready == nil {
 		s.t.Fatalf("job %s has no CUDA program:\n%s", id, text)
 	}
-	var pids []int
-	for _, m := range regexp.MustCompile(` (?:pid|child)=(\d+)`).FindAllStringSubmatch(ready[len(ready)-1], -1) {
-		pid, _ := strconv.Atoi(m[1])
-		pids = append(pids, pid)
-	}
-	return pids
+	pid, _ := strconv.Atoi(ready[len(ready)-1][1])
+	return pid
 }
 
 // adminKills ends a leftover and waits until its memory is back.
@@ -170,10 +149,7 @@ func (s *story) adminKills(pid int, node string) {
 // cardsAreFree waits until nobody holds memory on a node's cards.
 func (s *story) cardsAreFree(node string) {
 	s.t.Helper()
-	s.until("the GPUs of "+node+" are free", func() bool {
-		held := must.Have(s.on.World(node).Holdings())(s.t)
-		return len(held) == 0
-	})
+	s.until("the GPUs of "+node+" are free", func() bool { return len(must.Have(s.on.World(node).Holdings())(s.t)) == 0 })
 }
 
 func (s *story) adminResumes(node string) {
@@ -196,6 +172,5 @@ func (s *story) driverSays(key, value string) {
 // home is the user's folder, where jobs run and their output lies.
 func (s *story) home(user string) string {
 	s.t.Helper()
-	dir := must.Have(s.on.Home(user))(s.t)
-	return dir
+	return must.Have(s.on.Home(user))(s.t)
 }

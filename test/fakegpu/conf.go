@@ -51,6 +51,7 @@ var perGPU = settings{
 	"list":           "",  // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
 	"process_memory": "",  // -1: not available for every process
 	"mig_lists":      "",  // parent: a MIG instance lists the processes of the whole card
+	"busy":           "0", // percent
 	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
 	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
 	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",

@@ -93,6 +93,7 @@ type conf struct {
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
 	scontrol        string // Slurm's own where it is empty
+	record          string // nothing is recorded where it is empty
 	extra           string // further lines
 }
 
@@ -113,7 +114,6 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 		*c = conf{
 			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 			driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), varDir: n.in("var"),
-			settle: "{max: 2s, stable: 200ms}",
 		}
 	})
 	return n
@@ -145,9 +145,9 @@ const (
 )
 
 func (n *node) text() string {
-	c, deadlines, shards := n.conf, roomy, cmp.Or(n.conf.shards, `"no"`)
+	c, deadlines, longest, shards := n.conf, roomy, "8s", cmp.Or(n.conf.shards, `"no"`)
 	if c.tight {
-		deadlines = tight
+		deadlines, longest = tight, "2s"
 	}
 	return fmt.Sprintf(`version: 1
 mode: %s
@@ -156,15 +156,17 @@ backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: {max: 2s, stable: 200ms}
+  prolog: {max: %s, stable: 200ms}
   epilog: %s
 slurm: {shards: %s, scontrol: %s, %s}
 drain: {reason_by: healthcheck}
 log: {syslog: false}
 metrics: {textfile: %s/bookend.prom}
+record: {every: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, shards,
-		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines, longest,
+		cmp.Or(c.settle, "{max: "+longest+", stable: 200ms}"), shards,
+		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, cmp.Or(c.record, "0s"), c.extra)
 }
 
 // put writes a file of root's.

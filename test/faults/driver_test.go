@@ -282,6 +282,7 @@ func TestCondition(t *testing.T) {
 		// it has shown the memory before: what that proves counts
 		"hangs where it is asked, beside an orphan": {finds: "BKD-HANG BKD-ORPHAN", exit: 10,
 			during: func(n *node) {
+				n.configure(func(c *conf) { c.settle = "{max: 2s, stable: 200ms}" })
 				n.replace(n.config, "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 3s,")
 				must(n, os.Chmod(n.config, 0o644))
 				n.leftover()

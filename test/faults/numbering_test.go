@@ -13,6 +13,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
+	"bookend/test/rig"
 )
 
 // typed gives out GPUs of two types, of which slurmd tells which number is which.
@@ -124,16 +125,22 @@ func TestInsideTheJob(t *testing.T) {
 			const bootID = "/sys/kernel/random/boot_id"
 			n.put("proc"+bootID, n.get("/proc"+bootID), 0o644)
 			n.put("proc/self/cgroup", "0::/system.slice/n1_slurmstepd.scope/"+cgroup+"/step_extern/slurm\n", 0o644)
+			n.ownPrograms()
 			n.configure(func(c *conf) {
 				c.proc, c.shards = n.in("proc"), fmt.Sprint(`"no", run_in_job_backend: `, allowed)
+				c.record = "1s"
 			})
+			t.Cleanup(func() { rig.EndRecorders(n.dir) })
 			if cgroup == "job_101" {
 				n.exits(0, prolog, newJob())
 				n.given("", slurmconf.Ambiguous, "which slurmd is running is not known")
 				return
 			}
 			n.daemon()
-			n.clean(prolog, newJob())
+			n.clean(n.own(prolog), newJob())
+			if len(rig.Recorders(n.dir)) > 0 {
+				t.Error("a recorder in the job: Slurm waits for it")
+			}
 			n.leftover()
 			n.clean(epilog, newJob())
 			r := n.run(100)

@@ -47,6 +47,7 @@ func (l *lane) everything() {
 		if number == 1 {
 			l.measure(timingsName, l.timings)
 			l.measure(costName, l.costs)
+			l.measure(recordCostName, l.recordCost)
 		}
 	}
 }
@@ -102,7 +103,8 @@ func (l *lane) named(c chain, name string) bool {
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
 func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe}}[name]
+	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe},
+		recordCostName: {groupRecorded}}[name]
 	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }
 
@@ -240,7 +242,7 @@ func (l *lane) summary() bool {
 // measured reports whether the timings that had to come about did, and were as they should be. What was not asked for
 // by name may be left out for want of time.
 func (l *lane) measured() bool {
-	for _, name := range []string{timingsName, costName} {
+	for _, name := range []string{timingsName, costName} { // what a training step costs no rehearsal can tell
 		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !slices.Contains(l.came, name) {
 			return false
 		}

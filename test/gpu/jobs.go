@@ -133,6 +133,7 @@ func endOf(e ledger.End) *record.End {
 		}
 	}
 	conditionOf(out, e)
+	out.Recorded = recordedIn(e.Recording)
 	return out
 }
 

@@ -111,6 +111,7 @@ func (l *lane) sections(other map[string]string) string {
 	all := map[string]string{"log": "{format: json, syslog: false}", "drain": "{reason_by: healthcheck}"}
 	if l.fake > 0 {
 		all["settle"], all["deadlines"] = rehearsalSettle, rehearsalDeadlines
+		all["record"] = "{every: 100ms}" // what is played is over in a second
 	}
 	maps.Copy(all, other)
 	return render(all)

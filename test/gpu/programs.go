@@ -59,7 +59,7 @@ func (r *run) programsRank() {
 }
 
 func (r *run) programsUnread() {
-	line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
+	line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "slowly")
 	text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
 	m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
 	if err == nil || m == nil {
@@ -71,9 +71,10 @@ func (r *run) programsUnread() {
 		strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
 	for _, c := range d.Causes {
 		if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
-			r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
+			r.holds("cause "+c.Name, "no no", c.Answer, c.Answer != string(diagnosis.No))
 		}
 	}
+	r.holds("the terminal", "has the job's peak", tail(text), strings.Contains(text, "peak "))
 }
 
 // each runs the programs side by side, as many as there are GPUs at once, and judges each job.

@@ -74,6 +74,7 @@ const (
 	groupWhy      = "why"      // why a job ran out of memory
 	groupProbe    = "probe"    // test allocations and the cards' condition
 	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
+	groupRecorded = "recorded" // what is seen between a job\'s two ends
 	groupPrograms = "programs" // out of memory in programs of many frameworks
 	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
 )
@@ -83,6 +84,7 @@ var (
 	ignoreOrphan = map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
 	allShared    = map[string]string{"slurm": "{shared_partitions: [main]}"}
 	blind        = map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}
+	unrecorded   = map[string]string{"record": "{every: 0s}"}
 	deaf         = map[string]string{"job_log": "{read: false}"}
 )
 
@@ -137,7 +139,7 @@ var whys = []chain{
 	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-self", (*run).oomSelf)},
 	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-pool", (*run).oomPool)},
 	{torch: true, mode: "observe", brisk: true, steps: without(allShared, "oom-foreign", (*run).oomForeign)},
-	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-passing", (*run).oomPassing)},
+	{torch: true, mode: "observe", brisk: true, steps: without(unrecorded, "oom-passing", (*run).oomPassing)},
 	{torch: true, mode: "observe", brisk: true, steps: without(blind, "oom-inherited", (*run).oomInherited)},
 	{torch: true, mode: "observe", brisk: true, steps: without(deaf, "oom-ulimit", (*run).oomLimit)},
 	{torch: true, mode: "observe", brisk: true, steps: without(allShared, "oom-silent", (*run).oomSilent)},
@@ -159,13 +161,22 @@ var checks = []chain{
 		"check-idle", (*run).checkIdle)},
 	{mode: "enforce", brisk: true, steps: without(map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"},
 		"check-orphan", (*run).checkOrphan)},
-	{mode: "enforce", steps: despite("no health check runs meanwhile", "check-seen", (*run).checkSeen)},
+	{mode: "enforce", with: unrecorded, steps: despite("no health check runs meanwhile", "check-seen", (*run).checkSeen)},
 	{mode: "enforce", brisk: true,
 		with: map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: true, after: 2}}"},
 		steps: without(map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: false, after: 2}}"},
 			"check-resume", (*run).checkResume)},
 	{mode: "enforce", brisk: true, steps: despite("the job's record is out of the way",
 		"check-busy", (*run).checkBusy)},
+}
+
+// recorded are about what the recorder sees between a job's two ends. Their controls have none.
+var recorded = []chain{
+	{mode: "observe", brisk: true, steps: without(unrecorded, "recorded-growing", (*run).recordedGrowing)},
+	{torch: true, mode: "observe", brisk: true, steps: without(unrecorded, "recorded-several", (*run).recordedSeveral)},
+	{gpus: 2, torch: true, mode: "observe", brisk: true,
+		steps: without(unrecorded, "recorded-piled", (*run).recordedPiled)},
+	{torch: true, mode: "observe", brisk: true, steps: without(unrecorded, "recorded-spikes", (*run).recordedSpikes)},
 }
 
 // frameworks are out of memory in programs of many of them. No fake says what these say.
@@ -192,7 +203,8 @@ func chains() (all []chain) {
 	for _, g := range []struct {
 		name string
 		of   []chain
-	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupPrograms, frameworks}} {
+	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupRecorded, recorded},
+		{groupPrograms, frameworks}} {
 		for _, c := range g.of {
 			c.group = cmp.Or(c.group, g.name)
 			all = append(all, c)
@@ -203,7 +215,8 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupPrograms, several}
+	known := []string{timingsName, costName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -30,8 +30,14 @@ func (r *run) oomForeign() {
 
 func (r *run) oomPassing() {
 	s := r.stand()
-	job := r.visited(s, func(h *holder) { r.act(s, r.modest(h)) }) // it tries while the other is there
-	r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
+	var h *holder
+	job := r.visited(s, func(other *holder) { // it tries while the other is there
+		h = other
+		r.act(s, r.modest(h))
+		r.sampled(s)
+	})
+	r.rec.Holder = &h.Holder
+	r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
 }
 
 func (r *run) oomInherited() {
@@ -52,9 +58,8 @@ func (r *run) oomSilent() {
 	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
 		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
 	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Own))
-	r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
-		c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") &&
-			strings.Contains(c.Evidence, "nvidia.accounting"))
+	r.holds("the job's own need", "as much as was seen, or that it was not measured", c.Evidence,
+		strings.Contains(c.Evidence, " or more") || strings.Contains(c.Evidence, "not measured"))
 }
 
 // cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
@@ -146,6 +151,12 @@ func (a answers) want(name diagnosis.Name) []string {
 
 // because wants the record of a failed job to answer every cause as it is true.
 func (r *run) because(job *record.Job, a answers) {
+	r.answers(job, a)
+	r.rightCards(job)
+}
+
+// answers is because without the GPUs that the job itself named.
+func (r *run) answers(job *record.Job, a answers) {
 	d := job.AtEnd().Diagnosis
 	asked := "no one asked"
 	if d != nil && d.Asked != "" {
@@ -162,7 +173,6 @@ func (r *run) because(job *record.Job, a answers) {
 		r.holds("cause "+string(name), strings.Join(want, " or "), got, found && slices.Contains(want, c.Answer))
 	}
 	r.toldWhy(job, d)
-	r.rightCards(job)
 }
 
 // toldWhy wants the job's log to answer, and to rule out no cause that the record does not answer with no.

@@ -1,6 +1,6 @@
 // Command install shows that the packages of build/packages do what an admin expects of them: fresh Debian chroots, a real
 // Slurm in them with jobs on fake GPUs, upgrades and removals while a job runs. It prints a line for each thing shown, and
-// ends with 1 where one is not.
+// ends with 1 where one is not. show.sh and debian.sh show them; stand.go gives them GPUs and Slurm.
 //
 //	go run ./test/install                      all parts
 //	go run ./test/install -only debian12       one or more parts, separated by commas
@@ -16,10 +16,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,29 +26,23 @@ import (
 	"bookend/test/mountns"
 )
 
-// part is one of the things that are shown.
-type part struct {
-	name string
-	what string
-	show func(*bench)
-}
+const parts = `made,debian12,debian13,debian11,rpm`
 
-var parts = []part{
-	{"made", "checksums, contents, same bytes twice, C library, lintian, rpmlint", byScript},
-	{"debian12", "install, doctor, a job under Slurm 22.05; upgrade, downgrade, removal and purge with jobs running", showDebian12},
-	{"debian13", "install, doctor, a job under Slurm 24.11; removal", showDebian13},
-	{"debian11", "install, doctor, removal; the backend under glibc 2.31", showDebian11},
-	{"rpm", "rpm --root: into an empty root; install, upgrade, removal with scripts", byScript},
-}
+const explained = `parts to show, separated by commas:
+made      checksums, contents, same bytes twice, C library, lintian, rpmlint
+debian12  install, doctor, a job under Slurm 22.05; upgrade, downgrade, removal and purge with jobs running
+debian13  install, doctor, a job under Slurm 24.11; removal
+debian11  install, doctor, removal; the backend under glibc 2.31
+rpm       rpm --root: into an empty root; install, upgrade, removal with scripts`
 
 func main() {
-	var names []string
-	explained := ""
-	for _, p := range parts {
-		names = append(names, p.name)
-		explained += fmt.Sprintf("\n%-9s %s", p.name, p.what)
+	if len(os.Args) == 4 && os.Args[1] == "stand" { // for debian.sh
+		if err := stand(os.Args[2], os.Args[3]); err != nil {
+			fmt.Println("error", oneLine(err))
+		}
+		return
 	}
-	only := flag.String("only", strings.Join(names, ","), "parts to show:"+explained)
+	only := flag.String("only", parts, explained)
 	older := flag.String("older", "17e423f", "commit of the project that plays the release before")
 	packages := flag.String("packages", "build/packages", "directory with the packages")
 	keep := flag.Bool("keep", false, "leave the scratch directory for a look")
@@ -58,46 +51,38 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := perform(strings.Split(*only, ","), options{Packages: *packages, Older: *older, Keep: *keep}); err != nil {
+	if err := perform(*packages, *older, *keep, strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "install-test: FAILED:", err)
 		os.Exit(1)
 	}
 }
 
-func perform(only []string, o options) error {
+func perform(packages, older string, keep bool, only []string) error {
 	for _, name := range only {
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+		if !strings.Contains(","+parts+",", ","+name+",") {
 			return fmt.Errorf("no part %q", name)
 		}
 	}
-	if err := mountns.Enter(); err != nil {
+	// A killed run's remains go first.
+	if err := errors.Join(mountns.Enter(), cluster.SweepDead()); err != nil {
 		return err
 	}
-	if err := cluster.SweepDead(); err != nil { // what a killed run left
-		return err
-	}
-	b, err := newBench(o)
+	dir, err := cluster.Scratch()
 	if err != nil {
 		return err
 	}
-	if err := useOldLibrary(); err != nil {
-		return errors.Join(err, b.end())
-	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, unix.SIGTERM, unix.SIGHUP)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, p := range parts {
-			if slices.Contains(only, p.name) {
-				b.run(p)
-			}
-		}
-	}()
-	select {
-	case <-done:
-	case s := <-stop:
-		return errors.Join(fmt.Errorf("ended by %v", s), b.end())
+	script := exec.Command("test/install/show.sh", append([]string{packages, dir}, only...)...)
+	script.Env = append(os.Environ(), "INSTALL_STAND=/proc/"+fmt.Sprint(os.Getpid())+"/exe", "INSTALL_OLDER="+older)
+	script.Stdout, script.Stderr = os.Stdout, os.Stderr
+	if err = script.Start(); err == nil {
+		go func() { _ = script.Process.Signal(<-stop) }() // it takes away what the part made
+		err = script.Wait()
 	}
-	return errors.Join(b.verdict(time.Now()), b.end())
+	if keep {
+		fmt.Println("install-test: kept:", dir)
+		return err
+	}
+	return errors.Join(err, cluster.Remove(dir))
 }

@@ -102,7 +102,6 @@ var exceptions = [...]struct {
 	{"fatal", "internal/operation", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
 	{"root", "admin", what("string", `/etc/pam\.d/.*`), "setup looks there for pam_slurm_adopt"},
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
-	{"root", "internal/doctor", what("string", "/usr/bin/bookend"), "where it is installed, for the documentation"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},

@@ -1,7 +1,6 @@
 package site
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +22,7 @@ func (s *Site) Beside(name string) string { return s.in("slurm/etc/bookend/" + n
 
 // setUp does what an admin does: setup, then its Include line. The scripts get this site's paths.
 func (s *Site) setUp(o Options, conf string) error {
-	version, err := cluster.VersionIn(cmp.Or(os.Getenv("BOOKEND_SLURM_ROOT"), "/"))
+	version, err := cluster.VersionIn(cluster.Root())
 	if err != nil {
 		return err
 	}

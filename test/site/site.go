@@ -18,6 +18,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
+	"bookend/test/rig"
 )
 
 // Options describe a site. Only Programs is required.
@@ -266,7 +267,7 @@ func (s *Site) Log() (string, error) {
 // Bookend runs the command line as root with a node's configuration.
 func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
-	if root := os.Getenv("BOOKEND_SLURM_ROOT"); s.Cluster != nil && root != "" && root != "/" {
+	if s.Cluster != nil && cluster.Root() != "/" {
 		// where the scontrol that it asks is slurmctld's own
 		var err error
 		if cmd, err = s.Command("", s.Program("bookend"), args...); err != nil {
@@ -288,6 +289,7 @@ func (s *Site) Down() error {
 		_, err := s.EndLeftovers()
 		errs = append(errs, err, s.Cluster.Down())
 	}
+	rig.EndRecorders(s.in("libexec"))
 	for _, w := range s.worlds {
 		errs = append(errs, w.Close())
 	}

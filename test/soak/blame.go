@@ -19,11 +19,18 @@ func (h *hook) blames() {
 		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
 			continue
 		}
+		if f.Owner.Level == attrib.Recorded {
+			h.recordedRight(f)
+			continue
+		}
 		c, saw := h.card(f.GPU), h.sawFor(f.Code)
 		if c == nil || saw < h.node.Loaded { // the world has forgotten what that look saw
 			continue
 		}
 		h.tally.blamed++
+		if f.Owner.Level == attrib.ByExclusive {
+			h.tally.guessed++
+		}
 		right, about := h.blamed(f, c, saw)
 		switch {
 		case right:

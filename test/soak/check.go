@@ -26,11 +26,8 @@ func (p *pair) check() {
 		return
 	}
 	p.checking = true
-	h := p.newHook(&world.Job{}, world.Epilog, slurm.Job{Context: slurm.HealthCheck, Node: "n1"})
-	h.times, h.settle = p.cfg.Deadlines.HealthCheck.Hook(), p.cfg.Settle.Epilog
-	if p.damaged && p.rand.IntN(5) < 2 {
-		h.damage = drawDamage(p.rand, len(p.node.Cards), false)
-	}
+	told := slurm.Job{Context: slurm.HealthCheck, Node: "n1"}
+	h := p.newHook(&world.Job{}, world.Epilog, told, len(p.node.Cards), false)
 	h.runs(h.examine, func() { p.checking = false })
 }
 
@@ -86,26 +83,7 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 		return
 	}
 	for _, card := range free {
-		own := h.card(card.Device.ID)
-		h.unsaid(own, h.node.Stock(own, h.seen.last))
-	}
-}
-
-// unsaid judges what a health check did not say: what is stuck on a card that nobody has must be said.
-func (h *hook) unsaid(c *world.Card, stock world.Stock) {
-	stuck := stock.Unlisted(world.Stuck)
-	stuck -= h.asService(c, stuck)
-	big := slices.ContainsFunc(stock, func(i world.Item) bool {
-		ours := i.Creator.OfNode || i.Creator.Exe != ""
-		return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i) && !ours
-	})
-	if h.seen.last >= c.Lost || c.Outside || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
-		return
-	}
-	h.names(c, stock, nil)
-	h.tally.leaks++
-	if !h.said(c) {
-		h.fail(missedLeak, "%s between jobs: %s", c.Device.ID, inWords(stock))
+		h.unsaid(h.card(card.Device.ID), "between jobs")
 	}
 }
 

@@ -86,10 +86,10 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 	return out
 }
 
-func (h *hook) facts(p *world.Process) attrib.Process {
+func (p *pair) facts(of *world.Process) attrib.Process {
 	return attrib.Process{
-		PID: p.PID, Start: h.node.Started(p), UID: p.UID, Name: p.Name, State: p.State,
-		Cgroup: p.Cgroup, EnvJobID: p.Env, Service: p.Service, Container: p.Container, Exe: p.Exe, OtherPIDs: p.OtherPIDs,
+		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: of.State,
+		Cgroup: of.Cgroup, EnvJobID: of.Env, Service: of.Service, Container: of.Container, Exe: of.Exe, OtherPIDs: of.OtherPIDs,
 	}
 }
 

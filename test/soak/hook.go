@@ -43,25 +43,27 @@ type moments struct {
 	slowUntil time.Duration
 }
 
-// newHook begins one.
-func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job) *hook {
+// newHook begins one, that looks at so many cards.
+func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job, cards int, marked bool) *hook {
 	h := &hook{pair: p, job: j, end: end, seen: moments{began: p.node.Now}}
 	h.Case = judge.Case{
 		Phase: told.Context, Job: told, Config: p.cfg, InJob: p.node.Site.InJob, At: p.node.Now,
+	}
+	switch h.times, h.settle = p.cfg.Deadlines.Epilog, p.cfg.Settle.Epilog; h.Phase {
+	case slurm.Prolog:
+		h.times, h.settle = p.cfg.Deadlines.Prolog, p.cfg.Settle.Prolog
+	case slurm.HealthCheck:
+		h.times = p.cfg.Deadlines.HealthCheck.Hook()
+	}
+	if p.damaged && p.rand.IntN(5) < 2 {
+		h.damage = drawDamage(p.rand, cards, marked)
 	}
 	return h
 }
 
 // start runs a hook beside whatever else happens; it sleeps by handing the time back to the world.
 func (p *pair) start(j *world.Job, end world.Side, done func()) {
-	h := p.newHook(j, end, j.Told(p.node.Site, end))
-	h.times, h.settle = p.cfg.Deadlines.Prolog, p.cfg.Settle.Prolog
-	if end == world.Epilog {
-		h.times, h.settle = p.cfg.Deadlines.Epilog, p.cfg.Settle.Epilog
-	}
-	if p.damaged && p.rand.IntN(5) < 2 {
-		h.damage = drawDamage(p.rand, len(j.Cards), p.node.Site.Disorder)
-	}
+	h := p.newHook(j, end, j.Told(p.node.Site, end), len(j.Cards), p.node.Site.Disorder)
 	if p.rand.IntN(10) == 0 {
 		h.seen.slowUntil = p.node.Now + 600*time.Millisecond
 	}
@@ -114,7 +116,9 @@ func (h *hook) do() {
 	}
 	h.remember()
 	h.look(h.cardsOf())
-	h.consult()
+	if h.Asks() || h.AsksRecorded() { // the records, where something asks for them
+		h.Node, h.Sharing = h.nodeNow(), sharingOf(h.node.Site)
+	}
 	if h.end == world.Prolog {
 		for _, b := range judge.Learn(h.Case) {
 			h.book.baselines[b.GPU] = b
@@ -138,6 +142,7 @@ func (h *hook) recall() {
 	h.book.boot(h.node.Epoch)
 	run, which := ledger.Match(h.book.runs, h.Job)
 	h.Past.Run, h.Past.Again = run, which == ledger.ClosedRun
+	h.Past.Recording, h.Past.Elsewhere = h.recorder.kept.About(run)
 	switch which {
 	case ledger.NoRun:
 		h.Faults = append(h.Faults, finding.Finding{Code: code.NoRecord, Observed: "no record"})
@@ -162,30 +167,21 @@ func (h *hook) look(cards []finding.Card) {
 	h.Seen.Side, h.Seen.Cards = judge.Look(h, h.Order(cards, h.settle))
 }
 
-// consult reads the records, where something asks for them.
-func (h *hook) consult() {
-	if h.Asks() {
-		h.Node = h.nodeNow()
-		h.Sharing = sharingOf(h.node.Site)
-	}
-}
-
 func (h *hook) nodeNow() *judge.Node {
-	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted}
+	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted, Proofs: h.recorder.kept.Proofs()}
 }
 
 func sharingOf(s world.Site) *slurmconf.Answer {
-	why, known := map[world.Sharing]string{
-		world.SharedByName: "its partition is configured as shared", world.SharedByMPS: "the job shares it through MPS",
-		world.SharedShards: "it is given out in shards",
+	answer, known := map[world.Sharing]slurmconf.Answer{
+		world.SharedByName: {Shared: slurmconf.Yes, Why: "its partition is configured as shared"},
+		world.SharedByMPS:  {Shared: slurmconf.Yes, Why: "the job shares it through MPS"},
+		world.SharedShards: {Shared: slurmconf.Yes, Why: "it is given out in shards"},
+		world.MaybeShards:  {Shared: slurmconf.Unknown, Why: "gres.conf cannot be read"},
 	}[s.Sharing]
-	switch {
-	case known:
-		return &slurmconf.Answer{Shared: slurmconf.Yes, Why: why}
-	case s.Sharing == world.MaybeShards:
-		return &slurmconf.Answer{Shared: slurmconf.Unknown, Why: "gres.conf cannot be read"}
+	if !known {
+		answer.Shared = slurmconf.No
 	}
-	return &slurmconf.Answer{Shared: slurmconf.No}
+	return &answer
 }
 
 func (h *hook) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(h.node.Now) }
@@ -205,6 +201,7 @@ func (h *hook) record() {
 	if h.end == world.Prolog {
 		run.Start = &e
 		h.book.begin(run)
+		h.pair.record(run)
 		return
 	}
 	run.Devices = h.Seen.Cards

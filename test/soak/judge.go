@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,11 @@ func (h *hook) judge() {
 	h.drains()
 	h.blames()
 	if h.end == world.Prolog {
-		h.atStart()
+		if h.damage.kind == whole && !h.unjudged() {
+			for _, c := range h.job.Cards {
+				h.unsaid(c, fmt.Sprint("at the start of job ", h.job.ID))
+			}
+		}
 		h.keepStart()
 		return
 	}
@@ -105,7 +110,8 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case h.nameless() && h.startedBefore(h.node.Boottime(h.job.Allocated)): // an earlier run's
+	case h.nameless() && h.Past.Before != nil &&
+		h.Past.Before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
 	case s == nil || !s.on || h.Past.Before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case s != h.prologs[h.Past.Before.Snapshot.At]:
@@ -118,11 +124,6 @@ func (h *hook) drain(f finding.Finding) {
 	}
 }
 
-// startedBefore reports a start on record that was seen before a moment.
-func (h *hook) startedBefore(at time.Duration) bool {
-	return h.Past.Before != nil && h.Past.Before.Snapshot.At < at
-}
-
 // tolerance is by how much a balance of a card may be off: the driver's share of a client was measured to lie within
 // 1 MiB, and services' figures wander by a page.
 func tolerance(stocks ...world.Stock) uint64 {
@@ -133,27 +134,29 @@ func tolerance(stocks ...world.Stock) uint64 {
 	return uint64(most) * 3 * world.MiB
 }
 
-// atStart judges a prolog: what is stuck on a card must be said.
-func (h *hook) atStart() {
-	if h.damage.kind != whole || h.unjudged() {
+// unsaid judges what was not said at a start, or by a health check: what is stuck on a card must be.
+func (h *hook) unsaid(c *world.Card, when string) {
+	stock := h.node.Stock(c, h.seen.last)
+	stuck := stock.Unlisted(world.Stuck)
+	stuck -= h.asService(c, stuck)
+	big := slices.ContainsFunc(stock, func(i world.Item) bool { return h.big(i) && h.over(i) && !h.waits(i.Creator) })
+	h.names(c, stock, nil)
+	if c.Outside || h.seen.last >= c.Lost || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
 		return
 	}
-	for _, c := range h.job.Cards {
-		stock := h.node.Stock(c, h.seen.last)
-		stuck := stock.Unlisted(world.Stuck)
-		stuck -= h.asService(c, stuck)
-		big := slices.ContainsFunc(stock, func(i world.Item) bool {
-			return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i)
-		})
-		if (big || stuck >= h.limits.Report+tolerance(stock)+h.hidden(stock)) && h.seen.last < c.Lost {
-			h.tally.leaks++
-			if !h.said(c) {
-				h.fail(missedLeak, "%s at the start of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
-			}
-		}
-		h.names(c, stock, nil)
+	h.tally.leaks++
+	if !h.said(c) {
+		h.fail(missedLeak, "%s %s: %s", c.Device.ID, when, inWords(stock))
 	}
 }
+
+// big is what is stuck, listed and worth a finding.
+func (h *hook) big(i world.Item) bool {
+	return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report
+}
+
+// waits is a server of MPS, which a health check lets be.
+func (h *hook) waits(p *world.Process) bool { return h.Phase == slurm.HealthCheck && p.Exe != "" }
 
 // names judges what must be said of each stuck process by itself, whatever else goes on on its GPU: one that was listed
 // there all the time that the hook watched.
@@ -165,8 +168,7 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 		p := i.Creator
 		stuck := i.Fate == world.Stuck && p.Stays() && h.watched(i)
 		alone := stuck && i.Way == world.Plain && i.Bytes >= h.limits.Report
-		waits := h.Phase == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
-		if !alone || waits || before.Has(i.Chunk) || !h.over(i) {
+		if !alone || c.Outside || h.waits(p) || before.Has(i.Chunk) || !h.over(i) {
 			continue
 		}
 		h.tally.named++
@@ -207,8 +209,7 @@ func (h *hook) leak(c *world.Card) {
 	}
 	fresh := stuck >= max(before.Unlisted(), h.learned(c))+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
-		big := i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report
-		fresh = fresh || big && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
+		fresh = fresh || h.big(i) && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
 	}
 	h.names(c, stock, before)
 	if !fresh {
@@ -243,6 +244,9 @@ func (h *hook) over(i world.Item) bool {
 
 func (h *hook) said(c *world.Card) bool {
 	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
+		if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+			return false
+		}
 		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
 	})
 }

@@ -1,7 +1,7 @@
 // Command soak drives Bookend's own judgement, from the first look to the exit code, through simulated jobs on a
 // simulated node of which everything is known, and counts what it got wrong.
 //
-//	soak [--pairs N] [--seed S] [--workers N] [--enough N]
+//	soak [--pairs N] [--seed S] [--workers N] [--enough N] [--unrecorded]
 //	soak --replay SEED:PAIR         tells one pair's story
 //
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
@@ -33,6 +33,7 @@ type options struct {
 	pairs, seed     uint64
 	workers, enough int
 	replay          string
+	unrecorded      bool
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "pairs played at once")
 	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
 	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
+	flag.BoolVar(&o.unrecorded, "unrecorded", false, "sample nothing between a job's two ends")
 	err := flag.CommandLine.Parse(os.Args[1:])
 	if err == nil && o.replay == "" {
 		os.Exit(lead(o))
@@ -52,7 +54,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "soak: want --replay SEED:PAIR:", err, wrong)
 		os.Exit(64)
 	}
-	p := play(shipped(), o.seed, n, func(at time.Duration, text string) {
+	p := play(shipped(), o.seed, n, o.unrecorded, func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
 	})
 	fmt.Printf("%d failures\n", len(p.failures))
@@ -81,6 +83,7 @@ func lead(o options) (exit int) {
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, "+
 		"%d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
+	fmt.Printf("%d owners named by exclusive use alone, %d jobs that samples saw on others' GPUs\n", sum.guessed, sum.recorded)
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
 		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)
@@ -107,7 +110,7 @@ func soak(ctx context.Context, o options, each func(done uint64)) (sum tally, fa
 				if n >= o.pairs {
 					break
 				}
-				p := play(cfg, o.seed, n, nil)
+				p := play(cfg, o.seed, n, o.unrecorded, nil)
 				own.add(p.tally)
 				if len(p.failures) > 0 {
 					failed.Add(1)

@@ -40,26 +40,23 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named, guessed, recorded uint64
 
 	misguessedAt uint64 // the first pair with one
 }
 
+func (t *tally) counts() []*uint64 {
+	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
+		&t.misguessed, &t.named, &t.guessed, &t.recorded}
+}
+
 func (t *tally) add(o tally) {
-	t.pairs += o.pairs
-	t.hooks += o.hooks
-	t.checks += o.checks
-	t.settled += o.settled
-	t.damaged += o.damaged
-	t.leaks += o.leaks
-	t.named += o.named
-	t.drains += o.drains
-	t.due += o.due
-	t.blamed += o.blamed
 	if o.misguessed > 0 && (t.misguessed == 0 || o.misguessedAt < t.misguessedAt) {
 		t.misguessedAt = o.misguessedAt
 	}
-	t.misguessed += o.misguessed
+	for i, more := range o.counts() {
+		*t.counts()[i] += *more
+	}
 }
 
 // guessesBadly reports owners named by exclusive use who were others too often. It is a guess, worded as one: of a
@@ -69,20 +66,22 @@ func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/20_000 }
 
 // pair is one story: a node on which at least two jobs follow each other on a card.
 type pair struct {
-	cfg      config.Config
-	limits   finding.Limits
-	node     *world.Node
-	book     records
-	rand     *rand.Rand // of what the driver of the story decides; the world draws its own
-	damaged  bool
-	tally    tally
-	failures []failure
-	seed, n  uint64
-	starts   map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
-	prologs  map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
-	missed   time.Duration            // when a record was lost last, or not made; 0 for never
-	checking bool                     // a health check is at work: no other begins
-	tell     func(at time.Duration, text string)
+	cfg        config.Config
+	unrecorded bool // nothing is sampled between two ends
+	limits     finding.Limits
+	node       *world.Node
+	book       records
+	rand       *rand.Rand // of what the driver of the story decides; the world draws its own
+	damaged    bool
+	tally      tally
+	failures   []failure
+	seed, n    uint64
+	starts     map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
+	prologs    map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
+	missed     time.Duration            // when a record was lost last, or not made; 0 for never
+	recorder   recorder
+	checking   bool // a health check is at work: no other begins
+	tell       func(at time.Duration, text string)
 }
 
 // ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not
@@ -132,12 +131,11 @@ func shipped() config.Config {
 }
 
 // play plays pair n of a seed.
-func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
-	t := cfg.Thresholds
+func play(cfg config.Config, seed, n uint64, unrecorded bool, tell func(time.Duration, string)) (p *pair) {
 	p = &pair{
-		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
-		limits: finding.LimitsOf(t),
-		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
+		cfg: cfg, unrecorded: unrecorded, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
+		prologs: map[time.Duration]*start{}, limits: finding.LimitsOf(cfg.Thresholds),
+		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -148,6 +146,7 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 	if p.rand.IntN(20) == 0 {
 		p.book.level = p.rand.IntN(ledger.Bare + 1)
 	}
+	p.recorder = p.newRecorder()
 	p.node = world.New(seed, n, p.start)
 	p.node.Tell = tell
 	p.checks()

@@ -36,9 +36,7 @@ func (r *records) close(run ledger.Run, end ledger.End) {
 	}
 	i := r.at(run.Job.ID, run.Key)
 	if i < 0 {
-		run.Ends = append(slices.Clone(run.Ends), end)
-		r.runs = append(r.runs, run.Bounded(r.level))
-		return
+		i, r.runs = len(r.runs), append(r.runs, run)
 	}
 	run.Start, run.Ends = r.runs[i].Start, append(slices.Clone(r.runs[i].Ends), end)
 	r.runs[i] = run.Bounded(r.level)

@@ -107,6 +107,7 @@ paths: {proc: /proc, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log, sys: %[1]s/
 nvidia: {driver_proc: %[1]s/none}
 slurm: {shards: "no"}
 log: {syslog: false}
+record: {every: 0s}
 deadlines:
   epilog: {total: %[2]s, driver: 1s, scan: 300ms, probe: 100ms, append: 1s, outputs: 1s}
 settle:

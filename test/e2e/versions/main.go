@@ -1,7 +1,6 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
 // lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is
-// kept in test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more,
-// alone.
+// kept in test/e2e/results, a failed one too; each run's whole output is in build/.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
@@ -39,7 +38,10 @@ func main() {
 	flag.Parse()
 	var err error
 	if *page {
-		err = writePage()
+		var text string
+		if text, err = rendered("."); err == nil {
+			err = os.WriteFile(tablePage, []byte(text), 0o644)
+		}
 	} else {
 		err = runAll(*slurm, *track, *only)
 	}
@@ -47,14 +49,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
 	}
-}
-
-func writePage() error {
-	text, err := rendered(".")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(tablePage, []byte(text), 0o644)
 }
 
 func runAll(slurm, track, only string) error {
@@ -87,7 +81,7 @@ func runAll(slurm, track, only string) error {
 }
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
-// each other's cgroups. What failed is run again alone.
+// each other's cgroups.
 func runRelease(release Run, tracks []cluster.Track, only string) error {
 	root, err := install(release.Slurm)
 	if err != nil {
@@ -99,23 +93,32 @@ func runRelease(release Run, tracks []cluster.Track, only string) error {
 	}
 	release.Slurm, release.Date = version.String(), time.Now().UTC().Truncate(time.Second)
 	fmt.Printf("Slurm %v of %s, %v\n", version, root, tracks)
-	runs, errs := make([]Run, len(tracks)), make([]error, len(tracks))
+	errs := make([]error, len(tracks))
 	var all sync.WaitGroup
 	for i, track := range tracks {
 		all.Go(func() {
-			runs[i] = release
-			runs[i].Track, runs[i].Paths = string(track), paths(version, track)
-			runs[i].Tests, errs[i] = test(root, runs[i], only, "")
-			runs[i].Seconds = time.Since(release.Date).Seconds()
+			r := release
+			r.Track, r.Paths = string(track), paths(version, track)
+			if r.Tests, errs[i] = test(root, r, only); errs[i] == nil {
+				r.Seconds = time.Since(release.Date).Seconds()
+				errs[i] = r.end(only == "")
+			}
 		})
 	}
 	all.Wait()
-	for i := range runs {
-		if errs[i] == nil {
-			errs[i] = finish(&runs[i], root, only)
-		}
-	}
 	return errors.Join(errs...)
+}
+
+// end tells how a run went and keeps it.
+func (r Run) end(whole bool) (err error) {
+	fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{r}))
+	if whole {
+		err = r.write(kept)
+	}
+	if n := r.count(Failed); n > 0 || len(r.Tests) == 0 {
+		err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", n, r.Slurm, r.Track))
+	}
+	return err
 }
 
 // install provides a release; the answer is its root directory.
@@ -130,32 +133,8 @@ func install(branch string) (root string, err error) {
 	return root, nil
 }
 
-// mostAgain is how many tests may fail and be run again: a busy machine makes some of them late. More are no accident.
-const mostAgain = 5
-
-// finish runs again what failed, alone, tells how the run went and keeps it.
-func finish(r *Run, root, only string) error {
-	if again := r.failed(); len(again) > 0 && len(again) <= mostAgain {
-		fmt.Printf("  %s again, alone: %s\n", r.Track, strings.Join(again, " "))
-		second, err := test(root, *r, "^("+strings.Join(again, "|")+")$", ".again")
-		if err != nil {
-			return err
-		}
-		r.retry(second)
-	}
-	fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{*r}))
-	var err error
-	if only == "" {
-		err = r.write(kept)
-	}
-	if n := r.count(Failed); n > 0 || len(r.Tests) == 0 {
-		err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", n, r.Slurm, r.Track))
-	}
-	return err
-}
-
 // test runs the tests; that some failed is no error.
-func test(root string, r Run, only, suffix string) ([]Test, error) {
+func test(root string, r Run, only string) ([]Test, error) {
 	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
 	if only != "" {
 		args = append(args, "-run", only)
@@ -168,7 +147,7 @@ func test(root string, r Run, only, suffix string) ([]Test, error) {
 	cmd.Stderr = os.Stderr
 	out, failed := cmd.Output()
 	tests, text := readTests(out)
-	log := filepath.Join("build", "e2e-"+r.name()+".log"+suffix)
+	log := filepath.Join("build", "e2e-"+r.name()+".log")
 	if err := errors.Join(os.MkdirAll("build", 0o755), os.WriteFile(log, []byte(text), 0o644)); err != nil {
 		return nil, err
 	}

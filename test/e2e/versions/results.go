@@ -31,9 +31,8 @@ type Run struct {
 type Test struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // it is left out, failed, or failed first
+	Why     string  `json:"why,omitempty"` // it is left out or failed
 	Seconds float64 `json:"seconds"`
-	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and was run again alone
 }
 
 // Outcome is how a test went.
@@ -55,36 +54,12 @@ func (r Run) count(o Outcome) (n int) {
 	return n
 }
 
-// wholeRun is the name of what fails if "go test" does and no test says that it did, as when nothing compiles.
-const wholeRun = "go test"
-
-// blame makes a failure of "go test" itself a failed test if no test failed.
+// blame makes a failure of "go test" itself a failed test if no test failed, as when nothing compiles.
 func blame(tests []Test, failed error) []Test {
 	if failed == nil || (Run{Tests: tests}).count(Failed) > 0 {
 		return tests
 	}
-	return append(tests, Test{Name: wholeRun, Outcome: Failed, Why: failed.Error()})
-}
-
-// failed are the tests to run again: the whole ones of which something failed.
-func (r Run) failed() (names []string) {
-	for _, t := range r.Tests {
-		if name, _, _ := strings.Cut(t.Name, "/"); t.Outcome == Failed && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == wholeRun })
-}
-
-// retry notes what passed when it was run again alone. Why it failed first is kept.
-func (r *Run) retry(second []Test) {
-	for i := range r.Tests {
-		t := &r.Tests[i]
-		again := slices.ContainsFunc(second, func(s Test) bool { return s.Name == t.Name && s.Outcome == Passed })
-		if t.Outcome == Failed && again {
-			t.Outcome, t.Tries = Passed, 2
-		}
-	}
+	return append(tests, Test{Name: "go test", Outcome: Failed, Why: failed.Error()})
 }
 
 var (
@@ -95,7 +70,7 @@ var (
 )
 
 // mostWhy is how much is kept of what a test said.
-const mostWhy = 300
+const mostWhy = 200
 
 // readTests gathers the tests from what "go test -json" writes, and its plain text. Of tests with parts the parts count.
 func readTests(out []byte) (tests []Test, text string) {
@@ -139,8 +114,7 @@ func readTests(out []byte) (tests []Test, text string) {
 
 // name is that of a branch and way of tracking: the next run of the same takes its place.
 func (r Run) name() string {
-	parts := strings.SplitN(r.Slurm, ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".") + "-" + strings.ReplaceAll(r.Track, "/", "-")
+	return r.Slurm[:strings.LastIndex(r.Slurm, ".")] + "-" + strings.ReplaceAll(r.Track, "/", "-")
 }
 
 // write keeps a run in a directory, a failed one too.

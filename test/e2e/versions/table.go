@@ -41,25 +41,13 @@ func (r Run) cell() string {
 	if n := r.count(Failed); n > 0 {
 		text += fmt.Sprintf(", **%d failed**", n)
 	}
-	again := 0
-	for _, t := range r.Tests {
-		if t.Tries > 1 && t.Outcome == Passed {
-			again++
-		}
-	}
-	if again > 0 {
-		text += fmt.Sprintf(", %d of them at a second try", again)
-	}
 	if r.Paths != "" {
 		text += "; `" + r.Paths + "`"
 	}
 	return fmt.Sprintf("%s; %.0f s", text, r.Seconds)
 }
 
-// mostShown is how much of a reason a note has.
-const mostShown = 200
-
-// notes say once of which commit the runs are, and what did not pass at the first try where, and why.
+// notes say once of which commit the runs are, and what did not pass where, and why.
 func notes(runs []Run) string {
 	where := map[string][]string{}
 	var order []string
@@ -67,17 +55,15 @@ func notes(runs []Run) string {
 		if where[what] == nil {
 			order = append(order, what)
 		}
-		if at := r.Slurm + " " + r.Track; !slices.Contains(where[what], at) {
-			where[what] = append(where[what], at)
-		}
+		where[what] = append(where[what], r.Slurm+" "+r.Track)
 	}
 	for _, r := range runs {
 		note("commit "+cmp.Or(r.Commit, "unknown"), r)
 	}
 	for _, r := range runs {
 		for _, t := range r.Tests {
-			if t.Outcome != Passed || t.Tries > 1 {
-				note(t.note(), r)
+			if t.Outcome != Passed {
+				note(fmt.Sprintf("%s %s: `%s`", t.Name, t.Outcome, strings.ReplaceAll(t.Why, "`", "'")), r)
 			}
 		}
 	}
@@ -90,21 +76,6 @@ func notes(runs []Run) string {
 		fmt.Fprintf(&b, "* %s: %s\n", at, what)
 	}
 	return b.String()
-}
-
-func (t Test) note() string {
-	how := string(t.Outcome)
-	if t.Tries > 1 {
-		how += " at the second try"
-	}
-	switch {
-	case t.Why == "" && t.Outcome == Passed:
-		return "why stories needed a second try was not recorded"
-	case t.Why == "":
-		return t.Name + " " + how
-	}
-	why := strings.ToValidUTF8(t.Why[:min(len(t.Why), mostShown)], "")
-	return fmt.Sprintf("%s %s: `%s`", t.Name, how, strings.ReplaceAll(why, "`", "'"))
 }
 
 // tablePage has the table, seen from the root of the tree.

@@ -13,6 +13,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned *
 	*out = (unsigned)world_num(&w, gpu, "persistence", 1);
 	return SUCCESS;
 }
+// An instance, and a card in MIG mode, has none.
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, unsigned out[2]) {
+	ENTER_ANY(device);
+	if (instance != WHOLE || world_num(&w, gpu, "mig", 0) == 1) return NOT_SUPPORTED;
+	out[0] = (unsigned)world_num(&w, gpu, "busy", 0);
+	out[1] = out[0] / 2;
+	return SUCCESS;
+}
 // In MIG mode the instances have one, the card has none.
 EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *out) {
 	ENTER_ANY(device);

@@ -164,6 +164,18 @@ type End struct {
 	// of running out of memory, as Bookend found them in the job's output
 	Messages  []string   `json:"messages,omitempty"`
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	Recorded  []Recorded `json:"recorded,omitempty"` // while the job ran, by GPU
+}
+
+// Recorded is what Bookend's recorder saw of one GPU. Sizes are in bytes, the course in MiB.
+type Recorded struct {
+	GPU      string   `json:"gpu"`
+	Samples  int      `json:"samples"`
+	Peak     uint64   `json:"peak"`
+	Own      uint64   `json:"own"`
+	Together int      `json:"together"`
+	Busy     *int     `json:"busy,omitempty"` // percent
+	Curve    []uint32 `json:"curve,omitempty"`
 }
 
 // Scan is Bookend's own search of /proc for holders; none where nothing was unexplained.

@@ -1,6 +1,7 @@
 """Programs that take all of a GPU's memory through one framework. What the framework says when there is no more is its own.
 
 usage: programs.py NAME          ends by the framework's exception
+       programs.py NAME slowly   does so over seconds
        programs.py NAME caught   logs the exception, frees what it has, goes on with less and ends well
        programs.py rank          a task of a step, with PyTorch: the third takes all, the others some, and wait
 NAME: torch, jax, cupy, numba, triton (a kernel that wants more shared memory than there is), onnx (without a GPU: host
@@ -72,10 +73,11 @@ def onnx_blocks():
         rows *= 2
 
 
-def take(name):
+def take(name, pause=0):
     held = []
     for block in globals()[name + "_blocks"]():
         held.append(block)
+        time.sleep(pause)
 
 
 def caught(name):
@@ -103,4 +105,4 @@ if __name__ == "__main__":
     elif sys.argv[2:] == ["caught"]:
         caught(sys.argv[1])
     else:
-        take(sys.argv[1])
+        take(sys.argv[1], pause=0.1 if sys.argv[2:] == ["slowly"] else 0)

@@ -95,6 +95,10 @@ var mutants = []mutant.Mutant{
 		Old: "b.Epoch.Same(epoch)", New: "b.Epoch != (gpu.Epoch{})",
 	},
 	{
+		Name: "recorded on a GPU that its job had too", File: judgings + "recorded.go", Func: "Case.recorded",
+		Old: "c.known(p) && !c.hadToo(p)", New: "c.known(p)",
+	},
+	{
 		Name: "records not asked where a GPU is not clean", File: judgings + "judge.go", Func: "Case.asks",
 		Old: "return !side.AtRest(c.Seen.Cards)", New: "return side.AtRest(c.Seen.Cards)",
 	},

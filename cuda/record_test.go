@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/backend"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
+	"bookend/test/fakegpu"
+)
+
+// recording is a recording at work: its looks, and what came of it once it has ended.
+type recording struct {
+	looks chan gpu.Snapshot
+	stop  chan struct{}
+	ended chan backend.Answer
+	pid   int
+}
+
+func record(t *testing.T, w *fakegpu.World, devices ...gpu.Device) *recording {
+	t.Helper()
+	r := &recording{looks: make(chan gpu.Snapshot, 1000), stop: make(chan struct{}), ended: make(chan backend.Answer, 1)}
+	born := make(chan int, 1)
+	req := request(w.NVML())
+	req.Op, req.All, req.Devices, req.Watch = wire.Record, false, devices, gpu.WatchRule{Every: 100 * time.Millisecond}
+	go func() {
+		r.ended <- backend.Ask(backend.Params{Path: program, Stop: r.stop,
+			Started: func(pid int, _ uint64) { born <- pid },
+			OnLook:  func(s gpu.Snapshot) { r.looks <- s }}, req)
+	}()
+	r.pid = <-born
+	return r
+}
+
+// until waits for a look that is so.
+func (r *recording) until(t *testing.T, what string, is func(gpu.Reading) bool) gpu.Reading {
+	t.Helper()
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case s := <-r.looks:
+			if len(s.Readings) == 1 && is(s.Readings[0]) {
+				return s.Readings[0]
+			}
+		case a := <-r.ended:
+			t.Fatalf("ended before %s: %+v", what, a)
+		case <-deadline:
+			t.Fatalf("no look with %s", what)
+		}
+	}
+}
+
+func first(w *fakegpu.World) gpu.Device { return gpu.Device{ID: gpu.ID(w.UUID(0))} }
+
+// Its looks follow what is on the GPU, until it is told to stop; others' GPUs are not touched.
+func TestRecord(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2), fakegpu.With("gpu0.busy", "71"))
+	r := record(t, w, first(w))
+	idle := r.until(t, "an idle GPU", func(r gpu.Reading) bool { return len(r.Processes) == 0 })
+	if idle.Device.ID != gpu.ID(w.UUID(0)) || idle.Busy == nil || *idle.Busy != (gpu.Busy{GPU: 71, Memory: 35}) {
+		t.Errorf("%+v", idle)
+	}
+	p := start(t, w, "alloc", "--mib", "4096")
+	r.until(t, "the process", func(r gpu.Reading) bool {
+		return len(r.Processes) == 1 && r.Processes[0].PID == p.PID && r.Memory.Used.Bytes>>20 >= 4096
+	})
+	p.End()
+	r.until(t, "its end", func(r gpu.Reading) bool { return len(r.Processes) == 0 && r.Memory.Used.Bytes == 0 })
+	// Nothing else changes: the other lists are read again all the same.
+	if err := w.Set("gpu0.list", "4711:0:graphics"); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "a graphics process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
+	close(r.stop)
+	if a := <-r.ended; a.Abandoned != nil || a.Panic != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Without persistence mode it ends with the last process, so that the driver can unload.
+func TestRecordLetsGo(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.persistence", "0"))
+	p := start(t, w, "alloc", "--mib", "64")
+	r := record(t, w, first(w))
+	r.until(t, "the process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
+	p.End()
+	select {
+	case a := <-r.ended:
+		if len(a.Troubles) > 0 {
+			t.Errorf("%+v", a.Troubles)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+	}
+}
+
+// A backend that dies, or says what cannot be, ends the recording with that.
+func TestRecordFails(t *testing.T) {
+	w := world(t)
+	r := record(t, w, first(w))
+	r.until(t, "a GPU", func(gpu.Reading) bool { return true })
+	if err := syscall.Kill(r.pid, syscall.SIGSEGV); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-r.ended; len(a.Troubles) != 1 || a.Troubles[0].Code != code.BackendCrash {
+		t.Errorf("%+v", a.Troubles)
+	}
+	liar := t.TempDir() + "/liar"
+	if err := os.WriteFile(liar, []byte("#!/bin/sh\necho '{\"bookend\":1,\"kind\":\"snapshot\"}'\nsleep 100\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	req := request(w.NVML())
+	req.Op, req.Watch = wire.Record, gpu.WatchRule{Every: time.Second}
+	a := backend.Ask(backend.Params{Path: liar, OnLook: func(gpu.Snapshot) {}}, req)
+	if len(a.Troubles) != 1 || a.Troubles[0].Code != code.BackendGarbage {
+		t.Errorf("%+v", a.Troubles)
+	}
+}

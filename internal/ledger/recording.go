@@ -1,0 +1,361 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+// Recording is what the recorder saw of a run between its two ends. What lies between two samples nobody saw: every
+// most is a lower bound.
+type Recording struct {
+	From    time.Duration `json:"from_ns"`  // CLOCK_BOOTTIME of the first sample
+	To      time.Duration `json:"to_ns"`    // of the last
+	Every   time.Duration `json:"every_ns"` // meant to lie between two samples
+	Samples int           `json:"samples"`
+	Missed  []Span        `json:"missed,omitempty"` // where they lie much further apart; at most MaxMissed
+	GPUs    []Recorded    `json:"gpus"`
+}
+
+// Span is a time without a sample (CLOCK_BOOTTIME).
+type Span struct {
+	From time.Duration `json:"from_ns"`
+	To   time.Duration `json:"to_ns"`
+}
+
+// Recorded is what was seen of one GPU.
+type Recorded struct {
+	ID      gpu.ID `json:"id"`
+	Samples int    `json:"samples"`
+	Unread  int    `json:"unread,omitempty"` // samples in which memory or processes could not be read
+	Peak    Most   `json:"peak"`             // memory in use
+	Own     Most   `json:"own,omitzero"`     // of the job's own processes together
+	// Unlisted is the memory beyond the first sample's that no process accounts for, for lasting and more.
+	Unlisted   Most              `json:"unlisted,omitzero"`
+	Together   int               `json:"together,omitempty"` // most processes of the job at once
+	TogetherAt time.Duration     `json:"together_at_ns,omitempty"`
+	Busy       Busy              `json:"busy,omitzero"`
+	Processes  []RecordedProcess `json:"processes,omitempty"` // at most MaxRecorded, the largest
+	More       int               `json:"more,omitempty"`      // processes that were not kept
+	Curve      Curve             `json:"curve,omitzero"`
+
+	base    uint64        // unaccounted at the first sample
+	extra   uint64        // the least beyond it since
+	since   time.Duration // when that began
+	started bool
+}
+
+// Recordings are those of a node's open runs, by their Name.
+type Recordings map[string]Recording
+
+// About is what was recorded of a run, nil for nothing, and its processes on GPUs that only other runs have.
+func (r Recordings) About(run Run) (own *Recording, elsewhere []RecordedProcess) {
+	for name, o := range r {
+		for _, g := range o.GPUs {
+			for _, p := range g.Processes {
+				if name != run.Name() && run.Owns(p.Owner) && !run.Given(g.ID) {
+					elsewhere = append(elsewhere, p)
+				}
+			}
+		}
+	}
+	if o, ok := r[run.Name()]; ok {
+		own = &o
+	}
+	return own, elsewhere
+}
+
+// Proofs are those of all of them.
+func (r Recordings) Proofs() (seen []attrib.Sighting) {
+	for _, o := range r {
+		seen = append(seen, o.Proofs()...)
+	}
+	return seen
+}
+
+// Most is the largest figure that was seen.
+type Most struct {
+	Bytes uint64        `json:"bytes"`
+	At    time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+}
+
+// Busy sums how busy a GPU was.
+type Busy struct {
+	Samples int           `json:"samples"` // in which the driver told
+	Sum     int           `json:"sum"`     // of their percents
+	Most    int           `json:"most"`    // percent
+	Idle    time.Duration `json:"idle_ns"` // how long no kernel ran
+}
+
+// RecordedProcess is one process, with its course where it is among the largest.
+type RecordedProcess struct {
+	Seen
+	Curve []uint32 `json:"curve,omitempty"` // MiB, by the GPU's steps
+}
+
+// Bounds of a recording, whatever a job does.
+const (
+	MaxMissed   = 8
+	MaxRecorded = 32
+	MaxPoints   = 240
+	maxCurves   = 4 // processes that have a course
+	// lasting tells memory without a process from one that is just beginning or ending: the driver takes 0.1 to 0.4 s
+	// to give an ended process's memory back (measured).
+	lasting = 2 * time.Second
+)
+
+// Sample is one look at a node's GPUs.
+type Sample struct {
+	Look   gpu.Snapshot
+	Known  map[int]attrib.Process // what /proc says of the processes in it
+	Shared bool                   // another run has a GPU of this one
+	Limits finding.Limits
+}
+
+// Add adds a sample, and reports whether it brought any news: more memory, or another process.
+func (r *Recording) Add(self Run, s Sample) (news bool) {
+	at := s.Look.At
+	if at < r.To { // of another boot
+		return false
+	}
+	if r.Samples == 0 {
+		r.From, r.To = at, at
+		for _, d := range self.Devices {
+			r.GPUs = append(r.GPUs, Recorded{ID: d.Device.ID})
+		}
+	}
+	if at-r.To > late(r.Every) {
+		r.miss(Span{r.To, at})
+	}
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
+		was, known := g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes, len(g.Processes)+g.More
+		g.add(self, s, r.From, max(r.To, at-late(r.Every)))
+		news = news || was != g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes || known != len(g.Processes)+g.More
+	}
+	r.To, r.Samples = at, r.Samples+1
+	return news || r.Samples == 1
+}
+
+// late is how far two samples may lie apart before the time between them counts as missed. What brings no news is
+// written every three seconds.
+func late(every time.Duration) time.Duration { return every*5/2 + 2*time.Second }
+
+func (r *Recording) miss(s Span) {
+	if len(r.Missed) == MaxMissed {
+		s.From = r.Missed[MaxMissed-1].From
+		r.Missed = r.Missed[:MaxMissed-1]
+	}
+	r.Missed = append(r.Missed, s)
+}
+
+// Gaps are the times of a run without samples, those at its two ends too.
+func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
+	if r == nil || r.Samples == 0 {
+		return []Span{{from, to}}
+	}
+	if r.From-from > late(r.Every) {
+		all = append(all, Span{from, r.From})
+	}
+	all = append(all, r.Missed...)
+	if to-r.To > late(r.Every) {
+		all = append(all, Span{r.To, to})
+	}
+	return all
+}
+
+// Whole reports that every interval of a run was seen, on all of its GPUs.
+func (r *Recording) Whole(from, to time.Duration) bool {
+	unread := func(g Recorded) bool { return g.Unread > 0 || g.More > 0 }
+	return r != nil && len(r.Gaps(from, to)) == 0 && !slices.ContainsFunc(r.GPUs, unread)
+}
+
+// add adds one GPU's reading; first and last are the samples before it.
+func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
+	at := s.Look.At
+	reading, ok := s.Look.Reading(g.ID)
+	g.Samples++
+	if !ok || !reading.Memory.Used.Known() || reading.ProcessesUnknown != "" {
+		g.Unread++
+	}
+	if !ok {
+		return
+	}
+	used := reading.Memory.Used.Bytes
+	g.Peak.see(used, at)
+	slot := g.Curve.at(at-first, used, g.Processes)
+	var own uint64
+	together := 0
+	for _, p := range reading.Processes {
+		facts := s.Known[p.PID]
+		if self.Owns(facts.Cgroup) || !s.Shared && self.probably(facts) {
+			own, together = own+p.Memory.Bytes, together+1
+		}
+		if facts.PID != 0 && facts.Why == "" && !facts.Gone {
+			g.process(p, facts, at, slot)
+		}
+	}
+	if g.Own.see(own, at); together > g.Together {
+		g.Together, g.TogetherAt = together, at
+	}
+	g.keep(first, last, at)
+	g.account(reading, s.Limits, at)
+	if b := reading.Busy; b != nil {
+		g.Busy.Samples, g.Busy.Sum, g.Busy.Most = g.Busy.Samples+1, g.Busy.Sum+b.GPU, max(g.Busy.Most, b.GPU)
+		if b.GPU == 0 {
+			g.Busy.Idle += at - last
+		}
+	}
+}
+
+// Unused reports a GPU on which no process was seen, whoever's, and no kernel ran.
+func (g Recorded) Unused() bool {
+	return g.Samples > g.Unread && len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
+}
+
+func (m *Most) see(bytes uint64, at time.Duration) {
+	if bytes > m.Bytes {
+		*m = Most{bytes, at}
+	}
+}
+
+// process adds what was seen of one process.
+func (g *Recorded) process(p gpu.Process, facts attrib.Process, at time.Duration, slot int) {
+	i := slices.IndexFunc(g.Processes,
+		func(o RecordedProcess) bool { return o.PID == p.PID && o.Start == facts.Start })
+	if i < 0 {
+		i = len(g.Processes)
+		g.Processes = append(g.Processes,
+			RecordedProcess{Seen: Seen{GPU: g.ID, PID: p.PID, Start: facts.Start, First: at}})
+	}
+	g.Processes[i].see(p, facts, at)
+	if i < maxCurves {
+		g.Processes[i].Curve = reach(g.Processes[i].Curve, slot, inMiB(p.Memory.Bytes))
+	}
+}
+
+// keep drops processes of which there are too many: first those that have gone, the smallest first. Those that began
+// since the last sample are counted: the others were, when they were dropped before, unless this is the first.
+func (g *Recorded) keep(first, last, now time.Duration) {
+	if len(g.Processes) <= MaxRecorded {
+		return
+	}
+	slices.SortStableFunc(g.Processes, func(a, b RecordedProcess) int {
+		if (a.Last == now) != (b.Last == now) {
+			return cmp.Compare(b.Last, a.Last)
+		}
+		return cmp.Compare(b.Most, a.Most)
+	})
+	for _, p := range g.Processes[MaxRecorded:] {
+		if p.First < now || p.Start > last || first == now {
+			g.More++
+		}
+	}
+	g.Processes = g.Processes[:MaxRecorded]
+}
+
+// account follows the memory that no process accounts for.
+func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duration) {
+	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
+	if unknown != "" {
+		g.extra = 0
+		return
+	}
+	if !g.started {
+		g.started, g.base = true, bytes
+	}
+	extra := bytes - min(bytes, g.base)
+	switch {
+	case extra < limits.Report:
+		g.extra = 0
+	case g.extra == 0:
+		g.extra, g.since = extra, at
+	default:
+		g.extra = min(g.extra, extra)
+	}
+	if at-g.since >= lasting {
+		g.Unlisted.see(g.extra, at)
+	}
+}
+
+// Bounded leaves out courses, then all but the largest processes.
+func (r *Recording) Bounded(level int) *Recording {
+	if r == nil || level == 0 {
+		return r
+	}
+	less := *r
+	less.GPUs = slices.Clone(r.GPUs)
+	for i := range less.GPUs {
+		g := &less.GPUs[i]
+		g.Curve, g.Processes = Curve{}, slices.Clone(g.Processes[:min(len(g.Processes), MaxRecorded>>(2*level))])
+		for j := range g.Processes {
+			g.Processes[j].Curve = nil
+		}
+	}
+	return &less
+}
+
+// Proofs are the processes that a sample saw in a job's cgroup, for attribution.
+func (r *Recording) Proofs() (seen []attrib.Sighting) {
+	if r == nil {
+		return nil
+	}
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			if p.Owner.Found() && p.Owner.Conflict == "" {
+				seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
+			}
+		}
+	}
+	return seen
+}
+
+// Sightings are the processes that samples saw on a run's GPUs, for diagnosis.
+func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			for at, bytes := range p.known() {
+				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Owner: p.Owner}
+				seen = append(seen, self.whose(d, p.UID, p.Apart))
+			}
+		}
+	}
+	return inOrder(seen)
+}
+
+// Witness is what a recording tells of why a run's memory ran out.
+func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duration) {
+	if r == nil {
+		return
+	}
+	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
+	for _, g := range r.GPUs {
+		in.Recorded = append(in.Recorded, diagnosis.Recorded{
+			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: g.Unused(),
+		})
+	}
+}
+
+// Used is how many of its GPUs a job's own processes were seen on.
+func (r *Recording) Used() (n int) {
+	for _, g := range r.GPUs {
+		if g.Together > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Mean is the mean percent, false where the driver did not tell.
+func (b Busy) Mean() (percent int, known bool) {
+	if b.Samples == 0 {
+		return 0, false
+	}
+	return (b.Sum + b.Samples/2) / b.Samples, true
+}

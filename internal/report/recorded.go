@@ -1,0 +1,157 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/ledger"
+)
+
+// idleFrom is how long a job must have run for a GPU that it never used to be worth a line.
+const idleFrom = 10 * time.Minute
+
+// Running is what can be said of a job while it runs, for a terminal that its end report does not reach.
+func Running(s Scene) []Safe {
+	used, tells := s.used(), s.Show == config.ShowSummary || s.Show == config.ShowAll
+	var out []string
+	for _, g := range used {
+		where := fmt.Sprintf("%s GPU %d", s.Node, s.number(g))
+		others := s.others(g)
+		switch {
+		case others > 0 && !s.Shared:
+			held := diagnosis.Size(others)
+			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, held))
+		case g.Together > 1 && len(used) < len(s.Cards):
+			out = append(out, fmt.Sprintf("%s: %d processes of your job at once, and none on %d other GPUs of its own",
+				where, g.Together, len(s.Cards)-len(used)))
+		}
+	}
+	if s.Show == config.ShowNone || len(used) == 0 || len(out) == 0 && !tells {
+		return nil
+	}
+	return lines(append(out, s.place()+": "+s.peak())...)
+}
+
+// others is the most that a process of nobody's in this job was seen to have on a GPU; nothing where others may.
+func (s Scene) others(g ledger.Recorded) (most uint64) {
+	const worthTelling = 512 << 20 // less than what a process that does nothing takes on an H200
+	for _, p := range g.Processes {
+		if p.Owner.Found() && p.Owner.ID != s.Job.ID && p.Most >= worthTelling {
+			most = max(most, p.Most)
+		}
+	}
+	return most
+}
+
+// peak words the most that the job used, as the recorder saw it or the driver's accounting; empty where nobody did.
+func (s Scene) peak() string {
+	used := s.used()
+	if len(used) == 0 {
+		return s.accounted()
+	}
+	low, high := used[0], used[len(used)-1]
+	words := "peak "
+	if len(s.Recording.Gaps(s.Began, s.Now.Snapshot.At)) > 0 {
+		words += "at least "
+	}
+	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
+		least := strings.TrimSuffix(diagnosis.Size(low.Own.Bytes), " GiB")
+		words += fmt.Sprintf("%s (GPU %d) to ", least, s.number(low))
+	}
+	words += s.of(max(high.Own.Bytes, s.accountedMost()))
+	switch {
+	case len(used) > 1:
+	case high.Together == 1:
+		words += ", one process"
+	default:
+		words += fmt.Sprintf(", %d processes", high.Together)
+	}
+	return words + busy(used)
+}
+
+// used are the GPUs on which processes of the job were seen, the one with the lowest peak first.
+func (s Scene) used() (all []ledger.Recorded) {
+	if s.Recording == nil {
+		return nil
+	}
+	for _, g := range s.Recording.GPUs {
+		if g.Together > 0 && g.Own.Bytes > 0 {
+			all = append(all, g)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ledger.Recorded) int { return cmp.Compare(a.Own.Bytes, b.Own.Bytes) })
+	return all
+}
+
+func (s Scene) number(g ledger.Recorded) int {
+	for _, c := range s.Cards {
+		if c.Device.ID == g.ID {
+			return c.Index
+		}
+	}
+	return -1
+}
+
+// busy words how busy GPUs were in the mean; empty where the driver did not tell of each.
+func busy(all []ledger.Recorded) string {
+	var shares []int
+	for _, g := range all {
+		percent, known := g.Busy.Mean()
+		if !known {
+			return ""
+		}
+		shares = append(shares, percent)
+	}
+	low, high := slices.Min(shares), slices.Max(shares)
+	if low == high {
+		return fmt.Sprintf(", busy %d %%", high)
+	}
+	return fmt.Sprintf(", busy %d to %d %%", low, high)
+}
+
+// accounted words the peak of the driver's accounting; empty where it is off.
+func (s Scene) accounted() string {
+	most := s.accountedMost()
+	if most == 0 {
+		return ""
+	}
+	processes := "one process"
+	if len(s.Why.Peaks) > 1 {
+		processes = "its largest process"
+	}
+	return fmt.Sprintf("peak %s, %s", s.of(most), processes)
+}
+
+func (s Scene) accountedMost() uint64 {
+	if s.Why == nil || len(s.Why.Peaks) == 0 {
+		return 0
+	}
+	return s.Why.Peaks[0].Peak.Bytes
+}
+
+// neverUsed is a line on GPUs of a long job on which the recorder saw none of its processes; none where it saw not all
+// of the job.
+func (s Scene) neverUsed() []string {
+	now := s.Now.Snapshot.At
+	if len(s.used()) == 0 || now-s.Began < idleFrom || !s.Recording.Whole(s.Began, now) {
+		return nil
+	}
+	var idle []string
+	for _, g := range s.Recording.GPUs {
+		if g.Unused() && g.Busy.Samples > 0 {
+			idle = append(idle, fmt.Sprint(s.number(g)))
+		}
+	}
+	switch len(idle) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Node, idle[0])}
+	}
+	return []string{fmt.Sprintf("%s GPUs %s were never used by your job", s.Node, strings.Join(idle, ","))}
+}

@@ -1,0 +1,393 @@
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/backend"
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/metrics"
+	"bookend/internal/operation"
+	"bookend/internal/report"
+	"bookend/internal/routine"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/internal/wire"
+)
+
+// recordFlag starts a program of root's as the recorder of a node: it follows.
+const recordFlag = "--record"
+
+// startRecorder leaves a process behind that records what the node's jobs use until none is open, unless there is one.
+// No hook waits for it. Slurm waits for all that a hook leaves in its job: there none is started.
+func (r *record) startRecorder() {
+	if r.Config.Record.Every == 0 || r.Store == nil || r.InJob || r.Store.HasRecorder() {
+		return
+	}
+	var env []string // its configuration is this hook's
+	if file := r.Getenv("BOOKEND_CONFIG"); file != "" {
+		env = []string{"BOOKEND_CONFIG=" + file}
+	}
+	if err := child.Detach(env, recordFlag, r.Job.Node); err != nil {
+		fmt.Fprintf(r.Stderr, "bookend: start recorder: %v\n", err)
+	}
+}
+
+// recorded is what the metrics count of the time between a job's ends.
+func (r *record) recorded() *metrics.Recorded {
+	of := r.Past.Recording
+	m := metrics.Recorded{Partition: r.Job.Partition, Seen: metrics.Nothing}
+	if of == nil || r.Past.Run.Start == nil {
+		return &m
+	}
+	if m.Seen = metrics.Part; len(of.Gaps(r.Past.Run.Start.At, r.Seen.Side.Snapshot.At)) == 0 {
+		m.Seen = metrics.Whole
+	}
+	for _, g := range of.GPUs {
+		reading, _ := r.Seen.Side.Snapshot.Reading(g.ID)
+		switch total := reading.Memory.Total.Bytes; {
+		case g.Unused():
+			m.Unused++
+		case g.Own.Bytes > 0 && total > 0:
+			m.Peaks = append(m.Peaks, float64(g.Own.Bytes)/float64(total))
+		}
+		if g.Busy.Samples > 0 {
+			m.Busy = append(m.Busy, float64(g.Busy.Sum)/float64(100*g.Busy.Samples))
+		}
+	}
+	return &m
+}
+
+// recorder is the one of a node.
+type recorder struct {
+	*Driver
+	open    *state.Openings
+	kept    state.Recorded
+	known   map[int]process   // of the last sample
+	told    map[string]string // what each run's user was told last
+	looks   chan gpu.Snapshot
+	session *session    // nil for none
+	config  os.FileInfo // the configuration's, as it was read
+	rest    string      // how often the driver was in use when a session ended: until that changes it rests
+	retry   time.Duration
+	put     time.Duration // CLOCK_BOOTTIME when what is kept was written
+	looked  time.Duration // and when it was looked whether program and configuration are still these
+}
+
+// session is one backend at work.
+type session struct {
+	devices []gpu.Device
+	stop    chan struct{}
+	ended   chan backend.Answer
+	last    time.Duration // CLOCK_BOOTTIME of its last word
+}
+
+// process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
+// read. Such a one may only just have been started.
+type process struct {
+	attrib.Process
+	until time.Duration
+}
+
+const (
+	writes  = 3 * time.Second  // between two writings of what brought no news
+	looksUp = 2 * time.Second  // between two looks at what it runs and is told by
+	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
+	restart = 10 * time.Second // between two sessions where one failed
+	// silence is how long a backend may be late before it is ended. Its own alarm comes first unless it is stuck.
+	silence = 5 * time.Second
+	again   = time.Second // until a process in no job's cgroup is read once more
+	later   = time.Minute // and then
+	mostNew = 256         // processes looked up at once
+)
+
+// recordNode records a node's jobs until none is open, or another program has taken this one's place.
+func recordNode(env Env, node string) int {
+	operation.Confine(env)
+	runtime.GOMAXPROCS(1) // threads that wait for work would take more than there is to do
+	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16), told: map[string]string{}}
+	r.Job.Node = node
+	if !r.configure() {
+		return 1
+	}
+	release, err := r.Store.BeRecorder()
+	if err != nil {
+		return 0 // another came first
+	}
+	defer release()
+	r.open, r.kept = r.Store.Openings(), r.Store.Recorded()
+	r.kept.PID, r.kept.Since, r.kept.Problem = env.PID, r.Clock.Boot(), ""
+	anotherBoot := func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }
+	maps.DeleteFunc(r.kept.Runs, anotherBoot)
+	defer r.endSession()
+	r.run()
+	return 0
+}
+
+// configure reads the configuration, and reports whether there is anything to do in it.
+func (r *recorder) configure() bool {
+	r.config = r.configFile()
+	r.Configure()
+	run := r.Store
+	if r.OpenState(); run != nil && r.Store != nil && r.Store.Dir() != run.Dir() {
+		return false // its lock is on the other state
+	}
+	return r.Store != nil && r.Config.Record.Every > 0
+}
+
+// configFile is what tells one content of the configuration from another; nil for none.
+func (r *recorder) configFile() os.FileInfo {
+	// Threat: none, it is only compared: what is in it is checked where it is read.
+	info, _ := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile))
+	return info
+}
+
+// changed reports another configuration than the one that was read.
+func (r *recorder) changed() bool {
+	is, was := r.configFile(), r.config
+	if is == nil || was == nil {
+		return is != was
+	}
+	return !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()
+}
+
+// run records until nothing is left to record.
+func (r *recorder) run() {
+	for idle := r.Clock.Boot(); ; {
+		runs := r.open.Runs(r.Clock.Wall())
+		if !r.current(runs) {
+			return
+		}
+		r.follow(runs)
+		r.Take() // nobody is told: the next end says that nothing was recorded
+		if now := r.Clock.Boot(); len(runs) > 0 {
+			idle = now
+		} else if now-idle > lingers {
+			return
+		}
+		var ended chan backend.Answer
+		if r.session != nil {
+			ended = r.session.ended
+		}
+		select {
+		case look := <-r.looks:
+			r.take(look, runs)
+		case answer := <-ended:
+			if r.session = nil; r.leave(answer) {
+				return
+			}
+		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
+		}
+	}
+}
+
+// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is
+// false where there is nothing left to do in either.
+func (r *recorder) current(runs []ledger.Run) bool {
+	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
+	now := r.Clock.Boot()
+	if now-r.looked < looksUp && !slices.ContainsFunc(runs, begun) {
+		return true
+	}
+	r.looked = now
+	if child.Replaced() {
+		return false
+	}
+	if r.changed() {
+		r.endSession()
+		return r.configure()
+	}
+	return true
+}
+
+// follow keeps a session on the GPUs of the open runs, and none where there are none.
+func (r *recorder) follow(runs []ledger.Run) {
+	var devices []gpu.Device
+	for _, run := range runs {
+		for _, d := range run.Devices {
+			known := slices.ContainsFunc(devices, func(o gpu.Device) bool { return o.ID == d.Device.ID })
+			if d.Device.ID != "" && !known {
+				devices = append(devices, gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent})
+			}
+		}
+	}
+	late := time.Duration(r.Config.Record.Every) + time.Duration(r.Times.Driver) + silence
+	if s := r.session; s != nil && (r.Clock.Boot()-s.last > late || !slices.Equal(s.devices, devices)) {
+		r.endSession()
+	}
+	if r.session == nil && len(devices) > 0 {
+		r.begin(devices)
+	}
+}
+
+// begin starts a session, where that may be now: no child is stuck in the driver, and nothing says that it is to rest.
+func (r *recorder) begin(devices []gpu.Device) {
+	now := r.Clock.Boot()
+	if now < r.retry || r.rest != "" && r.rest == r.inUse() || !r.answers() {
+		return
+	}
+	r.rest, r.retry = "", now+restart
+	s := &session{devices: devices, stop: make(chan struct{}), ended: make(chan backend.Answer, 1), last: now}
+	req := wire.Request{
+		Op: wire.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
+		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)}, Options: r.Config.NVIDIA.ForLooks(),
+	}
+	looks := r.looks
+	params := backend.Params{Path: r.Config.Backend, Root: r.EUID == 0, Stop: s.stop,
+		OnLook: func(look gpu.Snapshot) {
+			select {
+			case looks <- look:
+			case <-s.stop:
+			}
+		}}
+	routine.Go(func(p *routine.Panic) { s.ended <- backend.Answer{Panic: p} }, func() {
+		s.ended <- backend.Ask(params, req)
+	})
+	r.session = s
+}
+
+// endSession ends the session, and waits for its end.
+func (r *recorder) endSession() {
+	if s := r.session; s != nil {
+		close(s.stop)
+		r.session, r.retry = nil, 0
+		r.leave(<-s.ended)
+	}
+}
+
+// leave takes a session's end. One that could not be killed goes on record, so that no hook asks the driver beside it;
+// over says that it ends the recorder too.
+func (r *recorder) leave(a backend.Answer) (over bool) {
+	r.kept.Problem = ""
+	switch {
+	case a.Abandoned != nil:
+		r.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
+		return true
+	case a.Panic != nil:
+		return true
+	case len(a.Troubles) > 0:
+		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
+	default:
+		if r.rest = r.inUse(); r.rest == "" {
+			r.retry = r.Clock.Boot() + later
+		}
+	}
+	return false
+}
+
+// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU. It is empty where that
+// cannot be read.
+func (r *recorder) inUse() (counts string) {
+	for _, v := range gpu.Vendors {
+		// Threat: none, the kernel's own file.
+		text, err := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
+		if err == nil {
+			counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
+		}
+	}
+	return counts
+}
+
+// take adds a sample to what is kept of each open run.
+func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
+	if r.session != nil {
+		r.session.last = r.Clock.Boot()
+	}
+	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
+	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
+	due := r.Clock.Boot()-r.put >= writes
+	for _, run := range runs {
+		recording, ok := r.kept.Runs[run.Name()]
+		if !ok || recording.Samples == 0 {
+			recording = ledger.Recording{}
+		}
+		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
+		if look.At > run.Start.At {
+			sample.Shared = shared(run, runs)
+			if recording.Add(run, sample) || due {
+				news = true
+				r.tell(run, recording, look, sample.Shared)
+			}
+		}
+		kept[run.Name()] = recording
+	}
+	maps.DeleteFunc(r.told, func(name, _ string) bool { _, open := kept[name]; return !open })
+	r.kept.Runs, r.kept.At = kept, look.At
+	if news {
+		r.put = r.Clock.Boot()
+		_ = r.Store.PutRecorded(r.kept) // where it cannot be kept, the end says that nothing was recorded
+	}
+}
+
+// tell keeps what the job's user may read of it up to date.
+func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
+	text := joined(report.Running(report.Scene{
+		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look},
+		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Shared: shared,
+	}))
+	if text == r.told[run.Name()] {
+		return
+	}
+	r.told[run.Name()] = text
+	if was, err := r.Store.Report(run.Job); err == nil && was.End == "" {
+		was.Running = text
+		_ = r.Store.PutReport(run.Job, was)
+	}
+}
+
+// shared reports that another open run has a GPU of a run.
+func shared(run ledger.Run, open []ledger.Run) bool {
+	return slices.ContainsFunc(open, func(o ledger.Run) bool {
+		return o.Name() != run.Name() && slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool {
+			return o.Given(d.Device.ID)
+		})
+	})
+}
+
+// identify reads of each process in a look whose it is, once. One that has another start time than it had is another.
+func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
+	var news []int
+	now, known := look.At, map[int]process{}
+	for _, reading := range look.Readings {
+		for _, p := range reading.Processes {
+			was, ok := r.known[p.PID]
+			same := ok && (was.until == 0 || was.until > now) && (was.Gone || was.Why != "" ||
+				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/attrib.Tick)))
+			if _, done := known[p.PID]; same {
+				known[p.PID] = was
+			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
+				news = append(news, p.PID)
+			}
+		}
+	}
+	r.Start = r.Clock.Boot()
+	r.Limit(time.Duration(r.Times.Total))
+	for pid, p := range r.Processes(news) {
+		fresh := process{Process: p}
+		if _, seen := r.known[pid]; !p.Cgroup.Found() && seen {
+			fresh.until = now + later
+		} else if !p.Cgroup.Found() {
+			fresh.until = now + again
+		}
+		known[pid] = fresh
+	}
+	r.Take()
+	r.known = known
+	facts := map[int]attrib.Process{}
+	for pid, p := range known {
+		facts[pid] = p.Process
+	}
+	return facts
+}

@@ -1,0 +1,137 @@
+package faults
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/test/rig"
+)
+
+// recording makes a node whose recorder looks ten times a second.
+func recording(t *testing.T) *node {
+	t.Helper()
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.configure(func(c *conf) { c.record = "100ms" })
+	t.Cleanup(func() { rig.EndRecorders(n.dir) })
+	return n
+}
+
+// recorder waits for the node's one, and returns its process.
+func (n *node) recorder() (pid int) {
+	n.Helper()
+	await(n, "a recorder", func() bool {
+		all := rig.Recorders(n.dir)
+		if len(all) == 1 {
+			pid = all[0]
+		}
+		return len(all) == 1 && n.store().HasRecorder()
+	})
+	return pid
+}
+
+// recorded waits until what was recorded of job 100 on its GPU is so, and returns it.
+func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.Recorded) {
+	n.Helper()
+	await(n, what, func() bool {
+		of, _ := n.store().Recorded().Runs.About(n.run(100))
+		if of != nil && len(of.GPUs) > 0 {
+			on = of.GPUs[0]
+		}
+		return of != nil && is(on)
+	})
+	return on
+}
+
+const mib = 1 << 20
+
+// What a job used, and who came and went beside it, is on record at its end, though nobody is there any more. The
+// recorder goes by itself.
+func TestRecorder(t *testing.T) {
+	n := recording(t)
+	n.clean(n.own(prolog), newJob())
+	n.recorder()
+	mine, theirs := n.leftover("--mib", "20000"), n.holder(bystander, nil, "--mib", "3000")
+	n.inCgroup(mine, "100")
+	n.move(theirs, filepath.Base(n.dir)+"-b_slurmstepd.scope", "job_200/step_batch/user/task_0")
+	n.recorded("both processes", func(r ledger.Recorded) bool { return r.Together == 1 && len(r.Processes) == 2 })
+	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
+		t.Errorf("status: %s", out)
+	}
+	theirs.End()
+	mine.End()
+	n.clean(n.own(epilog), newJob())
+	of := n.endOf(100).Recording
+	if of == nil {
+		t.Fatal("nothing of it is on record")
+	}
+	on, run := of.GPUs[0], n.run(100)
+	if on.Own.Bytes>>20 < 20000 || on.Own.Bytes>>20 > 20600 || on.Peak.Bytes < on.Own.Bytes+3000*mib || on.More > 0 {
+		t.Errorf("%+v", on)
+	}
+	owner := func(id slurm.JobID) func(ledger.RecordedProcess) bool {
+		return func(p ledger.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
+	}
+	if !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)) {
+		t.Errorf("%+v", on.Processes)
+	}
+	if gaps := of.Gaps(run.Start.At, run.Ends[0].At); len(gaps) > 0 {
+		t.Errorf("%d samples, gaps %v", of.Samples, gaps)
+	}
+	await(t, "the recorder's end", func() bool { return len(rig.Recorders(n.dir)) == 0 })
+}
+
+// Jobs that begin at once have one recorder. It keeps nobody waiting, whatever becomes of it, and where it saw nothing
+// the record says so.
+func TestRecorderIsGone(t *testing.T) {
+	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			n := recording(t)
+			n.together(n.own(prolog), []job{newJob(), bystanding()}, nil)
+			pid := n.recorder()
+			n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
+			must(t, syscall.Kill(pid, end))
+			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
+			n.clean(n.own(epilog), newJob())
+			of, run := n.endOf(100).Recording, n.run(100)
+			if of == nil || len(of.Gaps(run.Start.At, run.Ends[0].At)) != 1 || of.Whole(run.Start.At, run.Ends[0].At) {
+				t.Errorf("%+v", of)
+			}
+			n.clean(n.own(prolog), numbered(101))
+			if end == syscall.SIGKILL {
+				n.recorder()
+			}
+			n.clean(n.own(epilog), numbered(101))
+		})
+	}
+}
+
+// A driver that does not answer costs the recorder's backend. It is tried again, and the job's own end finds it well.
+func TestRecorderInAHungDriver(t *testing.T) {
+	n := recording(t)
+	n.clean(n.own(prolog), newJob())
+	n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
+	gpu := func() []int {
+		return processes(func(pid int) bool { return doing(pid) == "backend" && parentIs(pid, n.recorder()) })
+	}
+	before := gpu()
+	if len(before) != 1 {
+		t.Fatalf("backends %v", before)
+	}
+	must(t, syscall.Kill(before[0], syscall.SIGKILL))
+	await(t, "another backend", func() bool { now := gpu(); return len(now) == 1 && now[0] != before[0] })
+	n.clean(n.own(epilog), newJob())
+}
+
+func parentIs(pid, parent int) bool {
+	fields := statOf(pid)
+	return len(fields) > 1 && fields[1] == strconv.Itoa(parent)
+}

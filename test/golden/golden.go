@@ -1,0 +1,39 @@
+// Package golden holds tests to files that say what follows; with update it writes them.
+package golden
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"bookend/test/must"
+)
+
+// File is what was got.
+func File(t testing.TB, update bool, file, got string) {
+	t.Helper()
+	if update {
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	if want := string(must.Have(os.ReadFile(file))(t)); got != want {
+		t.Errorf("%s is not what follows: -update shows the difference. Got\n%s", file, got)
+	}
+}
+
+// Archive is of cases: what is given and, behind "=>", what follows from it.
+func Archive(t testing.TB, update bool, file string, follows func(given string) string) {
+	t.Helper()
+	a := txtar.Parse(must.Have(os.ReadFile(file))(t))
+	for i, f := range a.Files {
+		given, _, _ := strings.Cut(string(f.Data), "=>\n")
+		got := strings.TrimSuffix(given+"=>\n"+follows(given), "\n") + "\n"
+		if a.Files[i].Data = []byte(got); got != string(f.Data) && !update {
+			t.Errorf("%s: %s: got\n%swant\n%s", file, f.Name, got, f.Data)
+		}
+	}
+	if update {
+		must.Do(t, os.WriteFile(file, txtar.Format(a), 0o644))
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/ledger"
+	"bookend/test/soak/world"
+)
+
+// recorder samples the world between the ends of its jobs, as often as it was drawn; 0 is never.
+type recorder struct {
+	every time.Duration
+	kept  ledger.Recordings
+	truth map[attrib.Instance]*world.Job // of each process that it saw; nil for none's
+}
+
+// mostSampled ends the samples of a run that has no end: the story goes on as long as something is to happen.
+const mostSampled = 5 * time.Minute
+
+func (p *pair) newRecorder() recorder {
+	r := recorder{kept: ledger.Recordings{}, truth: map[attrib.Instance]*world.Job{}}
+	if !p.unrecorded && p.rand.IntN(5) > 0 {
+		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
+	}
+	return r
+}
+
+// record begins to sample a run, until its record says that it is over.
+func (p *pair) record(run ledger.Run) {
+	r := &p.recorder
+	if r.every == 0 {
+		return
+	}
+	run.Key = keyOf(run)
+	r.kept[run.Name()] = ledger.Recording{Every: r.every}
+	until := p.node.Now + mostSampled
+	var sample func()
+	sample = func() {
+		i := p.book.at(run.Job.ID, run.Key)
+		if i < 0 || !p.book.runs[i].Running(p.book.runs) || p.node.Now > until {
+			delete(r.kept, run.Name())
+			return
+		}
+		look, known := p.node.Snapshot(p.node.Cards), map[int]attrib.Process{}
+		for _, reading := range look.Readings {
+			for _, listed := range reading.Processes {
+				if lives := p.node.Process(listed.PID); lives != nil {
+					known[listed.PID] = p.facts(lives)
+					r.truth[attrib.Instance{PID: lives.PID, Start: p.node.Started(lives)}] = lives.Job
+				}
+			}
+		}
+		recording := r.kept[run.Name()]
+		recording.Add(run, ledger.Sample{Look: look, Known: known, Limits: p.limits})
+		r.kept[run.Name()] = recording
+		p.node.After(r.every, sample)
+	}
+	p.node.After(r.every, sample)
+}
+
+// recordedRight judges a finding that rests on samples alone: whose process it was the world knew when it was seen.
+func (h *hook) recordedRight(f finding.Finding) {
+	job := h.recorder.truth[attrib.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
+	h.tally.recorded++
+	if job == nil || job.ID != f.Owner.Job && job.SLUID != f.Owner.SLUID {
+		h.fail(wrongBlame, "%s of process %d: job %d by %s", f.Code, f.Holder.PID, f.Owner.Job, f.Owner.Level)
+	}
+	c := h.card(f.GPU)
+	if job != nil && c != nil && f.Code == code.Foreign && job.Has(c) {
+		h.fail(wrongBlame, "%s: job %d was given %s", f.Code, job.ID, c.Device.ID)
+	}
+	if f.Code == code.Trespass && c != nil && h.job.Has(c) {
+		h.fail(wrongBlame, "%s: %s is the job's own", f.Code, fmt.Sprint(c.Device.ID))
+	}
+}
