@@ -41,7 +41,7 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 	if f.Code == code.XidFatal && alike[0].Code != fallenOffTheBus && in.Blind {
 		f.Doubts = append(f.Doubts, "the driver did not say whether the GPU recovered")
 	}
-	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.GI == nil }) {
+	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.Instance == "" }) {
 		f.Unknown = fmt.Sprintf("Xid %d (%s) in the kernel log is of MIG %s: whether that is this job's cannot be told",
 			alike[0].Code, r.Meaning, strings.Join(instances(alike), ", "))
 	}
@@ -66,7 +66,7 @@ func (in Input) describe(meaning string, alike []gpu.Xid) string {
 	} else {
 		s += fmt.Sprintf(", %d times from %s to %s s of the kernel log", n, stamp(first.At), stamp(last.At))
 	}
-	for _, more := range [][]string{in.processes(alike), causes(alike), instances(alike)} {
+	for _, more := range [][]string{in.processes(alike), instances(alike)} {
 		if len(more) > 0 {
 			s += ", " + strings.Join(more, ", ")
 		}
@@ -109,25 +109,8 @@ func (in Input) processes(alike []gpu.Xid) []string {
 	return all
 }
 
-func causes(alike []gpu.Xid) []string {
-	return distinct(alike, func(x gpu.Xid) string {
-		if x.After == 0 {
-			return ""
-		}
-		return fmt.Sprintf("after Xid %d", x.After)
-	})
-}
-
 func instances(alike []gpu.Xid) []string {
-	return distinct(alike, func(x gpu.Xid) string {
-		switch {
-		case x.GI == nil:
-			return ""
-		case x.CI == nil:
-			return fmt.Sprintf("GPU-I %d", *x.GI)
-		}
-		return fmt.Sprintf("GPU-I %d GPU-CI %d", *x.GI, *x.CI)
-	})
+	return distinct(alike, func(x gpu.Xid) string { return x.Instance })
 }
 
 func distinct(alike []gpu.Xid, word func(gpu.Xid) string) []string {

@@ -13,8 +13,6 @@ import (
 	"bookend/test/must"
 )
 
-func num(n int) *int { return &n }
-
 func logged(xids ...gpu.Xid) Input {
 	in := look()
 	in.Kernel = &gpu.KernelLog{Xids: xids}
@@ -177,8 +175,8 @@ func TestHowMany(t *testing.T) {
 
 // Instances of one card share its lines: they are told once, and of a named instance nobody knows whose it is.
 func TestXidsOfInstances(t *testing.T) {
-	in := logged(gpu.Xid{BusID: busA, Code: 94, GI: num(5)}, gpu.Xid{BusID: busA, Code: 95},
-		gpu.Xid{BusID: busA, Code: 31, GI: num(5)}, gpu.Xid{BusID: busA, Code: 31})
+	in := logged(gpu.Xid{BusID: busA, Code: 94, Instance: "GPU-I 5"}, gpu.Xid{BusID: busA, Code: 95},
+		gpu.Xid{BusID: busA, Code: 31, Instance: "GPU-I 5"}, gpu.Xid{BusID: busA, Code: 31})
 	in.Cards = []finding.Card{
 		{Index: 1, Device: gpu.Device{ID: "MIG-1", Parent: gpuA, BusID: busA}},
 		{Index: 2, Device: gpu.Device{ID: "MIG-2", Parent: gpuA, BusID: busA}},

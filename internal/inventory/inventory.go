@@ -7,7 +7,6 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 )
 
 // ErrNoDriver says that the driver's /proc tree is absent: no module is loaded.
@@ -51,7 +51,7 @@ func Read(driverProc string) ([]gpu.Card, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
-		text, err := readBounded(filepath.Join(root, folder.Name(), "information"), maxInformation)
+		text, err := read(filepath.Join(root, folder.Name(), "information"), maxInformation)
 		card := parseInformation(text, bus)
 		if err != nil {
 			card.Unknown = err.Error()
@@ -62,25 +62,11 @@ func Read(driverProc string) ([]gpu.Card, error) {
 	return cards, nil
 }
 
-// readBounded reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer
-// without end.
-func readBounded(file string, max int64) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err != nil {
-		return "", err
-	}
-	if int64(len(text)) > max {
-		return "", fmt.Errorf("read %q: more than %d bytes", file, max)
-	}
-	return string(text), nil
+// read reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
+func read(file string, limit int64) (string, error) {
+	text, err := safefile.ReadGiven(file, limit)
+	return string(text), err
 }
-
-const uuidLen = len("GPU-00000000-0000-0000-0000-000000000000")
 
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
 // unknown; a file of another card makes the whole card unknown.
@@ -116,16 +102,13 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	return card
 }
 
-// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds
-// question marks.
+// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds question
+// marks.
 func parseUUID(s string) gpu.ID {
-	if len(s) != uuidLen || !strings.HasPrefix(s, "GPU-") {
+	const digits = len("00000000-0000-0000-0000-000000000000")
+	rest, ok := strings.CutPrefix(s, "GPU-")
+	if !ok || len(rest) != digits || strings.Trim(rest, "0123456789abcdef-") != "" {
 		return ""
-	}
-	for _, c := range s[len("GPU-"):] {
-		if !strings.ContainsRune("0123456789abcdef-", c) {
-			return ""
-		}
 	}
 	return gpu.ID(s)
 }
@@ -134,18 +117,12 @@ const maxLine = 256
 
 // ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
-	e := gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id"))}
-	for _, v := range gpu.Vendors {
-		if v.Library == "" { // no backend asks it yet: its module says nothing of the driver that is asked
-			continue
-		}
-		module := filepath.Join(sys, "module", v.Module)
-		if e.Module = moduleIdentity(module); e.Module != "" {
-			e.Driver = readWord(filepath.Join(module, "version"))
-			break
-		}
+	module := filepath.Join(sys, "module", gpu.NVIDIA.Module)
+	return gpu.Epoch{
+		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
+		Driver: readWord(filepath.Join(module, "version")),
+		Module: moduleIdentity(module),
 	}
-	return e
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
@@ -162,15 +139,13 @@ func moduleIdentity(folder string) string {
 
 // readWord reads a file of one line. Anything but one printable word is unknown.
 func readWord(file string) string {
-	text, err := readBounded(file, maxLine)
+	text, err := read(file, maxLine)
 	if err != nil {
 		return ""
 	}
 	word := strings.TrimSpace(text)
-	for _, c := range word {
-		if c <= ' ' || c > '~' {
-			return ""
-		}
+	if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return ""
 	}
 	return word
 }
@@ -191,11 +166,11 @@ func OnBus(sys string) (bool, error) {
 		return false, err
 	}
 	for _, d := range devices {
-		vendor, err := readBounded(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
+		vendor, err := read(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
 		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
 			continue
 		}
-		class, err := readBounded(filepath.Join(root, d.Name(), "class"), maxPCIText)
+		class, err := read(filepath.Join(root, d.Name(), "class"), maxPCIText)
 		if err == nil && strings.HasPrefix(class, displayClass) {
 			return true, nil
 		}

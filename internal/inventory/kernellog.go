@@ -3,11 +3,11 @@ package inventory
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,7 +162,6 @@ type collector struct {
 	next    uint64 // the first entry after the mark that was not seen yet
 	gap     bool   // entries before the next one may be gone
 	other   bool   // the entry of the mark's number is another one
-	group   string // the cgroup that is being killed as a whole
 }
 
 func newCollector(since *gpu.KernelMark) *collector {
@@ -214,20 +213,33 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 			return
 		}
 	}
-	if path, ok := parseGroup(text); ok {
-		c.group = path
-		return
-	}
-	k, ok := parseSummary(text)
-	if ok {
-		c.group = ""
-	} else if k, ok = parseKilled(text); ok {
-		k.Cgroup = c.group
-	}
-	if ok {
+	if k, ok := parseKill(text); ok {
+		if len(c.log.Kills) == maxKills {
+			c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
+		}
 		k.KernelMark = at
-		c.kill(k)
+		c.log.Kills = append(c.log.Kills, k)
 	}
+}
+
+// parseKill parses the summary that kernels write before a kill: "oom-kill:constraint=CONSTRAINT_MEMCG,...,
+// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what it calls itself: the first ",task=" that
+// can begin one does, so that none becomes a part of the cgroup.
+func parseKill(text string) (gpu.HostKill, bool) {
+	const form = `(?s)^oom-kill:constraint=CONSTRAINT_(.*?),task=(.{0,15}),pid=([0-9]+),uid=[0-9]{1,10}$`
+	if !strings.HasPrefix(text, "oom-kill:") {
+		return gpu.HostKill{}, false
+	}
+	found := regexp.MustCompile(form).FindStringSubmatch(text)
+	if found == nil {
+		return gpu.HostKill{}, false
+	}
+	pid, ok := gpu.Decimal(found[3], gpu.MaxPID)
+	k := gpu.HostKill{PID: pid, Name: found[2]}
+	if head, group, one := strings.Cut(found[1], ",task_memcg="); one && !strings.Contains(head+group, ",task_memcg=") {
+		k.Cgroup = group // a second one is somebody's cgroup of that name
+	}
+	return k, ok && pid > 0
 }
 
 // xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
@@ -252,7 +264,7 @@ const maxAlike = 8
 func (c *collector) standsFor(x gpu.Xid) int {
 	var all, its []int
 	for i, old := range c.log.Xids {
-		if old.Code != x.Code || old.BusID != x.BusID || !same(old.GI, x.GI) || !same(old.CI, x.CI) {
+		if old.Code != x.Code || old.BusID != x.BusID || old.Instance != x.Instance {
 			continue
 		}
 		if all = append(all, i); old.PID == x.PID {
@@ -266,28 +278,6 @@ func (c *collector) standsFor(x gpu.Xid) int {
 		return all[len(all)-1]
 	}
 	return -1
-}
-
-func same(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// again is how soon two lines of one process's end follow each other. The kernel writes them at once; nobody gets the
-// same number and runs out of memory too within that time.
-const again = time.Minute
-
-// kill adds a process: the kernel's two lines of it, or three where it ends a whole cgroup, are one.
-func (c *collector) kill(k gpu.HostKill) {
-	for i := len(c.log.Kills) - 1; i >= 0; i-- {
-		old := &c.log.Kills[i]
-		if old.PID != k.PID || k.At-old.At > again {
-			continue
-		}
-		old.Cgroup, old.Name = cmp.Or(old.Cgroup, k.Cgroup), cmp.Or(old.Name, k.Name)
-		return
-	}
-	if len(c.log.Kills) == maxKills {
-		c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
-	}
-	c.log.Kills = append(c.log.Kills, k)
 }
 
 // result is the log, or why this is not the log that the mark is of.

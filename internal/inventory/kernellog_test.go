@@ -59,7 +59,7 @@ func TestReadSince(t *testing.T) {
 		unknown     string
 	}{
 		"no mark: the newest entry alone": {nil, 0, 0, false, ""},
-		"in the middle of the Xids":       {&gpu.KernelMark{Seq: 1310, At: 64 * time.Second}, 5, 5, false, ""},
+		"in the middle of the Xids":       {&gpu.KernelMark{Seq: 1310, At: 64 * time.Second}, 5, 3, false, ""},
 		"at the newest": {&gpu.KernelMark{Seq: 1501, At: 300000001 * time.Microsecond}, 0, 0, false,
 			""},
 		"beyond the newest": {&gpu.KernelMark{Seq: 1502, At: 301 * time.Second}, 0, 0, false,
@@ -138,7 +138,7 @@ func TestBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range maxXids + 3 {
 		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=%d, name=x, y\n", i+2, i+2, i+1)
-		fmt.Fprintf(&b, "4,%d,%d,-;Killed process %d (x) total-vm:1kB\n", i+2, i+2, i+1)
+		fmt.Fprintf(&b, "6,%d,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/j,task=x,pid=%d,uid=1\n", i+2, i+2, i+1)
 	}
 	since := mark(1, 1)
 	log := ReadLog(folder(t, b.String()), &since)
