@@ -20,19 +20,10 @@ type TestRecord struct {
 	Seen int `json:"seen,omitempty"`
 }
 
-func (r TestRecord) Good() bool { return r.Probe.Result == gpu.ProbeOK }
-
 // WhenTested reports whether a hook of this phase tests the cards of its job.
 func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
-	switch at {
-	case config.ProbeBoth:
-		return phase == slurm.Prolog || phase == slurm.Epilog
-	case config.ProbeProlog:
-		return phase == slurm.Prolog
-	case config.ProbeEpilog:
-		return phase == slurm.Epilog
-	}
-	return false
+	return phase == slurm.Prolog && (at == config.ProbeProlog || at == config.ProbeBoth) ||
+		phase == slurm.Epilog && (at == config.ProbeEpilog || at == config.ProbeBoth)
 }
 
 // TestMaxAge is how long a start trusts a test at an earlier job's end.

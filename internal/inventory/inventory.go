@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +45,7 @@ func Read(driverProc string) ([]gpu.Card, error) {
 		return nil, fmt.Errorf("list GPUs: %d directories in %q, more than %d", len(folders), root, maxCards)
 	}
 	cards := make([]gpu.Card, 0, len(folders))
-	for _, folder := range folders {
+	for _, folder := range folders { // in order of name
 		bus, err := gpu.ParseBusID(folder.Name())
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
@@ -58,7 +57,6 @@ func Read(driverProc string) ([]gpu.Card, error) {
 		}
 		cards = append(cards, card)
 	}
-	sort.Slice(cards, func(i, j int) bool { return cards[i].Device.BusID < cards[j].Device.BusID })
 	return cards, nil
 }
 

@@ -87,7 +87,7 @@ func (d *device) Read(b []byte) (int, error) {
 // it has; a file gives what it likes.
 func drain(read func([]byte) (int, error), c *collector) error {
 	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
-	for long := false; c.records <= maxRecords; {
+	for long := false; ; {
 		line, err := log.ReadSlice('\n')
 		switch {
 		case err == io.EOF:
@@ -99,7 +99,6 @@ func drain(read func([]byte) (int, error), c *collector) error {
 		}
 		long = err != nil
 	}
-	return errRecords
 }
 
 // record is one entry of the log: "prio,seq,stamp,flags[,more];text".

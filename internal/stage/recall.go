@@ -183,7 +183,7 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 			ok, why = false, "it was tested again meanwhile"
 		}
 		switch {
-		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!ok || !test.Good()):
+		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!ok || test.Probe.Result != gpu.ProbeOK):
 			open = append(open, card)
 		case ok:
 			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
