@@ -66,8 +66,8 @@ func sameLists(t *testing.T, e env, job Job) {
 		t.Fatalf("HasGPUs is %v, but the job is %+v", HasGPUs(e.get), job)
 	case job.GPUProblem == "" && strings.Join(indexes, ",") != gpuValue(e.get, "SLURM_JOB_GPUS"):
 		t.Fatalf("indexes %v of %q", job.GPUIndexes, e["SLURM_JOB_GPUS"])
-	case job.GPUProblem == "" && !none && strings.Join(job.Visible, ",") != gpuValue(e.get, visibleNames[:]...):
-		t.Fatalf("devices %q of %q", job.Visible, gpuValue(e.get, visibleNames[:]...))
+	case job.GPUProblem == "" && !none && strings.Join(job.Visible, ",") != gpuValue(e.get, "CUDA_VISIBLE_DEVICES"):
+		t.Fatalf("devices %q of %q", job.Visible, gpuValue(e.get, "CUDA_VISIBLE_DEVICES"))
 	}
 }
 

@@ -35,7 +35,6 @@ type Job struct {
 	SLUID     SLUID   `json:"sluid,omitempty"`
 	HetJobID  JobID   `json:"het_job_id,omitempty"`
 	Node      string  `json:"node"` // SLURMD_NODENAME, checked against the grammar of node names
-	Cluster   string  `json:"cluster,omitempty"`
 	Partition string  `json:"partition,omitempty"`
 	User      string  `json:"user,omitempty"`
 	UID       uint32  `json:"uid"`

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bookend/internal/slurm"
@@ -232,43 +231,21 @@ func (p *planner) flags() {
 	}
 }
 
-// timeout plans the limits above the hooks' own, which are 5 and 15 s by default: without one Slurm waits for ever.
+// timeout plans a limit above the hooks' own: without one Slurm waits for ever. Whether one that is set leaves them
+// enough, doctor says.
 func (p *planner) timeout(own bool) {
 	const both = "PrologEpilogTimeout"
-	var missing []string
-	for _, hook := range []struct {
-		key   string
-		takes int // seconds
-	}{{"PrologTimeout", 5}, {"EpilogTimeout", 15}} {
-		key := hook.key
-		v, ok := p.Conf.Get(key)
-		if !ok {
-			key = both
-			v, ok = p.Conf.Get(key)
+	for _, key := range []string{both, "PrologTimeout", "EpilogTimeout"} {
+		if v, ok := p.Conf.Get(key); ok {
+			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+			return
 		}
-		if !ok {
-			missing = append(missing, hook.key)
-			continue
-		}
-		p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
-		if n, err := strconv.Atoi(v.Text); err == nil && n < hook.takes {
-			p.step("%s=%d is less than the %d s that Bookend's hook may take: a hook that slurmd stops checks nothing.",
-				key, n, hook.takes)
-		}
-	}
-	p.Found = slices.Compact(p.Found)
-	switch {
-	case len(missing) == 0:
-		return
-	case len(missing) == 2:
-		missing = []string{both}
 	}
 	if own {
-		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.",
-			missing[0])
+		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.", both)
 		return
 	}
-	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", missing[0])
+	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", both)
 }
 
 func (p *planner) healthCheck() {
