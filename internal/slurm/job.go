@@ -99,32 +99,24 @@ type ArrayTask struct {
 	Task   uint32 `json:"task"`
 }
 
-// Ref is a job as people name it on a command line.
+// Ref is a job as people name it on a command line: by its id, as an array's task (1234_7), as a component of a
+// heterogeneous job (1234+1), or by the SLUID of a run.
 type Ref struct {
-	Kind  RefKind
-	ID    JobID  // the job; of RefArray and RefHet, the id before the sign
-	SLUID SLUID  // RefRun
-	Part  uint32 // RefArray: the task; RefHet: the component
+	Text  string // as it was given
+	SLUID SLUID
+	ID    JobID  // the one before the sign; 0 with a SLUID
+	Sign  string // "_", "+" or none
+	Part  uint32 // the number behind it
 }
 
-// RefKind is the form of a Ref: the sign in it, of an array task or a component.
-type RefKind string
-
-const (
-	RefJob   RefKind = ""  // 1234
-	RefArray RefKind = "_" // 1234_7
-	RefHet   RefKind = "+" // 1234+1
-	RefRun   RefKind = "s" // a SLUID
-)
-
-// ParseRef reads a job id, an array task, a component of a heterogeneous job or a SLUID.
+// ParseRef reads what people name a job by.
 func ParseRef(s string) (Ref, error) {
 	if ValidSLUID(s) {
-		return Ref{Kind: RefRun, SLUID: SLUID(s)}, nil
+		return Ref{Text: s, SLUID: SLUID(s)}, nil
 	}
-	kind, number, part := RefJob, s, "0"
+	number, sign, part := s, "", "0"
 	if i := strings.IndexAny(s, "_+"); i >= 0 {
-		kind, number, part = RefKind(s[i:i+1]), s[:i], s[i+1:]
+		number, sign, part = s[:i], s[i:i+1], s[i+1:]
 	}
 	id, ok := ParseJobID(number)
 	n, partOK := decimal(part)
@@ -132,18 +124,7 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{}, fmt.Errorf("parse job %+q: want a job id (1234), an array task (1234_7), "+
 			"a component (1234+1) or a SLUID", s[:min(len(s), 64)])
 	}
-	return Ref{Kind: kind, ID: id, Part: n}, nil
-}
-
-// String writes the reference as ParseRef reads it.
-func (r Ref) String() string {
-	switch r.Kind {
-	case RefRun:
-		return string(r.SLUID)
-	case RefJob:
-		return fmt.Sprint(r.ID)
-	}
-	return fmt.Sprintf("%d%s%d", r.ID, r.Kind, r.Part)
+	return Ref{Text: s, ID: id, Sign: sign, Part: n}, nil
 }
 
 const sluidLen = 14 // "s" and 13 characters

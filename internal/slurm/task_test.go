@@ -23,19 +23,16 @@ func TestOwnerOfCgroup(t *testing.T) {
 
 func TestParseRef(t *testing.T) {
 	for text, want := range map[string]Ref{
-		"1234":           {Kind: RefJob, ID: 1234},
-		"4294967295":     {Kind: RefJob, ID: 1<<32 - 1},
-		"1234_7":         {Kind: RefArray, ID: 1234, Part: 7},
-		"1234_0":         {Kind: RefArray, ID: 1234},
-		"1234+1":         {Kind: RefHet, ID: 1234, Part: 1},
-		"sCHNM7Y8WBK900": {Kind: RefRun, SLUID: "sCHNM7Y8WBK900"},
+		"1234":           {ID: 1234},
+		"4294967295":     {ID: 1<<32 - 1},
+		"1234_7":         {ID: 1234, Sign: "_", Part: 7},
+		"1234_0":         {ID: 1234, Sign: "_"},
+		"1234+1":         {ID: 1234, Sign: "+", Part: 1},
+		"sCHNM7Y8WBK900": {SLUID: "sCHNM7Y8WBK900"},
 	} {
-		got, err := ParseRef(text)
-		if err != nil || got != want {
+		want.Text = text
+		if got, err := ParseRef(text); err != nil || got != want {
 			t.Errorf("ParseRef(%q) = %+v, %v; want %+v", text, got, err, want)
-		}
-		if got.String() != text {
-			t.Errorf("ParseRef(%q).String() = %q", text, got.String())
 		}
 	}
 }
