@@ -2,6 +2,7 @@ package holders
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -209,10 +210,7 @@ func parseEnviron(text string, cut bool) slurm.JobID {
 	return 0
 }
 
-// shortID is how many digits of a container's id its own tools show.
-const shortID = 12
-
-// maxUnit bounds the name of a unit or a container; the kernel bounds a folder's at 255.
+// maxUnit bounds the name of a unit; the kernel bounds a folder's at 255.
 const maxUnit = 128
 
 // parseUnit names the systemd unit of the system manager and the container that the text of a /proc/PID/cgroup
@@ -221,25 +219,14 @@ const maxUnit = 128
 // user's choice, and none counts.
 func parseUnit(text string) (service, container string) {
 	users := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), deleted)
-		_, rest, _ := strings.Cut(line, ":")   // hierarchy
-		_, below, ok := strings.Cut(rest, ":") // controllers
-		if !ok || !strings.HasPrefix(below, "/") {
-			continue
-		}
-		parts := strings.Split(below[1:], "/")
-		if container == "" {
-			container = containerOf(parts)
-		}
-		if service == "" {
-			service = serviceOf(parts)
-		}
+	for path := range slurm.CgroupPaths(text) {
+		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+		service, container = cmp.Or(service, serviceOf(parts)), cmp.Or(container, containerOf(parts))
 		users = users || parts[0] == "user.slice"
 	}
 	switch {
 	case container != "":
-		return "", clip(container, maxUnit)
+		return "", container
 	case users:
 		return "", ""
 	}
@@ -267,50 +254,26 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path.
+// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name of
+// its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
-	for i, part := range parts {
-		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
+	for _, part := range parts {
+		if slurm.UserManager(part) {
 			return ""
 		}
-		if name := containerOfPart(parts[max(0, i-1)], part); name != "" {
-			return name
+		name := strings.TrimSuffix(part, ".scope")
+		engine, id := "", name
+		if at := strings.LastIndexAny(name, "-:"); at >= 0 {
+			engine, id = name[:at], name[at+1:]
+		}
+		isID := len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
+		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
+			return "container:" + id[:shown]
 		}
 	}
 	return ""
 }
-
-// tools call a container by a name, behind one of these prefixes in the name of its cgroup.
-var tools = []struct{ parent, prefix, name string }{
-	{"", "lxc.payload.", "lxc:"},
-	{"", "apptainer-", "apptainer:"}, // enroot makes none
-	{"", "singularity-", "singularity:"},
-	{"machine.slice", "machine-", "machine:"},
-	{"machine.slice", "systemd-nspawn@", "machine:"},
-}
-
-// containerOfPart reads one folder's name as a container. Docker, podman, containerd, CRI-O and Kubernetes end it with
-// the container's id: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
-func containerOfPart(parent, part string) string {
-	name := strings.TrimSuffix(strings.TrimSuffix(part, ".scope"), ".service")
-	engine, id := "", name
-	if at := strings.LastIndexAny(name, "-:"); at >= 0 {
-		engine, id = name[:at], name[at+1:]
-	}
-	if isID(id) && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
-		return "container:" + id[:shortID]
-	}
-	for _, tool := range tools {
-		called, ok := strings.CutPrefix(name, tool.prefix)
-		if ok && called != "" && (tool.parent == "" || tool.parent == parent) {
-			return tool.name + called
-		}
-	}
-	return ""
-}
-
-// isID reports whether s is a container's whole id: 64 hexadecimal digits.
-func isID(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // clip shortens s to max bytes, and shows that it did.
 func clip(s string, max int) string {

@@ -103,16 +103,11 @@ var units = map[string]struct{ text, service, container string }{
 	"kubernetes, containerd": {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-" + hex64 + ".scope\n", "", "container:0123456789ab"},
 	"kubernetes, colons": {"0::/system.slice/containerd.service/kubepods-besteffort-pod1.slice:cri-containerd:" +
 		hex64 + "\n", "", "container:0123456789ab"},
-	"lxc":           {"0::/lxc.payload.web/system.slice/dcgm.service\n", "", "lxc:web"},
-	"lxc's monitor": {"0::/lxc.monitor.web\n", "", ""},
-	"nspawn":        {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "", "machine:web"},
-	"virtual machine": {"0::/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt\n", "",
-		"machine:qemu\\x2d1\\x2dweb"},
-	"apptainer":    {"0::/system.slice/apptainer-4711.scope\n", "", "apptainer:4711"},
-	"outermost":    {"0::/docker/" + hex64 + "/lxc.payload.web\n", "", "container:0123456789ab"},
+	"lxc":          {"0::/lxc.payload.web/system.slice/dcgm.service\n", "", ""},
+	"nspawn":       {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "", ""},
+	"outermost":    {"0::/docker/" + hex64 + "/" + strings.Repeat("f", 64) + "\n", "", "container:0123456789ab"},
 	"id too short": {"0::/docker/" + hex64[:63] + "\n", "", ""},
-	"long name": {"0::/lxc.payload." + strings.Repeat("w", 250) + "\n", "",
-		"lxc:" + strings.Repeat("w", 121) + "..."},
+	"long name":    {"0::/system.slice/" + strings.Repeat("w", 240) + ".service\n", strings.Repeat("w", 125) + "...", ""},
 }
 
 func TestParseUnit(t *testing.T) {

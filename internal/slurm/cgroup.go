@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -18,19 +19,30 @@ import (
 // is the user's choice and none counts. Lines that name different jobs name none: Owner.Conflict says so.
 func OwnerOfCgroup(text string) Owner {
 	var owner Owner
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		_, rest, _ := strings.Cut(line, ":")  // hierarchy
-		_, path, ok := strings.Cut(rest, ":") // controllers
-		if !ok {
-			continue
-		}
-		owner = owner.with(ownerOfPath(path))
-		if owner.Conflict != "" {
+	for path := range CgroupPaths(text) {
+		if owner = owner.with(ownerOfPath(path)); owner.Conflict != "" {
 			break
 		}
 	}
 	return owner
+}
+
+// CgroupPaths are the paths in the text of a /proc/PID/cgroup, one for each hierarchy.
+func CgroupPaths(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // hierarchy
+			_, path, ok := strings.Cut(rest, ":")                          // controllers
+			if ok && !yield(strings.TrimSuffix(path, " (deleted)")) {      // a zombie's on v2
+				return
+			}
+		}
+	}
+}
+
+// UserManager reports a part of a path below which every name is a user's choice: that of a user's systemd manager.
+func UserManager(part string) bool {
+	return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
 }
 
 // InJob reports whether the text of a hook's own /proc/self/cgroup lies in a job: for a prolog or epilog, that
@@ -70,10 +82,9 @@ func (o Owner) with(next Owner) Owner {
 }
 
 func ownerOfPath(path string) Owner {
-	path = strings.TrimSuffix(path, " (deleted)") // a zombie's cgroup on v2
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if part == "user.slice" || strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+		if part == "user.slice" || UserManager(part) {
 			return Owner{}
 		}
 		if owner := ownerOfPart(parts[:i], part); owner.Found() {
