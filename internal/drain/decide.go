@@ -26,7 +26,7 @@ const (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Now    Moment
+	Now    time.Time
 	Epoch  gpu.Epoch
 	Rules  config.DrainRules
 	Memory Memory
@@ -108,7 +108,7 @@ func (in Input) ours(open []Exit) (cause Exit, found bool) {
 // others settles what is not ours: a node that is not drained, or by somebody else. Slurm gets a moment to drain it.
 func (in Input) others(open []Exit) Decision {
 	m, drained := in.Memory, in.Node.Drained()
-	young := func(wall time.Time) bool { return !drained && in.Now.Wall.Sub(wall).Abs() <= late }
+	young := func(wall time.Time) bool { return !drained && in.Now.Sub(wall).Abs() <= late }
 	if m.Written != nil && young(m.Written.Wall) {
 		return in.leave(m, "our reason has just been written, and the node is not drained yet")
 	}
@@ -127,13 +127,11 @@ func (in Input) standing(open []Exit) Decision {
 	m := in.Memory.settle(in.Exits, open...)
 	m.Written = &w
 	answer, why := in.verified(w)
-	switch answer {
-	case Dirty:
+	if answer == Dirty {
 		w.Clean = 0
-		fallthrough
-	default:
+	}
+	if answer != Clean {
 		return in.leave(m, why)
-	case Clean:
 	}
 	w.Clean = min(w.Clean+1, in.Rules.Resume.After)
 	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.Resume.After)
@@ -166,7 +164,7 @@ func (in Input) verified(w Written) (answer Answer, why string) {
 
 // write settles no exit: whether the reason stands the next health check sees.
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
 	return in.said(Decision{Act: Write, Why: why, Reason: x.Reason, Memory: m})
@@ -178,7 +176,7 @@ func (in Input) leave(m Memory, why string) Decision {
 
 func (in Input) said(d Decision) Decision {
 	d.Why = string(report.Clean(d.Why, maxWhy))
-	d.Memory.Last = &Said{in.Now.Wall.UTC().Round(0), d.Act, d.Why}
+	d.Memory.Last = &Said{in.Now.UTC().Round(0), d.Act, d.Why}
 	return d
 }
 

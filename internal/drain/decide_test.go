@@ -52,16 +52,14 @@ func lostAtStart(id slurm.JobID, later time.Duration) ledger.Run {
 }
 
 // after is the moment of a health check, so long after the hook of job 42.
-func after(d time.Duration) Moment {
-	return Moment{Wall: ended.Add(d), ID: "b1"}
-}
+func after(d time.Duration) time.Time { return ended.Add(d) }
 
 // asked is what a health check two minutes after that hook knows, of a node as Slurm leaves it.
 func asked() Input {
 	return Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
-		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
+		Exits: Exits([]ledger.Run{orphaned(42, 0)}, "b1"),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
 		},
@@ -105,7 +103,7 @@ func TestLongReasonOfAnother(t *testing.T) {
 // The latest failed hook before the drain is what it is for; the others are further causes.
 func TestSeveralExits(t *testing.T) {
 	in := asked()
-	in.Exits = Exits([]ledger.Run{orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)}, in.Now)
+	in.Exits = Exits([]ledger.Run{orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)}, "b1")
 	d := Decide(in)
 	if d.Act != Write || d.Reason != reason42 {
 		t.Errorf("%s %q", d.Act, d.Reason)
@@ -147,7 +145,7 @@ func TestFurtherCause(t *testing.T) {
 		"reloaded between": {reloaded, Leave, 1, 0, false},
 	} {
 		in := stood()
-		in.Memory.Written.Clean, in.Exits = 2, Exits([]ledger.Run{orphaned(42, 0), tt.further}, in.Now)
+		in.Memory.Written.Clean, in.Exits = 2, Exits([]ledger.Run{orphaned(42, 0), tt.further}, "b1")
 		d := Decide(in)
 		w := d.Memory.Written
 		if d.Act != tt.act || len(w.Causes) != tt.causes || w.Clean != tt.clean || w.Epoch.Same(epoch) != tt.known {
@@ -181,7 +179,7 @@ func TestPending(t *testing.T) {
 		if edit != nil {
 			edit(&w)
 		}
-		m.Written, m.Last = &w, &Said{Wall: in.Now.Wall.Add(-ago), Act: Leave}
+		m.Written, m.Last = &w, &Said{Wall: in.Now.Add(-ago), Act: Leave}
 		return m
 	}
 	past := func(w *Written) { w.Causes = []Cause{{Code: code.Lost, GPU: "GPU-a"}} }
@@ -213,7 +211,7 @@ func TestPending(t *testing.T) {
 		"one of which no one knows when":   {resumes, said(minutes, unknown), nil, false},
 		"one that no check ends, long ago": {resumes, said(2*time.Hour, past), nil, true},
 	} {
-		if got := Pending(tt.rules, tt.m, tt.exits, in.Now.Wall); got != tt.want {
+		if got := Pending(tt.rules, tt.m, tt.exits, in.Now); got != tt.want {
 			t.Errorf("%s: Pending = %v, want %v", name, got, tt.want)
 		}
 	}
@@ -227,14 +225,13 @@ func TestPending(t *testing.T) {
 func TestHere(t *testing.T) {
 	m := Decide(asked()).Memory
 	for boot, want := range map[string]bool{"b1": true, "": true, "b2": false} {
-		if got := m.Here(Moment{ID: boot}).Written != nil; got != want {
+		if got := m.Here(boot).Written != nil; got != want {
 			t.Errorf("in boot %q a reason is remembered: %v, want %v", boot, got, want)
 		}
 	}
 }
 
 func TestExits(t *testing.T) {
-	now := after(2 * time.Minute)
 	const minute = time.Minute
 	for name, tt := range map[string]struct {
 		boot string
@@ -252,7 +249,7 @@ func TestExits(t *testing.T) {
 		if tt.edit != nil {
 			tt.edit(&r)
 		}
-		if got := Exits([]ledger.Run{r}, now); len(got) != tt.want {
+		if got := Exits([]ledger.Run{r}, "b1"); len(got) != tt.want {
 			t.Errorf("%s: Exits = %+v, want %d", name, got, tt.want)
 		}
 	}
