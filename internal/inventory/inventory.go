@@ -66,8 +66,7 @@ func read(file string, limit int64) (string, error) {
 	return string(text), err
 }
 
-// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
-// unknown; a file of another card makes the whole card unknown.
+// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
 	for line := range strings.Lines(text) {
@@ -87,11 +86,6 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 			}
 		case "GPU Excluded", "Blacklisted": // the second up to driver 450
 			card.Excluded = value == "Yes"
-		case "Bus Location":
-			if said, err := gpu.ParseBusID(value); err != nil || said != bus {
-				return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name},
-					Unknown: fmt.Sprintf("its file names bus location %q", value)}
-			}
 		}
 	}
 	if card.Excluded {
