@@ -3,7 +3,6 @@ package health
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
-	"bookend/test/must"
 )
 
 const (
@@ -50,35 +48,32 @@ func action(f finding.Finding) config.Action {
 	return finding.Decide(c, slurm.Epilog, slurm.Job{}, []finding.Finding{f}).Judged[0].Action
 }
 
-// testdata/facts.txt has for a fact, its value at the last look ("-": not known) and its value now what follows, for
-// every row.
+// A fact, its value at the last look ("-": not known) and its value now, and what follows, for every row.
 func TestFacts(t *testing.T) {
-	const file = "testdata/facts.txt"
-	got := ""
-	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
-		asked, _, _ := strings.Cut(line, " =>")
-		words := strings.SplitN(asked, ", ", 3)
+	all := ""
+	golden.Lines(t, *update, "testdata/facts.txt", func(given string) string {
+		words := strings.SplitN(given, ", ", 3)
 		in, said := look(seen(gpu.FactCode(words[0]), words[2])), "nothing"
 		if words[1] != "-" {
 			in.Before = map[gpu.ID]gpu.Health{gpuA: told(gpuA, seen(gpu.FactCode(words[0]), words[1]))}
 		}
 		for i, f := range Judge(in) {
 			if i > 0 || f.GPU != gpuA || f.Index == nil || *f.Index != 0 || f.Expected == "" {
-				t.Errorf("%s: %+v", asked, f)
+				t.Errorf("%s: %+v", given, f)
 			}
 			said = fmt.Sprintf("%s, %s: %s", f.Code, action(f), cmp.Or(f.Unknown, f.Observed))
 			if f.Unknown != "" {
 				said = "unknown: " + said
 			}
 		}
-		got += asked + " => " + said + "\n"
-	}
+		all += said
+		return said
+	})
 	for _, r := range factRows {
-		if !strings.Contains(got, r.Meaning) {
+		if !strings.Contains(all, r.Meaning) {
 			t.Errorf("no test of %s %s", r.Fact, r.Value)
 		}
 	}
-	golden.File(t, *update, file, got)
 }
 
 // What could not be read is no finding, here or at the last look.

@@ -120,18 +120,12 @@ func play(answers []any) func([]byte) (int, error) {
 // A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
 // kill, or another process of one. testdata/lines.txt has lines and what is taken from each.
 func TestLines(t *testing.T) {
-	const file = "testdata/lines.txt"
-	since, said := mark(1, 1), ""
-	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
-		line, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
-		if said += line; !strings.HasPrefix(line, "#") {
-			log := ReadLog(folder(t, line+"\n"), &since)
-			log.Last = gpu.KernelMark{}
-			said += " => " + string(must.Have(json.Marshal(log))(t))
-		}
-		said += "\n"
-	}
-	golden.File(t, *update, file, said)
+	since := mark(1, 1)
+	golden.Lines(t, *update, "testdata/lines.txt", func(line string) string {
+		log := ReadLog(folder(t, line+"\n"), &since)
+		log.Last = gpu.KernelMark{}
+		return string(must.Have(json.Marshal(log))(t))
+	})
 }
 
 func TestBounds(t *testing.T) {
