@@ -69,40 +69,25 @@ func with70(second int, kinds ...gpu.Kind) func(*finding.Scene, *gpu.Reading) {
 	}
 }
 
+// What is on a card: memory, by its curve, and PID 70, which a baseline knows as of second 7; why that is not nothing.
 func TestBusy(t *testing.T) {
-	at := func(state settle.State) func(*finding.Scene, *gpu.Reading) {
-		return func(s *finding.Scene, _ *gpu.Reading) { s.Now.Curves[card0] = settle.Curve{State: state} }
-	}
-	for name, tt := range map[string]struct {
-		change func(*finding.Scene, *gpu.Reading)
-		want   string // part of the reason, empty for none
-	}{
-		"clean": {nil, ""},
-		"a little memory": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) },
-			""},
-		"a service of the node": {with70(7), ""},
-		"never judged":          {at(""), "not at rest"},
-		"unread": {func(s *finding.Scene, _ *gpu.Reading) {
-			s.Now.Curves[card0] = settle.Curve{State: settle.Unknown, Why: "lost"}
-		}, "could not be read"},
-		"list unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" },
-			"who is on it"},
-		"a service's PID, reused": {with70(8), "a process is on it"},
-		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
-		"memory of no one's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
-			"in use"},
-		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true },
-			"could not be told"},
-		// What the start already showed counts as clean at the end, and is somebody's all the same.
-		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
-			r.Memory.Used = gpu.Bytes(20 << 30)
-		}, "in use"},
-	} {
-		got := Busy(scene(tt.change), idle)
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
-	}
+	golden.Lines(t, *update, "testdata/busy.txt", func(given string) string {
+		b := struct {
+			Second  int
+			Kinds   []gpu.Kind
+			Curve   settle.Curve
+			Reading gpu.Reading
+		}{Curve: settle.Curve{State: settle.Clean}}
+		b.Reading.Memory.Used = gpu.Bytes(0)
+		must.Do(t, json.Unmarshal([]byte(given), &b))
+		return Busy(scene(func(s *finding.Scene, r *gpu.Reading) {
+			s.Now.Curves[card0] = b.Curve
+			r.ProcessesUnknown, r.Memory.UsedHasReserved = b.Reading.ProcessesUnknown, b.Reading.Memory.UsedHasReserved
+			if r.Memory.Used = b.Reading.Memory.Used; b.Second > 0 {
+				with70(b.Second, b.Kinds...)(s, r)
+			}
+		}), idle)
+	})
 }
 
 // What a hook knows, and why it must not test; nothing where it may.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,57 +50,37 @@ func TestReadRealLines(t *testing.T) {
 	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
-// What was before the mark is nobody's any more.
+// What was before the mark is nobody's any more: a mark in the real log, by number and microsecond, and what is behind it.
 func TestReadSince(t *testing.T) {
 	dir := folder(t, realLog(t))
-	for name, tt := range map[string]struct {
-		since       *gpu.KernelMark
-		xids, kills int
-		lost        bool
-		unknown     string
-	}{
-		"no mark: the newest entry alone": {nil, 0, 0, false, ""},
-		"in the middle of the Xids":       {&gpu.KernelMark{Seq: 1310, At: 64 * time.Second}, 5, 3, false, ""},
-		"at the newest": {&gpu.KernelMark{Seq: 1501, At: 300000001 * time.Microsecond}, 0, 0, false,
-			""},
-		"beyond the newest": {&gpu.KernelMark{Seq: 1502, At: 301 * time.Second}, 0, 0, false,
-			"another boot"},
-		"another entry of that number": {&gpu.KernelMark{Seq: 1310, At: 65 * time.Second}, 0, 0, false,
-			"another boot"},
-	} {
-		log := ReadLog(dir, tt.since)
-		if len(log.Xids) != tt.xids || len(log.Kills) != tt.kills || log.Lost != tt.lost ||
-			!strings.Contains(log.Unknown, tt.unknown) {
-			t.Errorf("%s: %+v", name, log)
+	golden.Lines(t, *update, "testdata/since.txt", func(given string) string {
+		var since *gpu.KernelMark
+		if fields := strings.Fields(given); len(fields) == 2 {
+			at := must.Have(time.ParseDuration(fields[1]))(t)
+			since = &gpu.KernelMark{Seq: must.Have(strconv.ParseUint(fields[0], 10, 64))(t), At: at}
 		}
-		if (log.Unknown == "") != (tt.unknown == "") || log.Unknown == "" && log.Last != mark(1501, 300000001) {
-			t.Errorf("%s: unknown %q, last %+v", name, log.Unknown, log.Last)
-		}
-	}
+		log := ReadLog(dir, since)
+		return fmt.Sprintf("%d Xids, %d kills, lost: %v, last: %v, %s", len(log.Xids), len(log.Kills), log.Lost, log.Last,
+			log.Unknown)
+	})
 }
 
+// Entries and errors as the device gives them behind entry 10, and whether one is lost.
 func TestLost(t *testing.T) {
 	since := mark(10, 1)
-	line := func(seq int) string { return fmt.Sprintf("6,%d,%d,-;x\n", seq, seq) }
-	for name, tt := range map[string]struct {
-		answers []any
-		lost    bool
-	}{
-		"the next entry is there":            {[]any{line(11), line(12)}, false},
-		"the ring begins after the next":     {[]any{line(12)}, true},
-		"overwritten before the mark":        {[]any{line(3), unix.EPIPE, line(8), line(11)}, false},
-		"overwritten after the mark":         {[]any{line(11), unix.EPIPE, line(14)}, true},
-		"overwritten, and none of it missed": {[]any{line(11), unix.EPIPE, line(12)}, false},
-		"an entry larger than the buffer":    {[]any{line(11), unix.EINVAL, line(13)}, true},
-	} {
+	golden.Lines(t, *update, "testdata/lost.txt", func(given string) string {
+		var answers []any
+		for _, word := range strings.Fields(given) {
+			var answer any = fmt.Sprintf("6,%s,%s,-;x\n", word, word)
+			if errno, is := map[string]error{"EPIPE": unix.EPIPE, "EINVAL": unix.EINVAL}[word]; is {
+				answer = errno
+			}
+			answers = append(answers, answer)
+		}
 		c := newCollector(&since)
-		if err := drain(play(tt.answers), c); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if log := c.result(); log.Lost != tt.lost || log.Unknown != "" {
-			t.Errorf("%s: %+v", name, log)
-		}
-	}
+		must.Do(t, drain(play(answers), c))
+		return fmt.Sprint(c.result().Lost)
+	})
 }
 
 // play answers as the device does: one record a read, errors in between, and EAGAIN at its end.
