@@ -32,9 +32,6 @@ func TestEveryXid(t *testing.T) {
 			if want := n.Code == code.XidFatal && n.Doubt == ""; fatal[number] != want {
 				t.Errorf("Xid %d: drains %v", number, fatal[number])
 			}
-			if Fatal(number) != (n.Code == code.XidFatal) {
-				t.Errorf("Fatal(%d) = %v", number, Fatal(number))
-			}
 		}
 	}
 	for number, want := range map[int]bool{

@@ -32,12 +32,6 @@ func XidRow(number int) (Row, bool) {
 	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
-// Fatal reports an Xid that the table calls a fault of the card, with a doubt or without one.
-func Fatal(number int) bool {
-	r, _ := XidRow(number)
-	return r.Code == code.XidFatal
-}
-
 // expected is what a finding of each code is held against.
 var expected = map[code.Code]string{
 	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",

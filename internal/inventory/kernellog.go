@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 )
 
 const (
@@ -139,18 +138,11 @@ func parseRecord(line []byte) (record, bool) {
 // unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has
 // at most maxText bytes.
 func unescape(text []byte) string {
-	out := make([]byte, 0, min(len(text), maxText))
-	for i := 0; i < len(text) && len(out) < maxText; i++ {
-		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
-			if v, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
-				out = append(out, byte(v))
-				i += 3
-				continue
-			}
-		}
-		out = append(out, text[i])
+	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(string(text), `"`, `\"`) + `"`)
+	if err != nil { // no kernel wrote this
+		plain = string(text)
 	}
-	return string(out)
+	return plain[:min(len(plain), maxText)]
 }
 
 // collector picks from the log what is after a mark.
@@ -241,42 +233,26 @@ func parseKill(text string) (gpu.HostKill, bool) {
 	return k, ok && pid > 0
 }
 
-// xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
-// write, pushes out those of another card.
-func (c *collector) xid(x gpu.Xid) {
-	if i := c.standsFor(x); i >= 0 {
-		x.More += c.log.Xids[i].More + 1
-		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
-	} else if len(c.log.Xids) == maxXids {
-		i := max(0, slices.IndexFunc(c.log.Xids, func(old gpu.Xid) bool { return !health.Fatal(old.Code) }))
-		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
-		c.log.Lost = true
-	}
-	c.log.Xids = append(c.log.Xids, x)
-}
-
-// maxAlike is how many lines of one number and card are kept: the first, and two of each of the first few processes.
+// maxAlike is how many lines of one number and one card or MIG instance are kept.
 const maxAlike = 8
 
-// standsFor is the line that a new one stands for as well, -1 where there is room for both. Lines are alike of one
-// number, and one card or one MIG instance.
-func (c *collector) standsFor(x gpu.Xid) int {
-	var all, its []int
+// xid adds a line. Of lines that are alike the newest stands for those that are not kept, so that no program, however
+// many it makes the driver write, pushes out those of another card.
+func (c *collector) xid(x gpu.Xid) {
+	alike, last := 0, 0
 	for i, old := range c.log.Xids {
-		if old.Code != x.Code || old.BusID != x.BusID || old.Instance != x.Instance {
-			continue
-		}
-		if all = append(all, i); old.PID == x.PID {
-			its = append(its, i)
+		if old.Code == x.Code && old.BusID == x.BusID && old.Instance == x.Instance {
+			alike, last = alike+1, i
 		}
 	}
 	switch {
-	case len(its) > 1:
-		return its[len(its)-1]
-	case len(all) == maxAlike:
-		return all[len(all)-1]
+	case alike == maxAlike:
+		x.More += c.log.Xids[last].More + 1
+		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)
+	case len(c.log.Xids) == maxXids:
+		c.log.Xids, c.log.Lost = slices.Delete(c.log.Xids, 0, 1), true
 	}
-	return -1
+	c.log.Xids = append(c.log.Xids, x)
 }
 
 // result is the log, or why this is not the log that the mark is of.

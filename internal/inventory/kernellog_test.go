@@ -136,8 +136,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Lines that are alike stand for each other: the first and the newest of each process, and how many there were. None of
-// another card, another number or another instance is pushed out, and nothing counts as lost.
+// Of lines that are alike the first few and the newest are kept, and how many there were. None of another card, another
+// number or another instance is pushed out, and nothing counts as lost.
 func TestFewStandForAll(t *testing.T) {
 	var b strings.Builder
 	seq := 1
@@ -147,9 +147,8 @@ func TestFewStandForAll(t *testing.T) {
 	}
 	say("0000:1b:00", 79, 1)
 	say("0000:3d:00 GPU-I:01", 13, 1)
-	for range 1000 {
-		say("0000:3d:00", 13, 77)
-		say("0000:3d:00", 13, 78)
+	for pid := range 1000 {
+		say("0000:3d:00", 13, pid)
 	}
 	say("0000:3d:00 GPU-I:02", 13, 1)
 	since := mark(1, 1)
@@ -159,25 +158,21 @@ func TestFewStandForAll(t *testing.T) {
 	for _, x := range log.Xids {
 		got = append(got, line{int(x.Seq), x.PID, x.More})
 	}
-	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 77, 0}, {5, 78, 0}, {2002, 77, 998}, {2003, 78, 998},
-		{2004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
+	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 0, 0}, {5, 1, 0}, {6, 2, 0}, {7, 3, 0}, {8, 4, 0}, {9, 5, 0}, {10, 6, 0},
+		{1003, 999, 992}, {1004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
 		t.Errorf("%+v, lost %v", got, log.Lost)
 	}
 }
 
-// Where even few of each are too many, those of a fault of a card are the last to go, and it is said that some went.
-func TestFatalOnesStay(t *testing.T) {
+// Where even few of each are too many, the oldest go, and that is said.
+func TestTooMany(t *testing.T) {
 	var b strings.Builder
-	line := func(seq, number int) {
-		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", seq, seq, number)
-	}
-	line(2, 79)
-	for i := range maxXids + 10 {
-		line(i+3, 1000+i)
+	for i := range maxXids + 1 {
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", i+2, i+2, 1000+i)
 	}
 	since := mark(1, 1)
 	log := ReadLog(folder(t, b.String()), &since)
-	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 79 || log.Xids[n-1].Code != 1000+maxXids+9 || !log.Lost {
+	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost {
 		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
 	}
 }

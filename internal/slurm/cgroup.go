@@ -110,6 +110,9 @@ func ownerOfPart(above []string, part string) Owner {
 	return Owner{}
 }
 
+// maxStep is longer than any name of a step: a number or a word and, in a heterogeneous job, "+" and the component.
+const maxStep = 32
+
 // stepOf reads the folders below a job. On v2 slurmstepd and the task epilog are in the step's "slurm", the
 // user's processes in its "user".
 func stepOf(below []string) (step string, daemon bool) {
@@ -117,24 +120,10 @@ func stepOf(below []string) (step string, daemon bool) {
 		return "", false
 	}
 	name, ok := strings.CutPrefix(below[0], "step_")
-	if !ok || !validStep(name) {
+	if !ok || name == "" || len(name) > maxStep || !only(name, "+") {
 		return "", false
 	}
 	return name, len(below) > 1 && below[1] == "slurm"
-}
-
-// validStep reports whether s names a step as Slurm does: a number or a word, and for a step that spans the
-// components of a heterogeneous job, "+" and the component.
-func validStep(s string) bool {
-	name, component, het := strings.Cut(s, "+")
-	if het && !isNumbered(component, "") {
-		return false
-	}
-	switch name {
-	case StepBatch, StepInteractive, "extern", "TBD":
-		return true
-	}
-	return isNumbered(name, "")
 }
 
 func isNumbered(s, prefix string) bool {

@@ -75,7 +75,7 @@ var (
 	nodeForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*\.?$`)
 	sluidForm = regexp.MustCompile(`^s[0-9A-HJKMNP-TV-Z]{13}$`)
 	jobForm   = regexp.MustCompile(`^[1-9][0-9]*$`)
-	stepForm  = regexp.MustCompile(`^(batch|interactive|extern|TBD|0|[1-9][0-9]{0,9})(\+(0|[1-9][0-9]{0,9}))?$`)
+	stepForm  = regexp.MustCompile(`^[A-Za-z0-9+]{1,32}$`)
 )
 
 func printable(s string) bool {
