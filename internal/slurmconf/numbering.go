@@ -194,17 +194,10 @@ const record = "Gres Name=gpu "
 // it makes its own numbers and slurmctld's differ from there on. Without the library that it was built with, or its
 // driver, it lists the order of gres.conf, but the running daemon may have detected another. A slurmd that was built
 // without the library ("when Slurm was configured") counts as the daemon does, which is the same program.
-var refused = []struct {
-	why   string
-	words []string
-}{
-	{"slurmd does not count a device that it lists", []string{
-		"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
-	}},
-	{"slurmd could not detect the GPUs", []string{
-		"but that lib wasn't found", "Failed to initialize NVML", "System GPU detection failed",
-		"Failed to get device count", "Failed to get minor number", "autodetected GPUs are being ignored",
-	}},
+var refused = []string{
+	"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
+	"but that lib wasn't found", "Failed to initialize NVML", "System GPU detection failed",
+	"Failed to get device count", "Failed to get minor number", "autodetected GPUs are being ignored",
 }
 
 // ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is
@@ -213,10 +206,8 @@ func ParseListed(text string) ([]GPU, error) {
 	var all []GPU
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		for _, r := range refused {
-			if slices.ContainsFunc(r.words, func(words string) bool { return strings.Contains(line, words) }) {
-				return nil, fmt.Errorf("%s: %.200q", r.why, line)
-			}
+		if slices.ContainsFunc(refused, func(words string) bool { return strings.Contains(line, words) }) {
+			return nil, fmt.Errorf("its list does not count: it says %.200q", line)
 		}
 		_, fields, found := strings.Cut(line, record)
 		if !found {

@@ -28,11 +28,10 @@ type Script struct {
 
 // Plan is what to add.
 type Plan struct {
-	Found   []string // what the site has, in words
-	Text    string   // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
-	Include string   // how slurm.conf names the file with these lines
-	Has     bool     // slurm.conf includes that file
-	Sent    bool     // slurmctld sends the scripts to the nodes
+	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
+	Include string // how slurm.conf names the file with these lines
+	Has     bool   // slurm.conf includes that file
+	Sent    bool   // slurmctld sends the scripts to the nodes
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
@@ -56,11 +55,8 @@ func MakePlan(s Site) (Plan, error) {
 	p.Include = path.Join(p.dir(), Written)
 	p.Has = slices.Contains(s.Conf.Files, p.Include)
 	p.replaced()
-	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && HasWord(v.Text, "enable_configless") {
-		p.Sent = !s.Local
-		p.found("configless nodes (%s)", v.Line.Where())
-	}
-	if p.Sent { // only files without a path are sent to the nodes
+	parameters, _ := p.Conf.Get("SlurmctldParameters")
+	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent { // only files without a path are sent to the nodes
 		p.Include = Written
 		if !p.Version.Has(slurm.ConfiglessHooks) {
 			return p.Plan, errNotSent
@@ -75,9 +71,6 @@ func MakePlan(s Site) (Plan, error) {
 	return p.Plan, nil
 }
 
-func (p *planner) found(format string, args ...any) {
-	p.Found = append(p.Found, fmt.Sprintf(format, args...))
-}
 func (p *planner) line(why, format string, args ...any) {
 	if why != "" {
 		p.Text += "# " + why + "\n"
@@ -130,7 +123,6 @@ func (p *planner) theirs(key string) (own Value, ok bool) {
 		case p.ours(v.Text):
 			p.step("Remove %s=%s (%s): the new lines replace it.", key, v.Text, v.Line.Where())
 		default:
-			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
 			own, ok = v, true
 		}
 	}
@@ -174,7 +166,6 @@ func (p *planner) beside(file string) string {
 func (p *planner) taskHooks() {
 	switch {
 	case p.Pyxis:
-		p.found("pyxis")
 		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
 			"the end report.")
 		return
@@ -209,16 +200,12 @@ func (p *planner) taskHooks() {
 func (p *planner) flags() {
 	own, has := p.Conf.Get("PrologFlags")
 	in := func(flag string) bool { return HasWord(own.Text, flag) }
-	if has {
-		p.found("PrologFlags=%s (%s)", own.Text, own.Line.Where())
-	}
 	if in("RunInJob") {
 		p.step("PrologFlags has RunInJob: hooks see only the job's GPUs and know no exit status. " +
 			"Bookend reports that (BKD-RUNINJOB).")
 	}
 	want, why := "Alloc", "runs the Prolog on all nodes of a job at once"
 	if p.Adopts {
-		p.found("pam_slurm_adopt")
 		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
 	}
 	implies := in("Contain") || in("X11") || in("RunInJob")
@@ -236,8 +223,7 @@ func (p *planner) flags() {
 func (p *planner) timeout(own bool) {
 	const both = "PrologEpilogTimeout"
 	for _, key := range []string{both, "PrologTimeout", "EpilogTimeout"} {
-		if v, ok := p.Conf.Get(key); ok {
-			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
+		if _, ok := p.Conf.Get(key); ok {
 			return
 		}
 	}
