@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -38,22 +39,18 @@ type SinceTest struct {
 	Card   finding.Card
 }
 
-// Trusted reports whether nothing has changed since the test, so that its result holds now, good or bad; else why it
-// may not. What was not tested is never trusted.
-func (r TestRecord) Trusted(n SinceTest) (ok bool, why string) {
+// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What was
+// not tested is never trusted.
+func (r TestRecord) Distrust(n SinceTest) string {
 	switch age := n.At - r.Probe.At; {
 	case r.Probe.Result == gpu.ProbeSkipped:
-		why = "it came to no result"
+		return "it came to no result"
 	case !r.Epoch.Same(n.Epoch):
-		why = "the driver was reloaded or the node booted since, or no one can tell"
+		return "the driver was reloaded or the node booted since, or no one can tell"
 	case age < 0 || age > TestMaxAge:
-		why = fmt.Sprintf("it is older than %v", TestMaxAge)
-	default:
-		if why = r.struck(n); why == "" {
-			why = Busy(n.Scene, n.Card)
-		}
+		return fmt.Sprintf("it is older than %v", TestMaxAge)
 	}
-	return why == "", why
+	return cmp.Or(r.struck(n), Busy(n.Scene, n.Card))
 }
 
 // struck says why the driver may have reported an error of the card since the test, empty where it has not.

@@ -2,7 +2,6 @@ package holders
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -170,24 +169,6 @@ type reader struct {
 
 func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
 
-// names calls visit with each name of an open folder until that returns false.
-func names(dir *os.File, visit func(name string) bool) error {
-	for {
-		batch, err := dir.Readdirnames(1024)
-		for _, name := range batch {
-			if !visit(name) {
-				return errBound
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
 // is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
 // read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
@@ -200,17 +181,27 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 	defer dir.Close()
 	var failed error
 	fd := int(dir.Fd())
-	err = names(dir, func(name string) bool {
-		n, err := unix.Readlinkat(fd, name, r.target)
-		switch {
-		case err == nil:
-			visit(r.target[:n])
-		case !gone(err):
-			failed = fmt.Errorf("read link %.20q: %w", name, err)
+	for {
+		batch, err := dir.Readdirnames(1024)
+		for _, name := range batch {
+			n, err := unix.Readlinkat(fd, name, r.target)
+			switch {
+			case err == nil:
+				visit(r.target[:n])
+			case !gone(err):
+				failed = fmt.Errorf("read link %.20q: %w", name, err)
+			}
+			if !going() {
+				return errBound
+			}
 		}
-		return going()
-	})
-	return cmp.Or(err, failed)
+		switch {
+		case err == io.EOF:
+			return failed
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
