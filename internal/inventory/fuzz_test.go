@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/test/must"
 )
 
 var uuidForm = regexp.MustCompile(`^GPU-[0-9a-f-]{36}$`)
@@ -47,25 +46,6 @@ func FuzzInformation(f *testing.F) {
 		}
 		if name := card.Device.Name; !strings.Contains(text, name) || strings.Contains(name, "\n") {
 			t.Errorf("name %q", name)
-		}
-	})
-}
-
-// A file of one word gives that word, or nothing.
-func FuzzWord(f *testing.F) {
-	for _, seed := range []string{"580.95.05\n", "12f1b2aa-5f4c-4b5e-8a53-8d5f0c9b3f1e\n", "a b", "\x00", "\u00a0x",
-		strings.Repeat("x", maxLine+1), ""} {
-		f.Add(seed)
-	}
-	file := filepath.Join(f.TempDir(), "version")
-	f.Fuzz(func(t *testing.T, text string) {
-		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-		word := strings.TrimSpace(text)
-		if len(text) > maxLine || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			word = ""
-		}
-		if got := readWord(file); got != word {
-			t.Errorf("%q gives %q, want %q", text, got, word)
 		}
 	})
 }
