@@ -48,27 +48,29 @@ type Decision struct {
 // over: scontrol makes slurmctld send all of the cluster's nodes for one.
 const seldom = time.Hour
 
-// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
-func Pending(r config.DrainRules, m Memory, exits []Exit, now time.Time) bool {
-	switch w := m.Written; {
-	case r.ReasonBy == config.ReasonByNone:
+// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked, of which Input then knows
+// nothing yet.
+func (in Input) Pending() bool {
+	switch w, last := in.Memory.Written, in.Memory.Last; {
+	case in.Rules.ReasonBy == config.ReasonByNone:
 		return false
-	case len(m.open(exits)) > 0:
+	case len(in.Memory.open(in.Exits)) > 0:
 		return true
 	case w == nil:
 		return false
 	default:
-		return r.Resume.Enabled && w.unverifiable() == "" || m.Last == nil || m.Last.Act != Leave ||
-			now.Sub(m.Last.Wall).Abs() >= seldom
+		return in.Rules.Resume.Enabled && w.unverifiable() == "" || last == nil || last.Act != Leave ||
+			in.Now.Sub(last.Wall).Abs() >= seldom
 	}
 }
 
-func Conf(m Memory, exits []Exit) string {
-	if open := m.open(exits); len(open) > 0 {
+// Conf is the SLURM_CONF that leads to the controller that the drain is known to.
+func (in Input) Conf() string {
+	if open := in.Memory.open(in.Exits); len(open) > 0 {
 		return open[len(open)-1].Conf
 	}
-	if m.Written != nil {
-		return m.Written.Conf
+	if in.Memory.Written != nil {
+		return in.Memory.Written.Conf
 	}
 	return ""
 }

@@ -90,7 +90,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("what was known has changed from %s to %s", before, after)
 		}
 		d.Memory.Last = nil
-		return fmt.Sprintf("%s: %s\n%s\n%s", d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
+		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
 	})
 }
 
@@ -113,56 +113,6 @@ func stood() Input {
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
 	in.Cards = map[gpu.ID]Seen{"GPU-a": {Memory: Clean}}
 	return in
-}
-
-func TestPending(t *testing.T) {
-	in := asked()
-	wrote := Decide(in).Memory.settle(in.Exits, in.Exits...)
-	said := func(ago time.Duration, edit func(*Written)) Memory {
-		m, w := wrote, *wrote.Written
-		if edit != nil {
-			edit(&w)
-		}
-		m.Written, m.Last = &w, &Said{Wall: in.Now.Add(-ago), Act: Leave}
-		return m
-	}
-	past := func(w *Written) { w.Causes = []Cause{{Code: code.Lost, GPU: "GPU-a"}} }
-	unknown := func(w *Written) { w.Epoch = gpu.Epoch{} }
-	further := said(0, nil)
-	further.Settled = nil
-	const minutes = 5 * time.Minute
-	rules := func(by config.ReasonBy) config.DrainRules { return config.DrainRules{ReasonBy: by} }
-	check, hook, none := rules(config.ReasonByHealthcheck), rules(config.ReasonByHook), rules(config.ReasonByNone)
-	resumes := hook
-	resumes.Resume.Enabled = true
-	for name, tt := range map[string]struct {
-		rules config.DrainRules
-		m     Memory
-		exits []Exit
-		want  bool
-	}{
-		"nothing":                          {check, Memory{}, nil, false},
-		"an exit":                          {check, Memory{}, in.Exits, true},
-		"an exit, for none":                {none, Memory{}, in.Exits, false},
-		"a reason, just written":           {hook, wrote, nil, true},
-		"a settled exit":                   {hook, Memory{Settled: wrote.Settled}, in.Exits, false},
-		"a reason, and nothing to do":      {hook, said(minutes, nil), nil, false},
-		"a reason, after an hour":          {hook, said(time.Hour, nil), nil, true},
-		"a reason, and the clock stepped":  {hook, said(-2*time.Hour, nil), nil, true},
-		"a reason, and a further exit":     {hook, further, in.Exits, true},
-		"a reason that may be resumed":     {resumes, said(minutes, nil), nil, true},
-		"a reason that no check can end":   {resumes, said(minutes, past), nil, false},
-		"one of which no one knows when":   {resumes, said(minutes, unknown), nil, false},
-		"one that no check ends, long ago": {resumes, said(2*time.Hour, past), nil, true},
-	} {
-		if got := Pending(tt.rules, tt.m, tt.exits, in.Now); got != tt.want {
-			t.Errorf("%s: Pending = %v, want %v", name, got, tt.want)
-		}
-	}
-	const conf = "/etc/slurm/slurm.conf"
-	if a, b, c := Conf(Memory{}, in.Exits), Conf(wrote, nil), Conf(Memory{}, nil); a != conf || b != conf || c != "" {
-		t.Errorf("Conf gives %q, %q, %q; want %q twice, and none", a, b, c, conf)
-	}
 }
 
 // A reboot ends what is remembered; an unknown boot id does not.

@@ -302,11 +302,11 @@ func (r *record) settleDrain(c judge.Check) {
 		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
 		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
 	}
-	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now) {
+	if !in.Pending() {
 		return
 	}
 	until := r.Clock.Boot() + time.Duration(r.Config.Deadlines.HealthCheck.Slurm)
-	cmd := r.scontrol(drain.Conf(in.Memory, in.Exits), func() time.Duration {
+	cmd := r.scontrol(in.Conf(), func() time.Duration {
 		return r.Left(min(slurmCall, until-r.Clock.Boot()), time.Duration(r.Times.Outputs))
 	})
 	var err error
