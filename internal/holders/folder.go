@@ -1,7 +1,6 @@
 package holders
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ const (
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
 	maxThreads = 4096      // among which one that lives is looked for
 	maxExe     = 200       // bytes of a program's path
-	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
 )
 
 const ended = "Z" // the state of a process or thread that has ended
@@ -31,7 +29,7 @@ const ended = "Z" // the state of a process or thread that has ended
 var (
 	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
 	errTooLarge = errors.New("longer than expected")
-	// errBound says that whoever asked for entries or lines wanted no more of them.
+	// errBound says that whoever asked for entries wanted no more of them.
 	errBound = errors.New("stopped at a bound")
 )
 
@@ -161,13 +159,12 @@ func (f folder) environment() slurm.JobID {
 // gone reports whether an error says that there is no such process (any more).
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
+// reader reads into a buffer that it keeps: a search reads a million links. One goroutine uses it at a time.
 type reader struct {
 	target []byte // of one link: a page at most
-	text   []byte // of a file's lines
 }
 
-func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
+func newReader() *reader { return &reader{make([]byte, unix.PathMax)} }
 
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
 // is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
@@ -202,22 +199,4 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 			return err
 		}
 	}
-}
-
-// maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
-// during the call; one that the buffer does not hold ends the reading.
-func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
-	file, err := f.at(path.Join(f.thread, "maps"), 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(r.text, maxLine)
-	for lines.Scan() {
-		if visit(lines.Bytes()); !going() {
-			return errBound
-		}
-	}
-	return lines.Err()
 }

@@ -95,35 +95,6 @@ func (h *held) addMinor(minor int) {
 
 func (h held) any() bool { return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps }
 
-// join adds what an earlier look at the process found.
-func (h *held) join(o held) {
-	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
-	for _, minor := range o.Minors {
-		h.addMinor(minor)
-	}
-}
-
-// mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
-const mapFields = 5
-
-// parseMap returns the path in a line of /proc/PID/maps, nothing where none is mapped. The kernel writes a newline
-// in a path as \012 and blanks as they are; a name in brackets, such as the one a process gave its anonymous
-// memory, begins with no slash.
-func parseMap(line []byte) []byte {
-	for range mapFields {
-		line = bytes.TrimLeft(line, " ")
-		at := bytes.IndexByte(line, ' ')
-		if at < 0 {
-			return nil
-		}
-		line = line[at:]
-	}
-	if line = bytes.TrimLeft(line, " "); !bytes.HasPrefix(line, []byte("/")) {
-		return nil
-	}
-	return line
-}
-
 // stat is what /proc/PID/stat says that attribution needs.
 type stat struct {
 	name  string // as the kernel writes it: newline and backslash come escaped since Linux 2.6.16, nothing else

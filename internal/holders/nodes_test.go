@@ -212,24 +212,3 @@ func FuzzNode(f *testing.F) {
 		}
 	})
 }
-
-func FuzzMap(f *testing.F) {
-	f.Add("/dev/nvidia0")
-	f.Add("[anon: x] /dev/nvidia0")
-	f.Add("7f65389df000-7f65389e0000 rw-s 00000000 00:05 1042                       /dev/nvidiactl")
-	f.Fuzz(func(t *testing.T, text string) {
-		if path := parseMap([]byte(text)); len(path) > 0 && (path[0] != '/' || !strings.HasSuffix(text, string(path))) {
-			t.Errorf("%q: %q", text, path)
-		}
-		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
-			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
-				t.Errorf("%q: %q", text, path)
-			}
-		}
-		if anonymous := "[anon:" + text; !strings.Contains(text, "\n") {
-			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
-				t.Errorf("%q is the file %q", anonymous, path)
-			}
-		}
-	})
-}
