@@ -159,32 +159,25 @@ func (f folder) environment() slurm.JobID {
 // gone reports whether an error says that there is no such process (any more).
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// reader reads into a buffer that it keeps: a search reads a million links. One goroutine uses it at a time.
-type reader struct {
-	target []byte // of one link: a page at most
-}
-
-func newReader() *reader { return &reader{make([]byte, unix.PathMax)} }
-
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
 // is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
 // read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
 // pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
-func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
+func (f folder) descriptors(going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	var failed error
-	fd := int(dir.Fd())
+	fd, target := int(dir.Fd()), make([]byte, unix.PathMax)
 	for {
 		batch, err := dir.Readdirnames(1024)
 		for _, name := range batch {
-			n, err := unix.Readlinkat(fd, name, r.target)
+			n, err := unix.Readlinkat(fd, name, target)
 			switch {
 			case err == nil:
-				visit(r.target[:n])
+				visit(target[:n])
 			case !gone(err):
 				failed = fmt.Errorf("read link %.20q: %w", name, err)
 			}

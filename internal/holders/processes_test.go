@@ -639,7 +639,7 @@ func TestScanWhileAHolderEnds(t *testing.T) {
 func TestScanBounds(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
-	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
+	c.wait(c.send(1, []int{10, 11}, func(int) { panic("defect") }), "descriptors")
 	if got := c.partial(); !strings.Contains(got, "ended early: panic: defect") || !strings.Contains(got, "2 of 2") {
 		t.Errorf("%q", got)
 	}
@@ -651,7 +651,7 @@ func TestScanBounds(t *testing.T) {
 	s.proc = t.TempDir()
 	holder(t, s.proc, "10", "/dev/nvidia1")
 	s.dev = "/dev"
-	if s.look(newReader(), 10); len(s.found) != maxHoldings || !strings.Contains(s.partial(), "more than 1024 holders") {
+	if s.look(10); len(s.found) != maxHoldings || !strings.Contains(s.partial(), "more than 1024 holders") {
 		t.Errorf("%d holders, %q", len(s.found), s.partial())
 	}
 }

@@ -120,8 +120,8 @@ func (s *search) result(holders *survey) attrib.Scan {
 }
 
 // look looks at a process's descriptors, and keeps it if it is a holder.
-func (s *search) look(r *reader, pid int) {
-	h, err := twice(func() (held, error) { return s.read(r, pid) })
+func (s *search) look(pid int) {
+	h, err := twice(func() (held, error) { return s.read(pid) })
 	if gone(err) {
 		return
 	}
@@ -159,7 +159,7 @@ func (s *search) refused(pid int, err error) bool {
 
 // read reads a process's descriptors and, of a holder, what it is. One of which not everything could be read, or that
 // cannot be told who it is, is a holder all the same.
-func (s *search) read(r *reader, pid int) (h held, err error) {
+func (s *search) read(pid int) (h held, err error) {
 	f, err := openFolder(s.proc, pid)
 	if err != nil {
 		return h, err
@@ -170,11 +170,11 @@ func (s *search) read(r *reader, pid int) (h held, err error) {
 		some = true
 		h.add(target, in)
 	}
-	err = r.descriptors(f, s.going, visit)
+	err = f.descriptors(s.going, visit)
 	if !some { // the first thread of a process shows nothing once it has ended, whatever the others hold
 		if st, _ := f.stat(); st.state == ended {
 			f = f.ask(ended)
-			err = r.descriptors(f, s.going, visit)
+			err = f.descriptors(s.going, visit)
 		}
 	}
 	if !h.any() {
@@ -252,9 +252,9 @@ type round struct {
 	busy sync.WaitGroup
 }
 
-// send starts as many workers as have work, but so many at most, who call look for each process, each with a reader of
-// its own. As many processes as that may hang, and the others are looked at.
-func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
+// send starts as many workers as have work, but so many at most, who call look for each process. As many processes
+// as that may hang, and the others are looked at.
+func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 	r := &round{pids: pids, at: make([]atomic.Int64, min(most, len(pids)))}
 	r.busy.Add(len(r.at))
 	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
@@ -268,15 +268,14 @@ func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round 
 	return r
 }
 
-func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
-	own := newReader()
+func (r *round) work(c *crew, at *atomic.Int64, look func(pid int)) {
 	for c.going() {
 		i := int(r.next.Add(1)) - 1
 		if i >= len(r.pids) {
 			return
 		}
 		at.Store(int64(r.pids[i]))
-		look(own, r.pids[i])
+		look(r.pids[i])
 		at.Store(0)
 		if c.going() { // else it may have been cut short
 			r.done.Add(1)
