@@ -70,10 +70,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 
 // fixed is what Slurm itself writes for such a hook.
 func (x Exit) fixed() string {
-	if x.Phase == slurm.Prolog {
-		return PrologError
-	}
-	return EpilogError
+	return map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}[x.Phase]
 }
 
 // Exits are the exits that a node's records tell of in this boot, oldest first; none where that is not known.

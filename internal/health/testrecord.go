@@ -1,7 +1,6 @@
 package health
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -42,6 +41,7 @@ type SinceTest struct {
 // Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What was
 // not tested is never trusted.
 func (r TestRecord) Distrust(n SinceTest) string {
+	log := n.Kernel
 	switch age := n.At - r.Probe.At; {
 	case r.Probe.Result == gpu.ProbeSkipped:
 		return "it came to no result"
@@ -49,26 +49,19 @@ func (r TestRecord) Distrust(n SinceTest) string {
 		return "the driver was reloaded or the node booted since, or no one can tell"
 	case age < 0 || age > TestMaxAge:
 		return fmt.Sprintf("it is older than %v", TestMaxAge)
-	}
-	return cmp.Or(r.struck(n), Busy(n.Scene, n.Card))
-}
-
-// struck says why the driver may have reported an error of the card since the test, empty where it has not.
-func (r TestRecord) struck(n SinceTest) string {
-	switch k := n.Kernel; {
 	case r.Kernel == gpu.KernelMark{}:
 		return "the kernel's log was not read at that time"
-	case k == nil:
+	case log == nil:
 		return "the kernel's log was not read"
-	case k.Unknown != "":
+	case log.Unknown != "":
 		return "the kernel's log could not be read"
-	case k.Lost:
+	case log.Lost:
 		return "entries of the kernel's log are missing since"
 	}
-	for _, x := range n.Kernel.Xids {
+	for _, x := range log.Xids {
 		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
 			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
 		}
 	}
-	return ""
+	return Busy(n.Scene, n.Card)
 }

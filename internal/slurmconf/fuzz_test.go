@@ -90,7 +90,7 @@ func FuzzParseListed(f *testing.F) {
 			}
 			return
 		}
-		if len(got) > maxGPUs || slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }) {
+		if slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }) {
 			t.Errorf("%v", got)
 		}
 		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||

@@ -22,7 +22,7 @@ func keyOf(changed int) Key {
 		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
 		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
 		Files: []FileID{
-			{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at},
+			{Path: "/etc/slurm/slurm.conf", Inode: 2, Changed: at},
 			{Path: "/etc/slurm/gres.conf"},
 		},
 	}
@@ -97,7 +97,7 @@ func TestSettle(t *testing.T) {
 	} {
 		got, want := tt.asked.Settle(tt.kept), tt.asked.List
 		switch {
-		case tt.why != "" && (got.List.Known() || !strings.Contains(got.List.Why, tt.why)):
+		case tt.why != "" && (got.List.Source.Settled() || !strings.Contains(got.List.Why, tt.why)):
 			t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
 		case tt.why == "" && (got.List.Source != want.Source || !got.List.equal(want)):
 			t.Errorf("%s: %+v, want %+v", name, got.List, want)

@@ -124,7 +124,7 @@ func TestGres(t *testing.T) {
 		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
 	})
 	unread := SharedGPUs(nil, nil, "n1")
-	if want := (Answer{Unknown, "slurm.conf could not be read"}); unread != want || Counted(nil, nil, "n1").Known() {
+	if want := (Answer{Unknown, "slurm.conf could not be read"}); unread != want || Counted(nil, nil, "n1").Source.Settled() {
 		t.Errorf("nothing read: %+v, want %+v", unread, want)
 	}
 }
