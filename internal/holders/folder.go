@@ -106,10 +106,10 @@ func (f folder) stat() (stat, error) {
 // status reads who the process is.
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := folder{fd: f.fd}.text("status", maxStatus)
-	if err == nil {
-		uid, err = parseUID(text)
+	if err != nil {
+		return 0, false, err
 	}
-	return uid, parseOtherPIDs(text), err
+	return parseStatus(text)
 }
 
 // link reads a link of the process.

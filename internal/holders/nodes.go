@@ -135,33 +135,24 @@ func parseStat(text string) (stat, error) {
 	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
 }
 
-// parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
-// kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
-func parseUID(text string) (uint32, error) {
-	line := statusLine(text, "Uid")
-	if fields := strings.Fields(line); len(fields) == 4 {
-		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
-			return uint32(uid), nil
-		}
+// parseStatus reads from the text of /proc/PID/status the real uid, and whether the process has a PID in another namespace
+// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line. Threat: the name is
+// the first line, and a kernel that does not escape it lets a process write lines of its own; the kernel's are the last.
+func parseStatus(text string) (uid uint32, otherPIDs bool, err error) {
+	fields := func(key string) []string {
+		_, rest, _ := strings.Cut(text[max(0, strings.LastIndex(text, "\n"+key+":")):], "\n"+key+":")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.Fields(line)
 	}
-	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
-}
-
-// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
-// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
-func parseOtherPIDs(text string) bool {
-	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
-}
-
-// statusLine returns what a line of /proc/PID/status says behind its key, nothing where there is none. The kernel's is
-// the last of that key.
-func statusLine(text, key string) string {
-	at := strings.LastIndex(text, "\n"+key+":")
-	if at < 0 {
-		return ""
+	uids := fields("Uid")
+	if len(uids) != 4 {
+		return 0, false, fmt.Errorf("parse status: Uid line %.80q", uids)
 	}
-	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
-	return line
+	n, err := strconv.ParseUint(uids[0], 10, 32)
+	if err != nil {
+		return 0, false, fmt.Errorf("parse status: %w", err)
+	}
+	return uint32(n), len(fields("NSpid")) > 1, nil
 }
 
 // parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first

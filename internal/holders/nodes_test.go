@@ -100,17 +100,17 @@ func FuzzStatus(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+		if uid, _, err := parseStatus(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
 			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
+		if uid, _, err := parseStatus("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
-				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
+			if _, got, err := parseStatus("Name:\t" + text + rest + pids); got != want || err != nil {
+				t.Errorf("name %q: another namespace %v, want %v (%v)", text, got, want, err)
 			}
 		}
 	})

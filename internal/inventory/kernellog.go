@@ -190,19 +190,12 @@ func (c *collector) line(line []byte) {
 }
 
 func (c *collector) event(at gpu.KernelMark, text string) {
-	for _, v := range gpu.Vendors {
-		if v.Fault == nil {
-			continue
-		}
-		if x, ok := v.Fault(text); ok {
-			x.KernelMark = at
-			c.xid(x)
-			return
-		}
-		if line, ok := v.Mismatch(text); ok {
-			c.log.Mismatch = line
-			return
-		}
+	if x, ok := gpu.NVIDIA.Fault(text); ok {
+		x.KernelMark = at
+		c.xid(x)
+	}
+	if line, ok := gpu.NVIDIA.Mismatch(text); ok {
+		c.log.Mismatch = line
 	}
 	if k, ok := parseKill(text); ok {
 		if len(c.log.Kills) == maxKills {

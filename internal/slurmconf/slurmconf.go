@@ -124,13 +124,16 @@ type Value struct {
 	Line Line
 }
 
+// described are the keys with which a line begins that describes a node, a partition or the like: its further keys are
+// not the cluster's.
+var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
+
 // All are the values of a key of the cluster's, one for each line that has it, in their order.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
-		if l.describes() {
-			continue
-		}
-		if text, ok := l.Get(key); ok {
+		first := func(key string) bool { return strings.EqualFold(key, l.Pairs[0][0]) }
+		text, ok := l.Get(key)
+		if ok && (len(l.Pairs) == 1 || !slices.ContainsFunc(described, first)) {
 			all = append(all, Value{text, l})
 		}
 	}
@@ -145,16 +148,6 @@ func (c Conf) Get(key string) (Value, bool) {
 	}
 	last := all[len(all)-1]
 	return last, last.Text != ""
-}
-
-// described are the keys with which a line begins that describes a node, a partition or the like.
-var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
-
-// describes reports a line whose further keys are not the cluster's.
-func (l Line) describes() bool {
-	return len(l.Pairs) > 1 && slices.ContainsFunc(described, func(key string) bool {
-		return strings.EqualFold(key, l.Pairs[0][0])
-	})
 }
 
 // Doubt says why there may be more than was read; empty if there is nothing.
