@@ -17,15 +17,10 @@ import (
 
 const (
 	gpuA = gpu.ID("GPU-a")
-	gpuB = gpu.ID("GPU-b")
 	busA = gpu.BusID("0000:1b:00.0")
-	busB = gpu.BusID("0000:3b:00.0")
 )
 
-var (
-	cardA = finding.Card{Index: 0, Device: gpu.Device{ID: gpuA, BusID: busA}}
-	cardB = finding.Card{Index: 3, Device: gpu.Device{ID: gpuB, BusID: busB}}
-)
+var cardA = finding.Card{Index: 0, Device: gpu.Device{ID: gpuA, BusID: busA}}
 
 func told(id gpu.ID, facts ...gpu.Fact) gpu.Health { return gpu.Health{Device: id, Facts: facts} }
 
