@@ -90,8 +90,7 @@ func (s *search) list() []int {
 	return pids
 }
 
-// result is what was found, with what the holders' memory says, which can hang. One that has ended since may have left
-// another that was in no list.
+// result is what was found, with what the holders' memory says, which can hang.
 func (s *search) result(holders *survey) attrib.Scan {
 	s.mu.Lock()
 	found, looked := maps.Clone(s.found), s.looked
@@ -103,13 +102,12 @@ func (s *search) result(holders *survey) attrib.Scan {
 			scan.Hung = append(scan.Hung, attrib.Instance{PID: p.PID, Start: h.Start})
 		}
 		switch {
-		case p.Gone, p.Why == "" && h.Why == "" && h.Start != p.Start:
-			s.trouble("process %d: it ended during the search", p.PID)
-			continue
+		case p.Gone, p.Why == "" && h.Why == "" && h.Start != p.Start: // it held the GPU when it was looked at
 		case p.Why != "":
-			p = unread(h.Process, p.Why)
+			h.Process = unread(h.Process, p.Why)
+		default:
+			h.Process = p
 		}
-		h.Process = p
 		scan.Holdings = append(scan.Holdings, h.Holding)
 	}
 	if looked == 0 {
