@@ -55,7 +55,7 @@ type survey struct {
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []attrib.Process {
 	r := c.send(maxSurvey, pids, s.look)
-	c.wait(r, "processes")
+	c.wait(r, "environments")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	processes, hung := make([]attrib.Process, 0, len(pids)), r.hung()

@@ -72,15 +72,11 @@ type reader struct {
 	conf     Conf
 	open     func(name string) []File
 	included int
-	cluster  string // ClusterName, as soon as it is read: %c in an Include stands for it
 }
 
 func (r *reader) read(f File) {
 	r.conf.Files = append(r.conf.Files, f.Path)
 	for _, l := range parseLines(f.Path, string(f.Text)) {
-		if name, ok := l.Get("ClusterName"); ok {
-			r.cluster = strings.ToLower(name)
-		}
 		if l.Include != "" && r.open != nil {
 			if l.Why = r.include(l); l.Why == "" {
 				continue
@@ -93,13 +89,9 @@ func (r *reader) read(f File) {
 // include reads what a line includes, or says why it is not read.
 func (r *reader) include(l Line) (why string) {
 	name := strings.Trim(l.Include, `"`)
-	switch {
-	case strings.Contains(name, "%c") && r.cluster == "":
-		return "%c stands before ClusterName"
-	case r.included >= MaxIncluded:
+	if r.included >= MaxIncluded {
 		return fmt.Sprintf("more than %d files", MaxIncluded)
 	}
-	name = strings.ReplaceAll(name, "%c", r.cluster)
 	if !path.IsAbs(name) {
 		name = path.Join(path.Dir(l.File), name)
 	}
