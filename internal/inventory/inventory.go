@@ -21,11 +21,6 @@ import (
 // ErrNoDriver says that the driver's /proc tree is absent: no module is loaded.
 var ErrNoDriver = errors.New("the nvidia driver is not loaded")
 
-const (
-	maxCards       = 256     // the driver has 8 bits of card minors
-	maxInformation = 4 << 10 // the file has about 400 bytes
-)
-
 // Read lists the cards below driverProc (/proc/driver/nvidia), in order of bus id. A card whose file cannot be
 // read is in the list with its bus id and the reason: leaving it out would shift the numbers of the others.
 // It returns ErrNoDriver when the tree is absent, and nothing where none is named: then the backend has to be asked.
@@ -41,16 +36,13 @@ func Read(driverProc string) ([]gpu.Card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
-	if len(folders) > maxCards {
-		return nil, fmt.Errorf("list GPUs: %d directories in %q, more than %d", len(folders), root, maxCards)
-	}
 	cards := make([]gpu.Card, 0, len(folders))
 	for _, folder := range folders { // in order of name
 		bus, err := gpu.ParseBusID(folder.Name())
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
-		text, err := read(filepath.Join(root, folder.Name(), "information"), maxInformation)
+		text, err := read(filepath.Join(root, folder.Name(), "information"))
 		card := parseInformation(text, bus)
 		if err != nil {
 			card.Unknown = err.Error()
@@ -60,9 +52,11 @@ func Read(driverProc string) ([]gpu.Card, error) {
 	return cards, nil
 }
 
+const maxFile = 4 << 10 // the largest, of a card, has about 400 bytes
+
 // read reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
-func read(file string, limit int64) (string, error) {
-	text, err := safefile.ReadGiven(file, limit)
+func read(file string) (string, error) {
+	text, err := safefile.ReadGiven(file, maxFile)
 	return string(text), err
 }
 
@@ -105,8 +99,6 @@ func parseUUID(s string) gpu.ID {
 	return gpu.ID(s)
 }
 
-const maxLine = 256
-
 // ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	module := filepath.Join(sys, "module", gpu.NVIDIA.Module)
@@ -131,7 +123,7 @@ func moduleIdentity(folder string) string {
 
 // readWord reads a file of one line. Anything but one printable word is unknown.
 func readWord(file string) string {
-	text, err := read(file, maxLine)
+	text, err := read(file)
 	if err != nil {
 		return ""
 	}
@@ -144,10 +136,7 @@ func readWord(file string) string {
 
 // What the kernel writes of a PCI device: a class that begins with 03 for displays, which GPUs
 // without an output are as well ("3D controller").
-const (
-	displayClass = "0x03"
-	maxPCIText   = 64
-)
+const displayClass = "0x03"
 
 // OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
 // itself knows: no driver is asked, no device wakes up.
@@ -158,11 +147,11 @@ func OnBus(sys string) (bool, error) {
 		return false, err
 	}
 	for _, d := range devices {
-		vendor, err := read(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
+		vendor, err := read(filepath.Join(root, d.Name(), "vendor"))
 		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
 			continue
 		}
-		class, err := read(filepath.Join(root, d.Name(), "class"), maxPCIText)
+		class, err := read(filepath.Join(root, d.Name(), "class"))
 		if err == nil && strings.HasPrefix(class, displayClass) {
 			return true, nil
 		}

@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 func TestReadKeepsACardItCannotRead(t *testing.T) {
 	root := tree(t, "h200x4")
 	must.Do(t, os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")))
-	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxInformation+1))
+	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxFile+1))
 	cards, err := Read(root)
 	if err != nil || len(cards) != 4 {
 		t.Fatalf("%d GPUs, %v", len(cards), err)
@@ -73,13 +73,6 @@ func TestReadRefuses(t *testing.T) {
 	put(t, filepath.Join(odd, "gpus/card0/information"), "")
 	if _, err := Read(odd); err == nil {
 		t.Error("a directory that is no bus id was accepted")
-	}
-	many := t.TempDir()
-	for i := range maxCards + 1 {
-		put(t, filepath.Join(many, "gpus", fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32), "information"), "")
-	}
-	if _, err := Read(many); err == nil {
-		t.Errorf("more than %d GPUs were accepted", maxCards)
 	}
 }
 

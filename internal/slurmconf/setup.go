@@ -200,10 +200,6 @@ func (p *planner) taskHooks() {
 func (p *planner) flags() {
 	own, has := p.Conf.Get("PrologFlags")
 	in := func(flag string) bool { return HasWord(own.Text, flag) }
-	if in("RunInJob") {
-		p.step("PrologFlags has RunInJob: hooks see only the job's GPUs and know no exit status. " +
-			"Bookend reports that (BKD-RUNINJOB).")
-	}
 	want, why := "Alloc", "runs the Prolog on all nodes of a job at once"
 	if p.Adopts {
 		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
@@ -236,13 +232,11 @@ func (p *planner) timeout(own bool) {
 
 func (p *planner) healthCheck() {
 	const timer = "run \"systemctl enable --now bookend-healthcheck.timer\" on the nodes with GPUs."
-	own, has := p.theirs("HealthCheckProgram")
+	_, has := p.theirs("HealthCheckProgram")
 	switch {
-	case has && strings.Contains(path.Base(own.Text), "nhc"):
-		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
-			"or %s", timer)
 	case has:
-		p.step("HealthCheckProgram is taken: %s", timer)
+		p.step("HealthCheckProgram is taken: if it is NHC, let it run the check "+
+			"(/usr/share/doc/bookend/nhc/bookend.nhc says how), or %s", timer)
 	case p.Sent:
 		p.step("slurmctld sends no HealthCheckProgram: %s", timer)
 	default:
