@@ -134,8 +134,7 @@ func readWord(file string) string {
 	return word
 }
 
-// What the kernel writes of a PCI device: a class that begins with 03 for displays, which GPUs
-// without an output are as well ("3D controller").
+// displayClass begins the class of PCI devices that are displays, as GPUs without an output are ("3D controller").
 const displayClass = "0x03"
 
 // OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
@@ -147,12 +146,9 @@ func OnBus(sys string) (bool, error) {
 		return false, err
 	}
 	for _, d := range devices {
-		vendor, err := read(filepath.Join(root, d.Name(), "vendor"))
-		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
-			continue
-		}
-		class, err := read(filepath.Join(root, d.Name(), "class"))
-		if err == nil && strings.HasPrefix(class, displayClass) {
+		dir := filepath.Join(root, d.Name())
+		if readWord(filepath.Join(dir, "vendor")) == gpu.NVIDIA.PCI &&
+			strings.HasPrefix(readWord(filepath.Join(dir, "class")), displayClass) {
 			return true, nil
 		}
 	}
