@@ -81,7 +81,7 @@ func (a *app) why(ref slurm.Ref) error {
 	}
 	runs := ledger.Newest(answer.Filter{Job: &ref}.Pick(all.runs))
 	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref.Text, all.node))
 	}
 	var start, end string
 	if runs[0].Start != nil {
@@ -92,7 +92,7 @@ func (a *app) why(ref slurm.Ref) error {
 	} else if r, err := all.store.Report(runs[0].Job); err == nil {
 		end = r.Running
 	}
-	return a.write(answer.NewOwnReport(all.node, ref.String(), start == "", start, end), false)
+	return a.write(answer.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
 }
 
 // show writes both ends of a job, every run of it, the oldest first.
@@ -106,12 +106,12 @@ func (a *app) show(ref slurm.Ref) error {
 		fmt.Fprintf(a.env.Stderr, "bookend: damaged records on this node: %d (bookend history names them)\n", n)
 	}
 	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref.Text, all.node))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
 	})
-	return a.write(answer.NewShow(all.node, ref.String(), runs, all.runs, all.store.Recorded()), found(runs))
+	return a.write(answer.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
 }
 
 // found reports whether any of the runs has a finding that policy does not hide.
@@ -122,9 +122,9 @@ func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(
 func (a *app) own(ref slurm.Ref) error {
 	paths := a.config().Paths
 	node := nodeOf(a.env, paths, a.node)
-	if ref.Kind == slurm.RefArray || ref.Kind == slurm.RefHet {
+	if ref.Sign != "" {
 		return denied(fmt.Sprintf("needs root: without it jobs are known by their own id alone; "+
-			"squeue -j %s -O JobArrayID,JobID shows it while the job runs", ref))
+			"squeue -j %s -O JobArrayID,JobID shows it while the job runs", ref.Text))
 	}
 	// Threat: none: the file is opened as the user who asks, and is readable for the job's own user alone.
 	r, err := state.GetReport(paths.Run, node, slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
@@ -132,11 +132,11 @@ func (a *app) own(ref slurm.Ref) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
 		// One text for both: whether a job of somebody else's ran here is nobody's business.
 		return denied(fmt.Sprintf("needs root: job %s has no report for you on node %s: it is not yours, was on "+
-			"another node, or its report is not kept any more; your job's output has what Bookend said", ref, node))
+			"another node, or its report is not kept any more; your job's output has what Bookend said", ref.Text, node))
 	case err != nil:
-		return fmt.Errorf("read the report of job %s: %w", ref, err)
+		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
-	return a.write(answer.NewOwnReport(node, ref.String(), r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
+	return a.write(answer.NewOwnReport(node, ref.Text, r.Clean, r.Text, cmp.Or(r.End, r.Running)), false)
 }
 
 type asked struct {

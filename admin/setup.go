@@ -214,9 +214,6 @@ func put(path, text string) (done string, err error) {
 func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
 	dir := filepath.Dir(site.Conf.Path)
 	fmt.Fprintf(w, "Slurm %s, %s\n", site.Version.Series(), site.Conf.Path)
-	for _, f := range plan.Found {
-		fmt.Fprintf(w, "found: %s\n", f)
-	}
 	fmt.Fprintln(w)
 	if len(done) > 0 {
 		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))

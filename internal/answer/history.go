@@ -221,12 +221,12 @@ func finds(r ledger.Run, is func(ledger.End, int, finding.Finding) bool) (yes bo
 
 // names reports whether a reference, as people type it, is of this run.
 func names(ref slurm.Ref, r ledger.Run) bool {
-	switch ref.Kind {
-	case slurm.RefRun:
+	switch {
+	case ref.SLUID != "":
 		return r.Job.SLUID == ref.SLUID
-	case slurm.RefArray:
+	case ref.Sign == "_":
 		return r.Display.Array.Master == ref.ID && r.Display.Array.Task == ref.Part
-	case slurm.RefHet:
+	case ref.Sign == "+":
 		return r.Job.HetJobID == ref.ID && r.Job.ID == ref.ID+slurm.JobID(ref.Part)
 	}
 	// An array's or a heterogeneous job's own id is the first, or the last, of its parts, and stands for all of them.

@@ -284,8 +284,8 @@ func kernelText(w io.Writer, k gpu.KernelLog) {
 	}
 	for _, x := range k.Xids {
 		text := fmt.Sprintf("Xid %d on %s", x.Code, x.BusID)
-		if meaning := health.XidMeaning(x.Code); meaning != "" {
-			text += ": " + meaning
+		if row, known := health.XidRow(x.Code); known {
+			text += ": " + row.Meaning
 		}
 		if x.PID != 0 {
 			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)

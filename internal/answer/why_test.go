@@ -18,7 +18,7 @@ import (
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
 func squeezed() (Run, ledger.End) {
-	unsaid, zero, instance, rank := gpu.Unknown("not said"), 0, 1, 3
+	unsaid, zero, rank := gpu.Unknown("not said"), 0, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
 	side := func(boot time.Duration, s settle.State) *finding.Side {
@@ -51,7 +51,7 @@ func squeezed() (Run, ledger.End) {
 			Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute),
 				Ran: 50 * time.Second}}}}},
 		Kernel: &gpu.KernelLog{
-			Xids: []gpu.Xid{{BusID: "0000:1b:00.0", GI: &instance, Code: 31, PID: 900, Name: "train\n",
+			Xids: []gpu.Xid{{BusID: "0000:1b:00.0", Instance: "GPU-I 5", Code: 31, PID: 900, Name: "train\n",
 				Text: "Ch 00000008", More: 3}},
 			Kills: []gpu.HostKill{{PID: 901, Name: "loader"}}, Lost: true,
 		},

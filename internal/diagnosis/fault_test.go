@@ -29,8 +29,7 @@ func TestFaultOfTheDriver(t *testing.T) {
 	xid := func(bus gpu.BusID, number int, card gpu.Device) func(*Input) {
 		return func(in *Input) {
 			in.Cards[0].Device.BusID, in.Cards[0].Device.Parent = card.BusID, card.Parent
-			one := 1
-			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number, GI: &one}}
+			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number, Instance: "GPU-I 1"}}
 			if card.Parent != "" {
 				in.Health[0].Device = card.Parent
 			}

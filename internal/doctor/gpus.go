@@ -59,7 +59,7 @@ func judgeOrder(v *view) string {
 		v.warn("MIG is on, and there is no nvidia.gpu_map",
 			"nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
 			Why = "if Slurm gives numbers alone, instances are not known"
-	case !byMap && !n.Known():
+	case !byMap && !n.Source.Settled():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
 	case byMap:
 		return "nvidia.gpu_map: " + v.places(count)

@@ -26,7 +26,7 @@ const (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Now    Moment
+	Now    time.Time
 	Epoch  gpu.Epoch
 	Rules  config.DrainRules
 	Memory Memory
@@ -48,27 +48,29 @@ type Decision struct {
 // over: scontrol makes slurmctld send all of the cluster's nodes for one.
 const seldom = time.Hour
 
-// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
-func Pending(r config.DrainRules, m Memory, exits []Exit, now time.Time) bool {
-	switch w := m.Written; {
-	case r.ReasonBy == config.ReasonByNone:
+// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked, of which Input then knows
+// nothing yet.
+func (in Input) Pending() bool {
+	switch w, last := in.Memory.Written, in.Memory.Last; {
+	case in.Rules.ReasonBy == config.ReasonByNone:
 		return false
-	case len(m.open(exits)) > 0:
+	case len(in.Memory.open(in.Exits)) > 0:
 		return true
 	case w == nil:
 		return false
 	default:
-		return r.Resume.Enabled && w.unverifiable() == "" || m.Last == nil || m.Last.Act != Leave ||
-			now.Sub(m.Last.Wall).Abs() >= seldom
+		return in.Rules.Resume.Enabled && w.unverifiable() == "" || last == nil || last.Act != Leave ||
+			in.Now.Sub(last.Wall).Abs() >= seldom
 	}
 }
 
-func Conf(m Memory, exits []Exit) string {
-	if open := m.open(exits); len(open) > 0 {
+// Conf is the SLURM_CONF that leads to the controller that the drain is known to.
+func (in Input) Conf() string {
+	if open := in.Memory.open(in.Exits); len(open) > 0 {
 		return open[len(open)-1].Conf
 	}
-	if m.Written != nil {
-		return m.Written.Conf
+	if in.Memory.Written != nil {
+		return in.Memory.Written.Conf
 	}
 	return ""
 }
@@ -108,7 +110,7 @@ func (in Input) ours(open []Exit) (cause Exit, found bool) {
 // others settles what is not ours: a node that is not drained, or by somebody else. Slurm gets a moment to drain it.
 func (in Input) others(open []Exit) Decision {
 	m, drained := in.Memory, in.Node.Drained()
-	young := func(wall time.Time) bool { return !drained && in.Now.Wall.Sub(wall).Abs() <= late }
+	young := func(wall time.Time) bool { return !drained && in.Now.Sub(wall).Abs() <= late }
 	if m.Written != nil && young(m.Written.Wall) {
 		return in.leave(m, "our reason has just been written, and the node is not drained yet")
 	}
@@ -127,13 +129,11 @@ func (in Input) standing(open []Exit) Decision {
 	m := in.Memory.settle(in.Exits, open...)
 	m.Written = &w
 	answer, why := in.verified(w)
-	switch answer {
-	case Dirty:
+	if answer == Dirty {
 		w.Clean = 0
-		fallthrough
-	default:
+	}
+	if answer != Clean {
 		return in.leave(m, why)
-	case Clean:
 	}
 	w.Clean = min(w.Clean+1, in.Rules.Resume.After)
 	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.Resume.After)
@@ -166,7 +166,7 @@ func (in Input) verified(w Written) (answer Answer, why string) {
 
 // write settles no exit: whether the reason stands the next health check sees.
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
 	return in.said(Decision{Act: Write, Why: why, Reason: x.Reason, Memory: m})
@@ -178,7 +178,7 @@ func (in Input) leave(m Memory, why string) Decision {
 
 func (in Input) said(d Decision) Decision {
 	d.Why = string(report.Clean(d.Why, maxWhy))
-	d.Memory.Last = &Said{in.Now.Wall.UTC().Round(0), d.Act, d.Why}
+	d.Memory.Last = &Said{in.Now.UTC().Round(0), d.Act, d.Why}
 	return d
 }
 

@@ -18,10 +18,7 @@ import (
 	"bookend/test/must"
 )
 
-const (
-	reason42 = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"
-	reason43 = "BKD-LOST gpu=1 job=43 prolog; see: bookend show 43"
-)
+const reason42 = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"
 
 var (
 	ended = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) // when the hook of job 42 had its verdict
@@ -52,16 +49,14 @@ func lostAtStart(id slurm.JobID, later time.Duration) ledger.Run {
 }
 
 // after is the moment of a health check, so long after the hook of job 42.
-func after(d time.Duration) Moment {
-	return Moment{Wall: ended.Add(d), ID: "b1"}
-}
+func after(d time.Duration) time.Time { return ended.Add(d) }
 
 // asked is what a health check two minutes after that hook knows, of a node as Slurm leaves it.
 func asked() Input {
 	return Input{
 		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: config.DrainRules{ReasonBy: config.ReasonByHealthcheck, Resume: config.Resume{After: 3}},
-		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
+		Exits: Exits([]ledger.Run{orphaned(42, 0)}, "b1"),
 		Node: Node{
 			Flags: []string{"IDLE", "DRAIN"}, Reason: EpilogError, By: "root", At: ended.Add(time.Second),
 		},
@@ -76,9 +71,13 @@ func TestDecisions(t *testing.T) {
 		in := map[string]func() Input{"first": asked, "stood": stood, "hook": func() Input {
 			return Input{Now: after(time.Second), Node: Node{Flags: []string{"IDLE", "DRAIN"}, At: ended}}
 		}}[kind]()
+		if strings.Contains(edit, `"Exits"`) {
+			in.Exits = nil
+		}
 		if edit != "" {
 			must.Do(t, json.Unmarshal([]byte(edit), &in))
 		}
+		before := must.Have(json.Marshal(in))(t)
 		decide := Decide
 		if kind == "hook" {
 			decide = func(in Input) Decision { return AtHook(in, asked().Exits[0]) }
@@ -87,8 +86,11 @@ func TestDecisions(t *testing.T) {
 		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
 			t.Errorf("%s: remembered is %+v, want %s (%s)", given, last, d.Act, d.Why)
 		}
+		if after := must.Have(json.Marshal(in))(t); string(after) != string(before) {
+			t.Errorf("what was known has changed from %s to %s", before, after)
+		}
 		d.Memory.Last = nil
-		return fmt.Sprintf("%s: %s\n%s\n%s", d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
+		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
 	})
 }
 
@@ -99,23 +101,6 @@ func TestLongReasonOfAnother(t *testing.T) {
 	d := Decide(in)
 	if d.Act != Leave || len(d.Memory.Last.Why) > 2<<10 || d.Why != d.Memory.Last.Why {
 		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.Memory.Last.Why))
-	}
-}
-
-// The latest failed hook before the drain is what it is for; the others are further causes.
-func TestSeveralExits(t *testing.T) {
-	in := asked()
-	in.Exits = Exits([]ledger.Run{orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)}, in.Now)
-	d := Decide(in)
-	if d.Act != Write || d.Reason != reason42 {
-		t.Errorf("%s %q", d.Act, d.Reason)
-	}
-	if c := d.Memory.Written.Causes; len(c) != 2 || c[0].Code != code.Lost || c[1].Code != code.Orphan {
-		t.Errorf("causes %+v", c)
-	}
-	in.Node.Reason, in.Node.At = PrologError, ended
-	if d := Decide(in); d.Act != Write || d.Reason != reason43 {
-		t.Errorf("prolog: %s %q (%s)", d.Act, d.Reason, d.Why)
 	}
 }
 
@@ -130,111 +115,17 @@ func stood() Input {
 	return in
 }
 
-// A hook that fails while our drain stands is a further cause, what was counted is void, and a cause of another life of
-// the driver's is never verified.
-func TestFurtherCause(t *testing.T) {
-	reloaded := orphaned(44, 10*time.Minute)
-	reloaded.Epoch.Module = "m2"
-	for name, tt := range map[string]struct {
-		further ledger.Run
-		act     Act
-		causes  int
-		clean   int
-		known   bool
-	}{
-		"another GPU":      {lostAtStart(43, 10*time.Minute), Leave, 2, 0, true},
-		"the same again":   {orphaned(44, 10*time.Minute), Count, 1, 1, true},
-		"reloaded between": {reloaded, Leave, 1, 0, false},
-	} {
-		in := stood()
-		in.Memory.Written.Clean, in.Exits = 2, Exits([]ledger.Run{orphaned(42, 0), tt.further}, in.Now)
-		d := Decide(in)
-		w := d.Memory.Written
-		if d.Act != tt.act || len(w.Causes) != tt.causes || w.Clean != tt.clean || w.Epoch.Same(epoch) != tt.known {
-			t.Errorf("%s: %s (%s): %+v, want %+v", name, d.Act, d.Why, w, tt)
-		}
-		if len(d.Memory.Settled) != 2 || w.Reason != reason42 || len(in.Memory.Written.Causes) != 1 {
-			t.Errorf("%s: %+v after %+v", name, d.Memory, in.Memory)
-		}
-	}
-}
-
-// What was intended and not done is tried again.
-func TestWriteFailed(t *testing.T) {
-	in := asked()
-	in.Memory = Decide(in).Memory
-	in.Now = after(5 * time.Minute)
-	if d := Decide(in); d.Act != Write || d.Reason != reason42 {
-		t.Errorf("%s (%s)", d.Act, d.Why)
-	}
-	in.Node.Reason, in.Node.At = reason42, ended.Add(2*time.Minute+time.Second) // it was done after all
-	if d := Decide(in); d.Act != Leave || d.Memory.Written == nil || len(d.Memory.Settled) != 1 {
-		t.Errorf("done: %s (%s) %+v", d.Act, d.Why, d.Memory)
-	}
-}
-
-func TestPending(t *testing.T) {
-	in := asked()
-	wrote := Decide(in).Memory.settle(in.Exits, in.Exits...)
-	said := func(ago time.Duration, edit func(*Written)) Memory {
-		m, w := wrote, *wrote.Written
-		if edit != nil {
-			edit(&w)
-		}
-		m.Written, m.Last = &w, &Said{Wall: in.Now.Wall.Add(-ago), Act: Leave}
-		return m
-	}
-	past := func(w *Written) { w.Causes = []Cause{{Code: code.Lost, GPU: "GPU-a"}} }
-	unknown := func(w *Written) { w.Epoch = gpu.Epoch{} }
-	further := said(0, nil)
-	further.Settled = nil
-	const minutes = 5 * time.Minute
-	rules := func(by config.ReasonBy) config.DrainRules { return config.DrainRules{ReasonBy: by} }
-	check, hook, none := rules(config.ReasonByHealthcheck), rules(config.ReasonByHook), rules(config.ReasonByNone)
-	resumes := hook
-	resumes.Resume.Enabled = true
-	for name, tt := range map[string]struct {
-		rules config.DrainRules
-		m     Memory
-		exits []Exit
-		want  bool
-	}{
-		"nothing":                          {check, Memory{}, nil, false},
-		"an exit":                          {check, Memory{}, in.Exits, true},
-		"an exit, for none":                {none, Memory{}, in.Exits, false},
-		"a reason, just written":           {hook, wrote, nil, true},
-		"a settled exit":                   {hook, Memory{Settled: wrote.Settled}, in.Exits, false},
-		"a reason, and nothing to do":      {hook, said(minutes, nil), nil, false},
-		"a reason, after an hour":          {hook, said(time.Hour, nil), nil, true},
-		"a reason, and the clock stepped":  {hook, said(-2*time.Hour, nil), nil, true},
-		"a reason, and a further exit":     {hook, further, in.Exits, true},
-		"a reason that may be resumed":     {resumes, said(minutes, nil), nil, true},
-		"a reason that no check can end":   {resumes, said(minutes, past), nil, false},
-		"one of which no one knows when":   {resumes, said(minutes, unknown), nil, false},
-		"one that no check ends, long ago": {resumes, said(2*time.Hour, past), nil, true},
-	} {
-		if got := Pending(tt.rules, tt.m, tt.exits, in.Now.Wall); got != tt.want {
-			t.Errorf("%s: Pending = %v, want %v", name, got, tt.want)
-		}
-	}
-	const conf = "/etc/slurm/slurm.conf"
-	if a, b, c := Conf(Memory{}, in.Exits), Conf(wrote, nil), Conf(Memory{}, nil); a != conf || b != conf || c != "" {
-		t.Errorf("Conf gives %q, %q, %q; want %q twice, and none", a, b, c, conf)
-	}
-}
-
 // A reboot ends what is remembered; an unknown boot id does not.
 func TestHere(t *testing.T) {
 	m := Decide(asked()).Memory
 	for boot, want := range map[string]bool{"b1": true, "": true, "b2": false} {
-		if got := m.Here(Moment{ID: boot}).Written != nil; got != want {
+		if got := m.Here(boot).Written != nil; got != want {
 			t.Errorf("in boot %q a reason is remembered: %v, want %v", boot, got, want)
 		}
 	}
 }
 
 func TestExits(t *testing.T) {
-	now := after(2 * time.Minute)
 	const minute = time.Minute
 	for name, tt := range map[string]struct {
 		boot string
@@ -252,7 +143,7 @@ func TestExits(t *testing.T) {
 		if tt.edit != nil {
 			tt.edit(&r)
 		}
-		if got := Exits([]ledger.Run{r}, now); len(got) != tt.want {
+		if got := Exits([]ledger.Run{r}, "b1"); len(got) != tt.want {
 			t.Errorf("%s: Exits = %+v, want %d", name, got, tt.want)
 		}
 	}

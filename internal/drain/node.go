@@ -33,9 +33,7 @@ var quiet = []string{
 // and may drain it yet, or the node is in a maintenance reservation.
 var busy = []string{"COMPLETING", "MAINT"}
 
-func (n Node) Has(flag string) bool { return slices.Contains(n.Flags, flag) }
-
-func (n Node) Drained() bool { return n.Has(drained) }
+func (n Node) Drained() bool { return slices.Contains(n.Flags, drained) }
 
 // beyond is the first flag of the state that is none of these, empty for none.
 func (n Node) beyond(flags ...string) string {

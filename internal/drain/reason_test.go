@@ -1,11 +1,10 @@
 package drain
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -25,32 +25,14 @@ func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
 	}
 }
 
-// ofTheDead is memory under a PID that is gone: whoever has that number now is another, and not to be killed for it.
-func ofTheDead() finding.Finding {
-	f := about(code.Phantom, 0, 512<<20, 4711)
-	f.Holder.Gone = true
-	return f
-}
-
 // The reason's form is an interface: sites match on it.
 func TestText(t *testing.T) {
-	for want, f := range map[string]finding.Finding{
-		"BKD-ORPHAN gpu=0 20480MiB pid=4711 job=42 epilog; see: bookend show 42": about(code.Orphan, 0, 20<<30, 4711),
-		"BKD-RESIDUE gpu=15 512MiB job=42 epilog; see: bookend show 42":          about(code.Residue, 15, 512<<20+1, 0),
-		"BKD-STUCK job=42 epilog; see: bookend show 42":                          {Code: code.Stuck},
-		"BKD-REMAPFAILED g=15 job=42 epilog; see: bookend show 42":               about(code.RemapFailed, 15, 0, 0),
-		"BKD-RESIDUE gpu=1 job=42 epilog; see: bookend show 42":                  about(code.Residue, 1, 1<<20-1, -4),
-		"BKD-RESIDUE job=42 epilog; see: bookend show 42":                        about(code.Residue, -1, 0, 0),
-		"BKD-PHANTOM gpu=0 512MiB job=42 epilog; see: bookend show 42":           ofTheDead(),
-	} {
-		if got := Text(f, 42, slurm.Epilog); string(got) != want {
-			t.Errorf("reason %q, want %q", got, want)
-		}
-	}
-	want := "BKD-LOST gpu=3 job=7 prolog; see: bookend show 7"
-	if got := Text(about(code.Lost, 3, 0, 0), 7, slurm.Prolog); string(got) != want {
-		t.Errorf("reason %q, want %q", got, want)
-	}
+	golden.Lines(t, *update, "testdata/texts.txt", func(given string) string {
+		var f finding.Finding
+		phase, about, _ := strings.Cut(given, " ")
+		must.Do(t, json.Unmarshal([]byte(about), &f))
+		return string(Text(f, 42, map[string]slurm.Context{"prolog": slurm.Prolog, "epilog": slurm.Epilog}[phase]))
+	})
 }
 
 // Every code with everything at its longest: within the bound, code and card among what sinfo -R shows, and read back.
@@ -71,50 +53,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Every form that a release wrote is read, and is ours.
-func TestEveryFormEverWritten(t *testing.T) {
-	data := must.Have(os.ReadFile("testdata/reasons.txt"))(t)
-	for line := range strings.Lines(string(data)) {
-		text, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		fields := strings.Fields(want) // code, GPU, MiB, PID, job, hook
+// What is read of a reason: a form that a release wrote, and nothing else.
+func TestReasons(t *testing.T) {
+	golden.Lines(t, *update, "testdata/reasons.txt", func(text string) string {
 		r, ours := Parse(text)
-		if got := []string{string(r.Code), fmt.Sprint(r.Job), words[r.Phase]}; !ours ||
-			!slices.Equal(got, []string{fields[0], fields[4], fields[5]}) {
-			t.Errorf("%q is read as %q, %v", text, got, ours)
+		for _, more := range []string{"; disk swap", "\n"} {
+			if Ours(text + more) {
+				t.Errorf("%q with %q behind it is ours", text, more)
+			}
 		}
-		if Ours(text + "; disk swap") {
-			t.Errorf("%q with words behind it is ours", text)
+		if !ours {
+			return "not ours"
 		}
-	}
-}
-
-// Whatever differs in a byte is not ours.
-func TestOursRefuses(t *testing.T) {
-	const ours = "BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42"
-	if !Ours(ours) {
-		t.Fatalf("%q is not read", ours)
-	}
-	for old, new := range map[string]string{
-		"42": "042", "bookend show 42": "bookend show 43", "gpu=0": "gpu=00", "epilog": "Epilog",
-		"ORPHAN":         "orphan",
-		"gpu=0 20998MiB": "20998MiB gpu=0", "gpu=0 2": "gpu=0 gpu=0 2", "BKD-ORPHAN": "BKD", "BKD-": "NHC-",
-		"job=42 ": "", " epilog": "", " ": "  ", "BKD": " BKD", "show 42": "show 42 ",
-	} {
-		if text := strings.Replace(ours, old, new, 1); Ours(text) {
-			t.Errorf("%q is taken for ours", text)
-		}
-	}
-	for _, text := range []string{
-		"", EpilogError, PrologError, "BKD-", ours + "\n", ours + "; swapped the GPU", ours + "x",
-		ours + " [root@2026-11-21T07:00:00]", "BKD-ORPHAN job=0 epilog; see: bookend show 0",
-	} {
-		if Ours(text) {
-			t.Errorf("%q is taken for ours", text)
-		}
-	}
+		return fmt.Sprint(r.Code, " ", r.Job, " ", words[r.Phase])
+	})
 }
 
 // What is ours fits the grammar and the bound; what is composed fits, holds no bracket and is read back.

@@ -38,12 +38,6 @@ type Cause struct {
 	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
 }
 
-// Moment is a time in one boot.
-type Moment struct {
-	Wall time.Time
-	ID   string // the boot's, empty where it could not be read: then no exit is known to be of this boot
-}
-
 // FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain. Its causes are all findings
 // that were judged to drain; of a hook that was stopped after its verdict what it was stopped by.
 func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
@@ -76,16 +70,13 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 
 // fixed is what Slurm itself writes for such a hook.
 func (x Exit) fixed() string {
-	if x.Phase == slurm.Prolog {
-		return PrologError
-	}
-	return EpilogError
+	return map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}[x.Phase]
 }
 
-// Exits are the exits that a node's records tell of in this boot, oldest first.
-func Exits(runs []ledger.Run, now Moment) (list []Exit) {
+// Exits are the exits that a node's records tell of in this boot, oldest first; none where that is not known.
+func Exits(runs []ledger.Run, boot string) (list []Exit) {
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
-		if x := FromEnd(r, phase, e); x != nil && now.ID != "" && r.Epoch.Boot == now.ID {
+		if x := FromEnd(r, phase, e); x != nil && boot != "" && r.Epoch.Boot == boot {
 			list = append(list, *x)
 		}
 	}
@@ -185,8 +176,8 @@ func (m Memory) Failed(err error) Memory {
 }
 
 // Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.
-func (m Memory) Here(now Moment) Memory {
-	if w := m.Written; w != nil && now.ID != "" && w.Epoch.Boot != "" && w.Epoch.Boot != now.ID {
+func (m Memory) Here(boot string) Memory {
+	if w := m.Written; w != nil && boot != "" && w.Epoch.Boot != "" && w.Epoch.Boot != boot {
 		m.Written = nil
 	}
 	return m

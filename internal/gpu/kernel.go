@@ -22,15 +22,13 @@ type KernelMark struct {
 // Xid is an error that NVIDIA's kernel module reported.
 type Xid struct {
 	KernelMark
-	BusID BusID  `json:"bus_id"`
-	GI    *int   `json:"gi,omitempty"` // of a MIG instance
-	CI    *int   `json:"ci,omitempty"`
-	Code  int    `json:"code"`
-	PID   int    `json:"pid,omitempty"`   // 0: none named
-	Name  string `json:"name,omitempty"`  // of the process: a string from outside
-	Text  string `json:"text,omitempty"`  // the rest of the line: a string from outside
-	After int    `json:"after,omitempty"` // the Xid that caused it, 0 for none named
-	More  int    `json:"more,omitempty"`  // lines before it, of this number and card, that it stands for
+	BusID    BusID  `json:"bus_id"`
+	Instance string `json:"instance,omitempty"` // of MIG: "GPU-I 5 GPU-CI 0"
+	Code     int    `json:"code"`
+	PID      int    `json:"pid,omitempty"`  // 0: none named
+	Name     string `json:"name,omitempty"` // of the process: a string from outside
+	Text     string `json:"text,omitempty"` // the rest of the line: a string from outside
+	More     int    `json:"more,omitempty"` // lines before it, of this number and card, that it stands for
 }
 
 // HostKill is a process that the kernel ended because host memory ran out.

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -56,7 +57,6 @@ func parseXid(text string) (Xid, bool) {
 		return Xid{}, false
 	}
 	x.Text = parseProcess(strings.TrimSpace(rest), &x)
-	x.After = parseCause(x.Text)
 	return x, true
 }
 
@@ -82,12 +82,8 @@ func parsePlace(place string, x *Xid) bool {
 	}
 	for _, f := range fields[1:] {
 		key, value, _ := strings.Cut(f, ":")
-		n, ok := Decimal(value, 255)
-		switch {
-		case ok && key == "GPU-I":
-			x.GI = &n
-		case ok && key == "GPU-CI":
-			x.CI = &n
+		if n, ok := Decimal(value, 255); ok && (key == "GPU-I" || key == "GPU-CI") {
+			x.Instance = strings.TrimSpace(fmt.Sprintf("%s %s %d", x.Instance, key, n))
 		}
 	}
 	return true
@@ -142,20 +138,6 @@ func channel(s string) bool {
 	}
 	_, err := strconv.ParseUint(digits[:8], 16, 32)
 	return err == nil
-}
-
-// parseCause finds "caused by previous Xid N" at the end.
-func parseCause(text string) int {
-	const by = "caused by previous Xid "
-	i := strings.LastIndex(text, by)
-	if i < 0 {
-		return 0
-	}
-	n, ok := Decimal(text[i+len(by):], maxXid)
-	if !ok {
-		return 0
-	}
-	return n
 }
 
 // Decimal parses digits only.

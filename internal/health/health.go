@@ -91,16 +91,15 @@ func (in Input) facts(now gpu.Health) []finding.Finding {
 		if fact.Unknown != "" || fact.Value == "" {
 			continue
 		}
-		q := question{value: fact.Value}
-		if before, ok := in.Before[now.Device].Fact(fact.Code); ok && before.Unknown == "" {
-			q.before = before.Value
-		}
+		last := known(in.Before[now.Device], fact.Code)
 		for _, r := range factRows {
 			if r.Fact != fact.Code {
 				continue
 			}
-			if a := r.judge(r, q); a != (answer{}) {
-				out = append(out, r.finding(a))
+			if observed, unknown := r.judge(r, fact.Value, last); observed != "" {
+				f := r.finding(observed)
+				f.Unknown = unknown
+				out = append(out, f)
 				break
 			}
 		}
@@ -108,90 +107,81 @@ func (in Input) facts(now gpu.Health) []finding.Finding {
 	return out
 }
 
-func (r Row) finding(a answer) finding.Finding {
-	f := finding.Finding{Code: r.Code, Observed: a.observed, Unknown: a.unknown, Expected: expected[r.Code]}
+func (r Row) finding(observed string) finding.Finding {
+	f := finding.Finding{Code: r.Code, Observed: observed, Expected: expected[r.Code]}
 	if r.Doubt != "" {
 		f.Doubts = []string{r.Doubt}
 	}
 	return f
 }
 
-// question is one fact, with what it was at the last look: "" where that is not known.
-type question struct{ value, before string }
+// judge says what a row makes of a fact's value, given that of the last look: what was observed, empty where the row does
+// not fit, and why it is neither well nor wrong, if it is.
+type judge func(r Row, value, last string) (observed, unknown string)
 
-// answer is what a row makes of it; the zero answer is no.
-type answer struct{ observed, unknown string }
-
-func equal(r Row, q question) answer {
-	if q.value != r.Value {
-		return answer{}
+func equal(r Row, value, _ string) (observed, unknown string) {
+	if value != r.Value {
+		return "", ""
 	}
-	return answer{observed: r.Meaning}
+	return r.Meaning, ""
 }
 
 // another is any number: the words have rows before this one.
-func another(r Row, q question) answer {
-	n, err := strconv.ParseUint(q.value, 10, 64)
+func another(r Row, value, _ string) (observed, unknown string) {
+	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || n == 0 {
-		return answer{}
+		return "", ""
 	}
-	return answer{observed: r.Meaning + strconv.FormatUint(n, 10)}
+	return r.Meaning + strconv.FormatUint(n, 10), ""
 }
 
 // underWay is neither well nor wrong yet.
-func underWay(r Row, q question) answer {
-	a := equal(r, q)
-	a.unknown = a.observed
-	return a
+func underWay(r Row, value, last string) (observed, unknown string) {
+	observed, _ = equal(r, value, last)
+	return observed, observed
 }
 
 // counted compares a counter that starts at 0 whenever the driver is loaded.
-func counted(r Row, q question) answer {
-	now, err := strconv.ParseUint(q.value, 10, 64)
+func counted(r Row, value, last string) (observed, unknown string) {
+	now, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || now == 0 {
-		return answer{}
+		return "", ""
 	}
-	before, err := strconv.ParseUint(q.before, 10, 64)
+	before, err := strconv.ParseUint(last, 10, 64)
 	switch {
 	case err == nil && before == now:
-		return answer{}
+		return "", ""
 	case err == nil && before < now:
-		return answer{observed: fmt.Sprintf("%d %s more than at the last look (%d then, %d now)", now-before, r.Meaning,
-			before, now)}
+		return fmt.Sprintf("%d %s more than at the last look (%d then, %d now)", now-before, r.Meaning, before, now), ""
 	}
-	a := answer{observed: fmt.Sprintf("%d %s since the driver was loaded", now, r.Meaning)}
-	a.unknown = a.observed + ": there is no earlier count to say whether this job met them"
-	return a
+	observed = fmt.Sprintf("%d %s since the driver was loaded", now, r.Meaning)
+	return observed, observed + ": there is no earlier count to say whether this job met them"
 }
 
 // slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.
-func slowed(r Row, q question) answer {
-	var reasons []string
-	for reason := range strings.SplitSeq(q.value, "+") {
-		for _, part := range []string{"thermal", "brake", "slowdown"} {
-			if strings.Contains(reason, part) {
-				reasons = append(reasons, reason)
-				break
-			}
-		}
+func slowed(r Row, value, _ string) (observed, unknown string) {
+	reasons := slices.DeleteFunc(strings.Split(value, "+"), func(reason string) bool {
+		return !strings.Contains(reason, "thermal") && !strings.Contains(reason, "brake") &&
+			!strings.Contains(reason, "slowdown")
+	})
+	if len(reasons) == 0 {
+		return "", ""
 	}
-	if reasons == nil {
-		return answer{}
-	}
-	return answer{observed: r.Meaning + strings.Join(reasons, ", ")}
+	return r.Meaning + strings.Join(reasons, ", "), ""
 }
 
-// asksNothing reports that the driver was asked whether the card needs recovery, and said no.
-func asksNothing(h gpu.Health) bool {
-	f, ok := h.Fact(gpu.RecoveryAction)
-	return ok && f.Unknown == "" && f.Value == "none"
+// known is the value of a fact, empty where it is not known.
+func known(h gpu.Health, c gpu.FactCode) string {
+	if f, ok := h.Fact(c); ok && f.Unknown == "" {
+		return f.Value
+	}
+	return ""
 }
 
 // Compares reports whether Judge wants Input.Before: only where a counter is not at rest.
 func Compares(now []gpu.Health) bool {
 	return slices.ContainsFunc(now, func(h gpu.Health) bool {
-		f, ok := h.Fact(gpu.ECCUncorrected)
-		return ok && f.Unknown == "" && f.Value != "0"
+		return !slices.Contains([]string{"", "0"}, known(h, gpu.ECCUncorrected))
 	})
 }
 

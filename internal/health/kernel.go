@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -15,33 +14,31 @@ import (
 func (in Input) xids(c finding.Card, now gpu.Health) []finding.Finding {
 	var out []finding.Finding
 	told := map[int]bool{}
-	log := in.Kernel.Xids
-	for _, x := range log {
+	for _, x := range in.Kernel.Xids {
 		if x.BusID != c.Device.BusID || told[x.Code] {
 			continue
 		}
 		told[x.Code] = true
-		alike := slices.DeleteFunc(slices.Clone(log),
-			func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code })
-		out = append(out, in.xid(c, now, alike))
+		other := func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code }
+		out = append(out, in.xid(c, now, slices.DeleteFunc(slices.Clone(in.Kernel.Xids), other)))
 	}
 	return out
 }
 
 func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Finding {
 	r, _ := XidRow(alike[0].Code)
-	f := r.finding(answer{observed: in.describe(r.Meaning, alike)})
+	f := r.finding(in.describe(r.Meaning, alike))
 	f.Xid = alike[0].Code
 	if in.KernelDoubt != "" {
 		f.Doubts = append(f.Doubts, in.KernelDoubt)
 	}
-	if f.Code == code.XidFatal && asksNothing(now) {
+	if f.Code == code.XidFatal && known(now, gpu.RecoveryAction) == "none" {
 		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the GPU")
 	}
 	if f.Code == code.XidFatal && alike[0].Code != fallenOffTheBus && in.Blind {
 		f.Doubts = append(f.Doubts, "the driver did not say whether the GPU recovered")
 	}
-	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.GI == nil }) {
+	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.Instance == "" }) {
 		f.Unknown = fmt.Sprintf("Xid %d (%s) in the kernel log is of MIG %s: whether that is this job's cannot be told",
 			alike[0].Code, r.Meaning, strings.Join(instances(alike), ", "))
 	}
@@ -60,13 +57,17 @@ const (
 // processes, by number, and whether the job's where that is known; then the driver's words of the last line.
 func (in Input) describe(meaning string, alike []gpu.Xid) string {
 	first, last := alike[0], alike[len(alike)-1]
-	s := fmt.Sprintf("Xid %d (%s)", first.Code, meaning)
-	if n := lines(alike); n == 1 {
-		s += " at " + stamp(first.At) + " s of the kernel log"
-	} else {
-		s += fmt.Sprintf(", %d times from %s to %s s of the kernel log", n, stamp(first.At), stamp(last.At))
+	written := 0 // lines, kept or not
+	for _, x := range alike {
+		written += 1 + x.More
 	}
-	for _, more := range [][]string{in.processes(alike), causes(alike), instances(alike)} {
+	s := fmt.Sprintf("Xid %d (%s)", first.Code, meaning)
+	if written == 1 {
+		s += fmt.Sprintf(" at %.6f s of the kernel log", first.At.Seconds())
+	} else {
+		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(), last.At.Seconds())
+	}
+	for _, more := range [][]string{in.processes(alike), instances(alike)} {
 		if len(more) > 0 {
 			s += ", " + strings.Join(more, ", ")
 		}
@@ -75,19 +76,6 @@ func (in Input) describe(meaning string, alike []gpu.Xid) string {
 		s += ": " + last.Text[:min(len(last.Text), mostText)]
 	}
 	return s
-}
-
-func stamp(at time.Duration) string {
-	return fmt.Sprintf("%d.%06d", at/time.Second, at%time.Second/time.Microsecond)
-}
-
-// lines counts what was written, kept or not.
-func lines(alike []gpu.Xid) int {
-	n := len(alike)
-	for _, x := range alike {
-		n += x.More
-	}
-	return n
 }
 
 func (in Input) processes(alike []gpu.Xid) []string {
@@ -109,25 +97,8 @@ func (in Input) processes(alike []gpu.Xid) []string {
 	return all
 }
 
-func causes(alike []gpu.Xid) []string {
-	return distinct(alike, func(x gpu.Xid) string {
-		if x.After == 0 {
-			return ""
-		}
-		return fmt.Sprintf("after Xid %d", x.After)
-	})
-}
-
 func instances(alike []gpu.Xid) []string {
-	return distinct(alike, func(x gpu.Xid) string {
-		switch {
-		case x.GI == nil:
-			return ""
-		case x.CI == nil:
-			return fmt.Sprintf("GPU-I %d", *x.GI)
-		}
-		return fmt.Sprintf("GPU-I %d GPU-CI %d", *x.GI, *x.CI)
-	})
+	return distinct(alike, func(x gpu.Xid) string { return x.Instance })
 }
 
 func distinct(alike []gpu.Xid, word func(gpu.Xid) string) []string {

@@ -32,20 +32,6 @@ func XidRow(number int) (Row, bool) {
 	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
-// XidMeaning says what an Xid means, in a few words; empty for one that the table does not have.
-func XidMeaning(number int) string {
-	if r, ok := XidRow(number); ok {
-		return r.Meaning
-	}
-	return ""
-}
-
-// Fatal reports an Xid that the table calls a fault of the card, with a doubt or without one.
-func Fatal(number int) bool {
-	r, _ := XidRow(number)
-	return r.Code == code.XidFatal
-}
-
 // expected is what a finding of each code is held against.
 var expected = map[code.Code]string{
 	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",
@@ -92,8 +78,6 @@ var factRows = []Row{
 }
 
 const fabric = "see to nvidia-fabricmanager"
-
-type judge func(Row, question) answer
 
 func fact(f gpu.FactCode, value string, c code.Code, judge judge, meaning, asks, doubt string) Row {
 	return Row{Fact: f, Value: value, Code: c, judge: judge, Meaning: meaning, Asks: asks, Doubt: doubt}

@@ -79,7 +79,7 @@ func TestHealthDoc(t *testing.T) {
 
 // shipped is what the shipped policy of an end does with a row's finding in enforce mode: the policy itself is asked.
 func shipped(r Row) string {
-	a := action(r.finding(answer{observed: "x"}))
+	a := action(r.finding("x"))
 	if a == config.Drain {
 		return "**drain**"
 	}

@@ -48,24 +48,25 @@ func (o Outcome) error() int {
 	return o.Error.Code
 }
 
-func FoundByTests(cards []finding.Card, outcomes []Outcome) []finding.Finding {
-	var found []finding.Finding
+func FoundByTests(cards []finding.Card, outcomes []Outcome) (found []finding.Finding) {
 	for _, c := range cards {
 		for _, o := range outcomes {
-			if o.Device == c.Device.ID && o.Device != "" {
-				found = append(found, o.findings(c)...)
+			if o.Device == c.Device.ID && o.Device != "" && (o.Bad() || o.Result == gpu.ProbeGap) {
+				found = append(found, o.finding(c))
 			}
 		}
 	}
 	return found
 }
 
-func (o Outcome) findings(c finding.Card) []finding.Finding {
-	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory",
-		Doubts: o.doubts(c.Device)}
+func (o Outcome) finding(c finding.Card) finding.Finding {
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory"}
 	switch o.Result {
 	case gpu.ProbeGap:
-		f.Code, f.Bytes = code.Gap, gap(o.Probe)
+		f.Code, f.Bytes = code.Gap, gpu.Unknown("free memory or largest block unknown")
+		if o.Free.Known() && o.Largest.Known() {
+			f.Bytes = gpu.Bytes(o.Free.Bytes - min(o.Free.Bytes, o.Largest.Bytes))
+		}
 		f.Observed = fmt.Sprintf("%s free, but at most %s in one block, after %d attempts", size(o.Free),
 			size(o.Largest), o.Attempts)
 	case gpu.ProbeBlocked:
@@ -75,25 +76,19 @@ func (o Outcome) findings(c finding.Card) []finding.Finding {
 		}
 	case gpu.ProbeBroken:
 		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"
-	default:
-		return nil
 	}
-	f.Observed = o.when() + f.Observed
-	return []finding.Finding{f}
-}
-
-func (o Outcome) when() string {
-	if o.Earlier.IsZero() {
-		return ""
+	if !o.Earlier.IsZero() {
+		f.Observed = fmt.Sprintf("tested at %s, at an earlier job's end or start: %s",
+			o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC"), f.Observed)
+		f.Doubts = append(f.Doubts, "it was tested by an earlier hook and may have been repaired since")
 	}
-	return "tested at " + o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC") + ", at an earlier job's end or start: "
-}
-
-func gap(p gpu.Probe) gpu.Figure {
-	if !p.Free.Known() || !p.Largest.Known() {
-		return gpu.Unknown("free memory or largest block unknown")
+	if o.Bad() && o.Seen < 2 {
+		f.Doubts = append(f.Doubts, "seen once, by one process")
 	}
-	return gpu.Bytes(p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes))
+	if own := o.own(c.Device); o.Bad() && own != "" {
+		f.Doubts = append(f.Doubts, own)
+	}
+	return f
 }
 
 func size(f gpu.Figure) string {
@@ -116,33 +111,12 @@ func (o Outcome) reason() string {
 	if e.Code > 0 { // others are the backend's own: the driver gave none
 		text += fmt.Sprintf(" (%d)", e.Code)
 	}
-	why := o.Why
-	if why == text { // a backend may say the same in its own words
-		why = ""
-	}
-	for _, more := range []string{why, e.Meaning, e.Remedy} {
-		if more != "" {
+	for _, more := range []string{o.Why, e.Meaning, e.Remedy} {
+		if more != "" && more != text { // a backend may say the same in its own words
 			text += "; " + strings.TrimSuffix(more, ".")
 		}
 	}
 	return text
-}
-
-func (o Outcome) doubts(card gpu.Device) []string {
-	var d []string
-	if !o.Earlier.IsZero() {
-		d = append(d, "it was tested by an earlier hook and may have been repaired since")
-	}
-	if !o.Bad() {
-		return d
-	}
-	if o.Seen < 2 {
-		d = append(d, "seen once, by one process")
-	}
-	if own := o.own(card); own != "" {
-		d = append(d, own)
-	}
-	return d
 }
 
 // own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong

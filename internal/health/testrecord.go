@@ -20,19 +20,10 @@ type TestRecord struct {
 	Seen int `json:"seen,omitempty"`
 }
 
-func (r TestRecord) Good() bool { return r.Probe.Result == gpu.ProbeOK }
-
 // WhenTested reports whether a hook of this phase tests the cards of its job.
 func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
-	switch at {
-	case config.ProbeBoth:
-		return phase == slurm.Prolog || phase == slurm.Epilog
-	case config.ProbeProlog:
-		return phase == slurm.Prolog
-	case config.ProbeEpilog:
-		return phase == slurm.Epilog
-	}
-	return false
+	return phase == slurm.Prolog && (at == config.ProbeProlog || at == config.ProbeBoth) ||
+		phase == slurm.Epilog && (at == config.ProbeEpilog || at == config.ProbeBoth)
 }
 
 // TestMaxAge is how long a start trusts a test at an earlier job's end.
@@ -47,40 +38,30 @@ type SinceTest struct {
 	Card   finding.Card
 }
 
-// Trusted reports whether nothing has changed since the test, so that its result holds now, good or bad; else why it
-// may not. What was not tested is never trusted.
-func (r TestRecord) Trusted(n SinceTest) (ok bool, why string) {
+// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What was
+// not tested is never trusted.
+func (r TestRecord) Distrust(n SinceTest) string {
+	log := n.Kernel
 	switch age := n.At - r.Probe.At; {
 	case r.Probe.Result == gpu.ProbeSkipped:
-		why = "it came to no result"
+		return "it came to no result"
 	case !r.Epoch.Same(n.Epoch):
-		why = "the driver was reloaded or the node booted since, or no one can tell"
+		return "the driver was reloaded or the node booted since, or no one can tell"
 	case age < 0 || age > TestMaxAge:
-		why = fmt.Sprintf("it is older than %v", TestMaxAge)
-	default:
-		if why = r.struck(n); why == "" {
-			why = Busy(n.Scene, n.Card)
-		}
-	}
-	return why == "", why
-}
-
-// struck says why the driver may have reported an error of the card since the test, empty where it has not.
-func (r TestRecord) struck(n SinceTest) string {
-	switch k := n.Kernel; {
+		return fmt.Sprintf("it is older than %v", TestMaxAge)
 	case r.Kernel == gpu.KernelMark{}:
 		return "the kernel's log was not read at that time"
-	case k == nil:
+	case log == nil:
 		return "the kernel's log was not read"
-	case k.Unknown != "":
+	case log.Unknown != "":
 		return "the kernel's log could not be read"
-	case k.Lost:
+	case log.Lost:
 		return "entries of the kernel's log are missing since"
 	}
-	for _, x := range n.Kernel.Xids {
+	for _, x := range log.Xids {
 		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
 			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
 		}
 	}
-	return ""
+	return Busy(n.Scene, n.Card)
 }

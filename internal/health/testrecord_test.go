@@ -1,17 +1,20 @@
 package health
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
+	"bookend/test/must"
 )
 
 const (
@@ -66,116 +69,66 @@ func with70(second int, kinds ...gpu.Kind) func(*finding.Scene, *gpu.Reading) {
 	}
 }
 
+// What is on a card: memory, by its curve, and PID 70, which a baseline knows as of second 7; why that is not nothing.
 func TestBusy(t *testing.T) {
-	at := func(state settle.State) func(*finding.Scene, *gpu.Reading) {
-		return func(s *finding.Scene, _ *gpu.Reading) { s.Now.Curves[card0] = settle.Curve{State: state} }
-	}
-	for name, tt := range map[string]struct {
-		change func(*finding.Scene, *gpu.Reading)
-		want   string // part of the reason, empty for none
-	}{
-		"clean": {nil, ""},
-		"a little memory": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) },
-			""},
-		"a service of the node": {with70(7), ""},
-		"never judged":          {at(""), "not at rest"},
-		"unread": {func(s *finding.Scene, _ *gpu.Reading) {
-			s.Now.Curves[card0] = settle.Curve{State: settle.Unknown, Why: "lost"}
-		}, "could not be read"},
-		"list unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" },
-			"who is on it"},
-		"a service's PID, reused": {with70(8), "a process is on it"},
-		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
-		"memory of no one's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
-			"in use"},
-		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true },
-			"could not be told"},
-		// What the start already showed counts as clean at the end, and is somebody's all the same.
-		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
-			r.Memory.Used = gpu.Bytes(20 << 30)
-		}, "in use"},
-	} {
-		got := Busy(scene(tt.change), idle)
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
-	}
+	golden.Lines(t, *update, "testdata/busy.txt", func(given string) string {
+		b := struct {
+			Second  int
+			Kinds   []gpu.Kind
+			Curve   settle.Curve
+			Reading gpu.Reading
+		}{Curve: settle.Curve{State: settle.Clean}}
+		b.Reading.Memory.Used = gpu.Bytes(0)
+		must.Do(t, json.Unmarshal([]byte(given), &b))
+		return Busy(scene(func(s *finding.Scene, r *gpu.Reading) {
+			s.Now.Curves[card0] = b.Curve
+			r.ProcessesUnknown, r.Memory.UsedHasReserved = b.Reading.ProcessesUnknown, b.Reading.Memory.UsedHasReserved
+			if r.Memory.Used = b.Reading.Memory.Used; b.Second > 0 {
+				with70(b.Second, b.Kinds...)(s, r)
+			}
+		}), idle)
+	})
 }
 
+// What a hook knows, and why it must not test; nothing where it may.
 func TestPlan(t *testing.T) {
-	on := func(change func(*TestCase)) TestCase {
+	golden.Lines(t, *update, "testdata/plans.txt", func(given string) string {
 		c := TestCase{Scene: scene(nil)}
-		change(&c)
-		return c
-	}
-	found := func(c code.Code, id gpu.ID) TestCase {
-		return on(func(k *TestCase) { k.Found = []finding.Finding{{Code: c, GPU: id}} })
-	}
-	live := func(r attrib.Record) TestCase { return on(func(c *TestCase) { c.Scene.Others = []attrib.Record{r} }) }
-	for name, tt := range map[string]struct {
-		c    TestCase
-		want string
-	}{
-		"alone":          {on(func(*TestCase) {}), ""},
-		"inside the job": {on(func(c *TestCase) { c.InJob = true }), "inside the job"},
-		"a second end":   {on(func(c *TestCase) { c.Again = true }), "another hook"},
-		"shards":         {on(func(c *TestCase) { c.Scene.Shared = "shards" }), "others may use it: shards"},
-		"perhaps shards": {on(func(c *TestCase) { c.Scene.SharedUnknown = "no gres.conf" }),
-			"could not be told: no gres.conf"},
-		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},
-		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
-		"busy":                        {TestCase{Scene: scene(with70(8))}, "a process is on it"},
-		"a fault of the GPU":          {found(code.Lost, card0), "BKD-LOST"},
-		"a reset is called for":       {found(code.Recovery, card0), "BKD-RECOVERY"},
-		"the driver has hung":         {found(code.Hang, ""), "BKD-HANG"},
-		"the driver is old":           {found(code.Old, ""), ""},
-		"a fault of Bookend's own":    {found(code.StateWrite, ""), ""},
-	} {
-		test, skipped := tt.c.Plan([]finding.Card{idle})
-		switch {
-		case tt.want == "" && (len(test) != 1 || len(skipped) != 0):
-			t.Errorf("%s: not tested: %+v", name, skipped)
-		case tt.want != "" && (len(test) != 0 || len(skipped) != 1 || skipped[0].Result != gpu.ProbeSkipped ||
-			skipped[0].Device != card0 ||
-			skipped[0].Free.Known() || !strings.Contains(skipped[0].Why, tt.want)):
-			t.Errorf("%s: tested %+v, skipped %+v", name, test, skipped)
+		must.Do(t, json.Unmarshal([]byte(given), &c))
+		test, skipped := c.Plan([]finding.Card{idle})
+		if len(test)+len(skipped) != 1 {
+			t.Errorf("%s: tested %+v, skipped %+v", given, test, skipped)
 		}
+		if len(skipped) == 0 {
+			return ""
+		}
+		if p := skipped[0]; p.Result != gpu.ProbeSkipped || p.Device != card0 || p.Free.Known() {
+			t.Errorf("%s: %+v", given, p)
+		}
+		return skipped[0].Why
+	})
+	if test, skipped := (TestCase{Scene: scene(with70(8))}).Plan([]finding.Card{idle}); len(test) > 0 || len(skipped) != 1 {
+		t.Errorf("busy: tested %+v", test)
 	}
 }
 
-func TestTrusted(t *testing.T) {
-	good := TestRecord{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
-		Kernel: gpu.KernelMark{Seq: 50, At: 1}}
-	xid := func(seq uint64, bus gpu.BusID) *gpu.KernelLog {
-		return &gpu.KernelLog{Xids: []gpu.Xid{{KernelMark: gpu.KernelMark{Seq: seq}, BusID: bus, Code: 79}}}
-	}
-	for name, tt := range map[string]struct {
-		change func(*TestRecord, *SinceTest)
-		want   string
-	}{
-		"nothing has changed": {func(*TestRecord, *SinceTest) {}, ""},
-		"bad news":            {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeBroken }, ""},
-		"nothing tested":      {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
-		"reloaded":            {func(_ *TestRecord, n *SinceTest) { n.Epoch.Module = "m2" }, "reloaded"},
-		"epoch unknown": {func(r *TestRecord, n *SinceTest) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
-			"reloaded"},
-		"too old":                     {func(_ *TestRecord, n *SinceTest) { n.At = 25*time.Hour + 1 }, "older than 24h"},
-		"an Xid":                      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, bus0) }, "Xid 79"},
-		"an Xid of no one knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
-		"an Xid before":               {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(50, bus0) }, ""},
-		"an Xid of another GPU":       {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
-		"log not read then": {func(r *TestRecord, _ *SinceTest) { r.Kernel = gpu.KernelMark{} },
-			"not read at that time"},
-		"log overwritten":   {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
-		"somebody is on it": {func(_ *TestRecord, n *SinceTest) { n.Scene = scene(with70(8)) }, "a process"},
-	} {
-		r, n := good, SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{},
-			Scene: scene(nil), Card: idle}
-		tt.change(&r, &n)
-		ok, why := r.Trusted(n)
-		if ok != (tt.want == "") || ok != (why == "") || !strings.Contains(why, tt.want) {
-			t.Errorf("%s: %v, %q, want %q", name, ok, why, tt.want)
+// What was tested an hour after the boot and what is known an hour later, and why the test is not trusted; nothing where
+// it is.
+func TestDistrust(t *testing.T) {
+	on := func(now finding.Scene, given string) string {
+		var c struct {
+			Test TestRecord
+			Now  SinceTest
 		}
+		c.Test = TestRecord{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
+			Kernel: gpu.KernelMark{Seq: 50, At: 1}}
+		c.Now = SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{}, Scene: now, Card: idle}
+		must.Do(t, json.Unmarshal([]byte(given), &c))
+		return c.Test.Distrust(c.Now)
+	}
+	golden.Lines(t, *update, "testdata/trusted.txt", func(given string) string { return on(scene(nil), given) })
+	if why := on(scene(with70(8)), "{}"); !strings.Contains(why, "a process") {
+		t.Errorf("somebody is on it: %q", why)
 	}
 }
 
@@ -187,53 +140,17 @@ func broken(e *gpu.CallError) gpu.Probe {
 	return gpu.Probe{Device: card0, Result: gpu.ProbeBroken, Error: e, Why: "the reason"}
 }
 
-func TestWhatTestsFind(t *testing.T) {
-	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
-	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
-		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
-	for name, tt := range map[string]struct {
-		o      Outcome
-		card   finding.Card
-		code   code.Code // empty: no finding
-		says   string
-		doubts int
-	}{
-		"ok":      {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK}}, idle, "", "", 0},
-		"skipped": {Outcome{Probe: SkippedTest(card0, "shared")}, idle, "", "", 0},
-		"gap": {
-			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20),
-				Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
-			idle, code.Gap, "900 MiB free, but at most 100 MiB in one block, after 22 attempts", 0,
-		},
-		"blocked, by two": {Outcome{Probe: full, Seen: 2}, idle, code.Blocked,
-			"none of 9.0 GiB free could be allocated: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
-		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode",
-			Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
-		"broken, by two": {
-			Outcome{Probe: broken(failed("cuInit", 802, "CUDA_ERROR_SYSTEM_NOT_READY")), Seen: 2}, idle, code.Broken,
-			"cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); the reason; it means this; do that", 0,
-		},
-		"broken, by one": {Outcome{Probe: broken(failed("cuInit", 802, "X")), Seen: 1}, idle, code.Broken,
-			"cuInit", 1},
-		"no library": {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle,
-			code.Broken, "dlopen: no CUDA library; the reason", 1},
-		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
-		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
-			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
-	} {
-		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
-		if tt.code == "" {
-			if len(got) != 0 {
-				t.Errorf("%s: %+v", name, got)
-			}
-			continue
+// What follows from a test, and whether it is made again: of a card alone, and of one of several.
+func TestOutcomes(t *testing.T) {
+	golden.Lines(t, *update, "testdata/outcomes.txt", func(given string) string {
+		o := Outcome{Probe: gpu.Probe{Device: card0}}
+		must.Do(t, json.Unmarshal([]byte(given), &o))
+		said := fmt.Sprintf("again: %v, %v", o.Retry(false), o.Retry(true))
+		for _, f := range FoundByTests([]finding.Card{idle}, []Outcome{o}) {
+			said += ", finding: " + string(must.Have(json.Marshal(f))(t))
 		}
-		if len(got) != 1 || got[0].Code != tt.code || got[0].GPU != card0 || got[0].Index == nil ||
-			!strings.Contains(got[0].Observed, tt.says) ||
-			len(got[0].Doubts) != tt.doubts || got[0].Expected == "" || got[0].Unknown != "" {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
+		return said
+	})
 }
 
 // Errors that the test's own surroundings lead to prove nothing of the GPU.
@@ -243,18 +160,6 @@ func TestOwnSurroundings(t *testing.T) {
 		if got := FoundByTests([]finding.Card{idle}, []Outcome{o}); len(got) != 1 || len(got[0].Doubts) != 1 {
 			t.Errorf("%d: %+v", number, got)
 		}
-	}
-}
-
-func TestGapIsMemory(t *testing.T) {
-	p := gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(100 << 20)}
-	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes != gpu.Bytes(800<<20) {
-		t.Errorf("%+v", f[0].Bytes)
-	}
-	p.Largest = gpu.Unknown("not read")
-	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() ||
-		!strings.Contains(f[0].Observed, "an unknown amount") {
-		t.Errorf("%+v", f[0])
 	}
 }
 
@@ -278,26 +183,5 @@ func TestAgain(t *testing.T) {
 	}
 	if got := first.Again(SkippedTest(card0, "hung")); got.Error == nil || got.Error.Code != 999 {
 		t.Errorf("no answer is no news: %+v", got)
-	}
-}
-
-// A card that was not tested for another's sake is tested alone; one that may not be tested is not asked for again.
-func TestRetry(t *testing.T) {
-	started := SkippedTest(card0, "CUDA does not show it")
-	started.Times.Init = time.Millisecond
-	for name, tt := range map[string]struct {
-		p           gpu.Probe
-		alone, with bool
-	}{
-		"broken":           {broken(nil), true, true},
-		"ok":               {gpu.Probe{Result: gpu.ProbeOK}, false, false},
-		"gap":              {gpu.Probe{Result: gpu.ProbeGap}, false, false},
-		"not to be tested": {SkippedTest(card0, "mode"), false, false},
-		"not seen":         {started, false, true},
-	} {
-		o := Outcome{Probe: tt.p}
-		if o.Retry(false) != tt.alone || o.Retry(true) != tt.with {
-			t.Errorf("%s: alone %v, with others %v", name, o.Retry(false), o.Retry(true))
-		}
 	}
 }

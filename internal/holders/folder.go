@@ -1,8 +1,6 @@
 package holders
 
 import (
-	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +22,6 @@ const (
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
 	maxThreads = 4096      // among which one that lives is looked for
 	maxExe     = 200       // bytes of a program's path
-	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
 )
 
 const ended = "Z" // the state of a process or thread that has ended
@@ -32,7 +29,7 @@ const ended = "Z" // the state of a process or thread that has ended
 var (
 	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
 	errTooLarge = errors.New("longer than expected")
-	// errBound says that whoever asked for entries or lines wanted no more of them.
+	// errBound says that whoever asked for entries wanted no more of them.
 	errBound = errors.New("stopped at a bound")
 )
 
@@ -109,10 +106,10 @@ func (f folder) stat() (stat, error) {
 // status reads who the process is.
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := folder{fd: f.fd}.text("status", maxStatus)
-	if err == nil {
-		uid, err = parseUID(text)
+	if err != nil {
+		return 0, false, err
 	}
-	return uid, parseOtherPIDs(text), err
+	return parseStatus(text)
 }
 
 // link reads a link of the process.
@@ -162,71 +159,37 @@ func (f folder) environment() slurm.JobID {
 // gone reports whether an error says that there is no such process (any more).
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
-type reader struct {
-	target []byte // of one link: a page at most
-	text   []byte // of a file's lines
-}
-
-func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
-
-// names calls visit with each name of an open folder until that returns false.
-func names(dir *os.File, visit func(name string) bool) error {
-	for {
-		batch, err := dir.Readdirnames(1024)
-		for _, name := range batch {
-			if !visit(name) {
-				return errBound
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
 // is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
 // read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
 // pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
-func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
+func (f folder) descriptors(going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	var failed error
-	fd := int(dir.Fd())
-	err = names(dir, func(name string) bool {
-		n, err := unix.Readlinkat(fd, name, r.target)
+	fd, target := int(dir.Fd()), make([]byte, unix.PathMax)
+	for {
+		batch, err := dir.Readdirnames(1024)
+		for _, name := range batch {
+			n, err := unix.Readlinkat(fd, name, target)
+			switch {
+			case err == nil:
+				visit(target[:n])
+			case !gone(err):
+				failed = fmt.Errorf("read link %.20q: %w", name, err)
+			}
+			if !going() {
+				return errBound
+			}
+		}
 		switch {
-		case err == nil:
-			visit(r.target[:n])
-		case !gone(err):
-			failed = fmt.Errorf("read link %.20q: %w", name, err)
-		}
-		return going()
-	})
-	return cmp.Or(err, failed)
-}
-
-// maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
-// during the call; one that the buffer does not hold ends the reading.
-func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
-	file, err := f.at(path.Join(f.thread, "maps"), 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(r.text, maxLine)
-	for lines.Scan() {
-		if visit(lines.Bytes()); !going() {
-			return errBound
+		case err == io.EOF:
+			return failed
+		case err != nil:
+			return err
 		}
 	}
-	return lines.Err()
 }

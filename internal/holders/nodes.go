@@ -2,6 +2,7 @@ package holders
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -94,35 +95,6 @@ func (h *held) addMinor(minor int) {
 
 func (h held) any() bool { return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps }
 
-// join adds what an earlier look at the process found.
-func (h *held) join(o held) {
-	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
-	for _, minor := range o.Minors {
-		h.addMinor(minor)
-	}
-}
-
-// mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
-const mapFields = 5
-
-// parseMap returns the path in a line of /proc/PID/maps, nothing where none is mapped. The kernel writes a newline
-// in a path as \012 and blanks as they are; a name in brackets, such as the one a process gave its anonymous
-// memory, begins with no slash.
-func parseMap(line []byte) []byte {
-	for range mapFields {
-		line = bytes.TrimLeft(line, " ")
-		at := bytes.IndexByte(line, ' ')
-		if at < 0 {
-			return nil
-		}
-		line = line[at:]
-	}
-	if line = bytes.TrimLeft(line, " "); !bytes.HasPrefix(line, []byte("/")) {
-		return nil
-	}
-	return line
-}
-
 // stat is what /proc/PID/stat says that attribution needs.
 type stat struct {
 	name  string // as the kernel writes it: newline and backslash come escaped since Linux 2.6.16, nothing else
@@ -163,33 +135,24 @@ func parseStat(text string) (stat, error) {
 	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
 }
 
-// parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
-// kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
-func parseUID(text string) (uint32, error) {
-	line := statusLine(text, "Uid")
-	if fields := strings.Fields(line); len(fields) == 4 {
-		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
-			return uint32(uid), nil
-		}
+// parseStatus reads from the text of /proc/PID/status the real uid, and whether the process has a PID in another namespace
+// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line. Threat: the name is
+// the first line, and a kernel that does not escape it lets a process write lines of its own; the kernel's are the last.
+func parseStatus(text string) (uid uint32, otherPIDs bool, err error) {
+	fields := func(key string) []string {
+		_, rest, _ := strings.Cut(text[max(0, strings.LastIndex(text, "\n"+key+":")):], "\n"+key+":")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.Fields(line)
 	}
-	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
-}
-
-// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
-// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
-func parseOtherPIDs(text string) bool {
-	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
-}
-
-// statusLine returns what a line of /proc/PID/status says behind its key, nothing where there is none. The kernel's is
-// the last of that key.
-func statusLine(text, key string) string {
-	at := strings.LastIndex(text, "\n"+key+":")
-	if at < 0 {
-		return ""
+	uids := fields("Uid")
+	if len(uids) != 4 {
+		return 0, false, fmt.Errorf("parse status: Uid line %.80q", uids)
 	}
-	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
-	return line
+	n, err := strconv.ParseUint(uids[0], 10, 32)
+	if err != nil {
+		return 0, false, fmt.Errorf("parse status: %w", err)
+	}
+	return uint32(n), len(fields("NSpid")) > 1, nil
 }
 
 // parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first
@@ -209,10 +172,7 @@ func parseEnviron(text string, cut bool) slurm.JobID {
 	return 0
 }
 
-// shortID is how many digits of a container's id its own tools show.
-const shortID = 12
-
-// maxUnit bounds the name of a unit or a container; the kernel bounds a folder's at 255.
+// maxUnit bounds the name of a unit; the kernel bounds a folder's at 255.
 const maxUnit = 128
 
 // parseUnit names the systemd unit of the system manager and the container that the text of a /proc/PID/cgroup
@@ -221,25 +181,14 @@ const maxUnit = 128
 // user's choice, and none counts.
 func parseUnit(text string) (service, container string) {
 	users := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), deleted)
-		_, rest, _ := strings.Cut(line, ":")   // hierarchy
-		_, below, ok := strings.Cut(rest, ":") // controllers
-		if !ok || !strings.HasPrefix(below, "/") {
-			continue
-		}
-		parts := strings.Split(below[1:], "/")
-		if container == "" {
-			container = containerOf(parts)
-		}
-		if service == "" {
-			service = serviceOf(parts)
-		}
+	for path := range slurm.CgroupPaths(text) {
+		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+		service, container = cmp.Or(service, serviceOf(parts)), cmp.Or(container, containerOf(parts))
 		users = users || parts[0] == "user.slice"
 	}
 	switch {
 	case container != "":
-		return "", clip(container, maxUnit)
+		return "", container
 	case users:
 		return "", ""
 	}
@@ -267,50 +216,26 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path.
+// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name of
+// its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
-	for i, part := range parts {
-		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
+	for _, part := range parts {
+		if slurm.UserManager(part) {
 			return ""
 		}
-		if name := containerOfPart(parts[max(0, i-1)], part); name != "" {
-			return name
+		name := strings.TrimSuffix(part, ".scope")
+		engine, id := "", name
+		if at := strings.LastIndexAny(name, "-:"); at >= 0 {
+			engine, id = name[:at], name[at+1:]
+		}
+		isID := len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
+		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
+			return "container:" + id[:shown]
 		}
 	}
 	return ""
 }
-
-// tools call a container by a name, behind one of these prefixes in the name of its cgroup.
-var tools = []struct{ parent, prefix, name string }{
-	{"", "lxc.payload.", "lxc:"},
-	{"", "apptainer-", "apptainer:"}, // enroot makes none
-	{"", "singularity-", "singularity:"},
-	{"machine.slice", "machine-", "machine:"},
-	{"machine.slice", "systemd-nspawn@", "machine:"},
-}
-
-// containerOfPart reads one folder's name as a container. Docker, podman, containerd, CRI-O and Kubernetes end it with
-// the container's id: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
-func containerOfPart(parent, part string) string {
-	name := strings.TrimSuffix(strings.TrimSuffix(part, ".scope"), ".service")
-	engine, id := "", name
-	if at := strings.LastIndexAny(name, "-:"); at >= 0 {
-		engine, id = name[:at], name[at+1:]
-	}
-	if isID(id) && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
-		return "container:" + id[:shortID]
-	}
-	for _, tool := range tools {
-		called, ok := strings.CutPrefix(name, tool.prefix)
-		if ok && called != "" && (tool.parent == "" || tool.parent == parent) {
-			return tool.name + called
-		}
-	}
-	return ""
-}
-
-// isID reports whether s is a container's whole id: 64 hexadecimal digits.
-func isID(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // clip shortens s to max bytes, and shows that it did.
 func clip(s string, max int) string {

@@ -1,57 +1,33 @@
 package holders
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
+var update = flag.Bool("update", false, "rewrite the files of testdata that say what follows")
+
 func TestNodes(t *testing.T) {
-	for target, want := range map[string]struct{ host, inside attrib.Holding }{
-		"/dev/nvidia0":                            {attrib.Holding{Minors: []int{0}}, attrib.Holding{Minors: []int{0}}},
-		"/dev/nvidia12 (deleted)":                 {attrib.Holding{Minors: []int{12}}, attrib.Holding{Minors: []int{12}}},
-		"/dev/nvidiactl":                          {attrib.Holding{Control: true}, attrib.Holding{Control: true}},
-		"/dev/nvidia-uvm":                         {attrib.Holding{UVM: true}, attrib.Holding{UVM: true}},
-		"/dev/nvidia-uvm-tools":                   {attrib.Holding{UVM: true}, attrib.Holding{UVM: true}},
-		"/dev/nvidia-caps/nvidia-cap1":            {attrib.Holding{Caps: true}, attrib.Holding{Caps: true}},
-		"/nvidia3":                                {attrib.Holding{Minors: []int{3}}, attrib.Holding{Minors: []int{3}}},
-		"/nvidia-caps/nvidia-cap1":                {attrib.Holding{Caps: true}, attrib.Holding{Caps: true}},
-		"/srv/chroot/dev/nvidia0":                 {attrib.Holding{}, attrib.Holding{Minors: []int{0}}},
-		"/host/dev/nvidia-caps/nvidia-cap9":       {attrib.Holding{}, attrib.Holding{Caps: true}},
-		"/home/u/nvidia0":                         {},
-		"/dev/shm/nvidia0":                        {},
-		"/dev/nvidia-modeset":                     {},
-		"/dev/nvidia01":                           {},
-		"/dev/nvidia-1":                           {},
-		"/dev/nvidia":                             {},
-		"/dev/nvidia0/x":                          {},
-		"/dev/nvidia99999999999":                  {},
-		"/memfd:a/dev/nvidia0 (deleted)":          {},
-		"/dmabuf:/dev/nvidia0":                    {},
-		"dev/nvidia0":                             {},
-		"pipe:[1]":                                {},
-		"nvidia0":                                 {},
-		"":                                        {},
-		"/usr/lib/python3/nvidia/lib/libcudnn.so": {},
-	} {
-		for foreign, want := range map[bool]attrib.Holding{false: want.host, true: want.inside} {
+	golden.Lines(t, *update, "testdata/nodes.txt", func(target string) (said string) {
+		for _, foreign := range []bool{false, true} {
 			var got held
 			got.add([]byte(target), place{"/dev/", func() bool { return foreign }})
-			if !reflect.DeepEqual(got.Holding, want) {
-				t.Errorf("%q, foreign %v: %+v, want %+v", target, foreign, got, want)
-			}
+			said += fmt.Sprint(got.Open())
 		}
-	}
+		return said
+	})
 }
 
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
@@ -73,54 +49,16 @@ func TestParseStat(t *testing.T) {
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-var units = map[string]struct{ text, service, container string }{
-	"service":            {"0::/system.slice/dcgm.service\n", "dcgm.service", ""},
-	"service of a slice": {"0::/system.slice/system-gpu.slice/gpu@1.service\n", "gpu@1.service", ""},
-	"service, v1":        {"12:pids:/system.slice/nvidia-persistenced.service\n1:name=systemd:/system.slice/nvidia-persistenced.service\n", "nvidia-persistenced.service", ""},
-	"service, deleted":   {"0::/system.slice/dcgm.service (deleted)\n", "dcgm.service", ""},
-	"slurmd":             {"0::/system.slice/slurmd.service\n", "", ""},
-	"slurmstepd's scope": {"0::/system.slice/n1_slurmstepd.scope/slurmd\n", "", ""},
-	"ssh":                {"0::/system.slice/sshd.service\n", "", ""},
-	"cron":               {"0::/system.slice/cron.service\n", "", ""},
-	"user's session":     {"0::/user.slice/user-1000.slice/session-4.scope\n", "", ""},
-	"user's tree":        {"0::/user.slice/user-1000.slice/user@1000.service/system.slice/dcgm.service\n", "", ""},
-	"user's podman": {"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + hex64 +
-		".scope\n", "", ""},
-	"user beside a service": {"5:cpu:/system.slice/dcgm.service\n1:name=systemd:/user.slice/user-1000.slice/session-4.scope\n", "", ""},
-	"scope of the system":   {"0::/system.slice/run-1.scope/dcgm.service\n", "", ""},
-	"no system slice":       {"0::/a/system.slice/dcgm.service\n", "", ""},
-	"above its namespace":   {"0::/../../system.slice/dcgm.service\n", "", ""},
-	"empty":                 {"", "", ""},
-	"docker, systemd":       {"0::/system.slice/docker-" + hex64 + ".scope\n", "", "container:0123456789ab"},
-	"docker, cgroupfs":      {"0::/docker/" + hex64 + "\n", "", "container:0123456789ab"},
-	"docker, v1": {"6:freezer:/docker/" + hex64 + "\n0::/system.slice/containerd.service\n", "",
-		"container:0123456789ab"},
-	"docker's own service": {"0::/system.slice/docker.service\n", "docker.service", ""},
-	"service in docker": {"0::/system.slice/docker-" + hex64 + ".scope/system.slice/dcgm.service\n", "",
-		"container:0123456789ab"},
-	"podman":                 {"0::/machine.slice/libpod-" + hex64 + ".scope/container\n", "", "container:0123456789ab"},
-	"podman's monitor":       {"0::/machine.slice/libpod-conmon-" + hex64 + ".scope\n", "", ""},
-	"kubernetes, containerd": {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-" + hex64 + ".scope\n", "", "container:0123456789ab"},
-	"kubernetes, colons": {"0::/system.slice/containerd.service/kubepods-besteffort-pod1.slice:cri-containerd:" +
-		hex64 + "\n", "", "container:0123456789ab"},
-	"lxc":           {"0::/lxc.payload.web/system.slice/dcgm.service\n", "", "lxc:web"},
-	"lxc's monitor": {"0::/lxc.monitor.web\n", "", ""},
-	"nspawn":        {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "", "machine:web"},
-	"virtual machine": {"0::/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt\n", "",
-		"machine:qemu\\x2d1\\x2dweb"},
-	"apptainer":    {"0::/system.slice/apptainer-4711.scope\n", "", "apptainer:4711"},
-	"outermost":    {"0::/docker/" + hex64 + "/lxc.payload.web\n", "", "container:0123456789ab"},
-	"id too short": {"0::/docker/" + hex64[:63] + "\n", "", ""},
-	"long name": {"0::/lxc.payload." + strings.Repeat("w", 250) + "\n", "",
-		"lxc:" + strings.Repeat("w", 121) + "..."},
+// cgroups is a text of testdata/units.txt as the kernel writes it.
+func cgroups(given string) string {
+	return strings.NewReplacer(" | ", "\n", "HEX", hex64).Replace(given) + "\n"
 }
 
 func TestParseUnit(t *testing.T) {
-	for name, tc := range units {
-		if service, container := parseUnit(tc.text); service != tc.service || container != tc.container {
-			t.Errorf("%s: %q, %q; want %q, %q", name, service, container, tc.service, tc.container)
-		}
-	}
+	golden.Lines(t, *update, "testdata/units.txt", func(given string) string {
+		service, container := parseUnit(cgroups(given))
+		return strings.TrimSpace(service + " " + container)
+	})
 }
 
 func TestLongExe(t *testing.T) {
@@ -162,17 +100,17 @@ func FuzzStatus(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+		if uid, _, err := parseStatus(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
 			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
+		if uid, _, err := parseStatus("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
-				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
+			if _, got, err := parseStatus("Name:\t" + text + rest + pids); got != want || err != nil {
+				t.Errorf("name %q: another namespace %v, want %v (%v)", text, got, want, err)
 			}
 		}
 	})
@@ -214,8 +152,9 @@ func FuzzEnviron(f *testing.F) {
 
 // Nobody is excused as a service or a container by folders that a user, or a job, has made.
 func FuzzUnit(f *testing.F) {
-	for _, tc := range units {
-		f.Add(tc.text)
+	for line := range strings.Lines(string(must.Have(os.ReadFile("testdata/units.txt"))(f))) {
+		given, _, _ := strings.Cut(line, " => ")
+		f.Add(cgroups(given))
 	}
 	f.Add("1:name=systemd:/system.slice/slurmd.service\n0::/machine.slice/machine-x.scope\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -270,27 +209,6 @@ func FuzzNode(f *testing.F) {
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
 			folder != strings.TrimRight(dev, "/") {
 			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
-		}
-	})
-}
-
-func FuzzMap(f *testing.F) {
-	f.Add("/dev/nvidia0")
-	f.Add("[anon: x] /dev/nvidia0")
-	f.Add("7f65389df000-7f65389e0000 rw-s 00000000 00:05 1042                       /dev/nvidiactl")
-	f.Fuzz(func(t *testing.T, text string) {
-		if path := parseMap([]byte(text)); len(path) > 0 && (path[0] != '/' || !strings.HasSuffix(text, string(path))) {
-			t.Errorf("%q: %q", text, path)
-		}
-		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
-			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
-				t.Errorf("%q: %q", text, path)
-			}
-		}
-		if anonymous := "[anon:" + text; !strings.Contains(text, "\n") {
-			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
-				t.Errorf("%q is the file %q", anonymous, path)
-			}
 		}
 	})
 }

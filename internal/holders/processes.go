@@ -1,17 +1,12 @@
 // Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a name.
 //
-//	processes.go  the processes the driver lists, for attribution, and those of a job by their name
-//	scan.go       all processes that have a device node open or mapped, and looking at many side by side
-//	crew.go       looking at many processes side by side
-//	folder.go     reading one /proc/PID
-//	nodes.go      the texts, paths and cgroups in it
-//
 // A read of another process's /proc can sleep on that process's locks, so root hooks run this package in a child.
 package holders
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -59,8 +54,8 @@ type survey struct {
 
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []attrib.Process {
-	r := c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
-	c.wait(r, "processes")
+	r := c.send(maxSurvey, pids, s.look)
+	c.wait(r, "environments")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	processes, hung := make([]attrib.Process, 0, len(pids)), r.hung()
@@ -184,9 +179,6 @@ const (
 	maxLinks     = 100_000 // about 0.2 s
 )
 
-// errPartial says that a search stopped at its bound: it may have missed some.
-var errPartial = errors.New("not every process was looked into")
-
 // OfJob is a process of a job, as far as a program with its user's rights can tell. It is the job's when its cgroup
 // names the job. One whose cgroup names no job is, when it runs under the user and its environment names the job: by
 // user alone it could be of any job of that user.
@@ -203,12 +195,12 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 // Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open
 // descriptor proves a holder, not memory. With an error the list holds what was found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	r, links := newReader(), maxLinks
+	links := maxLinks
 	here := place{dev, func() bool { return false }}
 	return find(proc, uid, in, func(_ stat, f folder) bool {
 		var open held
 		// what cannot be read, such as another user's program, uses none as far as can be told
-		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
 		return len(open.Minors) > 0
 	})
 }
@@ -247,27 +239,24 @@ func (f folder) of(uid uint32, in slurm.Owner) bool {
 }
 
 // listPIDs lists the processes but the caller, sorted; with an error only the first maxProcesses of them.
-func listPIDs(proc string) ([]int, error) {
+func listPIDs(proc string) (pids []int, err error) {
 	folder, err := os.Open(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	defer folder.Close()
-	var pids []int
-	err = names(folder, func(name string) bool {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid <= 0 || pid == os.Getpid() {
-			return true
+	names, err := folder.Readdirnames(maxProcesses)
+	if err == io.EOF {
+		err = nil
+	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid > 0 && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
-		if len(pids) == maxProcesses {
-			return false
-		}
-		pids = append(pids, pid)
-		return true
-	})
+	}
 	slices.Sort(pids)
-	if errors.Is(err, errBound) {
-		err = fmt.Errorf("more than %d processes: %w", maxProcesses, errPartial)
+	if len(names) == maxProcesses {
+		err = fmt.Errorf("more than %d processes: not every one was looked into", maxProcesses)
 	}
 	return pids, err
 }

@@ -7,25 +7,19 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 )
 
 // ErrNoDriver says that the driver's /proc tree is absent: no module is loaded.
 var ErrNoDriver = errors.New("the nvidia driver is not loaded")
-
-const (
-	maxCards       = 256     // the driver has 8 bits of card minors
-	maxInformation = 4 << 10 // the file has about 400 bytes
-)
 
 // Read lists the cards below driverProc (/proc/driver/nvidia), in order of bus id. A card whose file cannot be
 // read is in the list with its bus id and the reason: leaving it out would shift the numbers of the others.
@@ -42,48 +36,31 @@ func Read(driverProc string) ([]gpu.Card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
 	}
-	if len(folders) > maxCards {
-		return nil, fmt.Errorf("list GPUs: %d directories in %q, more than %d", len(folders), root, maxCards)
-	}
 	cards := make([]gpu.Card, 0, len(folders))
-	for _, folder := range folders {
+	for _, folder := range folders { // in order of name
 		bus, err := gpu.ParseBusID(folder.Name())
 		if err != nil {
 			return nil, fmt.Errorf("list GPUs: %w", err)
 		}
-		text, err := readBounded(filepath.Join(root, folder.Name(), "information"), maxInformation)
+		text, err := read(filepath.Join(root, folder.Name(), "information"))
 		card := parseInformation(text, bus)
 		if err != nil {
 			card.Unknown = err.Error()
 		}
 		cards = append(cards, card)
 	}
-	sort.Slice(cards, func(i, j int) bool { return cards[i].Device.BusID < cards[j].Device.BusID })
 	return cards, nil
 }
 
-// readBounded reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer
-// without end.
-func readBounded(file string, max int64) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err != nil {
-		return "", err
-	}
-	if int64(len(text)) > max {
-		return "", fmt.Errorf("read %q: more than %d bytes", file, max)
-	}
-	return string(text), nil
+const maxFile = 4 << 10 // the largest, of a card, has about 400 bytes
+
+// read reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
+func read(file string) (string, error) {
+	text, err := safefile.ReadGiven(file, maxFile)
+	return string(text), err
 }
 
-const uuidLen = len("GPU-00000000-0000-0000-0000-000000000000")
-
-// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
-// unknown; a file of another card makes the whole card unknown.
+// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
 	for line := range strings.Lines(text) {
@@ -103,11 +80,6 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 			}
 		case "GPU Excluded", "Blacklisted": // the second up to driver 450
 			card.Excluded = value == "Yes"
-		case "Bus Location":
-			if said, err := gpu.ParseBusID(value); err != nil || said != bus {
-				return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name},
-					Unknown: fmt.Sprintf("its file names bus location %q", value)}
-			}
 		}
 	}
 	if card.Excluded {
@@ -116,36 +88,25 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	return card
 }
 
-// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds
-// question marks.
+// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds question
+// marks.
 func parseUUID(s string) gpu.ID {
-	if len(s) != uuidLen || !strings.HasPrefix(s, "GPU-") {
+	const digits = len("00000000-0000-0000-0000-000000000000")
+	rest, ok := strings.CutPrefix(s, "GPU-")
+	if !ok || len(rest) != digits || strings.Trim(rest, "0123456789abcdef-") != "" {
 		return ""
-	}
-	for _, c := range s[len("GPU-"):] {
-		if !strings.ContainsRune("0123456789abcdef-", c) {
-			return ""
-		}
 	}
 	return gpu.ID(s)
 }
 
-const maxLine = 256
-
 // ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
-	e := gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id"))}
-	for _, v := range gpu.Vendors {
-		if v.Library == "" { // no backend asks it yet: its module says nothing of the driver that is asked
-			continue
-		}
-		module := filepath.Join(sys, "module", v.Module)
-		if e.Module = moduleIdentity(module); e.Module != "" {
-			e.Driver = readWord(filepath.Join(module, "version"))
-			break
-		}
+	module := filepath.Join(sys, "module", gpu.NVIDIA.Module)
+	return gpu.Epoch{
+		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
+		Driver: readWord(filepath.Join(module, "version")),
+		Module: moduleIdentity(module),
 	}
-	return e
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
@@ -162,25 +123,19 @@ func moduleIdentity(folder string) string {
 
 // readWord reads a file of one line. Anything but one printable word is unknown.
 func readWord(file string) string {
-	text, err := readBounded(file, maxLine)
+	text, err := read(file)
 	if err != nil {
 		return ""
 	}
 	word := strings.TrimSpace(text)
-	for _, c := range word {
-		if c <= ' ' || c > '~' {
-			return ""
-		}
+	if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return ""
 	}
 	return word
 }
 
-// What the kernel writes of a PCI device: a class that begins with 03 for displays, which GPUs
-// without an output are as well ("3D controller").
-const (
-	displayClass = "0x03"
-	maxPCIText   = 64
-)
+// displayClass begins the class of PCI devices that are displays, as GPUs without an output are ("3D controller").
+const displayClass = "0x03"
 
 // OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
 // itself knows: no driver is asked, no device wakes up.
@@ -191,12 +146,9 @@ func OnBus(sys string) (bool, error) {
 		return false, err
 	}
 	for _, d := range devices {
-		vendor, err := readBounded(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
-		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
-			continue
-		}
-		class, err := readBounded(filepath.Join(root, d.Name(), "class"), maxPCIText)
-		if err == nil && strings.HasPrefix(class, displayClass) {
+		dir := filepath.Join(root, d.Name())
+		if readWord(filepath.Join(dir, "vendor")) == gpu.NVIDIA.PCI &&
+			strings.HasPrefix(readWord(filepath.Join(dir, "class")), displayClass) {
 			return true, nil
 		}
 	}

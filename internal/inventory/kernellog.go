@@ -3,11 +3,11 @@ package inventory
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 )
 
 const (
@@ -87,7 +86,7 @@ func (d *device) Read(b []byte) (int, error) {
 // it has; a file gives what it likes.
 func drain(read func([]byte) (int, error), c *collector) error {
 	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
-	for long := false; c.records <= maxRecords; {
+	for long := false; ; {
 		line, err := log.ReadSlice('\n')
 		switch {
 		case err == io.EOF:
@@ -99,7 +98,6 @@ func drain(read func([]byte) (int, error), c *collector) error {
 		}
 		long = err != nil
 	}
-	return errRecords
 }
 
 // record is one entry of the log: "prio,seq,stamp,flags[,more];text".
@@ -140,18 +138,11 @@ func parseRecord(line []byte) (record, bool) {
 // unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has
 // at most maxText bytes.
 func unescape(text []byte) string {
-	out := make([]byte, 0, min(len(text), maxText))
-	for i := 0; i < len(text) && len(out) < maxText; i++ {
-		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
-			if v, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
-				out = append(out, byte(v))
-				i += 3
-				continue
-			}
-		}
-		out = append(out, text[i])
+	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(string(text), `"`, `\"`) + `"`)
+	if err != nil { // no kernel wrote this
+		plain = string(text)
 	}
-	return string(out)
+	return plain[:min(len(plain), maxText)]
 }
 
 // collector picks from the log what is after a mark.
@@ -162,7 +153,6 @@ type collector struct {
 	next    uint64 // the first entry after the mark that was not seen yet
 	gap     bool   // entries before the next one may be gone
 	other   bool   // the entry of the mark's number is another one
-	group   string // the cgroup that is being killed as a whole
 }
 
 func newCollector(since *gpu.KernelMark) *collector {
@@ -200,94 +190,62 @@ func (c *collector) line(line []byte) {
 }
 
 func (c *collector) event(at gpu.KernelMark, text string) {
-	for _, v := range gpu.Vendors {
-		if v.Fault == nil {
-			continue
-		}
-		if x, ok := v.Fault(text); ok {
-			x.KernelMark = at
-			c.xid(x)
-			return
-		}
-		if line, ok := v.Mismatch(text); ok {
-			c.log.Mismatch = line
-			return
-		}
+	if x, ok := gpu.NVIDIA.Fault(text); ok {
+		x.KernelMark = at
+		c.xid(x)
 	}
-	if path, ok := parseGroup(text); ok {
-		c.group = path
-		return
+	if line, ok := gpu.NVIDIA.Mismatch(text); ok {
+		c.log.Mismatch = line
 	}
-	k, ok := parseSummary(text)
-	if ok {
-		c.group = ""
-	} else if k, ok = parseKilled(text); ok {
-		k.Cgroup = c.group
-	}
-	if ok {
+	if k, ok := parseKill(text); ok {
+		if len(c.log.Kills) == maxKills {
+			c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
+		}
 		k.KernelMark = at
-		c.kill(k)
+		c.log.Kills = append(c.log.Kills, k)
 	}
 }
 
-// xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
-// write, pushes out those of another card.
-func (c *collector) xid(x gpu.Xid) {
-	if i := c.standsFor(x); i >= 0 {
-		x.More += c.log.Xids[i].More + 1
-		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
-	} else if len(c.log.Xids) == maxXids {
-		i := max(0, slices.IndexFunc(c.log.Xids, func(old gpu.Xid) bool { return !health.Fatal(old.Code) }))
-		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
-		c.log.Lost = true
+// parseKill parses the summary that kernels write before a kill: "oom-kill:constraint=CONSTRAINT_MEMCG,...,
+// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what it calls itself: the first ",task=" that
+// can begin one does, so that none becomes a part of the cgroup.
+func parseKill(text string) (gpu.HostKill, bool) {
+	const form = `(?s)^oom-kill:constraint=CONSTRAINT_(.*?),task=(.{0,15}),pid=([0-9]+),uid=[0-9]{1,10}$`
+	if !strings.HasPrefix(text, "oom-kill:") {
+		return gpu.HostKill{}, false
 	}
-	c.log.Xids = append(c.log.Xids, x)
+	found := regexp.MustCompile(form).FindStringSubmatch(text)
+	if found == nil {
+		return gpu.HostKill{}, false
+	}
+	pid, ok := gpu.Decimal(found[3], gpu.MaxPID)
+	k := gpu.HostKill{PID: pid, Name: found[2]}
+	if head, group, one := strings.Cut(found[1], ",task_memcg="); one && !strings.Contains(head+group, ",task_memcg=") {
+		k.Cgroup = group // a second one is somebody's cgroup of that name
+	}
+	return k, ok && pid > 0
 }
 
-// maxAlike is how many lines of one number and card are kept: the first, and two of each of the first few processes.
+// maxAlike is how many lines of one number and one card or MIG instance are kept.
 const maxAlike = 8
 
-// standsFor is the line that a new one stands for as well, -1 where there is room for both. Lines are alike of one
-// number, and one card or one MIG instance.
-func (c *collector) standsFor(x gpu.Xid) int {
-	var all, its []int
+// xid adds a line. Of lines that are alike the newest stands for those that are not kept, so that no program, however
+// many it makes the driver write, pushes out those of another card.
+func (c *collector) xid(x gpu.Xid) {
+	alike, last := 0, 0
 	for i, old := range c.log.Xids {
-		if old.Code != x.Code || old.BusID != x.BusID || !same(old.GI, x.GI) || !same(old.CI, x.CI) {
-			continue
-		}
-		if all = append(all, i); old.PID == x.PID {
-			its = append(its, i)
+		if old.Code == x.Code && old.BusID == x.BusID && old.Instance == x.Instance {
+			alike, last = alike+1, i
 		}
 	}
 	switch {
-	case len(its) > 1:
-		return its[len(its)-1]
-	case len(all) == maxAlike:
-		return all[len(all)-1]
+	case alike == maxAlike:
+		x.More += c.log.Xids[last].More + 1
+		c.log.Xids = slices.Delete(c.log.Xids, last, last+1)
+	case len(c.log.Xids) == maxXids:
+		c.log.Xids, c.log.Lost = slices.Delete(c.log.Xids, 0, 1), true
 	}
-	return -1
-}
-
-func same(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// again is how soon two lines of one process's end follow each other. The kernel writes them at once; nobody gets the
-// same number and runs out of memory too within that time.
-const again = time.Minute
-
-// kill adds a process: the kernel's two lines of it, or three where it ends a whole cgroup, are one.
-func (c *collector) kill(k gpu.HostKill) {
-	for i := len(c.log.Kills) - 1; i >= 0; i-- {
-		old := &c.log.Kills[i]
-		if old.PID != k.PID || k.At-old.At > again {
-			continue
-		}
-		old.Cgroup, old.Name = cmp.Or(old.Cgroup, k.Cgroup), cmp.Or(old.Name, k.Name)
-		return
-	}
-	if len(c.log.Kills) == maxKills {
-		c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
-	}
-	c.log.Kills = append(c.log.Kills, k)
+	c.log.Xids = append(c.log.Xids, x)
 }
 
 // result is the log, or why this is not the log that the mark is of.

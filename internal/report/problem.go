@@ -194,10 +194,14 @@ func failing(f finding.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
 	case code.Xid, code.XidFatal:
-		meaning := health.XidMeaning(f.Xid)
-		text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, cmp.Or(meaning, "of an unknown kind"))
-		if f.Xid == 0 {
+		row, known := health.XidRow(f.Xid)
+		switch {
+		case f.Xid == 0:
 			text = "the driver reported an error (Xid)"
+		case known:
+			text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, row.Meaning)
+		default:
+			text = fmt.Sprintf("the driver's error Xid %d: of an unknown kind", f.Xid)
 		}
 	case code.Gap:
 		text, _, _ = strings.Cut(text, ", after ")

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -18,19 +19,30 @@ import (
 // is the user's choice and none counts. Lines that name different jobs name none: Owner.Conflict says so.
 func OwnerOfCgroup(text string) Owner {
 	var owner Owner
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		_, rest, _ := strings.Cut(line, ":")  // hierarchy
-		_, path, ok := strings.Cut(rest, ":") // controllers
-		if !ok {
-			continue
-		}
-		owner = owner.with(ownerOfPath(path))
-		if owner.Conflict != "" {
+	for path := range CgroupPaths(text) {
+		if owner = owner.with(ownerOfPath(path)); owner.Conflict != "" {
 			break
 		}
 	}
 	return owner
+}
+
+// CgroupPaths are the paths in the text of a /proc/PID/cgroup, one for each hierarchy.
+func CgroupPaths(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // hierarchy
+			_, path, ok := strings.Cut(rest, ":")                          // controllers
+			if ok && !yield(strings.TrimSuffix(path, " (deleted)")) {      // a zombie's on v2
+				return
+			}
+		}
+	}
+}
+
+// UserManager reports a part of a path below which every name is a user's choice: that of a user's systemd manager.
+func UserManager(part string) bool {
+	return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
 }
 
 // InJob reports whether the text of a hook's own /proc/self/cgroup lies in a job: for a prolog or epilog, that
@@ -70,10 +82,9 @@ func (o Owner) with(next Owner) Owner {
 }
 
 func ownerOfPath(path string) Owner {
-	path = strings.TrimSuffix(path, " (deleted)") // a zombie's cgroup on v2
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if part == "user.slice" || strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+		if part == "user.slice" || UserManager(part) {
 			return Owner{}
 		}
 		if owner := ownerOfPart(parts[:i], part); owner.Found() {
@@ -99,6 +110,9 @@ func ownerOfPart(above []string, part string) Owner {
 	return Owner{}
 }
 
+// maxStep is longer than any name of a step: a number or a word and, in a heterogeneous job, "+" and the component.
+const maxStep = 32
+
 // stepOf reads the folders below a job. On v2 slurmstepd and the task epilog are in the step's "slurm", the
 // user's processes in its "user".
 func stepOf(below []string) (step string, daemon bool) {
@@ -106,24 +120,10 @@ func stepOf(below []string) (step string, daemon bool) {
 		return "", false
 	}
 	name, ok := strings.CutPrefix(below[0], "step_")
-	if !ok || !validStep(name) {
+	if !ok || name == "" || len(name) > maxStep || !only(name, "+") {
 		return "", false
 	}
 	return name, len(below) > 1 && below[1] == "slurm"
-}
-
-// validStep reports whether s names a step as Slurm does: a number or a word, and for a step that spans the
-// components of a heterogeneous job, "+" and the component.
-func validStep(s string) bool {
-	name, component, het := strings.Cut(s, "+")
-	if het && !isNumbered(component, "") {
-		return false
-	}
-	switch name {
-	case StepBatch, StepInteractive, "extern", "TBD":
-		return true
-	}
-	return isNumbered(name, "")
 }
 
 func isNumbered(s, prefix string) bool {

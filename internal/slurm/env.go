@@ -11,7 +11,7 @@ import (
 
 // Bounds on what is taken over from a hook's environment, in bytes.
 const (
-	maxName = 256  // cluster, partition, user
+	maxName = 256  // partition, user
 	maxPath = 4096 // PATH_MAX, with its final NUL
 	maxList = 4096 // node list
 )
@@ -39,7 +39,6 @@ func FromEnv(getenv func(string) string) (Job, error) {
 		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", sluidOrNone)),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
 		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
-		Cluster:   e.text(maxName, "SLURM_CLUSTER_NAME"),
 		Partition: e.text(maxName, "SLURM_JOB_PARTITION"),
 		User:      e.text(maxName, "SLURM_JOB_USER"),
 		UID:       e.number("SLURM_JOB_UID", account, 0, maxAccount),
@@ -159,10 +158,6 @@ const (
 	maxIndex   = 1<<16 - 1
 )
 
-// visibleNames are the variables Slurm fills alike for the vendors' runtimes, the first that is set counts;
-// gres.conf may leave some out.
-var visibleNames = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
-
 // HasGPUs reports whether a hook's job has GPUs on this node, from the environment alone and at no cost: most
 // jobs have none. A list that cannot be read counts as GPUs, so that it is looked at and reported.
 //
@@ -175,14 +170,13 @@ func HasGPUs(getenv func(string) string) bool {
 	return (context == TaskProlog || context == TaskEpilog) && gpuValue(getenv, "SLURM_STEP_GPUS") != ""
 }
 
-// gpuValue reads the first list that is set; the words Slurm has used for an empty one are none.
-func gpuValue(getenv func(string) string, names ...string) string {
-	for _, name := range names {
-		if value := getenv(name); value != "" && value != "NoDevFiles" && value != "(null)" {
-			return value
-		}
+// gpuValue reads a list; the words Slurm has used for an empty one are none.
+func gpuValue(getenv func(string) string, name string) string {
+	value := getenv(name)
+	if value == "NoDevFiles" || value == "(null)" {
+		return ""
 	}
-	return ""
+	return value
 }
 
 // gpusFromEnv reads both lists of a root hook. With a problem neither list is returned: half a list would
@@ -199,7 +193,7 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	if len(numbers) == 0 {
 		return nil, nil, ""
 	}
-	ids, err = devices(gpuValue(getenv, visibleNames[:]...), "a device", func(s string) bool {
+	ids, err = devices(gpuValue(getenv, "CUDA_VISIBLE_DEVICES"), "a device", func(s string) bool {
 		return s != "" && len(s) <= maxID && only(s, "-/_:.")
 	})
 	if err != nil {

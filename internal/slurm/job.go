@@ -35,7 +35,6 @@ type Job struct {
 	SLUID     SLUID   `json:"sluid,omitempty"`
 	HetJobID  JobID   `json:"het_job_id,omitempty"`
 	Node      string  `json:"node"` // SLURMD_NODENAME, checked against the grammar of node names
-	Cluster   string  `json:"cluster,omitempty"`
 	Partition string  `json:"partition,omitempty"`
 	User      string  `json:"user,omitempty"`
 	UID       uint32  `json:"uid"`
@@ -100,32 +99,24 @@ type ArrayTask struct {
 	Task   uint32 `json:"task"`
 }
 
-// Ref is a job as people name it on a command line.
+// Ref is a job as people name it on a command line: by its id, as an array's task (1234_7), as a component of a
+// heterogeneous job (1234+1), or by the SLUID of a run.
 type Ref struct {
-	Kind  RefKind
-	ID    JobID  // the job; of RefArray and RefHet, the id before the sign
-	SLUID SLUID  // RefRun
-	Part  uint32 // RefArray: the task; RefHet: the component
+	Text  string // as it was given
+	SLUID SLUID
+	ID    JobID  // the one before the sign; 0 with a SLUID
+	Sign  string // "_", "+" or none
+	Part  uint32 // the number behind it
 }
 
-// RefKind is the form of a Ref: the sign in it, of an array task or a component.
-type RefKind string
-
-const (
-	RefJob   RefKind = ""  // 1234
-	RefArray RefKind = "_" // 1234_7
-	RefHet   RefKind = "+" // 1234+1
-	RefRun   RefKind = "s" // a SLUID
-)
-
-// ParseRef reads a job id, an array task, a component of a heterogeneous job or a SLUID.
+// ParseRef reads what people name a job by.
 func ParseRef(s string) (Ref, error) {
 	if ValidSLUID(s) {
-		return Ref{Kind: RefRun, SLUID: SLUID(s)}, nil
+		return Ref{Text: s, SLUID: SLUID(s)}, nil
 	}
-	kind, number, part := RefJob, s, "0"
+	number, sign, part := s, "", "0"
 	if i := strings.IndexAny(s, "_+"); i >= 0 {
-		kind, number, part = RefKind(s[i:i+1]), s[:i], s[i+1:]
+		number, sign, part = s[:i], s[i:i+1], s[i+1:]
 	}
 	id, ok := ParseJobID(number)
 	n, partOK := decimal(part)
@@ -133,21 +124,8 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{}, fmt.Errorf("parse job %+q: want a job id (1234), an array task (1234_7), "+
 			"a component (1234+1) or a SLUID", s[:min(len(s), 64)])
 	}
-	return Ref{Kind: kind, ID: id, Part: n}, nil
+	return Ref{Text: s, ID: id, Sign: sign, Part: n}, nil
 }
-
-// String writes the reference as ParseRef reads it.
-func (r Ref) String() string {
-	switch r.Kind {
-	case RefRun:
-		return string(r.SLUID)
-	case RefJob:
-		return fmt.Sprint(r.ID)
-	}
-	return fmt.Sprintf("%d%s%d", r.ID, r.Kind, r.Part)
-}
-
-const sluidLen = 14 // "s" and 13 characters
 
 // ParseJobID reads a raw job id: decimal, no sign, no leading zero, 1 to 2^32-1.
 func ParseJobID(s string) (JobID, bool) {
@@ -155,17 +133,14 @@ func ParseJobID(s string) (JobID, bool) {
 	return JobID(n), ok && n != 0
 }
 
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
 // ValidSLUID reports whether s has the form of a SLUID: "s" and 13 of 0-9 and A-Z without I, L, O and U.
 func ValidSLUID(s string) bool {
-	if len(s) != sluidLen || s[0] != 's' {
-		return false
-	}
-	for _, c := range []byte(s[1:]) {
-		if !isDigit(c) && (c < 'A' || c > 'Z' || strings.IndexByte("ILOU", c) >= 0) {
-			return false
-		}
-	}
-	return true
+	return len(s) == 14 && s[0] == 's' && strings.Trim(s[1:], digits+"ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
 // ValidNode reports whether s may be used as a node name in a path: letters, digits, ".", "_" and "-", at most
@@ -178,26 +153,13 @@ func ValidNode(s string) bool {
 }
 
 // only reports whether s has nothing but letters, digits and the given signs.
-func only(s, signs string) bool {
-	for _, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && !isDigit(c) && strings.IndexByte(signs, c) < 0 {
-			return false
-		}
-	}
-	return true
-}
+func only(s, signs string) bool { return strings.Trim(s, letters+digits+signs) == "" }
 
 // decimal reads an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
 func decimal(s string) (uint32, bool) {
-	if s == "" || !isDigit(s[0]) || s[0] == '0' && len(s) > 1 {
-		return 0, false
-	}
 	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
+	if err != nil || s[0] == '0' && len(s) > 1 {
 		return 0, false // not the highest number, which strconv gives for one too large
 	}
 	return uint32(n), true
 }
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -21,22 +21,30 @@ func TestOwnerOfCgroup(t *testing.T) {
 	})
 }
 
-func TestParseRef(t *testing.T) {
-	for text, want := range map[string]Ref{
-		"1234":           {Kind: RefJob, ID: 1234},
-		"4294967295":     {Kind: RefJob, ID: 1<<32 - 1},
-		"1234_7":         {Kind: RefArray, ID: 1234, Part: 7},
-		"1234_0":         {Kind: RefArray, ID: 1234},
-		"1234+1":         {Kind: RefHet, ID: 1234, Part: 1},
-		"sCHNM7Y8WBK900": {Kind: RefRun, SLUID: "sCHNM7Y8WBK900"},
-	} {
-		got, err := ParseRef(text)
-		if err != nil || got != want {
-			t.Errorf("ParseRef(%q) = %+v, %v; want %+v", text, got, err, want)
+// What people, Slurm's lists and its programs name: references of jobs, elements of lists, versions.
+func TestWords(t *testing.T) {
+	golden.Lines(t, *update, "testdata/words.txt", func(given string) string {
+		what, text, _ := strings.Cut(given, " ")
+		var ok bool
+		var got any
+		switch what {
+		case "job":
+			ref, err := ParseRef(text)
+			got, ok = fmt.Sprintf("%+v", ref), err == nil
+		case "first":
+			got, ok = FirstHost(text), true
+		case "expand":
+			got, ok = Expand(text)
+		case "version":
+			got, ok = ParseVersion(text)
 		}
-		if got.String() != text {
-			t.Errorf("ParseRef(%q).String() = %q", text, got.String())
+		if !ok {
+			return "none"
 		}
+		return fmt.Sprint(got)
+	})
+	if got := FirstHost(strings.Repeat("n", 300)); got != "" {
+		t.Errorf("a name too long for a file: %s", got)
 	}
 }
 
@@ -54,55 +62,5 @@ func TestTaskJob(t *testing.T) {
 	}
 	if have := (Task{Owner: Owner{SLUID: sluid}}).Job(); have != (Owner{SLUID: sluid}) {
 		t.Errorf("without an environment: %+v", have)
-	}
-}
-
-func TestFirstHost(t *testing.T) {
-	for list, want := range map[string]string{
-		"n1":                     "n1",
-		"n[001-010,020],m3":      "n001",
-		"login,n[1-2":            "login",
-		"":                       "",
-		"n[1-2":                  "",
-		"tux[000x444]":           "", // box ranges of machines long gone
-		"../x":                   "",
-		strings.Repeat("n", 300): "",
-	} {
-		if got := FirstHost(list); got != want {
-			t.Errorf("FirstHost(%q) = %q, want %q", list, got, want)
-		}
-	}
-}
-
-func TestExpand(t *testing.T) {
-	for element, want := range map[string]string{
-		"n1": "n1", "n[8-10]": "n8 n9 n10", "[1-2][3-4]": "13 14 23 24", "n[08-10,7]b": "n08b n09b n10b n7b", "r[0-1]n[2-3]": "r0n2 r0n3 r1n2 r1n3",
-		"n[202401010016-202401010017]": "n202401010016 n202401010017",
-	} {
-		names, ok := Expand(element)
-		if got := strings.Join(names, " "); got != want || !ok {
-			t.Errorf("Expand(%q) = %s, %v, want %s", element, got, ok, want)
-		}
-	}
-	for _, element := range []string{
-		"n[1-", "n[2-1]", "n[]", "n[+1-2]", "n]1", "n[1-2]m[", "n[000x333]", "n[1-99999999999]", "n[0-999999]",
-		"a[0-999]b[0-999]", "n[9223372036854775807]", "n[0000000000000000001]",
-	} {
-		if names, ok := Expand(element); ok || names != nil {
-			t.Errorf("Expand(%q) = %d names, %v, want none", element, len(names), ok)
-		}
-	}
-}
-
-func TestParseVersion(t *testing.T) {
-	for text, want := range map[string]string{
-		"slurm 22.05.8": "22.05.8", "slurm 21.08.8-2": "21.08.8", "slurm 25.11.0-0rc1": "25.11.0",
-		"slurm-wlm 24.11.5": "24.11.5", "slurm 26.05": "26.05.0",
-		"": "", "slurm": "", "bash 5.2.1": "", "slurm x.y": "",
-	} {
-		v, ok := ParseVersion(text)
-		if got := v.String(); ok != (want != "") || ok && got != want {
-			t.Errorf("ParseVersion(%q) = %s, %v, want %q", text, got, ok, want)
-		}
 	}
 }

@@ -133,23 +133,19 @@ const (
 	stateMark = "*" // behind the state's first word: it does not respond
 )
 
-var (
-	errNode   = errors.New("scontrol tells of no such node, or of several")
-	errState  = errors.New("scontrol tells no state, or several")
-	errReason = errors.New("scontrol tells several reasons: a comment of several lines may pass for one")
-)
-
 // parseNode reads what "scontrol show node" says of one node. An answer that could mean two things is an error.
-func parseNode(text, name string) (drain.Node, error) {
-	if !strings.HasPrefix(text, "NodeName="+name+" ") || strings.Contains(text, "\nNodeName=") {
-		return drain.Node{}, errNode
-	}
-	if strings.Count(text, stateOf) != 1 {
-		return drain.Node{}, errState
-	}
-	var n drain.Node
+func parseNode(text, name string) (n drain.Node, err error) {
 	_, rest, _ := strings.Cut(text, stateOf)
-	state, _, _ := strings.Cut(strings.SplitN(rest, "\n", 2)[0], " ")
+	rest, _, _ = strings.Cut(rest, "\n")
+	state, _, _ := strings.Cut(rest, " ")
+	switch {
+	case !strings.HasPrefix(text, "NodeName="+name+" ") || strings.Contains(text, "\nNodeName="):
+		return n, errors.New("scontrol tells of no such node, or of several")
+	case strings.Count(text, stateOf) != 1 || strings.TrimRight(state, stateMark) == "":
+		return n, errors.New("scontrol tells no state, or several")
+	case strings.Count(text, reasonOf) > 1:
+		return n, errors.New("scontrol tells several reasons: a comment of several lines may pass for one")
+	}
 	for flag := range strings.SplitSeq(state, "+") {
 		plain := strings.TrimRight(flag, stateMark)
 		n.Silent = n.Silent || plain == notHeard || plain != flag
@@ -157,17 +153,8 @@ func parseNode(text, name string) (drain.Node, error) {
 			n.Flags = append(n.Flags, plain)
 		}
 	}
-	if strings.TrimRight(state, stateMark) == "" {
-		return drain.Node{}, errState
-	}
-	switch strings.Count(text, reasonOf) {
-	case 0:
-		return n, nil
-	case 1:
-		n.Reason, n.By, n.At = parseReason(text)
-		return n, nil
-	}
-	return drain.Node{}, errReason
+	n.Reason, n.By, n.At = parseReason(text)
+	return n, nil
 }
 
 // parseReason reads the reason with who wrote it and when: " [user@time]" behind its first line.

@@ -182,6 +182,6 @@ func Identify(path string) (slurmconf.FileID, error) {
 	case err != nil:
 		return id, &os.PathError{Op: "check", Path: path, Err: err}
 	}
-	id.Dev, id.Inode, id.Size, id.Written, id.Changed = st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()
+	id.Dev, id.Inode, id.Changed = st.Dev, st.Ino, st.Ctim.Nano()
 	return id, nil
 }

@@ -230,7 +230,7 @@ func put(t *testing.T, path, text string) {
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "slurm.conf"),
-		"ClusterName=Lab\nInclude nodes.d/*\nInclude %c.conf\nInclude gone.conf\nInclude pipe\n")
+		"ClusterName=Lab\nInclude nodes.d/*\nInclude lab.conf\nInclude gone.conf\nInclude pipe\n")
 	put(t, filepath.Join(dir, "nodes.d/b"), "B=2\n")
 	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\nInclude ../deep.conf\n")
 	put(t, filepath.Join(dir, "deep.conf"), "Deep=yes\n")

@@ -208,7 +208,7 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 // listed finds the device of an index in Slurm's own list.
 func (n *node) listed(index int) (gpu.Device, error) {
 	switch here, slurms := len(n.cards), len(n.list.GPUs); {
-	case !n.list.Known():
+	case !n.list.Source.Settled():
 		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
 			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
 	case n.list.Source == ByCount && here != slurms: // nobody has told that Slurm counted these

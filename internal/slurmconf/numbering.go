@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bookend/internal/attrib"
 )
 
 // Source says where the meaning of a job's GPU numbers came from.
@@ -35,9 +37,7 @@ type FileID struct {
 	Path    string `json:"path"`
 	Dev     uint64 `json:"dev,omitempty"`
 	Inode   uint64 `json:"inode,omitempty"`
-	Size    int64  `json:"size,omitempty"`
-	Written int64  `json:"mtime_ns,omitempty"`
-	Changed int64  `json:"ctime_ns,omitempty"`
+	Changed int64  `json:"ctime_ns,omitempty"` // by whatever changes it
 }
 
 // Daemon is the running slurmd that hooks belong to; PID 0 where it is not known.
@@ -46,10 +46,6 @@ type Daemon struct {
 	Ticks uint64 `json:"start_ticks,omitempty"` // since boot, in hundredths of a second
 	Exe   string `json:"-"`
 }
-
-// maybe reports whether an answer for another daemon may hold for this one: it is the same, or which one runs is not
-// known.
-func (d Daemon) maybe(o Daemon) bool { return d.PID == 0 || d.PID == o.PID && d.Ticks == o.Ticks }
 
 // Key is everything that an answer depends on. While it stays the same the answer does.
 type Key struct {
@@ -94,9 +90,6 @@ func Unclear(format string, args ...any) List {
 	return List{Source: Ambiguous, Why: fmt.Sprintf(format, args...)}
 }
 
-// Known reports whether the list says anything.
-func (l List) Known() bool { return l.Source.Settled() }
-
 func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
 
 // Kept is an answer as it is kept in the state.
@@ -133,9 +126,6 @@ type Asked struct {
 	At  time.Duration // CLOCK_BOOTTIME
 }
 
-// tick is the resolution of a process's start time.
-const tick = 10 * time.Millisecond
-
 // Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one
 // kept holds only if slurmd started after the change.
 func (a Asked) Settle(kept *Kept) Kept {
@@ -143,23 +133,25 @@ func (a Asked) Settle(kept *Kept) Kept {
 	if a.Failed {
 		now.Tried = max(a.At, 1)
 	}
-	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
+	d := a.Key.Daemon // it is the same as then, or which one runs is not known
+	same := kept != nil && (d.PID == 0 || d.PID == kept.For.PID && d.Ticks == kept.For.Ticks)
+	if same && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
 		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
 			now.InForce = nil
 		}
 	}
-	if !a.List.Known() {
+	if !a.List.Source.Settled() {
 		return now
 	}
 	if why := a.outdated(now); why != "" {
 		now.List, now.InForce, now.Uncertain = Unclear("%s", why), nil, why
-		if a.Key.Daemon.PID != 0 {
-			now.For = a.Key.Daemon
+		if d.PID != 0 {
+			now.For = d
 		}
 		return now
 	}
-	now.InForce, now.For = &a.List, a.Key.Daemon
+	now.InForce, now.For = &a.List, d
 	return now
 }
 
@@ -178,33 +170,20 @@ func (a Asked) outdated(last Kept) string {
 	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
 		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
-	case a.Began.Add(tick).UnixNano() < newest.Changed:
+	case a.Began.Add(attrib.Tick).UnixNano() < newest.Changed:
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}
 	return ""
 }
 
-// maxGPUs is more than any node has: 16 GPUs of 7 instances.
-const maxGPUs = 256
-
-// record marks a line of `slurmd -G` that describes GPUs; a prefix with or without the time precedes it.
-const record = "Gres Name=gpu "
-
 // refused are messages of slurmd after which its list does not count. A device file that slurmd lists without counting
 // it makes its own numbers and slurmctld's differ from there on. Without the library that it was built with, or its
 // driver, it lists the order of gres.conf, but the running daemon may have detected another. A slurmd that was built
 // without the library ("when Slurm was configured") counts as the daemon does, which is the same program.
-var refused = []struct {
-	why   string
-	words []string
-}{
-	{"slurmd does not count a device that it lists", []string{
-		"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
-	}},
-	{"slurmd could not detect the GPUs", []string{
-		"but that lib wasn't found", "Failed to initialize NVML", "System GPU detection failed",
-		"Failed to get device count", "Failed to get minor number", "autodetected GPUs are being ignored",
-	}},
+var refused = []string{
+	"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
+	"but that lib wasn't found", "Failed to initialize NVML", "System GPU detection failed",
+	"Failed to get device count", "Failed to get minor number", "autodetected GPUs are being ignored",
 }
 
 // ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is
@@ -213,12 +192,10 @@ func ParseListed(text string) ([]GPU, error) {
 	var all []GPU
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		for _, r := range refused {
-			if slices.ContainsFunc(r.words, func(words string) bool { return strings.Contains(line, words) }) {
-				return nil, fmt.Errorf("%s: %.200q", r.why, line)
-			}
+		if slices.ContainsFunc(refused, func(words string) bool { return strings.Contains(line, words) }) {
+			return nil, fmt.Errorf("its list does not count: it says %.200q", line)
 		}
-		_, fields, found := strings.Cut(line, record)
+		_, fields, found := strings.Cut(line, "Gres Name=gpu ") // behind a prefix with or without the time
 		if !found {
 			continue
 		}
@@ -226,9 +203,7 @@ func ParseListed(text string) ([]GPU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse %.200q: %w", line, err)
 		}
-		if all = append(all, gpus...); len(all) > maxGPUs {
-			return nil, fmt.Errorf("more than %d GPUs", maxGPUs)
-		}
+		all = append(all, gpus...)
 	}
 	return all, nil
 }

@@ -22,7 +22,7 @@ func keyOf(changed int) Key {
 		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
 		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
 		Files: []FileID{
-			{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at},
+			{Path: "/etc/slurm/slurm.conf", Inode: 2, Changed: at},
 			{Path: "/etc/slurm/gres.conf"},
 		},
 	}
@@ -97,7 +97,7 @@ func TestSettle(t *testing.T) {
 	} {
 		got, want := tt.asked.Settle(tt.kept), tt.asked.List
 		switch {
-		case tt.why != "" && (got.List.Known() || !strings.Contains(got.List.Why, tt.why)):
+		case tt.why != "" && (got.List.Source.Settled() || !strings.Contains(got.List.Why, tt.why)):
 			t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
 		case tt.why == "" && (got.List.Source != want.Source || !got.List.equal(want)):
 			t.Errorf("%s: %+v, want %+v", name, got.List, want)
@@ -157,49 +157,18 @@ func TestParseListed(t *testing.T) {
 	golden.File(t, *update, "testdata/listed.txt", said)
 }
 
-// A slurmd that could not ask the driver lists the order of gres.conf, which is not the running daemon's.
-func TestParseListedWithoutDetection(t *testing.T) {
-	const list = "slurmd: Gres Name=gpu Type=(null) Count=2 ID=7 File=/dev/nvidia[0-1] (null)\n"
-	for _, said := range []string{
-		"We were configured with nvml functionality, but that lib wasn't found on the system.",
-		"Configured with rsmi, but that lib wasn't found.", "Configured with oneAPI, but that lib wasn't found.",
-		"error: Failed to initialize NVML: Driver/library version mismatch", "error: System GPU detection failed",
-		"error: Failed to get device count: Uninitialized", "error: Failed to get minor number for device 1: Not Found",
-		"warning: The following autodetected GPUs are being ignored:",
-	} {
-		for _, text := range []string{list + "slurmd: " + said + "\n",
-			"[2026-11-22T14:51:01.002] " + said + "\n" + list} {
-			if got, err := ParseListed(text); err == nil || got != nil {
-				t.Errorf("%q: %v, %v", text, got, err)
-			}
-		}
-	}
-	built := "slurmd: We were configured to autodetect nvml functionality, " +
-		"but we weren't able to find that lib when Slurm was configured.\n"
-	if got, err := ParseListed(built + list); err != nil || len(got) != 2 {
-		t.Errorf("a slurmd without NVML, like the daemon: %v, %v", got, err)
-	}
-}
-
+// One record or message after the other, with " | " between lines. A slurmd that could not ask the driver lists the order
+// of gres.conf, which is not the running daemon's; one that was built without the library counts as the daemon does.
+// Behind "count" a node's Gres: how many GPUs, and whether one element without a type names them.
 func TestParseListedOneByOne(t *testing.T) {
-	for text, want := range map[string]string{
-		"slurmd: Gres Name=gpu Type=(null) Count=4 Index=0 ID=7696487 File=/dev/nvidia[0,2-4] (null)\n": "[[/dev/nvidia0] [/dev/nvidia2] [/dev/nvidia3] [/dev/nvidia4]]",
-		"Gres Name=gpu Type=x Count=2 ID=7 File=/dev/dri/renderD[128-129] Links=(null)":                 "[[/dev/dri/renderD128] [/dev/dri/renderD129]]",
-		"Gres Name=gpu Type=x Count=3 ID=7 File=/dev/nvidia[0-1] (null)":                                "error",
-		"Gres Name=gpu Type=x Count=4 ID=7 (null)":                                                      "error",
-		"Gres Name=gpu Type=x Count=99999 ID=7 File=/dev/nvidia0 x":                                     "error",
-		"Gres Name=gpu Type=x":                              "error",
-		"slurmd: error: Gres Name=gpux Count=1 File=/dev/x": "[]",
-		"nonsense\x00\xff":                                  "[]",
-		strings.Repeat("Gres Name=gpu Type=x Count=200 ID=7 File=/dev/nvidia[0-199] x\n", 2): "error",
-	} {
-		got, err := ParseListed(text)
-		said := fmt.Sprint(got)
-		if err != nil {
-			said = "error"
+	golden.Lines(t, *update, "testdata/records.txt", func(given string) string {
+		if list, is := strings.CutPrefix(given, "count "); is {
+			return fmt.Sprint(Count(list))
 		}
-		if said != want {
-			t.Errorf("%.80q: %s, %v; want %s", text, said, err, want)
+		gpus, err := ParseListed(strings.ReplaceAll(given, " | ", "\n"))
+		if err != nil && gpus == nil {
+			return "error"
 		}
-	}
+		return fmt.Sprint(gpus)
+	})
 }

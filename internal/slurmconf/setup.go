@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bookend/internal/slurm"
@@ -29,11 +28,10 @@ type Script struct {
 
 // Plan is what to add.
 type Plan struct {
-	Found   []string // what the site has, in words
-	Text    string   // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
-	Include string   // how slurm.conf names the file with these lines
-	Has     bool     // slurm.conf includes that file
-	Sent    bool     // slurmctld sends the scripts to the nodes
+	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
+	Include string // how slurm.conf names the file with these lines
+	Has     bool   // slurm.conf includes that file
+	Sent    bool   // slurmctld sends the scripts to the nodes
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
@@ -57,11 +55,8 @@ func MakePlan(s Site) (Plan, error) {
 	p.Include = path.Join(p.dir(), Written)
 	p.Has = slices.Contains(s.Conf.Files, p.Include)
 	p.replaced()
-	if v, ok := p.Conf.Get("SlurmctldParameters"); ok && HasWord(v.Text, "enable_configless") {
-		p.Sent = !s.Local
-		p.found("configless nodes (%s)", v.Line.Where())
-	}
-	if p.Sent { // only files without a path are sent to the nodes
+	parameters, _ := p.Conf.Get("SlurmctldParameters")
+	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent { // only files without a path are sent to the nodes
 		p.Include = Written
 		if !p.Version.Has(slurm.ConfiglessHooks) {
 			return p.Plan, errNotSent
@@ -76,9 +71,6 @@ func MakePlan(s Site) (Plan, error) {
 	return p.Plan, nil
 }
 
-func (p *planner) found(format string, args ...any) {
-	p.Found = append(p.Found, fmt.Sprintf(format, args...))
-}
 func (p *planner) line(why, format string, args ...any) {
 	if why != "" {
 		p.Text += "# " + why + "\n"
@@ -131,7 +123,6 @@ func (p *planner) theirs(key string) (own Value, ok bool) {
 		case p.ours(v.Text):
 			p.step("Remove %s=%s (%s): the new lines replace it.", key, v.Text, v.Line.Where())
 		default:
-			p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
 			own, ok = v, true
 		}
 	}
@@ -175,7 +166,6 @@ func (p *planner) beside(file string) string {
 func (p *planner) taskHooks() {
 	switch {
 	case p.Pyxis:
-		p.found("pyxis")
 		p.step("No task hooks with pyxis: they would run inside the container. The start report then comes with " +
 			"the end report.")
 		return
@@ -210,16 +200,8 @@ func (p *planner) taskHooks() {
 func (p *planner) flags() {
 	own, has := p.Conf.Get("PrologFlags")
 	in := func(flag string) bool { return HasWord(own.Text, flag) }
-	if has {
-		p.found("PrologFlags=%s (%s)", own.Text, own.Line.Where())
-	}
-	if in("RunInJob") {
-		p.step("PrologFlags has RunInJob: hooks see only the job's GPUs and know no exit status. " +
-			"Bookend reports that (BKD-RUNINJOB).")
-	}
 	want, why := "Alloc", "runs the Prolog on all nodes of a job at once"
 	if p.Adopts {
-		p.found("pam_slurm_adopt")
 		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
 	}
 	implies := in("Contain") || in("X11") || in("RunInJob")
@@ -232,54 +214,29 @@ func (p *planner) flags() {
 	}
 }
 
-// timeout plans the limits above the hooks' own, which are 5 and 15 s by default: without one Slurm waits for ever.
+// timeout plans a limit above the hooks' own: without one Slurm waits for ever. Whether one that is set leaves them
+// enough, doctor says.
 func (p *planner) timeout(own bool) {
 	const both = "PrologEpilogTimeout"
-	var missing []string
-	for _, hook := range []struct {
-		key   string
-		takes int // seconds
-	}{{"PrologTimeout", 5}, {"EpilogTimeout", 15}} {
-		key := hook.key
-		v, ok := p.Conf.Get(key)
-		if !ok {
-			key = both
-			v, ok = p.Conf.Get(key)
+	for _, key := range []string{both, "PrologTimeout", "EpilogTimeout"} {
+		if _, ok := p.Conf.Get(key); ok {
+			return
 		}
-		if !ok {
-			missing = append(missing, hook.key)
-			continue
-		}
-		p.found("%s=%s (%s)", key, v.Text, v.Line.Where())
-		if n, err := strconv.Atoi(v.Text); err == nil && n < hook.takes {
-			p.step("%s=%d is less than the %d s that Bookend's hook may take: a hook that slurmd stops checks nothing.",
-				key, n, hook.takes)
-		}
-	}
-	p.Found = slices.Compact(p.Found)
-	switch {
-	case len(missing) == 0:
-		return
-	case len(missing) == 2:
-		missing = []string{both}
 	}
 	if own {
-		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.",
-			missing[0])
+		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.", both)
 		return
 	}
-	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", missing[0])
+	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", both)
 }
 
 func (p *planner) healthCheck() {
 	const timer = "run \"systemctl enable --now bookend-healthcheck.timer\" on the nodes with GPUs."
-	own, has := p.theirs("HealthCheckProgram")
+	_, has := p.theirs("HealthCheckProgram")
 	switch {
-	case has && strings.Contains(path.Base(own.Text), "nhc"):
-		p.step("HealthCheckProgram is NHC: let it run the check (/usr/share/doc/bookend/nhc/bookend.nhc says how), "+
-			"or %s", timer)
 	case has:
-		p.step("HealthCheckProgram is taken: %s", timer)
+		p.step("HealthCheckProgram is taken: if it is NHC, let it run the check "+
+			"(/usr/share/doc/bookend/nhc/bookend.nhc says how), or %s", timer)
 	case p.Sent:
 		p.step("slurmctld sends no HealthCheckProgram: %s", timer)
 	default:

@@ -72,15 +72,11 @@ type reader struct {
 	conf     Conf
 	open     func(name string) []File
 	included int
-	cluster  string // ClusterName, as soon as it is read: %c in an Include stands for it
 }
 
 func (r *reader) read(f File) {
 	r.conf.Files = append(r.conf.Files, f.Path)
 	for _, l := range parseLines(f.Path, string(f.Text)) {
-		if name, ok := l.Get("ClusterName"); ok {
-			r.cluster = strings.ToLower(name)
-		}
 		if l.Include != "" && r.open != nil {
 			if l.Why = r.include(l); l.Why == "" {
 				continue
@@ -93,13 +89,9 @@ func (r *reader) read(f File) {
 // include reads what a line includes, or says why it is not read.
 func (r *reader) include(l Line) (why string) {
 	name := strings.Trim(l.Include, `"`)
-	switch {
-	case strings.Contains(name, "%c") && r.cluster == "":
-		return "%c stands before ClusterName"
-	case r.included >= MaxIncluded:
+	if r.included >= MaxIncluded {
 		return fmt.Sprintf("more than %d files", MaxIncluded)
 	}
-	name = strings.ReplaceAll(name, "%c", r.cluster)
 	if !path.IsAbs(name) {
 		name = path.Join(path.Dir(l.File), name)
 	}
@@ -124,13 +116,16 @@ type Value struct {
 	Line Line
 }
 
+// described are the keys with which a line begins that describes a node, a partition or the like: its further keys are
+// not the cluster's.
+var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
+
 // All are the values of a key of the cluster's, one for each line that has it, in their order.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
-		if l.describes() {
-			continue
-		}
-		if text, ok := l.Get(key); ok {
+		first := func(key string) bool { return strings.EqualFold(key, l.Pairs[0][0]) }
+		text, ok := l.Get(key)
+		if ok && (len(l.Pairs) == 1 || !slices.ContainsFunc(described, first)) {
 			all = append(all, Value{text, l})
 		}
 	}
@@ -145,16 +140,6 @@ func (c Conf) Get(key string) (Value, bool) {
 	}
 	last := all[len(all)-1]
 	return last, last.Text != ""
-}
-
-// described are the keys with which a line begins that describes a node, a partition or the like.
-var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
-
-// describes reports a line whose further keys are not the cluster's.
-func (l Line) describes() bool {
-	return len(l.Pairs) > 1 && slices.ContainsFunc(described, func(key string) bool {
-		return strings.EqualFold(key, l.Pairs[0][0])
-	})
 }
 
 // Doubt says why there may be more than was read; empty if there is nothing.

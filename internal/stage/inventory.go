@@ -270,13 +270,13 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	if res.Outcome == child.Abandoned {
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
 	}
-	if err == nil && reply.Unsure == "" && len(gpus) == 0 && reply.Counted.Known() {
+	if err == nil && reply.Unsure == "" && len(gpus) == 0 && reply.Counted.Source.Settled() {
 		err = errors.New("slurmd -G lists no GPUs")
 	}
 	switch {
 	case err == nil && reply.Unsure != "":
 		return slurmconf.Unclear("%s", reply.Unsure), false
-	case err != nil && reply.Counted.Known():
+	case err != nil && reply.Counted.Source.Settled():
 		reply.Counted.Why = err.Error()
 		return reply.Counted, true
 	case err != nil:

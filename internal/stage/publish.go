@@ -257,7 +257,7 @@ func (r *record) giveReason() {
 	cmd := r.scontrol(own.Conf, func() time.Duration { return r.Left(reasonTime, time.Duration(r.Times.Outputs)) })
 	var err error
 	if in.Node, err = cmd.Node(r.Job.Node); err == nil {
-		in.Now = r.moment()
+		in.Now = r.Clock.Wall()
 		err = r.writeReason(cmd, in, *own)
 	}
 	r.late(r.Take()...)
@@ -299,14 +299,14 @@ func (r *record) settleDrain(c judge.Check) {
 	memory := r.drainMemory()
 	runs, _ := r.Store.Runs() // again: an end may have come since; what is damaged is reported by whoever looks into it
 	in := drain.Input{
-		Now: r.moment(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.moment()), Exits: drain.Exits(runs, r.moment()),
-		Rules: r.Config.Drain,
+		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
+		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
 	}
-	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now.Wall) {
+	if !in.Pending() {
 		return
 	}
 	until := r.Clock.Boot() + time.Duration(r.Config.Deadlines.HealthCheck.Slurm)
-	cmd := r.scontrol(drain.Conf(in.Memory, in.Exits), func() time.Duration {
+	cmd := r.scontrol(in.Conf(), func() time.Duration {
 		return r.Left(min(slurmCall, until-r.Clock.Boot()), time.Duration(r.Times.Outputs))
 	})
 	var err error
@@ -380,9 +380,4 @@ func (r *record) remember(seen, next drain.Memory) error {
 // scontrol is Slurm's command as slurmd's own configuration leads it.
 func (r *record) scontrol(conf string, left func() time.Duration) slurmcmd.Scontrol {
 	return slurmcmd.Scontrol{Path: r.Config.Slurm.Scontrol, Conf: conf, Root: r.EUID == 0, Time: left}
-}
-
-// moment is now, on the clocks of this boot.
-func (r *record) moment() drain.Moment {
-	return drain.Moment{Wall: r.Clock.Wall(), ID: r.Seen.Epoch.Boot}
 }

@@ -176,19 +176,19 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
 	for _, card := range r.Seen.Cards {
 		test, known := earlier[card.Device.ID]
-		ok, why := test.Trusted(health.SinceTest{
+		why := test.Distrust(health.SinceTest{
 			At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene, Card: card,
 		})
 		if now := latest[card.Device.ID]; now.Probe.At != test.Probe.At {
-			ok, why = false, "it was tested again meanwhile"
+			why = "it was tested again meanwhile"
 		}
 		switch {
-		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!ok || !test.Good()):
+		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (why != "" || test.Probe.Result != gpu.ProbeOK):
 			open = append(open, card)
-		case ok:
+		case why == "":
 			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
-			why := "none at a start (probe.at); the last one is not trusted: " + why
+			why = "none at a start (probe.at); the last one is not trusted: " + why
 			outcomes = append(outcomes, health.Outcome{Probe: health.SkippedTest(card.Device.ID, why)})
 		}
 	}

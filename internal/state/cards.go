@@ -117,7 +117,7 @@ var probesFile = cardFile("probes.json", 512<<10,
 	func(r health.TestRecord) time.Duration { return r.Probe.At },
 	func(health.TestRecord) string { return "" })
 
-// Probes returns the last test of each card of the node, good for what health.TestRecord.Trusted makes of it. An
+// Probes returns the last test of each card of the node, good for what health.TestRecord.Distrust makes of it. An
 // unusable file is a Damage, set aside; then no test is known.
 func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 

@@ -97,7 +97,7 @@ func aSighting() ledger.Sighted {
 
 func aNumbering() slurmconf.Kept {
 	list := slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
-	conf := slurmconf.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}
+	conf := slurmconf.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Changed: 5}
 	return slurmconf.Kept{
 		Key: slurmconf.Key{
 			Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: slurmconf.Daemon{PID: 7, Ticks: 70},

@@ -37,3 +37,17 @@ func Archive(t testing.TB, update bool, file string, follows func(given string) 
 		must.Do(t, os.WriteFile(file, txtar.Format(a), 0o644))
 	}
 }
+
+// Lines is of cases of one line each: what is given and, behind " => ", what follows from it. "#" begins a remark.
+func Lines(t testing.TB, update bool, file string, follows func(given string) string) {
+	t.Helper()
+	got := ""
+	for line := range strings.Lines(string(must.Have(os.ReadFile(file))(t))) {
+		given, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
+		if got += given; !strings.HasPrefix(given, "#") {
+			got += " => " + follows(given)
+		}
+		got += "\n"
+	}
+	File(t, update, file, got)
+}
