@@ -206,6 +206,10 @@ type Thresholds struct {
 // Probe says when cards are tested by allocating the largest block that can be had.
 type Probe struct {
 	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
+	// An end tests a GPU again when so much time has passed since the last test, or so many jobs have ended: 0 is every
+	// end. What speaks for another test comes first (health.TestRecord.Worn).
+	Every     Duration `yaml:"every" from:"0s" to:"24h"`
+	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
 	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
 	// of up to 3 MiB, and more than a card has would switch the finding off unseen.
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`

@@ -45,7 +45,7 @@ func Default() Config {
 		},
 		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib},
 		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
-		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib},
+		Probe:   Probe{At: ProbeEpilog, Every: seconds(600), AfterJobs: 100, Gap: 64 * mib},
 		Record:  Record{Every: seconds(1)}, // a sample of a GPU was measured to take 0.3 ms of a processor
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},

@@ -122,7 +122,7 @@ func TestDistrust(t *testing.T) {
 		}
 		c.Test = TestRecord{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
 			Kernel: gpu.KernelMark{Seq: 50, At: 1}}
-		c.Now = SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{}, Scene: now, Card: idle}
+		c.Now = SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{}, Scene: now, Card: idle, MaxAge: TestMaxAge}
 		must.Do(t, json.Unmarshal([]byte(given), &c))
 		return c.Test.Distrust(c.Now)
 	}
@@ -130,6 +130,29 @@ func TestDistrust(t *testing.T) {
 	if why := on(scene(with70(8)), "{}"); !strings.Contains(why, "a process") {
 		t.Errorf("somebody is on it: %q", why)
 	}
+}
+
+// What a job's end knows an hour after the test that its start trusted, and why it tests again; nothing where it does not.
+func TestWorn(t *testing.T) {
+	golden.Lines(t, *update, "testdata/worn.txt", func(given string) string {
+		var c struct {
+			Test TestRecord
+			Now  AtEnd
+			Slow bool
+		}
+		tested := gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}
+		c.Test = TestRecord{Probe: tested, Epoch: epoch, Kernel: gpu.KernelMark{Seq: 50, At: 1}}
+		now := scene(nil)
+		c.Now = AtEnd{SinceTest: SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{}, Card: idle,
+			MaxAge: 3 * time.Hour}, Start: tested, Job: slurm.ExitStatus{Known: true},
+			Rule: config.Probe{Every: config.Duration(3 * time.Hour), AfterJobs: 10}}
+		must.Do(t, json.Unmarshal([]byte(given), &c))
+		if c.Slow {
+			now.Now.Curves = map[gpu.ID]settle.Curve{card0: {State: settle.Clean, Settled: 2 * time.Second}}
+		}
+		c.Now.Scene = now
+		return c.Test.Worn(c.Now)
+	})
 }
 
 func failed(call string, number int, name string) *gpu.CallError {

@@ -71,9 +71,9 @@ func (r *record) epilog() {
 	r.cleanUp()
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
+	r.heard = listened() // what it says may ask for a test
 	r.test(nil, sole)
 	r.judge()
-	r.heard = listened()
 	r.diagnose()
 	r.add(r.Take()...)
 	r.text = report.End(r.report())

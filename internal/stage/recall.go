@@ -3,6 +3,7 @@ package stage
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -122,8 +123,7 @@ func (r *record) diagnose() {
 	}
 }
 
-// test tests the job's GPUs by an allocation where that may be, and at a start takes an earlier test's word where that
-// still holds. What was found by the records as they were at the look stays found: as they are right before a test they
+// test tests the job's GPUs by an allocation where that may be, and takes an earlier test's word where that still holds. What was found by the records as they were at the look stays found: as they are right before a test they
 // only say whether there may be one.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 {
@@ -170,14 +170,18 @@ func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMar
 // bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
 // believed: the kernel's log may not have been read from there on.
 func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []health.Outcome, open []finding.Card) {
-	if r.Phase != slurm.Prolog || r.Store == nil {
+	if r.Store == nil {
 		return nil, r.Seen.Cards
+	}
+	if r.Phase != slurm.Prolog {
+		return r.unworn()
 	}
 	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
 	for _, card := range r.Seen.Cards {
 		test, known := earlier[card.Device.ID]
 		why := test.Distrust(health.SinceTest{
 			At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene, Card: card,
+			MaxAge: health.TestMaxAge,
 		})
 		if now := latest[card.Device.ID]; now.Probe.At != test.Probe.At {
 			why = "it was tested again meanwhile"
@@ -192,6 +196,34 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 			outcomes = append(outcomes, health.Outcome{Probe: health.SkippedTest(card.Device.ID, why)})
 		}
 	}
+	return outcomes, open
+}
+
+// unworn returns what the last tests say of those GPUs that this end has no reason to test again, and counts that, and
+// the other GPUs.
+func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
+	start := r.Past.Run.Start
+	if start == nil || r.Past.Again || r.Past.Second || r.Config.Probe.Every == 0 {
+		return nil, r.Seen.Cards
+	}
+	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
+	var counted []health.TestRecord
+	for _, card := range r.Seen.Cards {
+		test := latest[card.Device.ID]
+		known, _ := start.Probe(card.Device.ID)
+		if test.Worn(health.AtEnd{
+			SinceTest: health.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
+				Card: card, MaxAge: time.Duration(r.Config.Probe.Every)},
+			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found, Rule: r.Config.Probe,
+		}) != "" {
+			open = append(open, card)
+			continue
+		}
+		test.Jobs++
+		counted = append(counted, test)
+		outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+	}
+	r.Try(r.Store.PutProbes(counted...))
 	return outcomes, open
 }
 
