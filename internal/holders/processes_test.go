@@ -662,7 +662,7 @@ func TestHangingHolder(t *testing.T) {
 	stuck := pipe(holder(t, proc, "10", "/dev/nvidia1"), "environ")
 	holder(t, proc, "11", "/dev/nvidia2")
 	c := newCrew(time.Hour)
-	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	s := newSearch(c, proc, "/dev")
 	answer, holders := make(chan attrib.Scan), &survey{proc: proc, known: map[int]attrib.Process{}}
 	go func() {
 		s.descriptors()

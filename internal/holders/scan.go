@@ -33,10 +33,7 @@ const maxHoldings = 1024
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c := newCrew(budget)
 	defer c.end()
-	s, err := newSearch(c, proc, dev)
-	if err != nil {
-		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
-	}
+	s := newSearch(c, proc, dev)
 	s.descriptors()
 	return s.result(&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}})
 }
@@ -52,16 +49,16 @@ type search struct {
 	found  map[int]held
 }
 
-func newSearch(c *crew, proc, dev string) (*search, error) {
+func newSearch(c *crew, proc, dev string) *search {
 	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("read own mount namespace: %w", err)
-	}
 	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
+	if err != nil && !gone(err) {
+		s.trouble("read own mount namespace: %v", err)
+	}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
-	return s, nil
+	return s
 }
 
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
