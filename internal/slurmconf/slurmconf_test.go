@@ -116,11 +116,11 @@ func TestGres(t *testing.T) {
 	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
 		node, rest, _ := strings.Cut(given, "\n")
 		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
-		shared := SharedGPUs(file("slurm.conf", slurm), file("gres.conf", gres), node)
+		shared := SharedGPUs(file("slurm.conf", slurm), node)
 		counted := Counted(file("slurm.conf", slurm), file("gres.conf", gres), node)
 		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
 	})
-	unread := SharedGPUs(nil, nil, "n1")
+	unread := SharedGPUs(nil, "n1")
 	if want := (Answer{Unknown, "slurm.conf could not be read"}); unread != want || Counted(nil, nil, "n1").Source.Settled() {
 		t.Errorf("nothing read: %+v, want %+v", unread, want)
 	}
