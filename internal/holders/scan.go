@@ -25,11 +25,11 @@ const maxHoldings = 1024
 
 // Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
 // dev (/dev) open: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A process in a
-// container is known by the path that it sees. It returns in time, with what it has. Partial says what was not looked at.
-// The memory of those to skip is not read: whoever reads it hangs, and perhaps so that no signal ends it.
+// container is known by the path that it sees. It returns in time, with what it has. Partial says what was not looked
+// at. The memory of those to skip is not read: whoever reads it hangs, and perhaps so that no signal ends it.
 //
-// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, a node under a
-// name that its holder chose, by a mount of its own, and what is mapped by a process that has closed the descriptor.
+// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, a node under
+// a name that its holder chose, by a mount of its own, and what is mapped by a process that has closed the descriptor.
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c := newCrew(budget)
 	defer c.end()

@@ -114,9 +114,10 @@ type Answer struct {
 	Why    string
 }
 
-// SharedGPUs tells from slurm.conf whether the GPUs of a node may be given out in shards or by MPS: to its hooks a shard
-// job looks like one with whole GPUs. nil is a file that could not be read. Slurm refuses a second definition of a node
-// and complains of a second GresTypes, in included files too. What gres.conf lists is not given out for that alone:
+// SharedGPUs tells from slurm.conf whether the GPUs of a node may be given out in shards or by MPS: to its hooks a
+// shard job looks like one with whole GPUs. nil is a file that could not be read. Slurm refuses a second definition of
+// a node and complains of a second GresTypes, in included files too. What gres.conf lists is not given out for that
+// alone:
 //
 //	GresTypes=gpu,shard                   without shard and mps there are none
 //	NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
