@@ -132,7 +132,8 @@ func (a *app) own(ref slurm.Ref) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
 		// One text for both: whether a job of somebody else's ran here is nobody's business.
 		return denied(fmt.Sprintf("needs root: job %s has no report for you on node %s: it is not yours, was on "+
-			"another node, or its report is not kept any more; your job's output has what Bookend said", ref.Text, node))
+			"another node, or its report is not kept any more; your job's output has what Bookend said", ref.Text,
+			node))
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}

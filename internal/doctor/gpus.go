@@ -107,7 +107,7 @@ func (v *view) places(count int) string {
 
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
-	answer, said := slurmconf.SharedGPUs(s.Conf, &s.Gres, v.NodeName), v.Config.Slurm.Shards
+	answer, said := slurmconf.SharedGPUs(s.Conf, v.NodeName), v.Config.Slurm.Shards
 	const auto = "shards: auto   # below slurm: in bookend.yaml"
 	switch {
 	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:

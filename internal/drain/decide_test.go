@@ -90,7 +90,8 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("what was known has changed from %s to %s", before, after)
 		}
 		d.Memory.Last = nil
-		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why, must.Have(json.Marshal(d.Memory))(t), d.Reason)
+		return fmt.Sprintf("asked: %v (%s)\n%s: %s\n%s\n%s", in.Pending(), in.Conf(), d.Act, d.Why,
+			must.Have(json.Marshal(d.Memory))(t), d.Reason)
 	})
 }
 

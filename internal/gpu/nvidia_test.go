@@ -31,7 +31,8 @@ func TestXidForms(t *testing.T) {
 		"NVRM: Xid (PCI:10000:1b:00): 31, x": {BusID: "10000:1b:00.0", Code: 31,
 			Text: "x"},
 		"NVRM: Xid (PCI:0000:1b:00.1 GPU-I:x GPU-CI:999 NEW:1): 31, x": {BusID: "0000:1b:00.1", Code: 31, Text: "x"},
-		"NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13":            {BusID: "0000:1b:00.0", Code: 13, Instance: "GPU-I 5 GPU-CI 0"},
+		"NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13": {BusID: "0000:1b:00.0", Code: 13,
+			Instance: "GPU-I 5 GPU-CI 0"},
 	} {
 		if got, ok := parseXid(text); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v", text, got, ok)

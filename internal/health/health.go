@@ -115,8 +115,8 @@ func (r Row) finding(observed string) finding.Finding {
 	return f
 }
 
-// judge says what a row makes of a fact's value, given that of the last look: what was observed, empty where the row does
-// not fit, and why it is neither well nor wrong, if it is.
+// judge says what a row makes of a fact's value, given that of the last look: what was observed, empty where the row
+// does not fit, and why it is neither well nor wrong, if it is.
 type judge func(r Row, value, last string) (observed, unknown string)
 
 func equal(r Row, value, _ string) (observed, unknown string) {

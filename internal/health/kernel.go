@@ -65,7 +65,8 @@ func (in Input) describe(meaning string, alike []gpu.Xid) string {
 	if written == 1 {
 		s += fmt.Sprintf(" at %.6f s of the kernel log", first.At.Seconds())
 	} else {
-		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(), last.At.Seconds())
+		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(),
+			last.At.Seconds())
 	}
 	for _, more := range [][]string{in.processes(alike), instances(alike)} {
 		if len(more) > 0 {

@@ -42,8 +42,8 @@ type SinceTest struct {
 	MaxAge time.Duration
 }
 
-// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What was
-// not tested is never trusted.
+// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What
+// was not tested is never trusted.
 func (r TestRecord) Distrust(n SinceTest) string {
 	log := n.Kernel
 	switch age := n.At - r.Probe.At; {

@@ -107,13 +107,14 @@ func TestPlan(t *testing.T) {
 		}
 		return skipped[0].Why
 	})
-	if test, skipped := (TestCase{Scene: scene(with70(8))}).Plan([]finding.Card{idle}); len(test) > 0 || len(skipped) != 1 {
+	busy := TestCase{Scene: scene(with70(8))}
+	if test, skipped := busy.Plan([]finding.Card{idle}); len(test) > 0 || len(skipped) != 1 {
 		t.Errorf("busy: tested %+v", test)
 	}
 }
 
-// What was tested an hour after the boot and what is known an hour later, and why the test is not trusted; nothing where
-// it is.
+// What was tested an hour after the boot and what is known an hour later, and why the test is not trusted; nothing
+// where it is.
 func TestDistrust(t *testing.T) {
 	on := func(now finding.Scene, given string) string {
 		var c struct {

@@ -135,9 +135,10 @@ func parseStat(text string) (stat, error) {
 	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
 }
 
-// parseStatus reads from the text of /proc/PID/status the real uid, and whether the process has a PID in another namespace
-// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line. Threat: the name is
-// the first line, and a kernel that does not escape it lets a process write lines of its own; the kernel's are the last.
+// parseStatus reads from the text of /proc/PID/status the real uid, and whether the process has a PID in another
+// namespace than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line. Threat:
+// the name is the first line, and a kernel that does not escape it lets a process write lines of its own; the kernel's
+// are the last.
 func parseStatus(text string) (uid uint32, otherPIDs bool, err error) {
 	fields := func(key string) []string {
 		_, rest, _ := strings.Cut(text[max(0, strings.LastIndex(text, "\n"+key+":")):], "\n"+key+":")
@@ -216,8 +217,8 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name of
-// its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name
+// of its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
 	for _, part := range parts {

@@ -100,8 +100,8 @@ func FuzzStatus(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if uid, _, err := parseStatus(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
-			err != nil && uid != 0 {
+		uid, _, err := parseStatus(text)
+		if err == nil && !strings.Contains(text, fmt.Sprint(uid)) || err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"

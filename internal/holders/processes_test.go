@@ -130,8 +130,8 @@ func TestSkippedProcesses(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
-	if h := scan.Holdings; len(h) != 3 || h[0].Cgroup.ID != 77 || h[0].Why != "" || h[1].Why == "" || h[2].EnvJobID != 78 ||
-		scan.Partial != "" || len(scan.Hung) != 0 {
+	if h := scan.Holdings; len(h) != 3 || h[0].Cgroup.ID != 77 || h[0].Why != "" || h[1].Why == "" ||
+		h[2].EnvJobID != 78 || scan.Partial != "" || len(scan.Hung) != 0 {
 		t.Errorf("%+v", scan)
 	}
 }
@@ -383,8 +383,8 @@ func link(t *testing.T, path, target string) {
 	must.Do(t, os.Symlink(target, path))
 }
 
-// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One that
-// cannot be looked into hides no other.
+// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One
+// that cannot be looked into hides no other.
 func TestUsing(t *testing.T) {
 	const env = "SLURM_JOB_ID=77\x00"
 	for name, tc := range map[string]struct {
@@ -662,7 +662,7 @@ func TestHangingHolder(t *testing.T) {
 	stuck := pipe(holder(t, proc, "10", "/dev/nvidia1"), "environ")
 	holder(t, proc, "11", "/dev/nvidia2")
 	c := newCrew(time.Hour)
-	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	s := newSearch(c, proc, "/dev")
 	answer, holders := make(chan attrib.Scan), &survey{proc: proc, known: map[int]attrib.Process{}}
 	go func() {
 		s.descriptors()
@@ -678,10 +678,11 @@ func TestHangingHolder(t *testing.T) {
 	}
 	c.end()
 	scan := <-answer
-	if h := scan.Holdings; len(h) != 2 || h[0].Why != "" || h[0].Cgroup.ID != 77 || h[0].EnvJobID != 0 || h[1].EnvJobID != 78 {
+	if h := scan.Holdings; len(h) != 2 || h[0].Why != "" || h[0].Cgroup.ID != 77 || h[0].EnvJobID != 0 ||
+		h[1].EnvJobID != 78 {
 		t.Errorf("%+v", scan)
 	}
-	if len(scan.Hung) != 1 || scan.Hung[0].PID != 10 || !strings.Contains(scan.Partial, "1 of 2 processes were not read") {
+	if len(scan.Hung) != 1 || scan.Hung[0].PID != 10 || !strings.Contains(scan.Partial, "1 of 2 processes") {
 		t.Errorf("%+v", scan)
 	}
 }

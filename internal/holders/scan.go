@@ -25,18 +25,15 @@ const maxHoldings = 1024
 
 // Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
 // dev (/dev) open: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A process in a
-// container is known by the path that it sees. It returns in time, with what it has. Partial says what was not looked at.
-// The memory of those to skip is not read: whoever reads it hangs, and perhaps so that no signal ends it.
+// container is known by the path that it sees. It returns in time, with what it has. Partial says what was not looked
+// at. The memory of those to skip is not read: whoever reads it hangs, and perhaps so that no signal ends it.
 //
-// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, a node under a
-// name that its holder chose, by a mount of its own, and what is mapped by a process that has closed the descriptor.
+// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, a node under
+// a name that its holder chose, by a mount of its own, and what is mapped by a process that has closed the descriptor.
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c := newCrew(budget)
 	defer c.end()
-	s, err := newSearch(c, proc, dev)
-	if err != nil {
-		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
-	}
+	s := newSearch(c, proc, dev)
 	s.descriptors()
 	return s.result(&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}})
 }
@@ -52,16 +49,16 @@ type search struct {
 	found  map[int]held
 }
 
-func newSearch(c *crew, proc, dev string) (*search, error) {
+func newSearch(c *crew, proc, dev string) *search {
 	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("read own mount namespace: %w", err)
-	}
 	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
+	if err != nil && !gone(err) {
+		s.trouble("read own mount namespace: %v", err)
+	}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
-	return s, nil
+	return s
 }
 
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.

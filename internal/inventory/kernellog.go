@@ -207,8 +207,8 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 }
 
 // parseKill parses the summary that kernels write before a kill: "oom-kill:constraint=CONSTRAINT_MEMCG,...,
-// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what it calls itself: the first ",task=" that
-// can begin one does, so that none becomes a part of the cgroup.
+// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what it calls itself: the first ",task="
+// that can begin one does, so that none becomes a part of the cgroup.
 func parseKill(text string) (gpu.HostKill, bool) {
 	const form = `(?s)^oom-kill:constraint=CONSTRAINT_(.*?),task=(.{0,15}),pid=([0-9]+),uid=[0-9]{1,10}$`
 	if !strings.HasPrefix(text, "oom-kill:") {

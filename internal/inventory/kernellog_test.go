@@ -50,7 +50,8 @@ func TestReadRealLines(t *testing.T) {
 	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
-// What was before the mark is nobody's any more: a mark in the real log, by number and microsecond, and what is behind it.
+// What was before the mark is nobody's any more: a mark in the real log, by number and microsecond, and what is behind
+// it.
 func TestReadSince(t *testing.T) {
 	dir := folder(t, realLog(t))
 	golden.Lines(t, *update, "testdata/since.txt", func(given string) string {
@@ -60,8 +61,8 @@ func TestReadSince(t *testing.T) {
 			since = &gpu.KernelMark{Seq: must.Have(strconv.ParseUint(fields[0], 10, 64))(t), At: at}
 		}
 		log := ReadLog(dir, since)
-		return fmt.Sprintf("%d Xids, %d kills, lost: %v, last: %v, %s", len(log.Xids), len(log.Kills), log.Lost, log.Last,
-			log.Unknown)
+		return fmt.Sprintf("%d Xids, %d kills, lost: %v, last: %v, %s", len(log.Xids), len(log.Kills), log.Lost,
+			log.Last, log.Unknown)
 	})
 }
 
@@ -113,7 +114,8 @@ func TestBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range maxXids + 3 {
 		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=%d, name=x, y\n", i+2, i+2, i+1)
-		fmt.Fprintf(&b, "6,%d,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/j,task=x,pid=%d,uid=1\n", i+2, i+2, i+1)
+		fmt.Fprintf(&b, "6,%d,%d,-;oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/j,task=x,pid=%d,uid=1\n", i+2, i+2,
+			i+1)
 	}
 	since := mark(1, 1)
 	log := ReadLog(folder(t, b.String()), &since)
@@ -158,8 +160,8 @@ func TestFewStandForAll(t *testing.T) {
 	for _, x := range log.Xids {
 		got = append(got, line{int(x.Seq), x.PID, x.More})
 	}
-	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 0, 0}, {5, 1, 0}, {6, 2, 0}, {7, 3, 0}, {8, 4, 0}, {9, 5, 0}, {10, 6, 0},
-		{1003, 999, 992}, {1004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
+	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 0, 0}, {5, 1, 0}, {6, 2, 0}, {7, 3, 0}, {8, 4, 0}, {9, 5, 0},
+		{10, 6, 0}, {1003, 999, 992}, {1004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
 		t.Errorf("%+v, lost %v", got, log.Lost)
 	}
 }

@@ -326,14 +326,14 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 // SharingOf answers from Slurm's files, which may lie on a file system that does not answer, whether a node's GPUs are
 // given out in shards or by MPS.
 var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
-	at, slurm, gres, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
+	at, slurm, _, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
 	case at.Slurm == "":
 		return unknown("no slurm.conf was found (slurm.gres_conf, slurm.shards)"), nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return unknown(err.Error()), nil
 	}
-	return slurmconf.SharedGPUs(&slurm, &gres, r.Node), nil
+	return slurmconf.SharedGPUs(&slurm, r.Node), nil
 })
 
 func unknown(why string) slurmconf.Answer {

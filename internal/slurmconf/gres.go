@@ -16,8 +16,8 @@ type GPU []string
 type Gres struct {
 	// Detect is the lower-case value of AutoDetect, "nvml" or "nvidia"; empty for none.
 	Detect string
-	// GPUs are the lines that have GPUs, Parts those that give parts of them out (shards, MPS).
-	GPUs, Parts []Line
+	// GPUs are the lines that have GPUs.
+	GPUs []Line
 	// Unsure is why there may be more, or less; empty if there is not.
 	Unsure string
 }
@@ -37,11 +37,8 @@ func (c Conf) Gres(node string) (g Gres) {
 		if detect, ok := l.Get("AutoDetect"); ok {
 			g.Detect = strings.TrimSuffix(strings.ToLower(detect), "off")
 		}
-		switch name, _ := l.Get("Name"); {
-		case strings.EqualFold(name, "gpu"):
+		if name, _ := l.Get("Name"); strings.EqualFold(name, "gpu") {
 			g.GPUs = append(g.GPUs, l)
-		case HasWord("shard,mps", name):
-			g.Parts = append(g.Parts, l)
 		}
 	}
 	return g
@@ -117,34 +114,14 @@ type Answer struct {
 	Why    string
 }
 
-// SharedGPUs tells whether the GPUs of a node may be given out in shards or by MPS: to its hooks a shard job looks like
-// one with whole GPUs. nil is a file that could not be read. Only slurm.conf can say no, because shards need no line in
-// gres.conf:
+// SharedGPUs tells from slurm.conf whether the GPUs of a node may be given out in shards or by MPS: to its hooks a
+// shard job looks like one with whole GPUs. nil is a file that could not be read. Slurm refuses a second definition of
+// a node and complains of a second GresTypes, in included files too. What gres.conf lists is not given out for that
+// alone:
 //
-//	slurm.conf   GresTypes=gpu,shard                   without shard and mps there are none
-//	             NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
-//	gres.conf    [NodeName=n1] Name=shard Count=16     may be left out: slurm.conf's count is spread over all GPUs
-func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
-	given := givenInParts(slurmConf, node)
-	if gresConf == nil {
-		return given
-	}
-	if parts := gresConf.Gres(node).Parts; len(parts) > 0 {
-		name, _ := parts[0].Get("Name")
-		listed := fmt.Sprintf("%s has Name=%s", parts[0].Where(), name)
-		switch given.Shared {
-		case No:
-			return Answer{Unknown, given.Why + ", but " + listed}
-		case Unknown:
-			return Answer{Yes, listed}
-		}
-	}
-	return given
-}
-
-// givenInParts answers from slurm.conf as it is: Slurm refuses a second definition of a node and complains of a second
-// GresTypes, in included files too.
-func givenInParts(conf *Conf, node string) Answer {
+//	GresTypes=gpu,shard                   without shard and mps there are none
+//	NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
+func SharedGPUs(conf *Conf, node string) Answer {
 	if conf == nil {
 		return Answer{Unknown, "slurm.conf could not be read"}
 	}

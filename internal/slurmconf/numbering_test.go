@@ -157,9 +157,9 @@ func TestParseListed(t *testing.T) {
 	golden.File(t, *update, "testdata/listed.txt", said)
 }
 
-// One record or message after the other, with " | " between lines. A slurmd that could not ask the driver lists the order
-// of gres.conf, which is not the running daemon's; one that was built without the library counts as the daemon does.
-// Behind "count" a node's Gres: how many GPUs, and whether one element without a type names them.
+// One record or message after the other, with " | " between lines. A slurmd that could not ask the driver lists the
+// order of gres.conf, which is not the running daemon's; one that was built without the library counts as the daemon
+// does. Behind "count" a node's Gres: how many GPUs, and whether one element without a type names them.
 func TestParseListedOneByOne(t *testing.T) {
 	golden.Lines(t, *update, "testdata/records.txt", func(given string) string {
 		if list, is := strings.CutPrefix(given, "count "); is {

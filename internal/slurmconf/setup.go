@@ -56,8 +56,8 @@ func MakePlan(s Site) (Plan, error) {
 	p.Has = slices.Contains(s.Conf.Files, p.Include)
 	p.replaced()
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
-	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent { // only files without a path are sent to the nodes
-		p.Include = Written
+	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent {
+		p.Include = Written // only files without a path are sent to the nodes
 		if !p.Version.Has(slurm.ConfiglessHooks) {
 			return p.Plan, errNotSent
 		}

@@ -66,7 +66,9 @@ func TestIncludes(t *testing.T) {
 
 func TestIncludesThatLeadNowhere(t *testing.T) {
 	files := map[string]string{"/s/self": "A=1\nInclude self\n"}
-	for root, want := range map[string]string{"Include %c.conf\n": "no such file", "Include self\n": "more than 64 files"} {
+	for root, want := range map[string]string{
+		"Include %c.conf\n": "no such file", "Include self\n": "more than 64 files",
+	} {
 		c := Parse("/s/slurm.conf", []byte(root), opened(files))
 		if got := doubts(c); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%q: %q, want %q", root, got, want)
@@ -116,12 +118,13 @@ func TestGres(t *testing.T) {
 	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
 		node, rest, _ := strings.Cut(given, "\n")
 		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
-		shared := SharedGPUs(file("slurm.conf", slurm), file("gres.conf", gres), node)
+		shared := SharedGPUs(file("slurm.conf", slurm), node)
 		counted := Counted(file("slurm.conf", slurm), file("gres.conf", gres), node)
 		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
 	})
-	unread := SharedGPUs(nil, nil, "n1")
-	if want := (Answer{Unknown, "slurm.conf could not be read"}); unread != want || Counted(nil, nil, "n1").Source.Settled() {
+	unread := SharedGPUs(nil, "n1")
+	want := Answer{Unknown, "slurm.conf could not be read"}
+	if unread != want || Counted(nil, nil, "n1").Source.Settled() {
 		t.Errorf("nothing read: %+v, want %+v", unread, want)
 	}
 }

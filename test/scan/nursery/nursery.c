@@ -3,8 +3,9 @@
 //
 //	nursery PROCESSES FDS FILLERS [ROLE ...]
 //
-// Each process has that many descriptors open. FILLERS are the files, words in one argument. The first processes play the
-// roles: they open the words of a role first. Their pids are printed once all processes have opened what they shall.
+// Each process has that many descriptors open. FILLERS are the files, words in one argument. The first processes play
+// the roles: they open the words of a role first. Their pids are printed once all processes have opened what they
+// shall.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
