@@ -106,7 +106,7 @@ func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
 // Apart reports whether a process is in a container or a PID namespace of its own: its user need not be who started it.
 func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
 
-// Holding is one process with what it has open of the driver's device nodes. A descriptor proves a
+// Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
 // holder, not bytes.
 type Holding struct {
 	Process

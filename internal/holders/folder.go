@@ -1,6 +1,7 @@
 package holders
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ const (
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
 	maxThreads = 4096      // among which one that lives is looked for
 	maxExe     = 200       // bytes of a program's path
+	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
 )
 
 const ended = "Z" // the state of a process or thread that has ended
@@ -29,7 +31,7 @@ const ended = "Z" // the state of a process or thread that has ended
 var (
 	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
 	errTooLarge = errors.New("longer than expected")
-	// errBound says that whoever asked for entries wanted no more of them.
+	// errBound says that whoever asked for entries or lines wanted no more of them.
 	errBound = errors.New("stopped at a bound")
 )
 
@@ -106,10 +108,10 @@ func (f folder) stat() (stat, error) {
 // status reads who the process is.
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := folder{fd: f.fd}.text("status", maxStatus)
-	if err != nil {
-		return 0, false, err
+	if err == nil {
+		uid, err = parseUID(text)
 	}
-	return parseStatus(text)
+	return uid, parseOtherPIDs(text), err
 }
 
 // link reads a link of the process.
@@ -159,25 +161,33 @@ func (f folder) environment() slurm.JobID {
 // gone reports whether an error says that there is no such process (any more).
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
+// reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
+type reader struct {
+	target []byte // of one link: a page at most
+	text   []byte // of a file's lines
+}
+
+func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
+
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
 // is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
 // read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
 // pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
-func (f folder) descriptors(going func() bool, visit func(target []byte)) error {
+func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	var failed error
-	fd, target := int(dir.Fd()), make([]byte, unix.PathMax)
+	fd := int(dir.Fd())
 	for {
 		batch, err := dir.Readdirnames(1024)
 		for _, name := range batch {
-			n, err := unix.Readlinkat(fd, name, target)
+			n, err := unix.Readlinkat(fd, name, r.target)
 			switch {
 			case err == nil:
-				visit(target[:n])
+				visit(r.target[:n])
 			case !gone(err):
 				failed = fmt.Errorf("read link %.20q: %w", name, err)
 			}
@@ -192,4 +202,22 @@ func (f folder) descriptors(going func() bool, visit func(target []byte)) error 
 			return err
 		}
 	}
+}
+
+// maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
+// during the call; one that the buffer does not hold ends the reading.
+func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
+	file, err := f.at(path.Join(f.thread, "maps"), 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(r.text, maxLine)
+	for lines.Scan() {
+		if visit(lines.Bytes()); !going() {
+			return errBound
+		}
+	}
+	return lines.Err()
 }

@@ -95,6 +95,35 @@ func (h *held) addMinor(minor int) {
 
 func (h held) any() bool { return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps }
 
+// join adds what an earlier look at the process found.
+func (h *held) join(o held) {
+	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
+	for _, minor := range o.Minors {
+		h.addMinor(minor)
+	}
+}
+
+// mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
+const mapFields = 5
+
+// parseMap returns the path in a line of /proc/PID/maps, nothing where none is mapped. The kernel writes a newline
+// in a path as \012 and blanks as they are; a name in brackets, such as the one a process gave its anonymous
+// memory, begins with no slash.
+func parseMap(line []byte) []byte {
+	for range mapFields {
+		line = bytes.TrimLeft(line, " ")
+		at := bytes.IndexByte(line, ' ')
+		if at < 0 {
+			return nil
+		}
+		line = line[at:]
+	}
+	if line = bytes.TrimLeft(line, " "); !bytes.HasPrefix(line, []byte("/")) {
+		return nil
+	}
+	return line
+}
+
 // stat is what /proc/PID/stat says that attribution needs.
 type stat struct {
 	name  string // as the kernel writes it: newline and backslash come escaped since Linux 2.6.16, nothing else
@@ -135,25 +164,33 @@ func parseStat(text string) (stat, error) {
 	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
 }
 
-// parseStatus reads from the text of /proc/PID/status the real uid, and whether the process has a PID in another
-// namespace than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line. Threat:
-// the name is the first line, and a kernel that does not escape it lets a process write lines of its own; the kernel's
-// are the last.
-func parseStatus(text string) (uid uint32, otherPIDs bool, err error) {
-	fields := func(key string) []string {
-		_, rest, _ := strings.Cut(text[max(0, strings.LastIndex(text, "\n"+key+":")):], "\n"+key+":")
-		line, _, _ := strings.Cut(rest, "\n")
-		return strings.Fields(line)
+// parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
+// kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
+func parseUID(text string) (uint32, error) {
+	line := statusLine(text, "Uid")
+	if fields := strings.Fields(line); len(fields) == 4 {
+		if uid, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
+			return uint32(uid), nil
+		}
 	}
-	uids := fields("Uid")
-	if len(uids) != 4 {
-		return 0, false, fmt.Errorf("parse status: Uid line %.80q", uids)
+	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
+}
+
+// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
+// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
+func parseOtherPIDs(text string) bool {
+	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
+}
+
+// statusLine returns what a line of /proc/PID/status says behind its key, nothing where there is none. The kernel's is
+// the last of that key.
+func statusLine(text, key string) string {
+	at := strings.LastIndex(text, "\n"+key+":")
+	if at < 0 {
+		return ""
 	}
-	n, err := strconv.ParseUint(uids[0], 10, 32)
-	if err != nil {
-		return 0, false, fmt.Errorf("parse status: %w", err)
-	}
-	return uint32(n), len(fields("NSpid")) > 1, nil
+	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
+	return line
 }
 
 // parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first
@@ -217,8 +254,8 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name
-// of its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name of
+// its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
 	for _, part := range parts {

@@ -100,17 +100,17 @@ func FuzzStatus(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		uid, _, err := parseStatus(text)
-		if err == nil && !strings.Contains(text, fmt.Sprint(uid)) || err != nil && uid != 0 {
+		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		if uid, _, err := parseStatus("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
+		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			if _, got, err := parseStatus("Name:\t" + text + rest + pids); got != want || err != nil {
-				t.Errorf("name %q: another namespace %v, want %v (%v)", text, got, want, err)
+			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
+				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
 			}
 		}
 	})
@@ -209,6 +209,27 @@ func FuzzNode(f *testing.F) {
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
 			folder != strings.TrimRight(dev, "/") {
 			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
+		}
+	})
+}
+
+func FuzzMap(f *testing.F) {
+	f.Add("/dev/nvidia0")
+	f.Add("[anon: x] /dev/nvidia0")
+	f.Add("7f65389df000-7f65389e0000 rw-s 00000000 00:05 1042                       /dev/nvidiactl")
+	f.Fuzz(func(t *testing.T, text string) {
+		if path := parseMap([]byte(text)); len(path) > 0 && (path[0] != '/' || !strings.HasSuffix(text, string(path))) {
+			t.Errorf("%q: %q", text, path)
+		}
+		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
+				t.Errorf("%q: %q", text, path)
+			}
+		}
+		if anonymous := "[anon:" + text; !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
+				t.Errorf("%q is the file %q", anonymous, path)
+			}
 		}
 	})
 }

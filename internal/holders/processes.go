@@ -54,8 +54,8 @@ type survey struct {
 
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []attrib.Process {
-	r := c.send(maxSurvey, pids, s.look)
-	c.wait(r, "environments")
+	r := c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
+	c.wait(r, "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	processes, hung := make([]attrib.Process, 0, len(pids)), r.hung()
@@ -195,12 +195,12 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 // Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open
 // descriptor proves a holder, not memory. With an error the list holds what was found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	links := maxLinks
+	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}
 	return find(proc, uid, in, func(_ stat, f folder) bool {
 		var open held
 		// what cannot be read, such as another user's program, uses none as far as can be told
-		_ = f.descriptors(func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
+		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
 		return len(open.Minors) > 0
 	})
 }

@@ -119,8 +119,12 @@ func TestSkippedProcesses(t *testing.T) {
 		folder := fixture(t, proc, pid, cgroup, "SLURM_JOB_ID=78\x00")
 		check(os.Mkdir(filepath.Join(folder, "fd"), 0o755))
 		check(os.Symlink("/dev/nvidia1", filepath.Join(folder, "fd/3")))
-		if pid != "12" {
-			pipe(folder, "environ")
+		put(t, filepath.Join(folder, "maps"), "")
+		if pid == "12" {
+			continue
+		}
+		for _, name := range []string{"environ", "maps"} {
+			pipe(folder, name)
 		}
 	}
 	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
@@ -130,8 +134,8 @@ func TestSkippedProcesses(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
-	if h := scan.Holdings; len(h) != 3 || h[0].Cgroup.ID != 77 || h[0].Why != "" || h[1].Why == "" ||
-		h[2].EnvJobID != 78 || scan.Partial != "" || len(scan.Hung) != 0 {
+	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") ||
+		!strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
 		t.Errorf("%+v", scan)
 	}
 }
@@ -277,8 +281,13 @@ func TestMain(m *testing.M) {
 
 func play(role string) {
 	for _, name := range os.Args[1:] {
-		_, err := unix.Open(name, unix.O_RDONLY, 0)
+		fd, err := unix.Open(name, unix.O_RDONLY, 0)
 		check(err)
+		if role == "mapped" { // and has no descriptor
+			_, err = unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+			check(err)
+			check(unix.Close(fd))
+		}
 	}
 	switch role {
 	case "container":
@@ -383,8 +392,8 @@ func link(t *testing.T, path, target string) {
 	must.Do(t, os.Symlink(target, path))
 }
 
-// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One
-// that cannot be looked into hides no other.
+// A process that uses a GPU is a job's by its cgroup; where that names no job, by its user and its environment. One that
+// cannot be looked into hides no other.
 func TestUsing(t *testing.T) {
 	const env = "SLURM_JOB_ID=77\x00"
 	for name, tc := range map[string]struct {
@@ -478,6 +487,7 @@ func TestRealHolders(t *testing.T) {
 		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):              {Caps: true},
 		start(t, "idle", user(65534), at("nvidia0")...):                      {Minors: []int{0}},
 		start(t, "odd name", nil, at("nvidia0")...):                          {Minors: []int{0}},
+		start(t, "mapped", nil, at("nvidia3", "nvidia-uvm")...):              {Minors: []int{3}, UVM: true},
 		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)): {Minors: []int{3}},
 	}
 	inside := start(t, "idle", func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
@@ -529,7 +539,12 @@ func holder(t *testing.T, proc, pid string, targets ...string) string {
 	if len(targets) == 0 {
 		check(os.Mkdir(filepath.Join(folder, "fd"), 0o755))
 	}
+	put(t, filepath.Join(folder, "maps"), mapLine("/usr/lib/libcuda.so.1"))
 	return folder
+}
+
+func mapLine(path string) string {
+	return "7f65389df000-7f65389e0000 r--p 00000000 00:28 2                          " + path + "\n"
 }
 
 // pidsOf are the holders that a search of a tree names.
@@ -545,7 +560,9 @@ func TestScanOfATree(t *testing.T) {
 	link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
 	holder(t, proc, "10", "/dev/nvidia1", "/dev/nvidiactl")
 	holder(t, proc, "11", "/srv/dev/nvidia1", "/memfd:x/dev/nvidia1 (deleted)", "/dev/null")
-	holder(t, proc, "12", "/dev/nvidia1", "/dev/nvidia-uvm (deleted)")
+	mapped := holder(t, proc, "12", "/dev/null")
+	put(t, filepath.Join(mapped, "maps"),
+		mapLine("/usr/lib/libcuda.so.1")+mapLine("/dev/nvidia1")+mapLine("/dev/nvidia-uvm (deleted)"))
 	chroot := holder(t, proc, "13", "/srv/dev/nvidia1")
 	link(t, filepath.Join(chroot, "root"), "/srv")
 	container := holder(t, proc, "14", "/host/dev/nvidia-caps/nvidia-cap2")
@@ -572,7 +589,8 @@ func TestScanWithoutTime(t *testing.T) {
 	proc := t.TempDir()
 	holder(t, proc, "10", "/dev/nvidia1")
 	scan := Scan(proc, "/dev", 0)
-	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") {
+	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") ||
+		!strings.Contains(scan.Partial, "no mappings") {
 		t.Errorf("%+v", scan)
 	}
 	if scan := Scan(filepath.Join(proc, "none"), "/dev", time.Minute); scan.Partial == "" {
@@ -595,10 +613,13 @@ func TestScanUnreadable(t *testing.T) {
 	holder(t, proc, "10", "/dev/nvidia1")
 	noFolder := fixture(t, proc, "11", jobCgroup, "")
 	put(t, filepath.Join(noFolder, "fd"), "")
+	put(t, filepath.Join(noFolder, "maps"), "")
 	noLink := holder(t, proc, "12", "/dev/nvidiactl")
 	put(t, filepath.Join(noLink, "fd/9"), "")
 	unknown := holder(t, proc, "13", "/dev/nvidia2")
 	put(t, filepath.Join(unknown, "status"), "garbage")
+	noLine := holder(t, proc, "14", "/dev/null")
+	put(t, filepath.Join(noLine, "maps"), strings.Repeat("x", 1<<17))
 	scan := Scan(proc, "/dev", time.Minute)
 	if want := []int{10, 12, 13}; !reflect.DeepEqual(pidsOf(scan), want) {
 		t.Fatalf("%+v", scan)
@@ -606,7 +627,7 @@ func TestScanUnreadable(t *testing.T) {
 	if h := scan.Holdings[2]; h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}) {
 		t.Errorf("%+v", h)
 	}
-	for _, what := range []string{"process 11", "process 12"} {
+	for _, what := range []string{"process 11", "process 12", "process 14"} {
 		if !strings.Contains(scan.Partial, what) {
 			t.Errorf("nothing of %s in %q", what, scan.Partial)
 		}
@@ -639,51 +660,68 @@ func TestScanWhileAHolderEnds(t *testing.T) {
 func TestScanBounds(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
-	c.wait(c.send(1, []int{10, 11}, func(int) { panic("defect") }), "descriptors")
+	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
 	if got := c.partial(); !strings.Contains(got, "ended early: panic: defect") || !strings.Contains(got, "2 of 2") {
 		t.Errorf("%q", got)
 	}
 	s := &search{crew: newCrew(time.Hour), found: map[int]held{}}
 	defer s.end()
-	for pid := range maxHoldings {
-		s.found[-pid] = held{}
+	for pid := range maxHoldings + 1 {
+		s.keep(pid, held{})
 	}
-	s.proc = t.TempDir()
-	holder(t, s.proc, "10", "/dev/nvidia1")
-	s.dev = "/dev"
-	if s.look(10); len(s.found) != maxHoldings || !strings.Contains(s.partial(), "more than 1024 holders") {
-		t.Errorf("%d holders, %q", len(s.found), s.partial())
+	if got := s.partial(); len(s.found) != maxHoldings || !strings.Contains(got, "more than 1024 holders") {
+		t.Errorf("%d holders, %q", len(s.found), got)
 	}
 }
 
-// A holder that hangs stops no other, and is known by its cgroup.
-func TestHangingHolder(t *testing.T) {
+// await gives a reader that waits at the pipe what text returns then.
+func await(t *testing.T, pipe string, text func() string) {
+	t.Helper()
+	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
+	defer f.Close()
+	if _, err := f.WriteString(text()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes that hang do not stop the others, and cost no more than what they were asked.
+func TestHangingProcesses(t *testing.T) {
 	proc := t.TempDir()
-	stuck := pipe(holder(t, proc, "10", "/dev/nvidia1"), "environ")
-	holder(t, proc, "11", "/dev/nvidia2")
+	stuck := []string{pipe(holder(t, proc, "10", "/dev/nvidia1"), "maps"), pipe(holder(t, proc, "11", "/dev/null"), "maps")}
+	slow := pipe(holder(t, proc, "12", "/dev/null"), "maps")
+	last := pipe(holder(t, proc, "13", "/dev/null"), "maps")
+
 	c := newCrew(time.Hour)
-	s := newSearch(c, proc, "/dev")
-	answer, holders := make(chan attrib.Scan), &survey{proc: proc, known: map[int]attrib.Process{}}
+	defer c.end()
+	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	answer := make(chan attrib.Scan)
 	go func() {
 		s.descriptors()
-		answer <- s.result(holders)
+		s.mappings()
+		answer <- s.result()
 	}()
-	f := must.Have(os.OpenFile(stuck, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
-	defer f.Close()
-	for read := false; !read; { // while that hangs
-		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
-		holders.mu.Lock()
-		read = holders.known[11].EnvJobID == 78
-		holders.mu.Unlock()
+	for _, pipe := range stuck {
+		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
+		defer f.Close()
 	}
+	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
+		put(t, slow+".next", mapLine("/dev/nvidia2"))
+		check(os.Rename(slow+".next", slow))
+		return mapLine("/dev/nvidia2")
+	})
+	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
-	if h := scan.Holdings; len(h) != 2 || h[0].Why != "" || h[0].Cgroup.ID != 77 || h[0].EnvJobID != 0 ||
-		h[1].EnvJobID != 78 {
+	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) {
 		t.Errorf("%+v", scan)
 	}
-	if len(scan.Hung) != 1 || scan.Hung[0].PID != 10 || !strings.Contains(scan.Partial, "1 of 2 processes") {
-		t.Errorf("%+v", scan)
+	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {
+		t.Errorf("a holder that hangs: %+v", h)
+	}
+	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
+		if !strings.Contains(scan.Partial, what) {
+			t.Errorf("no %q in %q", what, scan.Partial)
+		}
 	}
 }
 

@@ -24,18 +24,24 @@ import (
 const maxHoldings = 1024
 
 // Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
-// dev (/dev) open: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A process in a
-// container is known by the path that it sees. It returns in time, with what it has. Partial says what was not looked
-// at. The memory of those to skip is not read: whoever reads it hangs, and perhaps so that no signal ends it.
+// dev (/dev) open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A
+// process in a container is known by the path that it sees. It returns in time, with what it has: first all descriptors
+// are read, then the mappings, so that a short budget loses those. Partial says what was not looked at.
 //
-// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, a node under
-// a name that its holder chose, by a mount of its own, and what is mapped by a process that has closed the descriptor.
+// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a node
+// under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
+// memory hangs, and perhaps so that no signal ends it.
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c := newCrew(budget)
 	defer c.end()
-	s := newSearch(c, proc, dev)
+	s, err := newSearch(c, proc, dev)
+	if err != nil {
+		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
+	}
+	s.skip = skip
 	s.descriptors()
-	return s.result(&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}})
+	s.mappings()
+	return s.result()
 }
 
 // search is one scan under way.
@@ -43,40 +49,52 @@ type search struct {
 	*crew
 	proc, dev string
 	mounts    string // names the caller's mount namespace, empty where proc does not
+	pids      []int
+	skip      []attrib.Instance
+	memory    []*round // that read memory
 
 	mu     sync.Mutex
 	looked int
 	found  map[int]held
 }
 
-func newSearch(c *crew, proc, dev string) *search {
+func newSearch(c *crew, proc, dev string) (*search, error) {
 	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
-	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
 	if err != nil && !gone(err) {
-		s.trouble("read own mount namespace: %v", err)
+		return nil, fmt.Errorf("read own mount namespace: %w", err)
 	}
+	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
-	return s
+	return s, nil
 }
 
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
 const hostPIDs = "pid:[4026531836]"
 
+// part is what of a process is looked at.
+type part int
+
+const (
+	links  part = 1 << iota // its descriptors
+	memory                  // what it has mapped, and a holder's environment
+)
+
 // descriptors looks at the descriptors of every process, and of those that began meanwhile: a holder may have
 // forked, and ended, before its turn came.
 func (s *search) descriptors() {
-	pids := s.list()
-	s.wait(s.send(workers(), pids, s.look), "descriptors")
+	s.pids = s.list()
+	s.wait(s.send(workers(), s.pids, s.look(links)), "descriptors")
 	if !s.going() {
 		return
 	}
 	late := slices.DeleteFunc(s.list(), func(pid int) bool {
-		_, seen := slices.BinarySearch(pids, pid)
+		_, seen := slices.BinarySearch(s.pids, pid)
 		return seen
 	})
-	s.wait(s.send(workers(), late, s.look), "descriptors")
+	s.wait(s.send(workers(), late, s.look(links)), "descriptors")
+	s.pids = append(s.pids, late...)
 }
 
 func (s *search) list() []int {
@@ -87,54 +105,75 @@ func (s *search) list() []int {
 	return pids
 }
 
-// result is what was found, with what the holders' memory says, which can hang.
-func (s *search) result(holders *survey) attrib.Scan {
-	s.mu.Lock()
-	found, looked := maps.Clone(s.found), s.looked
-	s.mu.Unlock()
-	scan := attrib.Scan{Holdings: []attrib.Holding{}, Looked: looked}
-	for _, p := range holders.of(s.crew, slices.Sorted(maps.Keys(found))) {
-		h := found[p.PID]
-		if p.Hangs {
-			scan.Hung = append(scan.Hung, attrib.Instance{PID: p.PID, Start: h.Start})
-		}
-		switch {
-		case p.Gone, p.Why == "" && h.Why == "" && h.Start != p.Start: // it held the GPU when it was looked at
-		case p.Why != "":
-			h.Process = unread(h.Process, p.Why)
-		default:
-			h.Process = p
-		}
-		scan.Holdings = append(scan.Holdings, h.Holding)
+// mappings looks at the memory of every process: for files mapped, and a holder's for its environment. A process
+// that hangs in the driver hangs whoever looks at its memory, and is most often a holder: those get workers of their
+// own.
+func (s *search) mappings() {
+	if !s.going() {
+		s.trouble("time was up: no mappings were read")
+		return
 	}
-	if looked == 0 {
+	s.mu.Lock()
+	known := slices.Sorted(maps.Keys(s.found))
+	s.mu.Unlock()
+	others := slices.DeleteFunc(s.pids, func(pid int) bool {
+		_, is := slices.BinarySearch(known, pid)
+		return is
+	})
+	holders, rest := s.send(workers(), known, s.look(links|memory)), s.send(workers(), others, s.look(memory))
+	s.memory = []*round{holders, rest}
+	s.wait(holders, "mappings and environments of holders")
+	s.wait(rest, "mappings")
+}
+
+func (s *search) result() attrib.Scan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scan := attrib.Scan{Holdings: []attrib.Holding{}, Looked: s.looked}
+	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
+		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
+	}
+	if s.looked == 0 {
 		s.trouble("no process could be looked into")
 	}
 	scan.Partial = s.partial()
+	for _, r := range s.memory {
+		for _, pid := range r.hung() {
+			scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].Start})
+		}
+	}
 	return scan
 }
 
-// look looks at a process's descriptors, and keeps it if it is a holder.
-func (s *search) look(pid int) {
-	h, err := twice(func() (held, error) { return s.read(pid) })
-	if gone(err) {
-		return
+// skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by
+// that.
+func (s *search) skips(pid int, start time.Duration) bool {
+	is := func(i attrib.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
+	if !slices.ContainsFunc(s.skip, is) {
+		return false
 	}
-	refused := s.refused(pid, err)
-	if h.over {
-		s.trouble("process %d: more than %d devices", pid, maxMinors)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !refused {
-		s.looked++
-	}
-	switch {
-	case !h.any():
-	case len(s.found) == maxHoldings:
-		s.trouble("more than %d holders", maxHoldings)
-	default:
-		s.found[pid] = h
+	s.trouble("process %d: an earlier read of its memory still hangs", pid)
+	return true
+}
+
+// look returns how a worker looks at processes: it keeps those that are holders.
+func (s *search) look(what part) func(*reader, int) {
+	return func(r *reader, pid int) {
+		h, err := twice(func() (held, error) { return s.read(r, pid, what) })
+		if gone(err) {
+			return
+		}
+		if !s.refused(pid, err) && what == links {
+			s.mu.Lock()
+			s.looked++
+			s.mu.Unlock()
+		}
+		if h.over {
+			s.trouble("process %d: more than %d devices", pid, maxMinors)
+		}
+		if h.any() {
+			s.keep(pid, h)
+		}
 	}
 }
 
@@ -152,43 +191,89 @@ func (s *search) refused(pid int, err error) bool {
 	return true
 }
 
-// read reads a process's descriptors and, of a holder, what it is. One of which not everything could be read, or that
-// cannot be told who it is, is a holder all the same.
-func (s *search) read(pid int) (h held, err error) {
+// read reads a process from one open folder; only one that has a device node is read as a whole. One that cannot be
+// told who it is, is a holder all the same; so is one of which not everything could be read.
+func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	f, err := openFolder(s.proc, pid)
 	if err != nil {
 		return h, err
 	}
 	defer f.close()
-	in, some := place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}, false
-	visit := func(target []byte) {
-		some = true
-		h.add(target, in)
+	in := place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}
+	var failed [2]error
+	if what&links != 0 {
+		failed[0] = f.answered(func(n *int) error {
+			return r.descriptors(f, s.going, func(target []byte) { *n++; h.add(target, in) })
+		})
 	}
-	err = f.descriptors(s.going, visit)
-	if !some { // the first thread of a process shows nothing once it has ended, whatever the others hold
-		if st, _ := f.stat(); st.state == ended {
-			f = f.ask(ended)
-			err = f.descriptors(s.going, visit)
+	if gone(failed[0]) && !h.any() {
+		return h, failed[0]
+	}
+	if err := h.identify(&f, pid); err != nil {
+		return held{}, err
+	}
+	if what&memory != 0 && !s.skips(pid, h.Start) {
+		failed[1] = f.answered(func(n *int) error {
+			return r.maps(f, s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
+		})
+		if err := h.identify(&f, pid); err != nil {
+			return held{}, err
+		}
+		if h.PID != 0 {
+			h.EnvJobID = f.environment()
 		}
 	}
-	if !h.any() {
-		return h, err
+	if h.PID != 0 {
+		if err := f.stillOf(h.Process); err != nil { // what was read may be another's
+			return held{}, err
+		}
 	}
-	var failed error
-	if h.Process, failed = f.identify(pid); failed == nil {
-		failed = f.stillOf(h.Process)
+	for i, err := range failed {
+		if gone(err) { // a thread has ended, or nothing was there: the process has not
+			failed[i] = nil
+		}
 	}
-	switch {
-	case errors.Is(failed, errEnded): // what was read may be another's
-		return held{}, failed
-	case failed != nil:
-		h.Process = attrib.Process{PID: pid, Why: failed.Error()}
+	return h, errors.Join(failed[:]...)
+}
+
+// answered reads, and counts what it reads. The first thread of a process shows nothing once it has ended, whatever the
+// others hold: then one of those is asked.
+func (f *folder) answered(read func(n *int) error) error {
+	n := 0
+	err := read(&n)
+	if n == 0 && f.thread == "" {
+		if st, _ := f.stat(); st.state == ended {
+			*f = f.ask(ended)
+			err = read(&n)
+		}
 	}
-	if gone(err) { // a thread has ended, the process has not
-		err = nil
+	return err
+}
+
+// identify says what a holder is, as far as that can be read, once something was found that it holds.
+func (h *held) identify(f *folder, pid int) (err error) {
+	if !h.any() || h.PID != 0 {
+		return nil
 	}
-	return h, err
+	if h.Process, err = f.identify(pid); err != nil && !errors.Is(err, errEnded) {
+		h.Process, err = attrib.Process{PID: pid, Why: err.Error()}, nil
+	}
+	return err
+}
+
+// keep adds a holder, or what a second look at one found.
+func (s *search) keep(pid int, h held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.found[pid]
+	if !known && len(s.found) == maxHoldings {
+		s.trouble("more than %d holders", maxHoldings)
+		return
+	}
+	if known && before.Start == h.Start {
+		h.join(before)
+	}
+	s.found[pid] = h
 }
 
 // Bounds of how many processes are looked at side by side. One alone would leave all others to one that hangs; on
@@ -247,9 +332,9 @@ type round struct {
 	busy sync.WaitGroup
 }
 
-// send starts as many workers as have work, but so many at most, who call look for each process. As many processes
-// as that may hang, and the others are looked at.
-func (c *crew) send(most int, pids []int, look func(pid int)) *round {
+// send starts as many workers as have work, but so many at most, who call look for each process, each with a reader of
+// its own. As many processes as that may hang, and the others are looked at.
+func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
 	r := &round{pids: pids, at: make([]atomic.Int64, min(most, len(pids)))}
 	r.busy.Add(len(r.at))
 	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
@@ -263,14 +348,15 @@ func (c *crew) send(most int, pids []int, look func(pid int)) *round {
 	return r
 }
 
-func (r *round) work(c *crew, at *atomic.Int64, look func(pid int)) {
+func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
+	own := newReader()
 	for c.going() {
 		i := int(r.next.Add(1)) - 1
 		if i >= len(r.pids) {
 			return
 		}
 		at.Store(int64(r.pids[i]))
-		look(r.pids[i])
+		look(own, r.pids[i])
 		at.Store(0)
 		if c.going() { // else it may have been cut short
 			r.done.Add(1)

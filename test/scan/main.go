@@ -28,17 +28,18 @@ import (
 
 // options say what to start, and how fast it must be found.
 type options struct {
-	Processes, FDs int
-	CPUs           int
-	Runs           int
-	Max            time.Duration
-	Nursery        string // the program that starts the processes
+	Processes, FDs, Maps int
+	CPUs                 int
+	Runs                 int
+	Max                  time.Duration
+	Nursery              string // the program that starts the processes
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.Processes, "processes", 20000, "processes to start")
 	flag.IntVar(&o.FDs, "fds", 50, "descriptors that each has open")
+	flag.IntVar(&o.Maps, "maps", 20, "mappings that each has, beside those of its program")
 	flag.IntVar(&o.CPUs, "cpus", 4, "CPUs that the search may use")
 	flag.IntVar(&o.Runs, "runs", 3, "searches; the slowest counts")
 	flag.DurationVar(&o.Max, "max", 2*time.Second, "time that a search may take")
@@ -87,7 +88,7 @@ func bench(o options, out io.Writer) error {
 // deep is a long name.
 var deep = strings.Repeat("deep", 20)
 
-// makeNodes makes the fake device nodes: character devices like /dev/null where that is allowed. One is a
+// makeNodes makes the fake device nodes: character devices like /dev/null where that is allowed. The one to map is a
 // file, and so are those of the same name elsewhere.
 func makeNodes(dir string) error {
 	err := errors.Join(os.MkdirAll(dir+"/dev/nvidia-caps", 0o755), os.Mkdir(dir+"/files", 0o755))
@@ -113,8 +114,9 @@ var roles = []struct {
 	{"D/nvidiactl", attrib.Holding{Control: true}},
 	{"D/nvidia-uvm", attrib.Holding{UVM: true}},
 	{"D/nvidia-caps/nvidia-cap1", attrib.Holding{Caps: true}},
+	{"=D/nvidia3", attrib.Holding{Minors: []int{3}}},
 	{"F/nvidia0", attrib.Holding{}},
-	{"F/libnvidia-ml.so.1", attrib.Holding{}},
+	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
 }
 
 // populate starts all processes and returns what the search must find. Stop ends them.
@@ -125,7 +127,7 @@ func populate(o options, dir string) (want map[int]attrib.Holding, stop func(), 
 		return nil, stop, fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs)
 	}
 	in := strings.NewReplacer("D/", dir+"/dev/", "F/", dir+"/files/")
-	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs),
+	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps),
 		in.Replace("/dev/null /dev/zero /proc/self/stat F/libnvidia-ml.so.1 F/" + deep)}
 	for _, r := range roles {
 		args = append(args, in.Replace(r.open))
