@@ -38,8 +38,8 @@ func told(found []finding.Finding, c code.Code, says string) bool {
 // unprobed makes any test allocation show: nothing else calls this function.
 func (n *node) unprobed() { n.Helper(); n.set("on.cuInit", "crash") }
 
-// As shipped each end tests a GPU that it has seen clean, and says so where an admin looks. A start that
-// trusts it makes none. Which GPUs get no test, and why, package health knows.
+// As shipped the first end tests a GPU that it has seen clean, and says so where an admin looks. A start that trusts it
+// makes none, nor does an end that has no reason to. Which GPUs get no test, and why, package health knows.
 func TestProbeAtTheEnd(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "observe")
@@ -58,10 +58,35 @@ func TestProbeAtTheEnd(t *testing.T) {
 	n.unprobed()
 	n.clean(prolog, numbered(101))
 	n.tested(n.startOf(101), gpu.ProbeOK, "")
+	n.clean(epilog, numbered(101))
+	if again := n.tested(n.endOf(101), gpu.ProbeOK, ""); again.At != p.At {
+		t.Errorf("tested at %v, and again at %v", p.At, again.At)
+	}
 	n.set("on.cuInit", "")
+	n.clean(prolog, numbered(102))
+	failed := numbered(102)
+	failed["SLURM_JOB_EXIT_CODE"], failed["SLURM_JOB_EXIT_CODE2"] = "256", "1:0"
+	n.clean(epilog, failed)
+	if again := n.tested(n.endOf(102), gpu.ProbeOK, ""); again.At <= p.At {
+		t.Errorf("the job failed, and nobody tested: %+v", again)
+	}
+	n.clean(prolog, numbered(103))
 	n.leftover()
-	n.exits(0, epilog, numbered(101))
-	n.tested(n.endOf(101), gpu.ProbeSkipped, "BKD-ORPHAN") // nobody who may use the GPU may lose by a test
+	n.exits(0, epilog, numbered(103))
+	n.tested(n.endOf(103), gpu.ProbeSkipped, "BKD-ORPHAN") // nobody who may use the GPU may lose by a test
+}
+
+// Where the admin wants it each end tests.
+func TestProbeAtEachEnd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.configure(func(c *conf) { c.extra = "probe: {every: 0s}\n" })
+	n.kernel("eth0: link is up")
+	n.job(100)
+	n.job(101)
+	if first, again := n.tested(n.endOf(100), gpu.ProbeOK, ""), n.tested(n.endOf(101), gpu.ProbeOK, ""); again.At <= first.At {
+		t.Errorf("%+v", again)
+	}
 }
 
 // What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
