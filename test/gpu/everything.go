@@ -47,6 +47,7 @@ func (l *lane) everything() {
 		if number == 1 {
 			l.measure(timingsName, l.timings)
 			l.measure(costName, l.costs)
+			l.measure(rowName, l.rowCost)
 			l.measure(recordCostName, l.recordCost)
 		}
 	}
@@ -103,7 +104,7 @@ func (l *lane) named(c chain, name string) bool {
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
 func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe},
+	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe}, rowName: {groupProbe},
 		recordCostName: {groupRecorded}}[name]
 	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }

@@ -215,7 +215,7 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+	known := []string{timingsName, costName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
 		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {

@@ -65,13 +65,13 @@ func (l *lane) timings(t *record.Timings) {
 
 func (l *lane) timedPrograms() []timed {
 	request := must(l.requestOf(wire.Snapshot, l.cards).Line()) // as a hook would
-	untested, shipped := l.withoutProbe(), l.site.ConfigFile(l.node)
+	untested, tested, shipped := l.with("untested", noProbe), l.with("tested", eachEnd), l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
 		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
 		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, true, shipped),
 		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every GPU",
-			timedJob, true, shipped),
+			timedJob, true, tested),
 		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every GPU"),
@@ -95,13 +95,16 @@ func (l *lane) timedPrograms() []timed {
 	)
 }
 
-const noProbe = "probe: {at: never}"
+const (
+	noProbe = "probe: {at: never}"
+	eachEnd = "probe: {every: 0s}" // as shipped an end tests where that can tell something
+)
 
-// withoutProbe makes a configuration in which hooks test no card.
-func (l *lane) withoutProbe() string {
+// with makes a configuration of that name with one more section.
+func (l *lane) with(name, section string) string {
 	text := must(os.ReadFile(l.site.ConfigFile(l.node)))
-	path := l.site.ConfigFile(l.node + "-untested")
-	try(os.WriteFile(path, append(text, noProbe+"\n"...), 0o644))
+	path := l.site.ConfigFile(l.node + "-" + name)
+	try(os.WriteFile(path, append(text, section+"\n"...), 0o644))
 	return path
 }
 
