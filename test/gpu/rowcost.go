@@ -60,13 +60,13 @@ func (l *lane) row() time.Duration {
 func (l *lane) idleHooks() (back func()) {
 	names := []string{"prolog", "epilog", "task-prolog", "task-epilog"}
 	for _, name := range names {
-		file := cluster.HookFile(l.site.Dir, name)
+		file := cluster.HookFile(l.site.Cluster.Dir(), name)
 		try(os.Rename(file, file+".ours"))
 		try(os.WriteFile(file, []byte("#!/bin/sh\nexit 0\n"), 0o755))
 	}
 	return func() {
 		for _, name := range names {
-			file := cluster.HookFile(l.site.Dir, name)
+			file := cluster.HookFile(l.site.Cluster.Dir(), name)
 			try(os.Rename(file+".ours", file))
 		}
 	}
