@@ -67,8 +67,8 @@ func (r *run) programsUnread() {
 	}
 	job := r.finish(cluster.JobID(m[1]))
 	d := diagnosed(job)
-	r.holds("the headline", "the job failed, its output was not read", d.Headline,
-		strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
+	r.holds("the headline", "its own use, which the recorder saw, or that its output was not read", d.Headline,
+		strings.Contains(d.Headline, "your job itself") || strings.Contains(d.Headline, "not read"))
 	for _, c := range d.Causes {
 		if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
 			r.holds("cause "+c.Name, "no no", c.Answer, c.Answer != string(diagnosis.No))
