@@ -118,23 +118,32 @@ func TestEnds(t *testing.T) {
 func TestLineByLine(t *testing.T) {
 	s, stop, lines := self("lines"), make(chan struct{}), 0
 	s.MaxOutput, s.Stop = 1<<20, stop
-	s.OnLine = func([]byte) {
+	s.OnLine = func([]byte) bool {
 		if lines++; lines == 1000 {
 			close(stop)
 		}
+		return true
 	}
 	if res := Run(s); res.Outcome != Hung || lines < 1000 || len(res.Stdout) >= 1<<20 {
 		t.Errorf("%s after %d lines, %d bytes kept", res.Outcome, lines, len(res.Stdout))
 	}
 	s = self("echo")
 	var heard []string
-	s.Stdin, s.MaxOutput, s.OnLine = []byte("one\n\ntwo\nthr"), 5, func(line []byte) { heard = append(heard, string(line)) }
+	s.OnLine = func(line []byte) bool {
+		heard = append(heard, string(line))
+		return string(line) != "enough"
+	}
+	s.Stdin, s.MaxOutput = []byte("one\n\ntwo\nthr"), 6
 	if res := Run(s); res.Outcome != Exited || !slices.Equal(heard, []string{"one", "", "two"}) || string(res.Stdout) != "thr" {
 		t.Errorf("%s: heard %q, %q left", res.Outcome, heard, res.Stdout)
 	}
-	s.Stdin = []byte("one\nlonger\n")
+	s.Stdin = []byte("one\nlonger than that\n")
 	if res := Run(s); res.Outcome != Flooded {
 		t.Errorf("a line of more than MaxOutput: %s", res.Outcome)
+	}
+	heard, s.Stdin = nil, []byte("enough\nmore\n")
+	if res := Run(s); res.Outcome != Flooded || len(heard) != 1 {
+		t.Errorf("after enough: %s, heard %q", res.Outcome, heard)
 	}
 }
 

@@ -110,31 +110,35 @@ type keeper struct {
 	flood   chan<- struct{}
 	lines   int // until onLines is called
 	onLines func()
-	onLine  func(line []byte) // takes what is kept, line by line
+	onLine  func(line []byte) (more bool) // takes what is kept, line by line
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
 	k.count(b)
 	n := len(b)
-	for k.onLine != nil {
+	for k.onLine != nil && !k.over {
 		line, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if !whole || len(k.bytes)+len(line) > k.limit {
 			break
 		}
-		k.onLine(append(k.bytes, line...))
+		if !k.onLine(append(k.bytes, line...)) {
+			k.overflow()
+		}
 		k.bytes, b = k.bytes[:0], rest
 	}
-	room := k.limit - len(k.bytes)
-	if len(b) <= room {
-		k.bytes = append(k.bytes, b...)
-		return n, nil
-	}
+	room := min(len(b), k.limit-len(k.bytes))
 	k.bytes = append(k.bytes, b[:room]...)
+	if room < len(b) {
+		k.overflow()
+	}
+	return n, nil
+}
+
+func (k *keeper) overflow() {
 	if !k.over && k.flood != nil {
 		close(k.flood)
 	}
 	k.over = true
-	return n, nil
 }
 
 // count calls onLines when there have been lines enough.
