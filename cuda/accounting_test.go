@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // contextMiB is what a process with a context has in its own figure beside its allocations.
@@ -73,9 +74,9 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			key := "on.nvmlDeviceGetAccounting" + tt.function + ".gpu0"
-			must(t, w.Set(key, tt.rule))
+			must.Do(t, w.Set(key, tt.rule))
 			both := health(t, accountingOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
-			must(t, w.Set(key, ""))
+			must.Do(t, w.Set(key, ""))
 			if a := both[0].Accounting; a.Mode != tt.mode || a.Unknown != tt.why || len(a.Processes) != tt.processes {
 				t.Errorf("got %s", text(t, a))
 			}
@@ -102,7 +103,7 @@ func TestAccountingIsCut(t *testing.T) {
 		a.Processes[0].PID != 700 || a.Processes[255].PID != 445 {
 		t.Errorf("got %d processes, %q", len(a.Processes), a.Unknown)
 	}
-	must(t, w.Set("on.nvmlDeviceGetAccountingStats", "sleep 20")) // 14 s for all
+	must.Do(t, w.Set("on.nvmlDeviceGetAccountingStats", "sleep 20")) // 14 s for all
 	req := accountingOf(w, cardOf(w, 0))
 	req.DeadlineMillis = 3000
 	a = accounting(t, req, gpu.ID(w.UUID(0)))
@@ -134,16 +135,14 @@ func TestAccountingIsStarted(t *testing.T) {
 	}
 	switched := func() []string {
 		t.Helper()
-		calls, err := w.AccountingSwitches()
-		must(t, err)
-		return calls
+		return must.Have(w.AccountingSwitches())(t)
 	}
 	if got := switched(); !slices.Equal(got, []string{"0 1"}) {
 		t.Errorf("switched %q", got)
 	}
 	// What is on is left alone, and keeps the peaks of whoever comes.
 	p := start(t, w, "alloc", "--gpu", "0", "--mib", "40")
-	must(t, p.Kill())
+	must.Do(t, p.Kill())
 	req = accountingOf(w, cardOf(w, 0), gpu.Device{BusID: gpu.BusID(w.BusID(0))})
 	req.StartAccounting = true
 	if a := accounting(t, req, gpu.ID(w.UUID(0))); len(a.Processes) != 1 || a.Processes[0].PID != p.PID ||
@@ -175,8 +174,8 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 	if all[2].Accounting.Mode != "on" {
 		t.Errorf("the other GPU: got %s", text(t, all[2].Accounting))
 	}
-	must(t, w.Set("on.nvmlDeviceGetMigMode", "rc 999"))
-	must(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))
+	must.Do(t, w.Set("on.nvmlDeviceGetMigMode", "rc 999"))
+	must.Do(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))
 	req = accountingOf(w, cardOf(w, 1))
 	req.StartAccounting = true
 	if a := accounting(t, req, gpu.ID(w.UUID(1))); a.Mode != "off" || a.Unknown != leftOff {

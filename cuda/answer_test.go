@@ -14,6 +14,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func TestIdleNode(t *testing.T) {
@@ -73,7 +74,7 @@ func TestHelloNamesTheProgram(t *testing.T) {
 func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 	w := world(t)
 	for _, other := range []string{"on.any.gpu0", "on.any.gpu3"} {
-		must(t, w.Set(other, "hang"))
+		must.Do(t, w.Set(other, "hang"))
 	}
 	req := request(w.NVML())
 	req.All = false
@@ -105,8 +106,7 @@ func TestProcesses(t *testing.T) {
 	plain := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	client := start(t, w, "alloc", "--gpu", "1", "--mib", "500", "--list", "mps")
 	r := reading(t, look(t, request(w.NVML())), w.UUID(1))
-	used, err := w.Used(1)
-	must(t, err)
+	used := must.Have(w.Used(1))(t)
 	if r.Memory.Used != gpu.Bytes(used) {
 		t.Errorf("got used %+v, want %d", r.Memory.Used, used)
 	}
@@ -136,21 +136,18 @@ func TestWatchEndsBeforeItsAlarm(t *testing.T) {
 
 // go-nvml's functions must be resolved when called: at start, a driver that lacks one of them would be fatal.
 func TestProgramIsLinkedLazilyAndNeedsLittle(t *testing.T) {
-	f, err := elf.Open(program)
-	must(t, err)
+	f := must.Have(elf.Open(program))(t)
 	defer f.Close()
 	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW),
 		elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
-		values, err := f.DynValue(tag)
-		must(t, err)
+		values := must.Have(f.DynValue(tag))(t)
 		for _, v := range values {
 			if v&bit != 0 {
 				t.Errorf("%v has %#x: bound at start", tag, v)
 			}
 		}
 	}
-	needed, err := f.ImportedLibraries()
-	must(t, err)
+	needed := must.Have(f.ImportedLibraries())(t)
 	for _, library := range needed {
 		if !slices.Contains([]string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}, library) {
 			t.Errorf("needs %s", library)
@@ -202,7 +199,7 @@ func TestHang(t *testing.T) {
 	})
 	t.Run("stdin closed", func(t *testing.T) {
 		p := startByHand(t, line(t, late))
-		must(t, p.stdin.Close())
+		must.Do(t, p.stdin.Close())
 		if end := p.wait(t); end.ExitCode() != exitStopped {
 			t.Errorf("ended with %v", end)
 		}
@@ -217,7 +214,7 @@ func TestHang(t *testing.T) {
 func TestNoLibrary(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
-	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
+	must.Do(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
 	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoLibrary,
 		bad: gpu.FaultDriver} {
 		a := answerTo(request(path))

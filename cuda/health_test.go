@@ -13,6 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func healthOf(w *fakegpu.World, devices ...gpu.Device) wire.Request {
@@ -112,11 +113,11 @@ func TestFacts(t *testing.T) {
 		for _, word := range strings.Fields(tt.set) {
 			key, value, _ := strings.Cut("gpu0."+word, "=")
 			before[key] = w.Get(key)
-			must(t, w.Set(key, value))
+			must.Do(t, w.Set(key, value))
 		}
 		both := health(t, healthOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
 		for key, value := range before {
-			must(t, w.Set(key, value))
+			must.Do(t, w.Set(key, value))
 		}
 		if got, other := unlike(both[0]), unlike(both[1]); got != tt.want || other != "" {
 			t.Errorf("%s: got %q, want %q; of the other GPU %q", name, got, tt.want, other)
@@ -134,17 +135,17 @@ func TestHealthCallsThatFail(t *testing.T) {
 	} {
 		w := world(t, fakegpu.GPUs(1))
 		for rc, words := range map[int]string{3: "", 999: "Unknown Error (999)", 15: "GPU is lost (15)"} {
-			must(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
+			must.Do(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
 			lost := false
 			for _, f := range atRest { // what comes after it would hang
 				if lost = lost || rc == 15 && f.Source == function; lost && f.Source != function {
-					must(t, w.Set("on."+f.Source, "hang"))
+					must.Do(t, w.Set("on."+f.Source, "hang"))
 				}
 			}
 			h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]
 			lost = false
 			for _, want := range atRest {
-				must(t, w.Set("on."+want.Source, ""))
+				must.Do(t, w.Set("on."+want.Source, ""))
 				got, told := h.Fact(want.Code)
 				failed := want.Source == function
 				if lost = lost || failed && rc == 15; failed || lost {
@@ -175,7 +176,7 @@ func TestHealthOfALostCard(t *testing.T) {
 		t.Errorf("got %s", text(t, both))
 	}
 	// One that was never open has a fault and no health.
-	must(t, w.Set("on.any.gpu0", "rc 15"))
+	must.Do(t, w.Set("on.any.gpu0", "rc 15"))
 	health(t, req, gpu.ID(w.UUID(1)))
 }
 
@@ -216,17 +217,17 @@ func TestTroubleInAHealthCall(t *testing.T) {
 func TestHealthIsNotAskedFor(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	for _, f := range atRest {
-		must(t, w.Set("on."+f.Source, "crash"))
+		must.Do(t, w.Set("on."+f.Source, "crash"))
 	}
 	req := askFor(w, cardOf(w, 0))
 	req.Accounting = true
 	if h := health(t, req, gpu.ID(w.UUID(0)))[0]; len(h.Facts) > 0 || h.Accounting.Mode != "off" {
 		t.Errorf("accounting alone: got %s", text(t, h))
 	}
-	must(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
+	must.Do(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
 	health(t, askFor(w, cardOf(w, 0)))
 	for _, f := range atRest {
-		must(t, w.Set("on."+f.Source, ""))
+		must.Do(t, w.Set("on."+f.Source, ""))
 	}
 	if h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]; unlike(h) != "" || h.Accounting.Mode != "" {
 		t.Errorf("health alone: got %s", text(t, h))
@@ -241,7 +242,7 @@ func TestNoTimeForHealth(t *testing.T) {
 		boot:  func() time.Duration { return now },
 		slots: []opened{{devices: []device{{}}}},
 	}
-	must(t, s.tellHealth(now+healthLeast-1))
+	must.Do(t, s.tellHealth(now+healthLeast-1))
 	if out.Len() > 0 {
 		t.Errorf("said %q", &out)
 	}

@@ -7,11 +7,12 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func TestInitFails(t *testing.T) {
 	w := world(t)
-	must(t, w.Set("on.nvmlInit_v2", "rc 18"))
+	must.Do(t, w.Set("on.nvmlInit_v2", "rc 18"))
 	a := answerTo(request(w.NVML()))
 	if len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultMismatch ||
 		!strings.HasPrefix(a.Faults[0].Detail, "nvmlInit_v2: ") ||
@@ -117,8 +118,7 @@ func TestMissingFunctions(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	without := func(t *testing.T, symbols ...string) gpu.Snapshot {
 		t.Helper()
-		library, err := w.NVMLWithout(symbols...)
-		must(t, err)
+		library := must.Have(w.NVMLWithout(symbols...))(t)
 		return look(t, request(library))
 	}
 	t.Run("figures", func(t *testing.T) {
@@ -141,8 +141,7 @@ func TestMissingFunctions(t *testing.T) {
 		{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetHandleByIndex_v2"}, {"nvmlDeviceGetCount_v2"},
 	} {
 		t.Run(symbols[0], func(t *testing.T) {
-			library, err := w.NVMLWithout(symbols...)
-			must(t, err)
+			library := must.Have(w.NVMLWithout(symbols...))(t)
 			a := answerTo(request(library))
 			if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 {
 				t.Fatalf("got %d looks, troubles %v", len(a.Snapshots), a.Troubles)

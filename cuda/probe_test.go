@@ -12,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 const idleFree = (143771 - 615) * mib // free on an idle card
@@ -20,7 +21,7 @@ const idleFree = (143771 - 615) * mib // free on an idle card
 func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
 	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
 	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second,
@@ -51,8 +52,7 @@ func probed(t *testing.T, req wire.Request) []gpu.Probe {
 // unused wants the fake driver's bookkeeping empty on a card.
 func unused(t *testing.T, w *fakegpu.World, card int) {
 	t.Helper()
-	used, err := w.Used(card)
-	must(t, err)
+	used := must.Have(w.Used(card))(t)
 	if used != 0 {
 		t.Errorf("%d bytes are left on GPU %d", used, card)
 	}
@@ -166,7 +166,7 @@ func TestProbeOfACardThatIsAnother(t *testing.T) {
 		t.Errorf("exchanged: %s", text(t, p))
 	}
 	// NVML cannot say which card it is, so that only CUDA can.
-	must(t, w.Set("on.nvmlDeviceGetUUID", "rc 3"))
+	must.Do(t, w.Set("on.nvmlDeviceGetUUID", "rc 3"))
 	req = probeOf(t, w, 0, 1)
 	req.Devices[0].BusID, req.Devices[1].BusID = req.Devices[1].BusID, req.Devices[0].BusID
 	for _, p := range probed(t, req) {
@@ -191,13 +191,13 @@ func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
 			t.Errorf("got %q", why)
 		}
 	}
-	must(t, w.Set("gpu0.mig", "0"))
-	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
+	must.Do(t, w.Set("gpu0.mig", "0"))
+	must.Do(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
 	all := probed(t, probeOf(t, w, 0, 1, 2))
 	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeSkipped || all[2].Result != gpu.ProbeSkipped {
 		t.Errorf("got %s", text(t, all))
 	}
-	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101"))
+	must.Do(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101"))
 	if p := probed(t, probeOf(t, w, 1))[0]; p.Result != gpu.ProbeBroken || p.Error.Code != 101 {
 		t.Errorf("alone: got %s", text(t, p))
 	}

@@ -7,14 +7,14 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	must(t, err)
+	b := must.Have(json.Marshal(v))(t)
 	return string(b)
 }
 

@@ -21,6 +21,7 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
+	"bookend/test/must"
 )
 
 // kind is one of the files in the node's directory.
@@ -111,20 +112,16 @@ func aNumbering() slurmconf.Kept {
 func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
 	t.Helper()
 	s = open(t, folder(t))
-	must(t, k.put(s))
-	value, err := k.get(s)
-	must(t, err)
-	data, err := os.ReadFile(filepath.Join(s.dir, k.name))
-	must(t, err)
+	must.Do(t, k.put(s))
+	value = must.Have(k.get(s))(t)
+	data := must.Have(os.ReadFile(filepath.Join(s.dir, k.name)))(t)
 	return s, value, string(data)
 }
 
 // missing is what is known where there is no file.
 func (k kind) missing(t *testing.T) any {
 	t.Helper()
-	none, err := k.get(open(t, folder(t)))
-	must(t, err)
-	return none
+	return must.Have(k.get(open(t, folder(t))))(t)
 }
 
 // What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read
@@ -146,13 +143,13 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
 		}
 		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
-		must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
+		must.Do(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
 		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
 			t.Errorf("%s of an earlier version: got %+v, %v, want %+v", k.name, is, err, value)
 		}
 	}
 	s := open(t, folder(t))
-	must(t, errors.Join(s.PutLastCheck(aCheck()), s.PutNumbering(aNumbering())))
+	must.Do(t, errors.Join(s.PutLastCheck(aCheck()), s.PutNumbering(aNumbering())))
 	if c, err := s.LastCheck(); err != nil || !reflect.DeepEqual(*c, aCheck()) {
 		t.Errorf("got %+v, %v, want %+v", c, err, aCheck())
 	}
@@ -176,7 +173,7 @@ func TestFilesDamaged(t *testing.T) {
 				continue
 			}
 			s := open(t, folder(t))
-			spoil := func() { must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) }
+			spoil := func() { must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) }
 			spoil()
 			if is, err := k.get(s); !reflect.DeepEqual(is, none) || errors.As(err, new(Damage)) == k.quiet {
 				t.Errorf("%s of %.80q: got %+v, %v, want %+v", k.name, text, is, err, none)
@@ -185,7 +182,7 @@ func TestFilesDamaged(t *testing.T) {
 				t.Errorf("%s of %.80q, again: got %+v, %v, want %+v", k.name, text, is, err, none)
 			}
 			spoil()
-			must(t, k.put(s))
+			must.Do(t, k.put(s))
 			if is, err := k.get(s); !reflect.DeepEqual(is, value) || err != nil {
 				t.Errorf("%s begun again: got %+v, %v, want %+v", k.name, is, err, value)
 			}
@@ -210,19 +207,18 @@ func TestFilesLocked(t *testing.T) {
 			continue
 		}
 		s, value, text := k.kept(t)
-		release, err := safefile.Lock(filepath.Join(s.dir, lockOther), 0, true)
-		must(t, err)
+		release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
 		if err := k.put(s); !errors.Is(err, ErrLocked) {
 			t.Errorf("put %s: got %v, want %v", k.name, err, ErrLocked)
 		}
 		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
 			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
 		}
-		must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte("{"), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte("{"), 0o600))
 		if is, err := k.get(s); !errors.Is(err, ErrLocked) || !reflect.DeepEqual(is, k.missing(t)) {
 			t.Errorf("damaged %s: got %+v, %v, want %v", k.name, is, err, ErrLocked)
 		}
-		must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) // the writer has
+		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) // the writer has
 		release()
 		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
 			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
@@ -272,7 +268,7 @@ func TestPeek(t *testing.T) {
 			}
 		}
 		file := filepath.Join(s.dir, k.name)
-		must(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
 		if text, err := os.ReadFile(file); none(s.run, node) != true || err != nil || string(text) != `{"pid":` {
 			t.Errorf("%s was changed: %q, %v", k.name, text, err)
 		}
@@ -317,7 +313,7 @@ func FuzzFiles(f *testing.F) {
 			if err := k.put(s); err != nil && !errors.Is(err, ErrChanged) {
 				t.Fatalf("%s of %q: no new one can be kept: %v", k.name, data, err)
 			}
-			must(t, os.Remove(filepath.Join(s.dir, k.name)))
+			must.Do(t, os.Remove(filepath.Join(s.dir, k.name)))
 		}
 	})
 }
@@ -344,7 +340,7 @@ func trusted(t *testing.T, s *Store) {
 	if err := errors.Join(err, s.SwapDrain(m, m)); err != nil {
 		t.Fatalf("what was read cannot be written: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(s.dir, drainFile.name)))
+	must.Do(t, os.Remove(filepath.Join(s.dir, drainFile.name)))
 	seen, _ := s.Sighted()
 	read := gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}}}
 	next := seen.With(epoch, read, nil)

@@ -14,15 +14,9 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // reading is an open for reading of a file below an open folder, as safefile does it.
 func reading(errno unix.Errno) refuse.Call {
@@ -53,7 +47,7 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	if c.Errno == 0 {
 		calls = nil
 	}
-	must(t, refuse.Run(calls, func() { err = f() }))
+	must.Do(t, refuse.Run(calls, func() { err = f() }))
 	return err
 }
 
@@ -84,12 +78,11 @@ func TestFatRecords(t *testing.T) {
 	const each = maxRecord - 4<<10
 	last := slurm.JobID(maxRead/each + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
-		must(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
+		must.Do(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
 		dir := filepath.Join(s.dir, folderName(id))
-		text, err := os.ReadFile(filepath.Join(dir, "w1.json"))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "w1.json"), append(bytes.Repeat([]byte(" "), each), text...), 0o600))
-		must(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
+		text := must.Have(os.ReadFile(filepath.Join(dir, "w1.json")))(t)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "w1.json"), append(bytes.Repeat([]byte(" "), each), text...), 0o600))
+		must.Do(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
 	if len(runs) == 0 || runs[0].Job.ID != last || len(runs)*each > maxRead+each || len(damage) != 1 ||
@@ -133,7 +126,7 @@ func TestCloseDamaged(t *testing.T) {
 	j.Start = now
 	begin(t, s, j, 10)
 	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
-	must(t, s.Close(ledger.Run{Job: j}, *at(11)))
+	must.Do(t, s.Close(ledger.Run{Job: j}, *at(11)))
 	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 func bothNames(id slurm.JobID) slurm.Job {
@@ -24,7 +25,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		s := open(t, run)
 		j := bothNames(7)
 		for range 2 { // a requeued job finds its earlier files
-			must(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
+			must.Do(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
 				Report{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
 		if _, err := s.ReadDrop(j); err == nil {
@@ -49,7 +50,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 func TestReportIsReadable(t *testing.T) {
 	run := folder(t)
 	s := open(t, run)
-	must(t, s.PutReport(bothNames(7), Report{Text: "text"}))
+	must.Do(t, s.PutReport(bothNames(7), Report{Text: "text"}))
 	for _, name := range []string{"n1_7", "n1_" + string(sluidA)} {
 		info, err := os.Lstat(filepath.Join(run, "report", name))
 		if err != nil || info.Mode() != 0o640 || info.Sys().(*syscall.Stat_t).Uid != 0 {
