@@ -83,23 +83,19 @@ func TestNotSupported(t *testing.T) {
 
 // Lists by the whole program: what cannot be true is not told, and an older version of the call is asked instead.
 func TestListsThatCannotBeTrusted(t *testing.T) {
-	const list, three = "gpu0.list", "100:100 101:100 102:100"
-	tests := map[string]struct {
-		options []fakegpu.Option
-		want    int
+	const three = "gpu0.list=100:100 101:100 102:100, "
+	for name, tt := range map[string]struct {
+		world string
+		want  int
 	}{
-		"in the MPS list": {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
-		"longer entries": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")},
-			0},
-		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three),
-			fakegpu.With("process_stride_v3", "32")}, 3},
-		"one longer entry": {[]fakegpu.Option{fakegpu.With(list, "100:7"),
-			fakegpu.With("process_stride_v3", "32")}, 1},
-		"memory not available": {[]fakegpu.Option{fakegpu.With(list, "100:-1 101:7")}, 2},
-	}
-	for name, tt := range tests {
+		"in the MPS list":           {"gpu0.list=100:100 0:100:mps", 0},
+		"longer entries":            {three + "process_stride=32", 0},
+		"longer entries, version 3": {three + "process_stride_v3=32", 3},
+		"one longer entry":          {"gpu0.list=100:7, process_stride_v3=32", 1},
+		"memory not available":      {"gpu0.list=100:-1 101:7", 2},
+	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, tt.options...)
+			w := world(t, settings(tt.world)...)
 			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
 			untrusted := strings.Contains(r.ProcessesUnknown, "list not trusted")
 			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {

@@ -96,54 +96,46 @@ const noContext = "cannot be had without a context"
 
 // Each result, with what it says, by what the driver does.
 func TestProbeResults(t *testing.T) {
-	with := fakegpu.With
-	tests := map[string]struct {
-		options []fakegpu.Option
+	type answer struct {
+		world   string
 		result  gpu.ProbeResult
 		free    uint64 // MiB; 0: not known
 		largest uint64 // MiB
 		why     string
-	}{
-		"129 MiB free": {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
-		"a gap":        {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
-		"no block": {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0,
+	}
+	tests := map[string]answer{
+		"129 MiB free":      {"gpu0.extra_mib=143027", gpu.ProbeOK, 129, 126, ""},
+		"a vGPU":            {"gpu0.virtualization_mode=2", gpu.ProbeOK, 143156, 143154, ""},
+		"no modes told":     {"on.nvmlDeviceGetComputeMode=rc 3", gpu.ProbeOK, 143156, 143154, ""},
+		"no name from NVML": {"on.nvmlDeviceGetUUID=rc 6", gpu.ProbeOK, 143156, 143154, ""},
+		"a gap":             {"gpu0.largest_mib=100001", gpu.ProbeGap, 143156, 100000, ""},
+		"no block": {"on.cuMemCreate=rc 2", gpu.ProbeBlocked, 143156, 0,
 			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")},
-			gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
-		"a vGPU": {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
-		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154,
-			""},
-
-		"GPUs that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"not after all":    {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"PROHIBITED":       {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
-		"EXCLUSIVE_PROCESS": {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0,
-			"exclusive compute mode"},
-		"mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"compute mode: nvmlDeviceGetComputeMode: "},
-		"a NUMA node": {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
-		"in MIG mode": {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
-		"MIG mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"MIG mode is not known"},
-		"somebody is there": {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the GPU: 4711"},
-		"an MPS server": {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the GPU: 4711"},
-		"lists not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")},
-			gpu.ProbeSkipped, 0, 0, "who is on the GPU is not known"},
-		"free not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0,
-			0, "nvmlDeviceGetMemoryInfo_v2: "},
-		"lost": {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
-		"no name from NVML": {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154,
-			""},
-		"not to be found": {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped,
-			0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
-		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"cuDeviceGetUuid: "},
+		"breaks midway": {"gpu0.largest_mib=9000, on.cuMemCreate=rc 999 after 4", gpu.ProbeBroken, 143156, 0,
+			"cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
+	}
+	for name, skip := range map[string]struct{ world, why string }{
+		"GPUs that cannot":    {"gpu0.vmm=0", noContext},
+		"not after all":       {"on.cuMemCreate=rc 801", noContext},
+		"PROHIBITED":          {"gpu0.compute_mode=2", "PROHIBITED"},
+		"EXCLUSIVE_PROCESS":   {"gpu0.compute_mode=3", "exclusive compute mode"},
+		"mode not known":      {"on.nvmlDeviceGetComputeMode=rc 999", "compute mode: nvmlDeviceGetComputeMode: "},
+		"a NUMA node":         {"gpu0.addressing_mode=2", isNUMA},
+		"in MIG mode":         {"gpu0.mig=1", isCut},
+		"MIG mode not known":  {"on.nvmlDeviceGetMigMode=rc 999", "MIG mode is not known"},
+		"somebody is there":   {"gpu0.list=4711:100", "another process is on the GPU: 4711"},
+		"an MPS server":       {"gpu0.list=4711:0:mps", "another process is on the GPU: 4711"},
+		"lists not known":     {"on.nvmlDeviceGetComputeRunningProcesses_v3=rc 4", "who is on the GPU is not known"},
+		"free not known":      {"on.nvmlDeviceGetMemoryInfo_v2=rc 999", "nvmlDeviceGetMemoryInfo_v2: "},
+		"lost":                {"on.any.gpu0=rc 15", "(15)"},
+		"not to be found":     {"on.nvmlDeviceGetHandleByPciBusId_v2=rc 6", "nvmlDeviceGetHandleByPciBusId_v2: "},
+		"an UUID not to read": {"on.cuDeviceGetUuid_v2=rc 999", "cuDeviceGetUuid: "},
+	} {
+		tests[name] = answer{world: skip.world, result: gpu.ProbeSkipped, why: skip.why}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, append([]fakegpu.Option{fakegpu.GPUs(1)}, tt.options...)...)
+			w := world(t, settings("gpus=1, "+tt.world)...)
 			p := probed(t, probeOf(t, w, 0))[0]
 			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
 				p.Free.Bytes>>20+3 < tt.free {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,15 @@ func world(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
 	w := must.Have(fakegpu.New(t.TempDir(), options...))(t)
 	t.Cleanup(func() { must.Do(t, w.Close()) })
 	return w
+}
+
+// settings are a world's options, as "key=value, key=value".
+func settings(list string) (options []fakegpu.Option) {
+	for word := range strings.SplitSeq(list, ", ") {
+		key, value, _ := strings.Cut(word, "=")
+		options = append(options, fakegpu.With(key, value))
+	}
+	return options
 }
 
 func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,25 +48,6 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	}
 	must.Do(t, refuse.Run(calls, func() { err = f() }))
 	return err
-}
-
-// A record that cannot be read is not written over: it may be whole, and its start is there when it can be read again.
-func TestUnreadIsKept(t *testing.T) {
-	s := open(t, folder(t))
-	j := job(1)
-	j.Start = now // a key that is known without the record
-	begin(t, s, j, 10)
-	for name, write := range map[string]func() error{
-		"begin": func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) },
-		"close": func() error { return s.Close(ledger.Run{Job: j}, *at(11)) },
-	} {
-		if err := refused(t, reading(unix.EIO), write); !errors.Is(err, unix.EIO) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
-		}
-		if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Start.At != 10*time.Second || r.Closed() {
-			t.Errorf("%s: got %+v, %v", name, r, err)
-		}
-	}
 }
 
 // Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it
