@@ -59,7 +59,6 @@ type Spec struct {
 // Outcome is how a child ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Exited     Outcome = "exited"      // by itself, with ExitCode
 	Crashed    Outcome = "crashed"     // by a Signal that Run did not send (a backend's own alarm: SIGALRM)

@@ -91,7 +91,7 @@ type output struct {
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
-		_, err := io.Copy(&k, onlyReader{r})
+		_, err := io.Copy(&k, r)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			k.drain(r)
 		}
@@ -99,9 +99,6 @@ func gather(r *os.File, k keeper) <-chan output {
 	})
 	return done
 }
-
-// onlyReader hides os.File's WriteTo, which would try splice.
-type onlyReader struct{ io.Reader }
 
 // keeper is a writer that keeps the first limit bytes, and closes flood, if any, when there are more.
 type keeper struct {

@@ -36,7 +36,6 @@ const (
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
 
-// Fact returns a fact by its code.
 func (h Health) Fact(c FactCode) (Fact, bool) {
 	for _, f := range h.Facts {
 		if f.Code == c {
