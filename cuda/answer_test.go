@@ -18,7 +18,7 @@ import (
 )
 
 func TestIdleNode(t *testing.T) {
-	w := world(t, fakegpu.Minors(2, 0, 3, 1))
+	w := world(t, "", fakegpu.Minors(2, 0, 3, 1))
 	req := request(w.NVML())
 	req.Op = wire.Watch
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
@@ -57,7 +57,7 @@ func TestIdleNode(t *testing.T) {
 }
 
 func TestHelloNamesTheProgram(t *testing.T) {
-	got := answerTo(request(world(t).NVML())).Hello
+	got := answerTo(request(world(t, "").NVML())).Hello
 	if got == nil || *got != (wire.Hello{Backend: "nvidia", Version: "1.2.3-test"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -72,7 +72,7 @@ func TestHelloNamesTheProgram(t *testing.T) {
 
 // Attaching a card costs time and may hang: the others must stay untouched.
 func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	for _, other := range []string{"on.any.gpu0", "on.any.gpu3"} {
 		must.Do(t, w.Set(other, "hang"))
 	}
@@ -92,8 +92,7 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 
 // Eight times 1.5 s for the handles, or for their health, would not fit the deadline.
 func TestCardsAreAskedInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"),
-		fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
+	w := world(t, "gpus=8, on.nvmlDeviceGetHandleByIndex_v2=sleep 1500, on.nvmlDeviceGetTotalEccErrors=sleep 1500")
 	req := request(w.NVML())
 	req.Health, req.DeadlineMillis = true, 8000
 	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
@@ -102,7 +101,7 @@ func TestCardsAreAskedInParallel(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	plain := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	client := start(t, w, "alloc", "--gpu", "1", "--mib", "500", "--list", "mps")
 	r := reading(t, look(t, request(w.NVML())), w.UUID(1))
@@ -125,7 +124,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestWatchEndsBeforeItsAlarm(t *testing.T) {
-	w := world(t, fakegpu.With("gpu0.extra_mib", "5000"))
+	w := world(t, "gpu0.extra_mib=5000")
 	req := request(w.NVML())
 	req.Op, req.DeadlineMillis = wire.Watch, 3000
 	req.Watch = gpu.WatchRule{Max: time.Minute, Flat: time.Minute}
@@ -179,7 +178,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 
 // A driver that does not answer leaves two ways out: the program's own alarm, and the end of its stdin.
 func TestHang(t *testing.T) {
-	w := world(t, fakegpu.With("on.nvmlInit_v2", "hang"))
+	w := world(t, "on.nvmlInit_v2=hang")
 	soon, late := request(w.NVML()), request(w.NVML())
 	soon.DeadlineMillis = 200
 	byAlarm := func(t *testing.T, p *byHand) {

@@ -53,7 +53,7 @@ func TestErrorsDoc(t *testing.T) {
 
 // Each call that may fail, by the whole program, with a code that has words; and one that has the driver's name alone.
 func TestEveryCall(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for _, call := range []string{
 		"cuInit", "cuDeviceGetByPCIBusId", "cuDeviceGetAttribute", "cuMemGetAllocationGranularity", "cuMemCreate",
 		"cuMemRelease",
@@ -83,7 +83,7 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 
 // A code without words has the driver's own name, if that.
 func TestOtherCodes(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for code, want := range map[int]string{720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
 		4711: "unknown to the driver"} {
 		must.Do(t, w.Set("on.cuMemCreate", fmt.Sprint("rc ", code)))

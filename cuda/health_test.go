@@ -105,7 +105,7 @@ var factCases = map[string]struct{ set, want string }{
 
 // Each value of each fact, one after another on one card; the others' facts stay as they are.
 func TestFacts(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	for _, name := range slices.Sorted(maps.Keys(factCases)) { // in order: the world changes
 		tt := factCases[name]
 		before := map[string]string{}
@@ -132,7 +132,7 @@ func TestHealthCallsThatFail(t *testing.T) {
 		"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetPersistenceMode",
 		"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode",
 	} {
-		w := world(t, fakegpu.GPUs(1))
+		w := world(t, "gpus=1")
 		for rc, words := range map[int]string{3: "", 999: "Unknown Error (999)", 15: "GPU is lost (15)"} {
 			must.Do(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
 			lost := false
@@ -159,9 +159,8 @@ func TestHealthCallsThatFail(t *testing.T) {
 }
 
 func TestHealthOfALostCard(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2.gpu0", "rc 15"),
-		fakegpu.With("on.nvmlDeviceGetTotalEccErrors.gpu0", "hang"),
-		fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu0", "hang"))
+	w := world(t, "gpus=2, on.nvmlDeviceGetMemoryInfo_v2.gpu0=rc 15, on.nvmlDeviceGetTotalEccErrors.gpu0=hang, "+
+		"on.nvmlDeviceGetAccountingMode.gpu0=hang")
 	req := healthOf(w, cardOf(w, 0), cardOf(w, 1))
 	req.Accounting = true
 	both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
@@ -181,7 +180,7 @@ func TestHealthOfALostCard(t *testing.T) {
 
 // An instance has its card's facts under its own name, and a compute mode of its own; the card has none in MIG mode.
 func TestHealthOfInstances(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.ecc_uncorrected", "5"), fakegpu.With("gpu1.compute_mode", "3"))
+	w := cutWorld(t, "gpu1.ecc_uncorrected=5, gpu1.compute_mode=3")
 	got := health(t, healthOf(w, instance(w, 0), cardOf(w, 0), cardOf(w, 1)), instance(w, 0).ID, gpu.ID(w.UUID(0)),
 		gpu.ID(w.UUID(1)))
 	for i, want := range []string{
@@ -199,7 +198,7 @@ func TestTroubleInAHealthCall(t *testing.T) {
 		for _, function := range []string{"nvmlDeviceGetFieldValues", "nvmlDeviceGetAccountingMode"} {
 			t.Run(rule+" in "+function, func(t *testing.T) {
 				t.Parallel()
-				w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", rule))
+				w := world(t, "gpus=2, on."+function+".gpu0="+rule)
 				req := healthOf(w, cardOf(w, 0))
 				req.Accounting, req.DeadlineMillis = true, 3000
 				a := answerTo(req)
@@ -214,7 +213,7 @@ func TestTroubleInAHealthCall(t *testing.T) {
 
 // Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for _, f := range atRest {
 		must.Do(t, w.Set("on."+f.Source, "crash"))
 	}

@@ -13,12 +13,10 @@ import (
 )
 
 // cutWorld has two cards of which the second is cut: indexes 0, 2 and 3, with a hole, the last two on one GPU instance.
-func cutWorld(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
+func cutWorld(t *testing.T, settings string) *fakegpu.World {
 	t.Helper()
-	return world(t, append([]fakegpu.Option{
-		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
-		fakegpu.Instance(1, 3, 3, 1, 36000),
-	}, options...)...)
+	return world(t, "gpus=2, "+settings, fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
+		fakegpu.Instance(1, 3, 3, 1, 36000))
 }
 
 func instance(w *fakegpu.World, index int) gpu.Device {
@@ -26,7 +24,7 @@ func instance(w *fakegpu.World, index int) gpu.Device {
 }
 
 func TestInstances(t *testing.T) {
-	w := cutWorld(t)
+	w := cutWorld(t, "")
 	small := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	large := start(t, w, "alloc", "--gpu", "1", "--mib", "2000")
 	must.Do(t, w.Place(1, 0, small.PID))
@@ -75,7 +73,7 @@ func TestInstances(t *testing.T) {
 
 // A driver that lists the whole card's processes for each instance must not make a sibling's an instance's own.
 func TestInstanceListsItsOwnProcesses(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.mig_lists", "parent"))
+	w := cutWorld(t, "gpu1.mig_lists=parent")
 	mine := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	sibling := start(t, w, "alloc", "--gpu", "1", "--mib", "30000") // more than this instance has
 	must.Do(t, w.Place(1, 0, mine.PID))
@@ -98,7 +96,7 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		d.BusID, d.Parent = gpu.BusID(w.BusID(1)), gpu.ID(w.UUID(1))
 		return d
 	}
-	w := cutWorld(t)
+	w := cutWorld(t, "")
 	gone := instance(w, 0)
 	none := func() error { return nil }
 	tests := map[string]struct {
@@ -137,7 +135,7 @@ func TestListLongerThanItsOffer(t *testing.T) {
 	for pid := range 1500 {
 		fmt.Fprintf(&list, "%d:1 ", pid+1)
 	}
-	w := cutWorld(t, fakegpu.With("gpu1.mig0_list", list.String()))
+	w := cutWorld(t, "gpu1.mig0_list="+list.String())
 	if n := len(reading(t, look(t, request(w.NVML())), w.InstanceUUID(1, 0)).Processes); n != 1500 {
 		t.Errorf("got %d processes", n)
 	}

@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
 
 func TestInitFails(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	must.Do(t, w.Set("on.nvmlInit_v2", "rc 18"))
 	a := answerTo(request(w.NVML()))
 	if len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultMismatch ||
@@ -41,7 +40,7 @@ func TestOneBadCard(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With(tt.rule, tt.value))
+			w := world(t, tt.rule+"="+tt.value)
 			req := request(w.NVML())
 			req.All = false
 			for i := range 4 {
@@ -68,9 +67,8 @@ func TestOneBadCard(t *testing.T) {
 
 // What the driver does not offer is unknown, without being anybody's fault.
 func TestNotSupported(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2", "rc 3"),
-		fakegpu.With("on.nvmlDeviceGetMPSComputeRunningProcesses_v3", "rc 3"),
-		fakegpu.With("on.nvmlDeviceGetMinorNumber", "rc 3"), fakegpu.With("on.nvmlDeviceGetMigMode", "rc 3"))
+	w := world(t, "gpus=1, on.nvmlDeviceGetMemoryInfo_v2=rc 3, on.nvmlDeviceGetMPSComputeRunningProcesses_v3=rc 3, "+
+		"on.nvmlDeviceGetMinorNumber=rc 3, on.nvmlDeviceGetMigMode=rc 3")
 	s := look(t, request(w.NVML()))
 	r := reading(t, s, w.UUID(0))
 	if m := r.Memory; m.Total.Known() || m.Used.Known() || m.Free.Known() || m.Reserved.Known() {
@@ -95,7 +93,7 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 		"memory not available":      {"gpu0.list=100:-1 101:7", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, settings(tt.world)...)
+			w := world(t, tt.world)
 			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
 			untrusted := strings.Contains(r.ProcessesUnknown, "list not trusted")
 			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {
@@ -111,7 +109,7 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 
 // A function the driver lacks must cost its figure, not the program: the linker would end it with 127.
 func TestMissingFunctions(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	without := func(t *testing.T, symbols ...string) gpu.Snapshot {
 		t.Helper()
 		library := must.Have(w.NVMLWithout(symbols...))(t)

@@ -24,7 +24,7 @@ func held(t *testing.T, req wire.Request, card int, exclusive bool) (release fun
 }
 
 func TestProbeTakesItsLock(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	for _, exclusive := range []bool{true, false} { // another test, a reader
 		req := probeOf(t, w, 0, 1)
 		req.Probe.LockWait = 50 * time.Millisecond
@@ -46,7 +46,7 @@ func TestProbeTakesItsLock(t *testing.T) {
 }
 
 func TestProbeLocks(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0, 1)
 	delete(req.Probe.Locks, req.Devices[1].ID)
 	if all := probed(t, req); all[0].Device != req.Devices[1].ID || all[0].Why != "no lock was named for it" ||
@@ -63,7 +63,7 @@ func TestProbeLocks(t *testing.T) {
 
 // The wait for a lock cannot run into the deadline.
 func TestProbeWaitsWithinItsTime(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	req := probeOf(t, w, 0)
 	req.DeadlineMillis, req.Probe.LockWait = 1500, time.Minute
 	defer held(t, req, 0, false)()
@@ -102,7 +102,7 @@ func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper .
 // A test that is killed with memory in hand leaves neither that nor its lock; meanwhile nobody gets the lock, and only
 // the card asked for is open.
 func TestProbeKilledHalfWay(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req)
 	if _, err := safefile.Lock(req.Probe.Locks[req.Devices[0].ID], 0, false); err == nil {
@@ -126,7 +126,7 @@ func TestProbeKilledHalfWay(t *testing.T) {
 
 // A neighbour's memory and process stay as they are, and forbid the test.
 func TestProbeLeavesNeighboursAlone(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	p := start(t, w, "alloc", "--mib", "5000")
 	req := probeOf(t, w, 0, 1)
 	all := probed(t, req)
@@ -146,7 +146,7 @@ func TestProbeLeavesNeighboursAlone(t *testing.T) {
 
 // Who is there is asked before every search, and once more before a gap is told.
 func TestProbeAsksAgainWhoIsThere(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.cuMemCreate", "rc 2"))
+	w := world(t, "gpus=1, on.cuMemCreate=rc 2")
 	must.Do(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
 	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped ||
 		!strings.Contains(p.Why, "who is on the GPU is not known") || p.Attempts == 0 {
@@ -155,7 +155,7 @@ func TestProbeAsksAgainWhoIsThere(t *testing.T) {
 }
 
 func TestProbeStaysAwayFromMPS(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	script, folder := "../test/gpu/scenarios/mps.sh", filepath.Join(t.TempDir(), "mps")
 	shell := func(verb string) {
 		cmd := exec.Command(script, verb, folder)
@@ -185,7 +185,7 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 }
 
 func TestProbeNeedsAnEmptyFolder(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	dir := t.TempDir()
 	empty, link, open, file := filepath.Join(dir, "empty"), filepath.Join(dir, "link"), filepath.Join(dir, "open"),
 		filepath.Join(dir, "file")
@@ -210,7 +210,7 @@ func TestProbeNeedsAnEmptyFolder(t *testing.T) {
 
 // A limit that slurmd hands on says nothing about a card.
 func TestProbeUnderALimit(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req, "prlimit", "--as=8000000000:")
 	limits := must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid)))(t)

@@ -59,7 +59,7 @@ func unused(t *testing.T, w *fakegpu.World, card int) {
 }
 
 func TestProbeOfAnIdleCard(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	p := probed(t, probeOf(t, w, 2))[0]
 	want := gpu.Probe{
 		Device: gpu.ID(w.UUID(2)), Result: gpu.ProbeOK, Method: gpu.Contextless,
@@ -72,7 +72,7 @@ func TestProbeOfAnIdleCard(t *testing.T) {
 }
 
 func TestProbeOfAllCards(t *testing.T) {
-	w := world(t, fakegpu.Minors(2, 0, 3, 1), fakegpu.With("gpu1.extra_mib", "1000"))
+	w := world(t, "gpu1.extra_mib=1000", fakegpu.Minors(2, 0, 3, 1))
 	req := probeOf(t, w, 3, 1, 0, 2)
 	req.Devices = append(req.Devices, req.Devices[0]) // twice
 	a := answerTo(req)
@@ -135,7 +135,7 @@ func TestProbeResults(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, settings("gpus=1, "+tt.world)...)
+			w := world(t, "gpus=1, "+tt.world)
 			p := probed(t, probeOf(t, w, 0))[0]
 			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
 				p.Free.Bytes>>20+3 < tt.free {
@@ -151,7 +151,7 @@ func TestProbeResults(t *testing.T) {
 }
 
 func TestProbeOfACardThatIsAnother(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0)
 	req.Devices[0].BusID = gpu.BusID(w.BusID(1))
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || p.Why != "not found at its bus id" {
@@ -170,7 +170,7 @@ func TestProbeOfACardThatIsAnother(t *testing.T) {
 
 // CUDA's list ends at a card in MIG mode: the others are not blamed for that.
 func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
-	w := world(t, fakegpu.GPUs(3), fakegpu.With("gpu0.mig", "1"))
+	w := world(t, "gpus=3, gpu0.mig=1")
 	for _, cards := range [][]int{{0, 1, 2}, {0, 1}} {
 		all := probed(t, probeOf(t, w, cards...))
 		for _, p := range all {
@@ -196,7 +196,7 @@ func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
 }
 
 func TestProbeOfAnInstance(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.Instance(0, 0, 1, 0, 20000))
+	w := world(t, "gpus=1", fakegpu.Instance(0, 0, 1, 0, 20000))
 	req := probeOf(t, w)
 	req.Devices = []gpu.Device{{ID: gpu.ID(w.InstanceUUID(0, 0)), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}}
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || p.Why != "MIG instances are not tested" {
@@ -205,7 +205,7 @@ func TestProbeOfAnInstance(t *testing.T) {
 }
 
 func TestProbeWithoutLibrary(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0, 1)
 	req.Options[optionCUDA] = filepath.Join(w.Dir(), "none.so")
 	for _, p := range probed(t, req) {
@@ -227,7 +227,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 
 // Requests that only a broken hook makes.
 func TestProbeRefuses(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for name, change := range map[string]func(*wire.Request){
 		"relative path": func(r *wire.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
 		"no id":         func(r *wire.Request) { r.Devices[0].ID = "" },
@@ -248,12 +248,12 @@ func TestProbeRefuses(t *testing.T) {
 // A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process
 // ends in time, whoever it left in the driver.
 func TestProbeWithASlowStart(t *testing.T) {
-	for name, rule := range map[string][2]string{
-		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"},
-		"a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
+	for name, rule := range map[string]string{
+		"slow": "on.cuInit=sleep 4000", "a hang": "on.cuInit=hang", "a hang for good": "on.cuInit=hang-hard",
+		"NVML": "on.nvmlInit_v2=hang",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With("gpu3.mig", "1"), fakegpu.With(rule[0], rule[1]))
+			w := world(t, "gpu3.mig=1, "+rule)
 			req := probeOf(t, w, 0, 1)
 			req.DeadlineMillis = 2000
 			for _, p := range probed(t, req) {
@@ -270,22 +270,21 @@ func TestProbeWithASlowStart(t *testing.T) {
 // What was known before a crash or a hang at a later card still counts.
 func TestProbeThatDoesNotEnd(t *testing.T) {
 	tests := map[string]struct {
-		rule, action string
-		known        int
-		code         code.Code
+		rule string
+		code code.Code
 	}{
-		"crash in the middle": {"on.cuMemCreate.gpu2", "crash", 3, code.BackendCrash},
-		"hang in the middle":  {"on.cuMemCreate.gpu2", "hang", 3, code.Hang},
-		"crash with memory":   {"on.cuMemRelease.gpu2", "crash", 3, code.BackendCrash},
-		"hang with memory":    {"on.cuMemRelease.gpu2", "hang-hard", 3, code.Hang},
+		"crash in the middle": {"on.cuMemCreate.gpu2=crash", code.BackendCrash},
+		"hang in the middle":  {"on.cuMemCreate.gpu2=hang", code.Hang},
+		"crash with memory":   {"on.cuMemRelease.gpu2=crash", code.BackendCrash},
+		"hang with memory":    {"on.cuMemRelease.gpu2=hang-hard", code.Hang},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With("gpu3.compute_mode", "2"), fakegpu.With(tt.rule, tt.action))
+			w := world(t, "gpu3.compute_mode=2, "+tt.rule)
 			req := probeOf(t, w, 0, 1, 2, 3)
 			req.DeadlineMillis = 2000
 			a := answerTo(req)
-			if len(a.Troubles) != 1 || a.Troubles[0].Code != tt.code || a.Complete || len(a.Probes) != tt.known {
+			if len(a.Troubles) != 1 || a.Troubles[0].Code != tt.code || a.Complete || len(a.Probes) != 3 {
 				t.Fatalf("got troubles %v, %d results", a.Troubles, len(a.Probes))
 			}
 			for _, p := range a.Probes {

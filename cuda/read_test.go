@@ -120,7 +120,7 @@ func TestMemoryThatIsNotJudged(t *testing.T) {
 		"passed through to a guest": {", gpu0.virtualization_mode=1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, settings("gpus=1, gpu0.extra_mib=70"+tt.world)...)
+			w := world(t, "gpus=1, gpu0.extra_mib=70"+tt.world)
 			s := look(t, request(w.NVML()))
 			m := reading(t, s, w.UUID(0)).Memory
 			if m.Unjudged != tt.want || m.Used != gpu.Bytes(70<<20) || len(s.Faults) > 0 {

@@ -48,20 +48,17 @@ func withProgram(m *testing.M) int {
 	return m.Run()
 }
 
-func world(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
+// world is one with these settings, as "key=value, key=value".
+func world(t *testing.T, settings string, options ...fakegpu.Option) *fakegpu.World {
 	t.Helper()
+	for word := range strings.SplitSeq(settings, ", ") {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			options = append(options, fakegpu.With(key, value))
+		}
+	}
 	w := must.Have(fakegpu.New(t.TempDir(), options...))(t)
 	t.Cleanup(func() { must.Do(t, w.Close()) })
 	return w
-}
-
-// settings are a world's options, as "key=value, key=value".
-func settings(list string) (options []fakegpu.Option) {
-	for word := range strings.SplitSeq(list, ", ") {
-		key, value, _ := strings.Cut(word, "=")
-		options = append(options, fakegpu.With(key, value))
-	}
-	return options
 }
 
 func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
