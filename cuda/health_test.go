@@ -47,7 +47,6 @@ var atRest = []gpu.Fact{
 	{Code: gpu.FabricState, Value: "not_supported", Source: "nvmlDeviceGetGpuFabricInfoV"},
 	{Code: gpu.PersistenceMode, Value: "on", Source: "nvmlDeviceGetPersistenceMode"},
 	{Code: gpu.Throttled, Value: "none", Source: "nvmlDeviceGetCurrentClocksEventReasons"},
-	{Code: gpu.ComputeMode, Value: "default", Source: "nvmlDeviceGetComputeMode"},
 }
 
 // unlike writes what differs from a healthy card, without spaces in it, as "code=value" or "code?why"; what is gone
@@ -84,8 +83,6 @@ var factCases = map[string]struct{ set, want string }{
 	"rows remapped":        {"remapped_uncorrected=2 remapped_corrected=5", "remap_uncorrected=2"},
 	"remap pending":        {"remap_pending=1", "remap_pending=yes"},
 	"persistence off":      {"persistence=0", "persistence=off"},
-	"exclusive process":    {"compute_mode=3", "compute_mode=exclusive_process"},
-	"prohibited":           {"compute_mode=2", "compute_mode=prohibited"},
 	"reset":                {"recovery_action=1", "recovery_action=reset"},
 	"remap failed":         {"remap_failure=1", "remap_failed=yes"},
 	"unknown action":       {"recovery_action=6", "recovery_action=6"},
@@ -130,7 +127,7 @@ func TestHealthCallsThatFail(t *testing.T) {
 	for _, function := range []string{
 		"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
 		"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetPersistenceMode",
-		"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode",
+		"nvmlDeviceGetCurrentClocksEventReasons",
 	} {
 		w := world(t, "gpus=1")
 		for rc, words := range map[int]string{3: "", 999: "Unknown Error (999)", 15: "GPU is lost (15)"} {
@@ -178,13 +175,13 @@ func TestHealthOfALostCard(t *testing.T) {
 	health(t, req, gpu.ID(w.UUID(1)))
 }
 
-// An instance has its card's facts under its own name, and a compute mode of its own; the card has none in MIG mode.
+// An instance has its card's facts under its own name.
 func TestHealthOfInstances(t *testing.T) {
-	w := cutWorld(t, "gpu1.ecc_uncorrected=5, gpu1.compute_mode=3")
+	w := cutWorld(t, "gpu1.ecc_uncorrected=5")
 	got := health(t, healthOf(w, instance(w, 0), cardOf(w, 0), cardOf(w, 1)), instance(w, 0).ID, gpu.ID(w.UUID(0)),
 		gpu.ID(w.UUID(1)))
 	for i, want := range []string{
-		noRemap + "ecc_uncorrected=5 compute_mode=exclusive_process", "", noRemap + "-compute_mode ecc_uncorrected=5",
+		noRemap + "ecc_uncorrected=5", "", noRemap + "ecc_uncorrected=5",
 	} {
 		if diff := unlike(got[i]); diff != want {
 			t.Errorf("%s: got %q, want %q", got[i].Device, diff, want)

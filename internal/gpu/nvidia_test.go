@@ -7,8 +7,8 @@ import (
 
 func TestXidForms(t *testing.T) {
 	for text, want := range map[string]Xid{
-		"NVRM: Xid (PCI:0000:1b:00): 31":   {BusID: "0000:1b:00.0", Code: 31},
-		"NVRM: Xid (PCI:0000:1b:00): 31, ": {BusID: "0000:1b:00.0", Code: 31},
+		"NVRM: Xid (PCI:0000:1b:00): 31":                  {BusID: "0000:1b:00.0", Code: 31},
+		"NVRM: Xid (PCI:0000:1b:00): 31, ":                {BusID: "0000:1b:00.0", Code: 31},
 		"NVRM: Xid (PCI:0000:1b:00): 31, pid=7, name=x, ": {BusID: "0000:1b:00.0", Code: 31, PID: 7, Name: "x"},
 		"NVRM: Xid (PCI:0000:1b:00): 31, pid=7, name=a, b, c": {BusID: "0000:1b:00.0", Code: 31, PID: 7,
 			Name: "a, b", Text: "c"},
@@ -25,8 +25,8 @@ func TestXidForms(t *testing.T) {
 		"NVRM: Xid (PCI:0000:1b:00): 31, pid=7, name=, b": {BusID: "0000:1b:00.0", Code: 31, PID: 7, Text: "b"},
 		"NVRM: Xid (PCI:0000:1b:00): 31, pid=-7, name=a,b, c": {BusID: "0000:1b:00.0", Code: 31,
 			Name: "a,b", Text: "c"},
-		"NVRM: Xid (PCI:0000:1b:00): 31, pid=99999999, x": {BusID: "0000:1b:00.0", Code: 31, Text: "x"},
-		"NVRM: Xid (PCI:10000:1b:00): 31, x": {BusID: "10000:1b:00.0", Code: 31, Text: "x"},
+		"NVRM: Xid (PCI:0000:1b:00): 31, pid=99999999, x":              {BusID: "0000:1b:00.0", Code: 31, Text: "x"},
+		"NVRM: Xid (PCI:10000:1b:00): 31, x":                           {BusID: "10000:1b:00.0", Code: 31, Text: "x"},
 		"NVRM: Xid (PCI:0000:1b:00.1 GPU-I:x GPU-CI:999 NEW:1): 31, x": {BusID: "0000:1b:00.1", Code: 31, Text: "x"},
 		"NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13":            {BusID: "0000:1b:00.0", Code: 13, Instance: "GPU-I 5 GPU-CI 0"},
 	} {
