@@ -53,15 +53,15 @@ func TestAsk(t *testing.T) {
 	}{
 		"complete":               {hello + look + look + done, plenty, 2, true, "", ""},
 		"the neutral core alone": {look + done, plenty, 1, true, "", ""},
-		"slow": {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
+		"slow":                   {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
 		"in pieces": {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty,
 			0, true, "", ""},
 
 		"crashes": {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, code.BackendCrash,
 			"segmentation fault: panic: boom"},
 		"crashes after done": {look + done + "kill -ABRT $$", plenty, 1, true, code.BackendCrash, "aborted"},
-		"fails": {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash, "exit code 1: out of luck"},
-		"fails with 127": {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
+		"fails":              {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash, "exit code 1: out of luck"},
+		"fails with 127":     {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
 		"lacks a function": {look +
 			"echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1,
 			false, code.Old, "undefined symbol: nvmlX"},
@@ -197,7 +197,7 @@ func TestProbeThatGoesLate(t *testing.T) {
 		"by its alarm": {wire.Probe,
 			child.Result{Outcome: child.Crashed, Signal: syscall.SIGALRM, Stdout: []byte(said + end)}, ""},
 		"not to be killed": {wire.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)}, code.Hang},
-		"half way": {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
+		"half way":         {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
 		"crashed": {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV,
 			Stdout: []byte(said + end)}, code.BackendCrash},
 		"another operation": {wire.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, code.Hang},
