@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // contextMiB is what a process with a context has in its own figure beside its allocations.
@@ -33,11 +34,8 @@ func accounting(t *testing.T, req wire.Request, id gpu.ID) gpu.Accounting {
 
 func TestAccountingFigures(t *testing.T) {
 	const began = 1_790_000_000_000_000
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
-		fakegpu.With("gpu0.accounted", strings.Join([]string{
-			fmt.Sprintf("100:10:%d:2500:0", began), "101:-1:0:0:1", "102:143771:1000000:0:0", "103:143772:2000000:0:0",
-			"104:0:-1:0:1", fmt.Sprintf("105:1:%d:4000000000000:0", began+1),
-		}, " ")))
+	w := world(t, "gpus=1, gpu0.accounting_mode=1, gpu0.accounted="+fmt.Sprintf("100:10:%d:2500:0 101:-1:0:0:1 "+
+		"102:143771:1000000:0:0 103:143772:2000000:0:0 104:0:-1:0:1 105:1:%d:4000000000000:0", began, began+1))
 	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
 	const call = "nvmlDeviceGetAccountingStats: "
 	want := []gpu.Accounted{
@@ -54,8 +52,8 @@ func TestAccountingFigures(t *testing.T) {
 }
 
 func TestAccountingThatCannotBeRead(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("gpu0.accounting_mode", "1"), fakegpu.With("gpu1.accounting_mode", "1"),
-		fakegpu.With("gpu0.accounted", "100:10:1:2:0 101:20:1:2:0"), fakegpu.With("gpu1.accounted", "100:10:1:2:0"))
+	w := world(t, "gpus=2, gpu0.accounting_mode=1, gpu1.accounting_mode=1, "+
+		"gpu0.accounted=100:10:1:2:0 101:20:1:2:0, gpu1.accounted=100:10:1:2:0")
 	tests := map[string]struct {
 		function, rule string
 		mode, why      string
@@ -73,9 +71,9 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			key := "on.nvmlDeviceGetAccounting" + tt.function + ".gpu0"
-			must(t, w.Set(key, tt.rule))
+			must.Do(t, w.Set(key, tt.rule))
 			both := health(t, accountingOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
-			must(t, w.Set(key, ""))
+			must.Do(t, w.Set(key, ""))
 			if a := both[0].Accounting; a.Mode != tt.mode || a.Unknown != tt.why || len(a.Processes) != tt.processes {
 				t.Errorf("got %s", text(t, a))
 			}
@@ -95,14 +93,13 @@ func TestAccountingIsCut(t *testing.T) {
 	for i := range 700 {
 		entries = append(entries, fmt.Sprintf("%d:%d:%d:0:1", i+1, i, 1_000_000+i))
 	}
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
-		fakegpu.With("gpu0.accounted", strings.Join(entries, " ")))
+	w := world(t, "gpus=1, gpu0.accounting_mode=1, gpu0.accounted="+strings.Join(entries, " "))
 	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
 	if a.Mode != "on" || a.Unknown != "the newest 256 of 700 processes" || len(a.Processes) != 256 ||
 		a.Processes[0].PID != 700 || a.Processes[255].PID != 445 {
 		t.Errorf("got %d processes, %q", len(a.Processes), a.Unknown)
 	}
-	must(t, w.Set("on.nvmlDeviceGetAccountingStats", "sleep 20")) // 14 s for all
+	must.Do(t, w.Set("on.nvmlDeviceGetAccountingStats", "sleep 20")) // 14 s for all
 	req := accountingOf(w, cardOf(w, 0))
 	req.DeadlineMillis = 3000
 	a = accounting(t, req, gpu.ID(w.UUID(0)))
@@ -113,9 +110,8 @@ func TestAccountingIsCut(t *testing.T) {
 }
 
 func TestAccountingIsStarted(t *testing.T) {
-	w := world(t, fakegpu.With("gpu2.accounting_mode", "1"), fakegpu.With("gpu2.accounted", "100:10:1:2:0"),
-		fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "rc 4"),
-		fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu3", "rc 999"))
+	w := world(t, "gpu2.accounting_mode=1, gpu2.accounted=100:10:1:2:0, on.nvmlDeviceSetAccountingMode.gpu1=rc 4, "+
+		"on.nvmlDeviceGetAccountingMode.gpu3=rc 999")
 	req := accountingOf(w, cardOf(w, 0), cardOf(w, 1), cardOf(w, 2), cardOf(w, 3))
 	req.StartAccounting = true
 	all := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), gpu.ID(w.UUID(2)), gpu.ID(w.UUID(3)))
@@ -134,16 +130,14 @@ func TestAccountingIsStarted(t *testing.T) {
 	}
 	switched := func() []string {
 		t.Helper()
-		calls, err := w.AccountingSwitches()
-		must(t, err)
-		return calls
+		return must.Have(w.AccountingSwitches())(t)
 	}
 	if got := switched(); !slices.Equal(got, []string{"0 1"}) {
 		t.Errorf("switched %q", got)
 	}
 	// What is on is left alone, and keeps the peaks of whoever comes.
 	p := start(t, w, "alloc", "--gpu", "0", "--mib", "40")
-	must(t, p.Kill())
+	must.Do(t, p.Kill())
 	req = accountingOf(w, cardOf(w, 0), gpu.Device{BusID: gpu.BusID(w.BusID(0))})
 	req.StartAccounting = true
 	if a := accounting(t, req, gpu.ID(w.UUID(0))); len(a.Processes) != 1 || a.Processes[0].PID != p.PID ||
@@ -163,7 +157,7 @@ func TestAccountingIsStarted(t *testing.T) {
 // In MIG mode the driver forces it off: nobody tries.
 func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 	const leftOff = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
-	w := cutWorld(t, fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "crash"))
+	w := cutWorld(t, "on.nvmlDeviceSetAccountingMode.gpu1=crash")
 	req := accountingOf(w, instance(w, 0), instance(w, 2), cardOf(w, 0))
 	req.StartAccounting = true
 	all := health(t, req, instance(w, 0).ID, instance(w, 2).ID, gpu.ID(w.UUID(0)))
@@ -175,8 +169,8 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 	if all[2].Accounting.Mode != "on" {
 		t.Errorf("the other GPU: got %s", text(t, all[2].Accounting))
 	}
-	must(t, w.Set("on.nvmlDeviceGetMigMode", "rc 999"))
-	must(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))
+	must.Do(t, w.Set("on.nvmlDeviceGetMigMode", "rc 999"))
+	must.Do(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))
 	req = accountingOf(w, cardOf(w, 1))
 	req.StartAccounting = true
 	if a := accounting(t, req, gpu.ID(w.UUID(1))); a.Mode != "off" || a.Unknown != leftOff {
@@ -185,8 +179,7 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 }
 
 func TestAccountingListThatCannotBeTrusted(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
-		fakegpu.With("gpu0.accounted", "100:10:1:2:0 0:10:1:2:0"))
+	w := world(t, "gpus=1, gpu0.accounting_mode=1, gpu0.accounted=100:10:1:2:0 0:10:1:2:0")
 	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
 	if want := "nvmlDeviceGetAccountingPids: list not trusted: process 0"; len(a.Processes) > 0 || a.Unknown != want {
 		t.Errorf("got %s, want %s", text(t, a), want)

@@ -14,10 +14,11 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func TestIdleNode(t *testing.T) {
-	w := world(t, fakegpu.Minors(2, 0, 3, 1))
+	w := world(t, "", fakegpu.Minors(2, 0, 3, 1))
 	req := request(w.NVML())
 	req.Op = wire.Watch
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
@@ -56,7 +57,7 @@ func TestIdleNode(t *testing.T) {
 }
 
 func TestHelloNamesTheProgram(t *testing.T) {
-	got := answerTo(request(world(t).NVML())).Hello
+	got := answerTo(request(world(t, "").NVML())).Hello
 	if got == nil || *got != (wire.Hello{Backend: "nvidia", Version: "1.2.3-test"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -71,9 +72,9 @@ func TestHelloNamesTheProgram(t *testing.T) {
 
 // Attaching a card costs time and may hang: the others must stay untouched.
 func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	for _, other := range []string{"on.any.gpu0", "on.any.gpu3"} {
-		must(t, w.Set(other, "hang"))
+		must.Do(t, w.Set(other, "hang"))
 	}
 	req := request(w.NVML())
 	req.All = false
@@ -91,8 +92,7 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 
 // Eight times 1.5 s for the handles, or for their health, would not fit the deadline.
 func TestCardsAreAskedInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"),
-		fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
+	w := world(t, "gpus=8, on.nvmlDeviceGetHandleByIndex_v2=sleep 1500, on.nvmlDeviceGetTotalEccErrors=sleep 1500")
 	req := request(w.NVML())
 	req.Health, req.DeadlineMillis = true, 8000
 	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
@@ -101,12 +101,11 @@ func TestCardsAreAskedInParallel(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	plain := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	client := start(t, w, "alloc", "--gpu", "1", "--mib", "500", "--list", "mps")
 	r := reading(t, look(t, request(w.NVML())), w.UUID(1))
-	used, err := w.Used(1)
-	must(t, err)
+	used := must.Have(w.Used(1))(t)
 	if r.Memory.Used != gpu.Bytes(used) {
 		t.Errorf("got used %+v, want %d", r.Memory.Used, used)
 	}
@@ -125,7 +124,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestWatchEndsBeforeItsAlarm(t *testing.T) {
-	w := world(t, fakegpu.With("gpu0.extra_mib", "5000"))
+	w := world(t, "gpu0.extra_mib=5000")
 	req := request(w.NVML())
 	req.Op, req.DeadlineMillis = wire.Watch, 3000
 	req.Watch = gpu.WatchRule{Max: time.Minute, Flat: time.Minute}
@@ -136,21 +135,18 @@ func TestWatchEndsBeforeItsAlarm(t *testing.T) {
 
 // go-nvml's functions must be resolved when called: at start, a driver that lacks one of them would be fatal.
 func TestProgramIsLinkedLazilyAndNeedsLittle(t *testing.T) {
-	f, err := elf.Open(program)
-	must(t, err)
+	f := must.Have(elf.Open(program))(t)
 	defer f.Close()
 	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW),
 		elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
-		values, err := f.DynValue(tag)
-		must(t, err)
+		values := must.Have(f.DynValue(tag))(t)
 		for _, v := range values {
 			if v&bit != 0 {
 				t.Errorf("%v has %#x: bound at start", tag, v)
 			}
 		}
 	}
-	needed, err := f.ImportedLibraries()
-	must(t, err)
+	needed := must.Have(f.ImportedLibraries())(t)
 	for _, library := range needed {
 		if !slices.Contains([]string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}, library) {
 			t.Errorf("needs %s", library)
@@ -182,7 +178,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 
 // A driver that does not answer leaves two ways out: the program's own alarm, and the end of its stdin.
 func TestHang(t *testing.T) {
-	w := world(t, fakegpu.With("on.nvmlInit_v2", "hang"))
+	w := world(t, "on.nvmlInit_v2=hang")
 	soon, late := request(w.NVML()), request(w.NVML())
 	soon.DeadlineMillis = 200
 	byAlarm := func(t *testing.T, p *byHand) {
@@ -202,7 +198,7 @@ func TestHang(t *testing.T) {
 	})
 	t.Run("stdin closed", func(t *testing.T) {
 		p := startByHand(t, line(t, late))
-		must(t, p.stdin.Close())
+		must.Do(t, p.stdin.Close())
 		if end := p.wait(t); end.ExitCode() != exitStopped {
 			t.Errorf("ended with %v", end)
 		}
@@ -217,7 +213,7 @@ func TestHang(t *testing.T) {
 func TestNoLibrary(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
-	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
+	must.Do(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
 	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoLibrary,
 		bad: gpu.FaultDriver} {
 		a := answerTo(request(path))

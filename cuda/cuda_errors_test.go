@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md")
@@ -42,10 +43,9 @@ func TestErrorsDoc(t *testing.T) {
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", code, e.name, e.meaning, e.remedy)
 	}
 	if *update {
-		must(t, os.WriteFile(errorsDoc, []byte(page.String()), 0o644))
+		must.Do(t, os.WriteFile(errorsDoc, []byte(page.String()), 0o644))
 	}
-	written, err := os.ReadFile(errorsDoc)
-	must(t, err)
+	written := must.Have(os.ReadFile(errorsDoc))(t)
 	if string(written) != page.String() {
 		t.Errorf("%s is not what the table says: run go test ./cuda -run TestErrorsDoc -update", errorsDoc)
 	}
@@ -53,7 +53,7 @@ func TestErrorsDoc(t *testing.T) {
 
 // Each call that may fail, by the whole program, with a code that has words; and one that has the driver's name alone.
 func TestEveryCall(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for _, call := range []string{
 		"cuInit", "cuDeviceGetByPCIBusId", "cuDeviceGetAttribute", "cuMemGetAllocationGranularity", "cuMemCreate",
 		"cuMemRelease",
@@ -66,7 +66,7 @@ func TestEveryCall(t *testing.T) {
 
 func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 	t.Helper()
-	must(t, w.Set("on."+call, fmt.Sprint("rc ", code)))
+	must.Do(t, w.Set("on."+call, fmt.Sprint("rc ", code)))
 	p := probed(t, probeOf(t, w, 0))[0]
 	words, _ := lookUp(call, code)
 	result := gpu.ProbeBroken
@@ -78,15 +78,15 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 		p.Why != fmt.Sprintf("%s: %s (%d)", call, words.name, code) {
 		t.Errorf("%s %d: got %s", call, code, text(t, p))
 	}
-	must(t, w.Set("on."+call, ""))
+	must.Do(t, w.Set("on."+call, ""))
 }
 
 // A code without words has the driver's own name, if that.
 func TestOtherCodes(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for code, want := range map[int]string{720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
 		4711: "unknown to the driver"} {
-		must(t, w.Set("on.cuMemCreate", fmt.Sprint("rc ", code)))
+		must.Do(t, w.Set("on.cuMemCreate", fmt.Sprint("rc ", code)))
 		p := probed(t, probeOf(t, w, 0))[0]
 		if p.Result != gpu.ProbeBroken || p.Error == nil ||
 			*p.Error != (gpu.CallError{Call: "cuMemCreate", Code: code, Name: want}) {

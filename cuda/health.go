@@ -43,7 +43,7 @@ type patient struct {
 	lost string
 }
 
-// checkUp reads a device: a MIG instance has its card's condition, but a compute mode of its own.
+// checkUp reads a device: a MIG instance has its card's condition.
 func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 	p := &patient{device: d, lib: s.lib}
 	for _, f := range s.last.Faults {
@@ -62,15 +62,11 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 // examine holds examinations one after another.
 func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
-		of := p.card
-		if e.own {
-			of = p.handle
-		}
 		var values []string
 		why := bounded("not asked: " + p.lost)
 		if p.lost == "" {
 			var failed *failure
-			values, failed = ask(func() ([]string, nvml.Return) { return e.read(of) }, p.lib, e.source)
+			values, failed = ask(func() ([]string, nvml.Return) { return e.read(p.card) }, p.lib, e.source)
 			switch {
 			case failed != nil && optional(failed.ret):
 				facts = append(facts, p.examine(e.instead)...)
@@ -108,13 +104,12 @@ type examination struct {
 	// read returns a value for each code, none where what the driver said cannot be.
 	read    func(nvml.Device) ([]string, nvml.Return)
 	instead []examination // where the driver does not offer this one
-	own     bool          // it is asked of the instance where that is what was asked for: in MIG mode the card has none
 }
 
 // one is the examination of a call that gives one value.
 func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
 	word func(T) string) examination {
-	return examination{source: source, codes: []gpu.FactCode{code}, own: code == gpu.ComputeMode,
+	return examination{source: source, codes: []gpu.FactCode{code},
 		read: func(d nvml.Device) ([]string, nvml.Return) {
 			value, ret := call(d)
 			return []string{word(value)}, ret
@@ -139,15 +134,12 @@ var examinations = []examination{
 	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
 	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
 	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, slowdown),
-	one(gpu.ComputeMode, "nvmlDeviceGetComputeMode", nvml.Device.GetComputeMode,
-		func(m nvml.ComputeMode) string { return wordOr(computeModes, uint64(uint32(m))) }),
 }
 
-// Words of nvml.h's nvmlDeviceGpuRecoveryAction_t, NVML_GPU_FABRIC_STATE_* and nvmlComputeMode_t.
+// Words of nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.
 var (
 	recoveryActions = []string{"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex"}
 	fabricStates    = []string{"not_supported", "not_started", "in_progress", "completed"}
-	computeModes    = []string{"default", "exclusive_thread", "prohibited", "exclusive_process"}
 )
 
 // wordOr returns the word for a number, or the number where there is none yet.

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func healthOf(w *fakegpu.World, devices ...gpu.Device) wire.Request {
@@ -46,7 +47,6 @@ var atRest = []gpu.Fact{
 	{Code: gpu.FabricState, Value: "not_supported", Source: "nvmlDeviceGetGpuFabricInfoV"},
 	{Code: gpu.PersistenceMode, Value: "on", Source: "nvmlDeviceGetPersistenceMode"},
 	{Code: gpu.Throttled, Value: "none", Source: "nvmlDeviceGetCurrentClocksEventReasons"},
-	{Code: gpu.ComputeMode, Value: "default", Source: "nvmlDeviceGetComputeMode"},
 }
 
 // unlike writes what differs from a healthy card, without spaces in it, as "code=value" or "code?why"; what is gone
@@ -83,8 +83,6 @@ var factCases = map[string]struct{ set, want string }{
 	"rows remapped":        {"remapped_uncorrected=2 remapped_corrected=5", "remap_uncorrected=2"},
 	"remap pending":        {"remap_pending=1", "remap_pending=yes"},
 	"persistence off":      {"persistence=0", "persistence=off"},
-	"exclusive process":    {"compute_mode=3", "compute_mode=exclusive_process"},
-	"prohibited":           {"compute_mode=2", "compute_mode=prohibited"},
 	"reset":                {"recovery_action=1", "recovery_action=reset"},
 	"remap failed":         {"remap_failure=1", "remap_failed=yes"},
 	"unknown action":       {"recovery_action=6", "recovery_action=6"},
@@ -92,8 +90,7 @@ var factCases = map[string]struct{ set, want string }{
 	"a double":             {"recovery_action_type=0", "recovery_action?nvmlDeviceGetFieldValues" + cannotBe},
 	"field not supported":  {"recovery_action_rc=3", "-recovery_action"},
 	"field not known":      {"recovery_action_rc=2", "-recovery_action"},
-	"field fails": {"recovery_action_rc=4",
-		"recovery_action?nvmlDeviceGetFieldValues:InsufficientPermissions(4)"},
+	"field fails":          {"recovery_action_rc=4", "recovery_action?nvmlDeviceGetFieldValues:InsufficientPermissions(4)"},
 	"fabric in progress":   {"fabric_state=2 fabric_status=999", "fabric_state=in_progress"},
 	"fabric failed":        {"fabric_state=3 fabric_status=999", "fabric_state=failed"},
 	"fabric unknown":       {"fabric_state=9", "fabric_state=9"},
@@ -105,18 +102,18 @@ var factCases = map[string]struct{ set, want string }{
 
 // Each value of each fact, one after another on one card; the others' facts stay as they are.
 func TestFacts(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	for _, name := range slices.Sorted(maps.Keys(factCases)) { // in order: the world changes
 		tt := factCases[name]
 		before := map[string]string{}
 		for _, word := range strings.Fields(tt.set) {
 			key, value, _ := strings.Cut("gpu0."+word, "=")
 			before[key] = w.Get(key)
-			must(t, w.Set(key, value))
+			must.Do(t, w.Set(key, value))
 		}
 		both := health(t, healthOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
 		for key, value := range before {
-			must(t, w.Set(key, value))
+			must.Do(t, w.Set(key, value))
 		}
 		if got, other := unlike(both[0]), unlike(both[1]); got != tt.want || other != "" {
 			t.Errorf("%s: got %q, want %q; of the other GPU %q", name, got, tt.want, other)
@@ -130,21 +127,21 @@ func TestHealthCallsThatFail(t *testing.T) {
 	for _, function := range []string{
 		"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
 		"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetPersistenceMode",
-		"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode",
+		"nvmlDeviceGetCurrentClocksEventReasons",
 	} {
-		w := world(t, fakegpu.GPUs(1))
+		w := world(t, "gpus=1")
 		for rc, words := range map[int]string{3: "", 999: "Unknown Error (999)", 15: "GPU is lost (15)"} {
-			must(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
+			must.Do(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
 			lost := false
 			for _, f := range atRest { // what comes after it would hang
 				if lost = lost || rc == 15 && f.Source == function; lost && f.Source != function {
-					must(t, w.Set("on."+f.Source, "hang"))
+					must.Do(t, w.Set("on."+f.Source, "hang"))
 				}
 			}
 			h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]
 			lost = false
 			for _, want := range atRest {
-				must(t, w.Set("on."+want.Source, ""))
+				must.Do(t, w.Set("on."+want.Source, ""))
 				got, told := h.Fact(want.Code)
 				failed := want.Source == function
 				if lost = lost || failed && rc == 15; failed || lost {
@@ -159,9 +156,8 @@ func TestHealthCallsThatFail(t *testing.T) {
 }
 
 func TestHealthOfALostCard(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2.gpu0", "rc 15"),
-		fakegpu.With("on.nvmlDeviceGetTotalEccErrors.gpu0", "hang"),
-		fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu0", "hang"))
+	w := world(t, "gpus=2, on.nvmlDeviceGetMemoryInfo_v2.gpu0=rc 15, on.nvmlDeviceGetTotalEccErrors.gpu0=hang, "+
+		"on.nvmlDeviceGetAccountingMode.gpu0=hang")
 	req := healthOf(w, cardOf(w, 0), cardOf(w, 1))
 	req.Accounting = true
 	both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
@@ -175,17 +171,17 @@ func TestHealthOfALostCard(t *testing.T) {
 		t.Errorf("got %s", text(t, both))
 	}
 	// One that was never open has a fault and no health.
-	must(t, w.Set("on.any.gpu0", "rc 15"))
+	must.Do(t, w.Set("on.any.gpu0", "rc 15"))
 	health(t, req, gpu.ID(w.UUID(1)))
 }
 
-// An instance has its card's facts under its own name, and a compute mode of its own; the card has none in MIG mode.
+// An instance has its card's facts under its own name.
 func TestHealthOfInstances(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.ecc_uncorrected", "5"), fakegpu.With("gpu1.compute_mode", "3"))
+	w := cutWorld(t, "gpu1.ecc_uncorrected=5")
 	got := health(t, healthOf(w, instance(w, 0), cardOf(w, 0), cardOf(w, 1)), instance(w, 0).ID, gpu.ID(w.UUID(0)),
 		gpu.ID(w.UUID(1)))
 	for i, want := range []string{
-		noRemap + "ecc_uncorrected=5 compute_mode=exclusive_process", "", noRemap + "-compute_mode ecc_uncorrected=5",
+		noRemap + "ecc_uncorrected=5", "", noRemap + "ecc_uncorrected=5",
 	} {
 		if diff := unlike(got[i]); diff != want {
 			t.Errorf("%s: got %q, want %q", got[i].Device, diff, want)
@@ -199,7 +195,7 @@ func TestTroubleInAHealthCall(t *testing.T) {
 		for _, function := range []string{"nvmlDeviceGetFieldValues", "nvmlDeviceGetAccountingMode"} {
 			t.Run(rule+" in "+function, func(t *testing.T) {
 				t.Parallel()
-				w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", rule))
+				w := world(t, "gpus=2, on."+function+".gpu0="+rule)
 				req := healthOf(w, cardOf(w, 0))
 				req.Accounting, req.DeadlineMillis = true, 3000
 				a := answerTo(req)
@@ -214,19 +210,19 @@ func TestTroubleInAHealthCall(t *testing.T) {
 
 // Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for _, f := range atRest {
-		must(t, w.Set("on."+f.Source, "crash"))
+		must.Do(t, w.Set("on."+f.Source, "crash"))
 	}
 	req := askFor(w, cardOf(w, 0))
 	req.Accounting = true
 	if h := health(t, req, gpu.ID(w.UUID(0)))[0]; len(h.Facts) > 0 || h.Accounting.Mode != "off" {
 		t.Errorf("accounting alone: got %s", text(t, h))
 	}
-	must(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
+	must.Do(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
 	health(t, askFor(w, cardOf(w, 0)))
 	for _, f := range atRest {
-		must(t, w.Set("on."+f.Source, ""))
+		must.Do(t, w.Set("on."+f.Source, ""))
 	}
 	if h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]; unlike(h) != "" || h.Accounting.Mode != "" {
 		t.Errorf("health alone: got %s", text(t, h))
@@ -241,7 +237,7 @@ func TestNoTimeForHealth(t *testing.T) {
 		boot:  func() time.Duration { return now },
 		slots: []opened{{devices: []device{{}}}},
 	}
-	must(t, s.tellHealth(now+healthLeast-1))
+	must.Do(t, s.tellHealth(now+healthLeast-1))
 	if out.Len() > 0 {
 		t.Errorf("said %q", &out)
 	}

@@ -9,15 +9,14 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // cutWorld has two cards of which the second is cut: indexes 0, 2 and 3, with a hole, the last two on one GPU instance.
-func cutWorld(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
+func cutWorld(t *testing.T, settings string) *fakegpu.World {
 	t.Helper()
-	return world(t, append([]fakegpu.Option{
-		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
-		fakegpu.Instance(1, 3, 3, 1, 36000),
-	}, options...)...)
+	return world(t, "gpus=2, "+settings, fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
+		fakegpu.Instance(1, 3, 3, 1, 36000))
 }
 
 func instance(w *fakegpu.World, index int) gpu.Device {
@@ -25,11 +24,11 @@ func instance(w *fakegpu.World, index int) gpu.Device {
 }
 
 func TestInstances(t *testing.T) {
-	w := cutWorld(t)
+	w := cutWorld(t, "")
 	small := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	large := start(t, w, "alloc", "--gpu", "1", "--mib", "2000")
-	must(t, w.Place(1, 0, small.PID))
-	must(t, w.Place(1, 2, large.PID))
+	must.Do(t, w.Place(1, 0, small.PID))
+	must.Do(t, w.Place(1, 2, large.PID))
 	s := look(t, request(w.NVML()))
 	if len(s.Readings) != 5 || len(s.Faults) != 0 {
 		t.Fatalf("got %s", text(t, s))
@@ -74,18 +73,18 @@ func TestInstances(t *testing.T) {
 
 // A driver that lists the whole card's processes for each instance must not make a sibling's an instance's own.
 func TestInstanceListsItsOwnProcesses(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.mig_lists", "parent"))
+	w := cutWorld(t, "gpu1.mig_lists=parent")
 	mine := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	sibling := start(t, w, "alloc", "--gpu", "1", "--mib", "30000") // more than this instance has
-	must(t, w.Place(1, 0, mine.PID))
-	must(t, w.Place(1, 3, sibling.PID))
+	must.Do(t, w.Place(1, 0, mine.PID))
+	must.Do(t, w.Place(1, 3, sibling.PID))
 	read := func() gpu.Reading {
 		return reading(t, look(t, askFor(w, instance(w, 0))), w.InstanceUUID(1, 0))
 	}
 	if r := read(); !slices.Equal(listed(r), []int{mine.PID}) || r.ProcessesUnknown != "" {
 		t.Errorf("got %s", text(t, r))
 	}
-	must(t, w.Place(1, 3)) // a process of which the driver does not say where it runs
+	must.Do(t, w.Place(1, 3)) // a process of which the driver does not say where it runs
 	if r := read(); len(r.Processes) != 0 || !strings.Contains(r.ProcessesUnknown, "no telling on which MIG instance") {
 		t.Errorf("got %s", text(t, r))
 	}
@@ -97,7 +96,7 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		d.BusID, d.Parent = gpu.BusID(w.BusID(1)), gpu.ID(w.UUID(1))
 		return d
 	}
-	w := cutWorld(t)
+	w := cutWorld(t, "")
 	gone := instance(w, 0)
 	none := func() error { return nil }
 	tests := map[string]struct {
@@ -110,7 +109,7 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		"3 not to be opened": {gone,
 			func() error { return w.Set("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", "rc 999") }, gpu.FaultDriver},
 		"4 destroyed, by its id": {gone, func() error {
-			must(t, w.Set("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", ""))
+			must.Do(t, w.Set("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", ""))
 			return w.Destroy(1, 0)
 		}, gpu.FaultNoDevice},
 		"5 destroyed, by its bus id": {onCard(w, gone), none, gpu.FaultNoDevice},
@@ -120,7 +119,7 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) { // in order: the world changes
 		tt := tests[name]
-		must(t, tt.change())
+		must.Do(t, tt.change())
 		s := look(t, askFor(w, tt.device))
 		missing := len(s.Readings) == 0 && len(s.Faults) == 1 && s.Faults[0].Code == tt.fault &&
 			s.Faults[0].Device == tt.device.ID
@@ -136,7 +135,7 @@ func TestListLongerThanItsOffer(t *testing.T) {
 	for pid := range 1500 {
 		fmt.Fprintf(&list, "%d:1 ", pid+1)
 	}
-	w := cutWorld(t, fakegpu.With("gpu1.mig0_list", list.String()))
+	w := cutWorld(t, "gpu1.mig0_list="+list.String())
 	if n := len(reading(t, look(t, request(w.NVML())), w.InstanceUUID(1, 0)).Processes); n != 1500 {
 		t.Errorf("got %d processes", n)
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 func TestInitFails(t *testing.T) {
-	w := world(t)
-	must(t, w.Set("on.nvmlInit_v2", "rc 18"))
+	w := world(t, "")
+	must.Do(t, w.Set("on.nvmlInit_v2", "rc 18"))
 	a := answerTo(request(w.NVML()))
 	if len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultMismatch ||
 		!strings.HasPrefix(a.Faults[0].Detail, "nvmlInit_v2: ") ||
@@ -40,7 +40,7 @@ func TestOneBadCard(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With(tt.rule, tt.value))
+			w := world(t, tt.rule+"="+tt.value)
 			req := request(w.NVML())
 			req.All = false
 			for i := range 4 {
@@ -67,9 +67,8 @@ func TestOneBadCard(t *testing.T) {
 
 // What the driver does not offer is unknown, without being anybody's fault.
 func TestNotSupported(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2", "rc 3"),
-		fakegpu.With("on.nvmlDeviceGetMPSComputeRunningProcesses_v3", "rc 3"),
-		fakegpu.With("on.nvmlDeviceGetMinorNumber", "rc 3"), fakegpu.With("on.nvmlDeviceGetMigMode", "rc 3"))
+	w := world(t, "gpus=1, on.nvmlDeviceGetMemoryInfo_v2=rc 3, on.nvmlDeviceGetMPSComputeRunningProcesses_v3=rc 3, "+
+		"on.nvmlDeviceGetMinorNumber=rc 3, on.nvmlDeviceGetMigMode=rc 3")
 	s := look(t, request(w.NVML()))
 	r := reading(t, s, w.UUID(0))
 	if m := r.Memory; m.Total.Known() || m.Used.Known() || m.Free.Known() || m.Reserved.Known() {
@@ -82,23 +81,19 @@ func TestNotSupported(t *testing.T) {
 
 // Lists by the whole program: what cannot be true is not told, and an older version of the call is asked instead.
 func TestListsThatCannotBeTrusted(t *testing.T) {
-	const list, three = "gpu0.list", "100:100 101:100 102:100"
-	tests := map[string]struct {
-		options []fakegpu.Option
-		want    int
+	const three = "gpu0.list=100:100 101:100 102:100, "
+	for name, tt := range map[string]struct {
+		world string
+		want  int
 	}{
-		"in the MPS list": {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
-		"longer entries": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")},
-			0},
-		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three),
-			fakegpu.With("process_stride_v3", "32")}, 3},
-		"one longer entry": {[]fakegpu.Option{fakegpu.With(list, "100:7"),
-			fakegpu.With("process_stride_v3", "32")}, 1},
-		"memory not available": {[]fakegpu.Option{fakegpu.With(list, "100:-1 101:7")}, 2},
-	}
-	for name, tt := range tests {
+		"in the MPS list":           {"gpu0.list=100:100 0:100:mps", 0},
+		"longer entries":            {three + "process_stride=32", 0},
+		"longer entries, version 3": {three + "process_stride_v3=32", 3},
+		"one longer entry":          {"gpu0.list=100:7, process_stride_v3=32", 1},
+		"memory not available":      {"gpu0.list=100:-1 101:7", 2},
+	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, tt.options...)
+			w := world(t, tt.world)
 			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
 			untrusted := strings.Contains(r.ProcessesUnknown, "list not trusted")
 			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {
@@ -114,11 +109,10 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 
 // A function the driver lacks must cost its figure, not the program: the linker would end it with 127.
 func TestMissingFunctions(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	without := func(t *testing.T, symbols ...string) gpu.Snapshot {
 		t.Helper()
-		library, err := w.NVMLWithout(symbols...)
-		must(t, err)
+		library := must.Have(w.NVMLWithout(symbols...))(t)
 		return look(t, request(library))
 	}
 	t.Run("figures", func(t *testing.T) {
@@ -141,8 +135,7 @@ func TestMissingFunctions(t *testing.T) {
 		{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetHandleByIndex_v2"}, {"nvmlDeviceGetCount_v2"},
 	} {
 		t.Run(symbols[0], func(t *testing.T) {
-			library, err := w.NVMLWithout(symbols...)
-			must(t, err)
+			library := must.Have(w.NVMLWithout(symbols...))(t)
 			a := answerTo(request(library))
 			if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 {
 				t.Fatalf("got %d looks, troubles %v", len(a.Snapshots), a.Troubles)

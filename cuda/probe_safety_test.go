@@ -14,18 +14,17 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // held takes a test's lock of a card, as another hook does.
 func held(t *testing.T, req wire.Request, card int, exclusive bool) (release func()) {
 	t.Helper()
-	release, err := safefile.Lock(req.Probe.Locks[req.Devices[card].ID], 0, exclusive)
-	must(t, err)
-	return release
+	return must.Have(safefile.Lock(req.Probe.Locks[req.Devices[card].ID], 0, exclusive))(t)
 }
 
 func TestProbeTakesItsLock(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	for _, exclusive := range []bool{true, false} { // another test, a reader
 		req := probeOf(t, w, 0, 1)
 		req.Probe.LockWait = 50 * time.Millisecond
@@ -47,7 +46,7 @@ func TestProbeTakesItsLock(t *testing.T) {
 }
 
 func TestProbeLocks(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0, 1)
 	delete(req.Probe.Locks, req.Devices[1].ID)
 	if all := probed(t, req); all[0].Device != req.Devices[1].ID || all[0].Why != "no lock was named for it" ||
@@ -55,8 +54,8 @@ func TestProbeLocks(t *testing.T) {
 		t.Errorf("one lock of two: %s", text(t, all))
 	}
 	req = probeOf(t, w, 0)
-	must(t, os.WriteFile(req.Probe.Locks[req.Devices[0].ID], nil, 0o666))
-	must(t, os.Chmod(req.Probe.Locks[req.Devices[0].ID], 0o666))
+	must.Do(t, os.WriteFile(req.Probe.Locks[req.Devices[0].ID], nil, 0o666))
+	must.Do(t, os.Chmod(req.Probe.Locks[req.Devices[0].ID], 0o666))
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "lock ") {
 		t.Errorf("a lock that anybody may hold: %s", text(t, p))
 	}
@@ -64,7 +63,7 @@ func TestProbeLocks(t *testing.T) {
 
 // The wait for a lock cannot run into the deadline.
 func TestProbeWaitsWithinItsTime(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	req := probeOf(t, w, 0)
 	req.DeadlineMillis, req.Probe.LockWait = 1500, time.Minute
 	defer held(t, req, 0, false)()
@@ -86,12 +85,11 @@ func TestProbeHasNoTimeLeft(t *testing.T) {
 // stuckWithMemory starts a test by hand that never gives its memory back, and waits until it has it.
 func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper ...string) *byHand {
 	t.Helper()
-	must(t, w.Set("on.cuMemRelease", "hang-hard"))
+	must.Do(t, w.Set("on.cuMemRelease", "hang-hard"))
 	req.Bookend = wire.Version
 	p := startByHand(t, line(t, req), wrapper...)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		used, err := w.Used(0)
-		must(t, err)
+		used := must.Have(w.Used(0))(t)
 		if used > 0 {
 			return p
 		}
@@ -104,24 +102,23 @@ func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper .
 // A test that is killed with memory in hand leaves neither that nor its lock; meanwhile nobody gets the lock, and only
 // the card asked for is open.
 func TestProbeKilledHalfWay(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req)
 	if _, err := safefile.Lock(req.Probe.Locks[req.Devices[0].ID], 0, false); err == nil {
 		t.Error("the lock was free while memory was taken")
 	}
-	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
-	must(t, err)
+	open := must.Have(filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid)))(t)
 	for _, fd := range open {
 		if to, _ := os.Readlink(fd); to == w.Node(1) || to == w.Node(2) || to == w.Node(3) {
 			t.Errorf("descriptor %s is of another GPU, %s", fd, to)
 		}
 	}
-	must(t, p.cmd.Process.Kill())
+	must.Do(t, p.cmd.Process.Kill())
 	p.wait(t)
 	unused(t, w, 0)
 	held(t, req, 0, true)()
-	must(t, w.Set("on.cuMemRelease", ""))
+	must.Do(t, w.Set("on.cuMemRelease", ""))
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeOK {
 		t.Errorf("afterwards: %s", text(t, p))
 	}
@@ -129,7 +126,7 @@ func TestProbeKilledHalfWay(t *testing.T) {
 
 // A neighbour's memory and process stay as they are, and forbid the test.
 func TestProbeLeavesNeighboursAlone(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	p := start(t, w, "alloc", "--mib", "5000")
 	req := probeOf(t, w, 0, 1)
 	all := probed(t, req)
@@ -149,8 +146,8 @@ func TestProbeLeavesNeighboursAlone(t *testing.T) {
 
 // Who is there is asked before every search, and once more before a gap is told.
 func TestProbeAsksAgainWhoIsThere(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.cuMemCreate", "rc 2"))
-	must(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
+	w := world(t, "gpus=1, on.cuMemCreate=rc 2")
+	must.Do(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
 	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped ||
 		!strings.Contains(p.Why, "who is on the GPU is not known") || p.Attempts == 0 {
 		t.Errorf("got %s", text(t, p))
@@ -158,7 +155,7 @@ func TestProbeAsksAgainWhoIsThere(t *testing.T) {
 }
 
 func TestProbeStaysAwayFromMPS(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	script, folder := "../test/gpu/scenarios/mps.sh", filepath.Join(t.TempDir(), "mps")
 	shell := func(verb string) {
 		cmd := exec.Command(script, verb, folder)
@@ -174,12 +171,11 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 		"CUDA_DEVICE_ORDER=FASTEST_FIRST"}
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req, hostile...)
-	holdings, err := w.Holdings()
-	must(t, err)
+	holdings := must.Have(w.Holdings())(t)
 	if len(holdings) != 1 || holdings[0].Context != 0 {
 		t.Errorf("somebody became a client of MPS: %+v", holdings)
 	}
-	must(t, p.cmd.Process.Kill())
+	must.Do(t, p.cmd.Process.Kill())
 	p.wait(t)
 
 	req.Probe.Empty = pipe
@@ -189,15 +185,15 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 }
 
 func TestProbeNeedsAnEmptyFolder(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	dir := t.TempDir()
 	empty, link, open, file := filepath.Join(dir, "empty"), filepath.Join(dir, "link"), filepath.Join(dir, "open"),
 		filepath.Join(dir, "file")
-	must(t, os.Mkdir(empty, 0o700))
-	must(t, os.Symlink(empty, link))
-	must(t, os.Mkdir(open, 0o700))
-	must(t, os.Chmod(open, 0o777))
-	must(t, os.WriteFile(file, nil, 0o600))
+	must.Do(t, os.Mkdir(empty, 0o700))
+	must.Do(t, os.Symlink(empty, link))
+	must.Do(t, os.Mkdir(open, 0o700))
+	must.Do(t, os.Chmod(open, 0o777))
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	for folder, want := range map[string]string{
 		"": "no empty directory was named", link: "not a directory", open: "others may write to it",
 		file: "not a directory",
@@ -214,16 +210,15 @@ func TestProbeNeedsAnEmptyFolder(t *testing.T) {
 
 // A limit that slurmd hands on says nothing about a card.
 func TestProbeUnderALimit(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req, "prlimit", "--as=8000000000:")
-	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid))
-	must(t, err)
+	limits := must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid)))(t)
 	for l := range strings.Lines(string(limits)) {
 		if f := strings.Fields(l); strings.HasPrefix(l, "Max address space") && f[3] != "unlimited" {
 			t.Errorf("got %s", l)
 		}
 	}
-	must(t, syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL))
+	must.Do(t, syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL))
 	p.wait(t)
 }

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 const idleFree = (143771 - 615) * mib // free on an idle card
@@ -20,7 +21,7 @@ const idleFree = (143771 - 615) * mib // free on an idle card
 func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
 	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
 	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second,
@@ -51,15 +52,14 @@ func probed(t *testing.T, req wire.Request) []gpu.Probe {
 // unused wants the fake driver's bookkeeping empty on a card.
 func unused(t *testing.T, w *fakegpu.World, card int) {
 	t.Helper()
-	used, err := w.Used(card)
-	must(t, err)
+	used := must.Have(w.Used(card))(t)
 	if used != 0 {
 		t.Errorf("%d bytes are left on GPU %d", used, card)
 	}
 }
 
 func TestProbeOfAnIdleCard(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	p := probed(t, probeOf(t, w, 2))[0]
 	want := gpu.Probe{
 		Device: gpu.ID(w.UUID(2)), Result: gpu.ProbeOK, Method: gpu.Contextless,
@@ -72,7 +72,7 @@ func TestProbeOfAnIdleCard(t *testing.T) {
 }
 
 func TestProbeOfAllCards(t *testing.T) {
-	w := world(t, fakegpu.Minors(2, 0, 3, 1), fakegpu.With("gpu1.extra_mib", "1000"))
+	w := world(t, "gpu1.extra_mib=1000", fakegpu.Minors(2, 0, 3, 1))
 	req := probeOf(t, w, 3, 1, 0, 2)
 	req.Devices = append(req.Devices, req.Devices[0]) // twice
 	a := answerTo(req)
@@ -96,54 +96,46 @@ const noContext = "cannot be had without a context"
 
 // Each result, with what it says, by what the driver does.
 func TestProbeResults(t *testing.T) {
-	with := fakegpu.With
-	tests := map[string]struct {
-		options []fakegpu.Option
+	type answer struct {
+		world   string
 		result  gpu.ProbeResult
 		free    uint64 // MiB; 0: not known
 		largest uint64 // MiB
 		why     string
-	}{
-		"129 MiB free": {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
-		"a gap":        {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
-		"no block": {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0,
+	}
+	tests := map[string]answer{
+		"129 MiB free":      {"gpu0.extra_mib=143027", gpu.ProbeOK, 129, 126, ""},
+		"a vGPU":            {"gpu0.virtualization_mode=2", gpu.ProbeOK, 143156, 143154, ""},
+		"no modes told":     {"on.nvmlDeviceGetComputeMode=rc 3", gpu.ProbeOK, 143156, 143154, ""},
+		"no name from NVML": {"on.nvmlDeviceGetUUID=rc 6", gpu.ProbeOK, 143156, 143154, ""},
+		"a gap":             {"gpu0.largest_mib=100001", gpu.ProbeGap, 143156, 100000, ""},
+		"no block": {"on.cuMemCreate=rc 2", gpu.ProbeBlocked, 143156, 0,
 			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")},
-			gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
-		"a vGPU": {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
-		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154,
-			""},
-
-		"GPUs that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"not after all":    {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"PROHIBITED":       {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
-		"EXCLUSIVE_PROCESS": {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0,
-			"exclusive compute mode"},
-		"mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"compute mode: nvmlDeviceGetComputeMode: "},
-		"a NUMA node": {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
-		"in MIG mode": {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
-		"MIG mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"MIG mode is not known"},
-		"somebody is there": {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the GPU: 4711"},
-		"an MPS server": {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0,
-			"another process is on the GPU: 4711"},
-		"lists not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")},
-			gpu.ProbeSkipped, 0, 0, "who is on the GPU is not known"},
-		"free not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0,
-			0, "nvmlDeviceGetMemoryInfo_v2: "},
-		"lost": {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
-		"no name from NVML": {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154,
-			""},
-		"not to be found": {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped,
-			0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
-		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0,
-			"cuDeviceGetUuid: "},
+		"breaks midway": {"gpu0.largest_mib=9000, on.cuMemCreate=rc 999 after 4", gpu.ProbeBroken, 143156, 0,
+			"cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
+	}
+	for name, skip := range map[string]struct{ world, why string }{
+		"GPUs that cannot":    {"gpu0.vmm=0", noContext},
+		"not after all":       {"on.cuMemCreate=rc 801", noContext},
+		"PROHIBITED":          {"gpu0.compute_mode=2", "PROHIBITED"},
+		"EXCLUSIVE_PROCESS":   {"gpu0.compute_mode=3", "exclusive compute mode"},
+		"mode not known":      {"on.nvmlDeviceGetComputeMode=rc 999", "compute mode: nvmlDeviceGetComputeMode: "},
+		"a NUMA node":         {"gpu0.addressing_mode=2", isNUMA},
+		"in MIG mode":         {"gpu0.mig=1", isCut},
+		"MIG mode not known":  {"on.nvmlDeviceGetMigMode=rc 999", "MIG mode is not known"},
+		"somebody is there":   {"gpu0.list=4711:100", "another process is on the GPU: 4711"},
+		"an MPS server":       {"gpu0.list=4711:0:mps", "another process is on the GPU: 4711"},
+		"lists not known":     {"on.nvmlDeviceGetComputeRunningProcesses_v3=rc 4", "who is on the GPU is not known"},
+		"free not known":      {"on.nvmlDeviceGetMemoryInfo_v2=rc 999", "nvmlDeviceGetMemoryInfo_v2: "},
+		"lost":                {"on.any.gpu0=rc 15", "(15)"},
+		"not to be found":     {"on.nvmlDeviceGetHandleByPciBusId_v2=rc 6", "nvmlDeviceGetHandleByPciBusId_v2: "},
+		"an UUID not to read": {"on.cuDeviceGetUuid_v2=rc 999", "cuDeviceGetUuid: "},
+	} {
+		tests[name] = answer{world: skip.world, result: gpu.ProbeSkipped, why: skip.why}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, append([]fakegpu.Option{fakegpu.GPUs(1)}, tt.options...)...)
+			w := world(t, "gpus=1, "+tt.world)
 			p := probed(t, probeOf(t, w, 0))[0]
 			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
 				p.Free.Bytes>>20+3 < tt.free {
@@ -159,14 +151,14 @@ func TestProbeResults(t *testing.T) {
 }
 
 func TestProbeOfACardThatIsAnother(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0)
 	req.Devices[0].BusID = gpu.BusID(w.BusID(1))
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || p.Why != "not found at its bus id" {
 		t.Errorf("exchanged: %s", text(t, p))
 	}
 	// NVML cannot say which card it is, so that only CUDA can.
-	must(t, w.Set("on.nvmlDeviceGetUUID", "rc 3"))
+	must.Do(t, w.Set("on.nvmlDeviceGetUUID", "rc 3"))
 	req = probeOf(t, w, 0, 1)
 	req.Devices[0].BusID, req.Devices[1].BusID = req.Devices[1].BusID, req.Devices[0].BusID
 	for _, p := range probed(t, req) {
@@ -178,7 +170,7 @@ func TestProbeOfACardThatIsAnother(t *testing.T) {
 
 // CUDA's list ends at a card in MIG mode: the others are not blamed for that.
 func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
-	w := world(t, fakegpu.GPUs(3), fakegpu.With("gpu0.mig", "1"))
+	w := world(t, "gpus=3, gpu0.mig=1")
 	for _, cards := range [][]int{{0, 1, 2}, {0, 1}} {
 		all := probed(t, probeOf(t, w, cards...))
 		for _, p := range all {
@@ -191,20 +183,20 @@ func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
 			t.Errorf("got %q", why)
 		}
 	}
-	must(t, w.Set("gpu0.mig", "0"))
-	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
+	must.Do(t, w.Set("gpu0.mig", "0"))
+	must.Do(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
 	all := probed(t, probeOf(t, w, 0, 1, 2))
 	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeSkipped || all[2].Result != gpu.ProbeSkipped {
 		t.Errorf("got %s", text(t, all))
 	}
-	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101"))
+	must.Do(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101"))
 	if p := probed(t, probeOf(t, w, 1))[0]; p.Result != gpu.ProbeBroken || p.Error.Code != 101 {
 		t.Errorf("alone: got %s", text(t, p))
 	}
 }
 
 func TestProbeOfAnInstance(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.Instance(0, 0, 1, 0, 20000))
+	w := world(t, "gpus=1", fakegpu.Instance(0, 0, 1, 0, 20000))
 	req := probeOf(t, w)
 	req.Devices = []gpu.Device{{ID: gpu.ID(w.InstanceUUID(0, 0)), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}}
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || p.Why != "MIG instances are not tested" {
@@ -213,7 +205,7 @@ func TestProbeOfAnInstance(t *testing.T) {
 }
 
 func TestProbeWithoutLibrary(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2))
+	w := world(t, "gpus=2")
 	req := probeOf(t, w, 0, 1)
 	req.Options[optionCUDA] = filepath.Join(w.Dir(), "none.so")
 	for _, p := range probed(t, req) {
@@ -235,7 +227,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 
 // Requests that only a broken hook makes.
 func TestProbeRefuses(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
+	w := world(t, "gpus=1")
 	for name, change := range map[string]func(*wire.Request){
 		"relative path": func(r *wire.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
 		"no id":         func(r *wire.Request) { r.Devices[0].ID = "" },
@@ -256,12 +248,12 @@ func TestProbeRefuses(t *testing.T) {
 // A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process
 // ends in time, whoever it left in the driver.
 func TestProbeWithASlowStart(t *testing.T) {
-	for name, rule := range map[string][2]string{
-		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"},
-		"a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
+	for name, rule := range map[string]string{
+		"slow": "on.cuInit=sleep 4000", "a hang": "on.cuInit=hang", "a hang for good": "on.cuInit=hang-hard",
+		"NVML": "on.nvmlInit_v2=hang",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With("gpu3.mig", "1"), fakegpu.With(rule[0], rule[1]))
+			w := world(t, "gpu3.mig=1, "+rule)
 			req := probeOf(t, w, 0, 1)
 			req.DeadlineMillis = 2000
 			for _, p := range probed(t, req) {
@@ -278,22 +270,21 @@ func TestProbeWithASlowStart(t *testing.T) {
 // What was known before a crash or a hang at a later card still counts.
 func TestProbeThatDoesNotEnd(t *testing.T) {
 	tests := map[string]struct {
-		rule, action string
-		known        int
-		code         code.Code
+		rule string
+		code code.Code
 	}{
-		"crash in the middle": {"on.cuMemCreate.gpu2", "crash", 3, code.BackendCrash},
-		"hang in the middle":  {"on.cuMemCreate.gpu2", "hang", 3, code.Hang},
-		"crash with memory":   {"on.cuMemRelease.gpu2", "crash", 3, code.BackendCrash},
-		"hang with memory":    {"on.cuMemRelease.gpu2", "hang-hard", 3, code.Hang},
+		"crash in the middle": {"on.cuMemCreate.gpu2=crash", code.BackendCrash},
+		"hang in the middle":  {"on.cuMemCreate.gpu2=hang", code.Hang},
+		"crash with memory":   {"on.cuMemRelease.gpu2=crash", code.BackendCrash},
+		"hang with memory":    {"on.cuMemRelease.gpu2=hang-hard", code.Hang},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.With("gpu3.compute_mode", "2"), fakegpu.With(tt.rule, tt.action))
+			w := world(t, "gpu3.compute_mode=2, "+tt.rule)
 			req := probeOf(t, w, 0, 1, 2, 3)
 			req.DeadlineMillis = 2000
 			a := answerTo(req)
-			if len(a.Troubles) != 1 || a.Troubles[0].Code != tt.code || a.Complete || len(a.Probes) != tt.known {
+			if len(a.Troubles) != 1 || a.Troubles[0].Code != tt.code || a.Complete || len(a.Probes) != 3 {
 				t.Fatalf("got troubles %v, %d results", a.Troubles, len(a.Probes))
 			}
 			for _, p := range a.Probes {

@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/test/fakegpu"
+	"bookend/test/must"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	must(t, err)
+	b := must.Have(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -109,23 +108,19 @@ func TestPanicInParallelIsAnError(t *testing.T) {
 
 // What cannot be judged by its memory says so.
 func TestMemoryThatIsNotJudged(t *testing.T) {
-	with := fakegpu.With
-	noMode := with("on.nvmlDeviceGetAddressingMode", "rc 3")
-	for name, tt := range map[string]struct {
-		options []fakegpu.Option
-		want    string
-	}{
-		"a GPU":                        {nil, ""},
-		"a GPU with HMM":               {[]fakegpu.Option{with("gpu0.addressing_mode", "1")}, ""},
-		"a NUMA node":                  {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, isNUMA},
-		"a Grace Hopper, no mode told": {[]fakegpu.Option{with("gpu0.name", "NVIDIA GH200 480GB"), noMode}, isNUMA},
-		"no mode told":                 {[]fakegpu.Option{noMode}, ""},
-		"a vGPU":                       {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, isVGPU},
-		"a Grace Hopper, not a node":   {[]fakegpu.Option{with("gpu0.name", "NVIDIA GH200 480GB")}, ""},
-		"passed through to a guest":    {[]fakegpu.Option{with("gpu0.virtualization_mode", "1")}, ""},
+	for name, tt := range map[string]struct{ world, want string }{
+		"a GPU":                      {"", ""},
+		"a GPU with HMM":             {", gpu0.addressing_mode=1", ""},
+		"a NUMA node":                {", gpu0.addressing_mode=2", isNUMA},
+		"a Grace Hopper, not a node": {", gpu0.name=NVIDIA GH200 480GB", ""},
+		"a Grace Hopper, no mode told": {", gpu0.name=NVIDIA GH200 480GB, on.nvmlDeviceGetAddressingMode=rc 3",
+			isNUMA},
+		"no mode told":              {", on.nvmlDeviceGetAddressingMode=rc 3", ""},
+		"a vGPU":                    {", gpu0.virtualization_mode=2", isVGPU},
+		"passed through to a guest": {", gpu0.virtualization_mode=1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, append([]fakegpu.Option{with("gpus", "1"), with("gpu0.extra_mib", "70")}, tt.options...)...)
+			w := world(t, "gpus=1, gpu0.extra_mib=70"+tt.world)
 			s := look(t, request(w.NVML()))
 			m := reading(t, s, w.UUID(0)).Memory
 			if m.Unjudged != tt.want || m.Used != gpu.Bytes(70<<20) || len(s.Faults) > 0 {

@@ -57,7 +57,7 @@ func first(w *fakegpu.World) gpu.Device { return gpu.Device{ID: gpu.ID(w.UUID(0)
 
 // Its looks follow what is on the GPU, until it is told to stop; others' GPUs are not touched.
 func TestRecord(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("gpu0.busy", "71"))
+	w := world(t, "gpus=2, gpu0.busy=71")
 	r := record(t, w, first(w))
 	idle := r.until(t, "an idle GPU", func(r gpu.Reading) bool { return len(r.Processes) == 0 })
 	if idle.Device.ID != gpu.ID(w.UUID(0)) || idle.Busy == nil || *idle.Busy != (gpu.Busy{GPU: 71, Memory: 35}) {
@@ -82,7 +82,7 @@ func TestRecord(t *testing.T) {
 
 // Without persistence mode it ends with the last process, so that the driver can unload.
 func TestRecordLetsGo(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.persistence", "0"))
+	w := world(t, "gpus=1, gpu0.persistence=0")
 	p := start(t, w, "alloc", "--mib", "64")
 	r := record(t, w, first(w))
 	r.until(t, "the process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
@@ -99,7 +99,7 @@ func TestRecordLetsGo(t *testing.T) {
 
 // A backend that dies, or says what cannot be, ends the recording with that.
 func TestRecordFails(t *testing.T) {
-	w := world(t)
+	w := world(t, "")
 	r := record(t, w, first(w))
 	r.until(t, "a GPU", func(gpu.Reading) bool { return true })
 	if err := syscall.Kill(r.pid, syscall.SIGSEGV); err != nil {

@@ -39,7 +39,7 @@ func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
 				if function != "nvmlDeviceGetCount_v2" {
 					rule += ".gpu0"
 				}
-				w := world(t, fakegpu.GPUs(2), fakegpu.With(rule, "rc 15 times 1"))
+				w := world(t, "gpus=2, "+rule+"=rc 15 times 1")
 				devices := asked(w)[how]
 				all := looks(t, watchOf(w, devices))
 				if len(all) != 2 || len(all[0].Faults) != 1 || len(all[1].Faults) != 0 {
@@ -58,8 +58,7 @@ func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
 
 // A card that takes long to say no must not be asked when the alarm would come first: that looked like a hang.
 func TestNoSlowRetryIntoTheAlarm(t *testing.T) {
-	w := world(t, fakegpu.With("on.nvmlDeviceGetHandleByPciBusId_v2.gpu0", "sleep 1500"),
-		fakegpu.With("on.nvmlDeviceGetUUID.gpu0", "rc 15"))
+	w := world(t, "on.nvmlDeviceGetHandleByPciBusId_v2.gpu0=sleep 1500, on.nvmlDeviceGetUUID.gpu0=rc 15")
 	req := watchOf(w, asked(w)["by both"])
 	req.DeadlineMillis = 4000
 	req.Watch.Flat, req.Watch.Max = time.Minute, time.Minute

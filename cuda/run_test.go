@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 const linkFlags = "-X main.version=1.2.3-test -extldflags=-Wl,-z,lazy"
@@ -46,25 +48,22 @@ func withProgram(m *testing.M) int {
 	return m.Run()
 }
 
-func must(t *testing.T, err error) {
+// world is one with these settings, as "key=value, key=value".
+func world(t *testing.T, settings string, options ...fakegpu.Option) *fakegpu.World {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	for word := range strings.SplitSeq(settings, ", ") {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			options = append(options, fakegpu.With(key, value))
+		}
 	}
-}
-
-func world(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
-	t.Helper()
-	w, err := fakegpu.New(t.TempDir(), options...)
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
+	w := must.Have(fakegpu.New(t.TempDir(), options...))(t)
+	t.Cleanup(func() { must.Do(t, w.Close()) })
 	return w
 }
 
 func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
 	t.Helper()
-	p, err := w.Start(args...)
-	must(t, err)
+	p := must.Have(w.Start(args...))(t)
 	t.Cleanup(p.End)
 	return p
 }
@@ -120,11 +119,10 @@ func startByHand(t *testing.T, request string, wrapper ...string) *byHand {
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	var err error
 	p.stdin, err = p.cmd.StdinPipe()
-	must(t, err)
-	must(t, p.cmd.Start())
+	must.Do(t, err)
+	must.Do(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	_, err = io.WriteString(p.stdin, request)
-	must(t, err)
+	must.Have(io.WriteString(p.stdin, request))(t)
 	return p
 }
 
@@ -143,8 +141,7 @@ func (p *byHand) wait(t *testing.T) *os.ProcessState {
 
 func line(t *testing.T, req wire.Request) string {
 	t.Helper()
-	l, err := req.Line()
-	must(t, err)
+	l := must.Have(req.Line())(t)
 	return string(l)
 }
 

@@ -49,15 +49,11 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	}
 	s := session{req: req, out: out, boot: boot, lib: lib}
 	if req.Op == wire.Record {
-		if err := s.record(); err != nil {
-			return err
-		}
-		return finish(out)
+		err = s.record()
+	} else if err = s.watch(end); err == nil {
+		err = s.tellHealth(end)
 	}
-	if err := s.watch(end); err != nil {
-		return err
-	}
-	if err := s.tellHealth(end); err != nil {
+	if err != nil {
 		return err
 	}
 	return finish(out)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -108,36 +107,21 @@ func Ask(p Params, req wire.Request) Answer {
 // record has a recording's looks taken one by one. A bad one ends it.
 func (p Params) record(spec child.Spec, req wire.Request) Answer {
 	const ever = 10 * 365 * 24 * time.Hour // the backend has an alarm for each look
-	bad, stop := make(chan error, 1), make(chan struct{})
-	ended := sync.OnceFunc(func() { close(stop) })
-	spec.Timeout, spec.Stop = ever, stop
-	spec.OnLine = func(line []byte) {
-		look, err := wire.DecodeLook(line)
-		if err != nil {
-			select {
-			case bad <- err:
-			default:
-			}
-			ended()
-		} else if look != nil {
+	var bad error
+	spec.Timeout = ever
+	spec.OnLine = func(line []byte) (more bool) {
+		var look *gpu.Snapshot
+		if look, bad = wire.DecodeLook(line); look != nil {
 			p.OnLook(*look)
 		}
+		return bad == nil
 	}
-	routine.Go(func(*routine.Panic) { ended() }, func() {
-		select {
-		case <-p.Stop:
-			ended()
-		case <-stop:
-		}
-	})
 	a := judge(child.Run(spec), req)
-	ended()
-	select {
-	case err := <-bad:
-		a.Troubles = []Trouble{{Code: code.BackendGarbage, Detail: err.Error()}}
-	default:
-		a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == code.BackendGarbage })
+	if bad != nil {
+		a.Troubles = []Trouble{{Code: code.BackendGarbage, Detail: bad.Error()}}
+		return a
 	}
+	a.Troubles = slices.DeleteFunc(a.Troubles, func(t Trouble) bool { return t.Code == code.BackendGarbage })
 	return a
 }
 

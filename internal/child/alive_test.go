@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 const statTail = " 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 %threads 0 %start 14 15\n"
@@ -32,8 +34,8 @@ func TestAlive(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
-			ok(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
-			ok(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
+			must.Do(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
 			if got := Alive(proc, 42, 777); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
@@ -49,7 +51,7 @@ func TestUninterruptible(t *testing.T) {
 	proc := t.TempDir()
 	put := func(folder, state string) {
 		t.Helper()
-		ok(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
+		must.Do(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
 		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")),
 			0o644); err != nil {
 			t.Fatal(err)
@@ -76,17 +78,14 @@ func TestUninterruptible(t *testing.T) {
 // The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.
 func TestHeadlessProcessIsAlive(t *testing.T) {
 	s := self("headless")
-	p, err := openPipes()
-	ok(t, err)
+	p := must.Have(openPipes())(t)
 	defer p.closeOurs()
 	c := launch(s, p)
 	b := <-c.born
 	if b.err != nil {
 		t.Fatal(b.err)
 	}
-	if _, err := p.stdout.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Have(p.stdout.Read(make([]byte, 1)))(t)
 	if st, err := readStat("/proc", b.pid); err != nil || st.state != 'Z' {
 		t.Fatalf("stat %+v, %v; want a zombie", st, err)
 	}
@@ -94,11 +93,9 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 		t.Error("a process with a living thread counts as dead")
 	}
 	kill(b.pid)
-	ok(t, <-c.ended)
+	must.Do(t, <-c.ended)
 	if Alive("/proc", b.pid, b.ticks) {
 		t.Error("a zombie counts as alive")
 	}
-	if _, err := reap(b.pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Have(reap(b.pid))(t)
 }

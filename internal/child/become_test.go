@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
 
@@ -256,7 +257,7 @@ const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \
 
 // The proof fails for a thread that is not all the user's, and for a process that is still root or says nothing.
 func TestProof(t *testing.T) {
-	ok(t, proveThread(goodStatus, 7, 8, []uint32{8, 5}))
+	must.Do(t, proveThread(goodStatus, 7, 8, []uint32{8, 5}))
 	for _, change := range []string{
 		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8", "5 8|8",
 		"CapInh:\t0|CapInh:\t1", "CapPrm:\t0|CapPrm:\t1", "CapEff:\t0|CapEff:\t1", "CapBnd:\t0|CapBnd:\t1",
@@ -274,7 +275,7 @@ func TestProof(t *testing.T) {
 			calls = nil
 		}
 		var err error
-		ok(t, refuse.Run(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
+		must.Do(t, refuse.Run(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -284,17 +285,15 @@ func TestProof(t *testing.T) {
 // The user cannot get at the process that writes for him: its memory and descriptors stay root's.
 func TestUserCannotTrace(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "--child", "traced")
-	in, err := cmd.StdinPipe()
-	ok(t, err)
+	in := must.Have(cmd.StdinPipe())(t)
 	out, err := cmd.StdoutPipe()
-	ok(t, errors.Join(err, SealDescriptors(), cmd.Start()))
-	_, err = out.Read(make([]byte, 6))
-	ok(t, err)
+	must.Do(t, errors.Join(err, SealDescriptors(), cmd.Start()))
+	must.Have(out.Read(make([]byte, 6)))(t)
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/"+strconv.Itoa(cmd.Process.Pid)+"/mem", &st); err != nil || st.Uid != 0 {
 		t.Errorf("owner of its memory is %d, %v; want root", st.Uid, err)
 	}
-	ok(t, errors.Join(in.Close(), cmd.Wait()))
+	must.Do(t, errors.Join(in.Close(), cmd.Wait()))
 }
 
 // What a lookup that never started still has open goes with it; what stays open is root's.
@@ -313,8 +312,7 @@ func TestAwaitsWhatIsPending(t *testing.T) {
 }
 
 func TestConfine(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "another daemon's"))
-	ok(t, err)
+	file := must.Have(os.Create(filepath.Join(t.TempDir(), "another daemon's")))(t)
 	cmd := exec.Command("/proc/self/exe", "--child", "confined")
 	cmd.ExtraFiles = []*os.File{file, file, file}
 	if out, err := cmd.CombinedOutput(); err != nil {

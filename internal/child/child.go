@@ -36,8 +36,8 @@ type Spec struct {
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
 	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept:
-	// then MaxOutput bounds a line. The bytes are its own until it returns.
-	OnLine func(line []byte)
+	// then MaxOutput bounds a line. The bytes are its own until it returns. Without more the child ends like a flood.
+	OnLine func(line []byte) (more bool)
 	// Stop, where it is not nil and closed, ends the child like its deadline.
 	Stop <-chan struct{}
 	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer
@@ -59,7 +59,6 @@ type Spec struct {
 // Outcome is how a child ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Exited     Outcome = "exited"      // by itself, with ExitCode
 	Crashed    Outcome = "crashed"     // by a Signal that Run did not send (a backend's own alarm: SIGALRM)

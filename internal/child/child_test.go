@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/frozen"
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
 
@@ -118,23 +119,32 @@ func TestEnds(t *testing.T) {
 func TestLineByLine(t *testing.T) {
 	s, stop, lines := self("lines"), make(chan struct{}), 0
 	s.MaxOutput, s.Stop = 1<<20, stop
-	s.OnLine = func([]byte) {
+	s.OnLine = func([]byte) bool {
 		if lines++; lines == 1000 {
 			close(stop)
 		}
+		return true
 	}
 	if res := Run(s); res.Outcome != Hung || lines < 1000 || len(res.Stdout) >= 1<<20 {
 		t.Errorf("%s after %d lines, %d bytes kept", res.Outcome, lines, len(res.Stdout))
 	}
 	s = self("echo")
 	var heard []string
-	s.Stdin, s.MaxOutput, s.OnLine = []byte("one\n\ntwo\nthr"), 5, func(line []byte) { heard = append(heard, string(line)) }
+	s.OnLine = func(line []byte) bool {
+		heard = append(heard, string(line))
+		return string(line) != "enough"
+	}
+	s.Stdin, s.MaxOutput = []byte("one\n\ntwo\nthr"), 6
 	if res := Run(s); res.Outcome != Exited || !slices.Equal(heard, []string{"one", "", "two"}) || string(res.Stdout) != "thr" {
 		t.Errorf("%s: heard %q, %q left", res.Outcome, heard, res.Stdout)
 	}
-	s.Stdin = []byte("one\nlonger\n")
+	s.Stdin = []byte("one\nlonger than that\n")
 	if res := Run(s); res.Outcome != Flooded {
 		t.Errorf("a line of more than MaxOutput: %s", res.Outcome)
+	}
+	heard, s.Stdin = nil, []byte("enough\nmore\n")
+	if res := Run(s); res.Outcome != Flooded || len(heard) != 1 {
+		t.Errorf("after enough: %s, heard %q", res.Outcome, heard)
 	}
 }
 
@@ -162,8 +172,7 @@ func TestNotStarted(t *testing.T) {
 // A program on a file system that answers late is started when nobody listens any more.
 func TestLateStartIsKilled(t *testing.T) {
 	path := fifo(t)
-	p, err := openPipes()
-	ok(t, err)
+	p := must.Have(openPipes())(t)
 	defer p.closeOurs()
 	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
 	close(c.disown)
@@ -191,25 +200,20 @@ func TestChildIsOnItsOwn(t *testing.T) {
 // What a child can reach, seen through /proc: three pipes, although the parent holds a descriptor
 // that is not close-on-exec. The child is no Go program, for those open descriptors of their own.
 func TestChildHoldsOnlyThreePipes(t *testing.T) {
-	leaked, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-	ok(t, err)
+	leaked := must.Have(unix.Open("/dev/null", unix.O_RDONLY, 0))(t)
 	defer unix.Close(leaked)
-	p, err := openPipes()
-	ok(t, err)
+	p := must.Have(openPipes())(t)
 	c := launch(Spec{Path: "/bin/cat"}, p)
 	b := <-c.born
 	if b.err != nil {
 		t.Fatal(b.err)
 	}
-	if _, err := p.stdin.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Have(p.stdin.Write([]byte("x")))(t)
 	if _, err := p.stdout.Read(make([]byte, 1)); err != nil { // it runs
 		t.Fatal(err)
 	}
 	folder := "/proc/" + strconv.Itoa(b.pid) + "/fd"
-	list, err := os.ReadDir(folder)
-	ok(t, err)
+	list := must.Have(os.ReadDir(folder))(t)
 	var got []string
 	for _, e := range list {
 		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
@@ -222,10 +226,8 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 		t.Errorf("flags of the parent's stdout %d, %v; want none", flags, err)
 	}
 	p.closeOurs()
-	ok(t, <-c.ended)
-	if _, err := reap(b.pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-c.ended)
+	must.Have(reap(b.pid))(t)
 }
 
 // A process left behind with the answer's pipe delays nobody, and does not survive in the child's group.
@@ -271,11 +273,9 @@ func stubborn(t *testing.T, edit func(*Spec)) (results chan Result, tracer int, 
 	edit(&s)
 	results = make(chan Result, 1)
 	go func() { results <- Run(s) }()
-	file, err := os.Open(path)
-	ok(t, err)
+	file := must.Have(os.Open(path))(t)
 	end = bufio.NewReader(file)
-	_, err = fmt.Fscan(end, &tracer)
-	ok(t, err)
+	must.Have(fmt.Fscan(end, &tracer))(t)
 	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL); file.Close() })
 	return results, tracer, end
 }
@@ -288,7 +288,7 @@ func TestGrace(t *testing.T) {
 		t.Fatalf("given up: %+v", res.Outcome)
 	case <-time.After(2 * grace):
 	}
-	ok(t, unix.Kill(tracer, unix.SIGKILL))
+	must.Do(t, unix.Kill(tracer, unix.SIGKILL))
 	expect(t, <-results, Flooded)
 }
 
@@ -299,9 +299,9 @@ func TestAbandoned(t *testing.T) {
 	if !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1) {
 		t.Error("an abandoned child that still is there is not alive, or another process is taken for it")
 	}
-	ok(t, unix.Kill(tracer, unix.SIGKILL))
+	must.Do(t, unix.Kill(tracer, unix.SIGKILL))
 	_, err := io.Copy(io.Discard, end) // ends with the child
-	ok(t, err)
+	must.Do(t, err)
 	for gone(t, res.PID); Alive("/proc", res.PID, res.StartTicks); {
 		time.Sleep(time.Millisecond)
 	}
@@ -319,10 +319,9 @@ func TestAnsweredAndDiesSlowly(t *testing.T) {
 
 // The running program is started again even when its file is gone or replaced.
 func TestSelfSurvivesUpgrade(t *testing.T) {
-	exe, err := os.Executable()
-	ok(t, err)
+	exe := must.Have(os.Executable())(t)
 	copied := filepath.Join(t.TempDir(), "hook")
-	ok(t, exec.Command("/bin/cp", exe, copied).Run())
+	must.Do(t, exec.Command("/bin/cp", exe, copied).Run())
 	out, err := exec.Command(copied, "--child", "upgrade").CombinedOutput()
 	if err != nil || string(out) != "exited " {
 		t.Errorf("got %q, %v", out, err)

@@ -5,23 +5,24 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"bookend/test/must"
 )
 
 // script is a lookup program in a folder that is root's up to the top.
 func script(t *testing.T, text string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "child-test-")
-	ok(t, err)
+	dir := must.Have(os.MkdirTemp("/run", "child-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "lookup")
-	ok(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	return path
 }
 
 func TestGroupsFrom(t *testing.T) {
 	const missing = "/nonexistent/id"
 	mistrusted := script(t, "echo 66")
-	ok(t, os.Chmod(mistrusted, 0o777))
+	must.Do(t, os.Chmod(mistrusted, 0o777))
 	good := script(t, `[ "$*" = "-G -- alice" ] && echo 20 30`)
 	any := script(t, "echo 20")
 	for name, test := range map[string]struct {

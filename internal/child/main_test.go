@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // The test binary started again by Self plays the children.
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 	if op, ok := ops[os.Args[2]]; ok {
 		op(arg)
 	} else {
-		must(becoming[os.Args[2]](arg))
+		orExit(becoming[os.Args[2]](arg))
 	}
 	os.Exit(0)
 }
@@ -42,7 +44,7 @@ func TestMain(m *testing.M) {
 // becoming are the children that give rights up: an error is their failure.
 var becoming = map[string]func(arg string) error{}
 
-func must(err error) {
+func orExit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(99)
@@ -51,7 +53,7 @@ func must(err error) {
 
 func echo(string) {
 	_, err := io.Copy(os.Stdout, os.Stdin)
-	must(err)
+	orExit(err)
 }
 
 // reportSelf says what a child can see of itself.
@@ -87,11 +89,11 @@ func diag(string) {
 }
 
 func killed(string) {
-	must(unix.Kill(os.Getpid(), unix.SIGKILL))
+	orExit(unix.Kill(os.Getpid(), unix.SIGKILL))
 	select {}
 }
 
-func stop(string) { must(unix.Kill(os.Getpid(), unix.SIGSTOP)) }
+func stop(string) { orExit(unix.Kill(os.Getpid(), unix.SIGSTOP)) }
 
 func deaf(string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -106,7 +108,7 @@ func sleepForever(string) {
 
 // early closes its end of the request without reading it, and answers.
 func early(string) {
-	must(os.Stdin.Close())
+	orExit(os.Stdin.Close())
 	fmt.Print("answer")
 }
 
@@ -114,15 +116,15 @@ func early(string) {
 func untilHangup(mark string) {
 	fmt.Println("started")
 	_, err := io.Copy(io.Discard, os.Stdin)
-	must(err)
-	must(os.WriteFile(mark, nil, 0o600))
+	orExit(err)
+	orExit(os.WriteFile(mark, nil, 0o600))
 }
 
 // again starts this binary once more, with the given descriptors.
 func again(session bool, files []uintptr, args ...string) int {
 	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{"again", "--child"}, args...),
 		&syscall.ProcAttr{Dir: "/", Files: files, Sys: &syscall.SysProcAttr{Setsid: session}})
-	must(err)
+	orExit(err)
 	return pid
 }
 
@@ -144,35 +146,35 @@ func swarm(string) {
 func unkillable(fifo string) {
 	runtime.LockOSThread()
 	hold, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	must(err)
+	orExit(err)
 	var ready [2]int
-	must(unix.Pipe2(ready[:], unix.O_CLOEXEC))
+	orExit(unix.Pipe2(ready[:], unix.O_CLOEXEC))
 	tracer := again(true, []uintptr{0, uintptr(ready[1]), 2}, "trace", strconv.Itoa(os.Getpid()))
 	_, err = unix.Read(ready[0], make([]byte, 1))
-	must(err)
+	orExit(err)
 	fmt.Println(tracer)
 	_, err = fmt.Fprintln(os.NewFile(uintptr(hold), fifo), tracer)
-	must(err)
+	orExit(err)
 	flood("")
 }
 
 func trace(victim string) {
 	runtime.LockOSThread()
 	pid, err := strconv.Atoi(victim)
-	must(err)
+	orExit(err)
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXIT, 0, 0)
 	if errno != 0 {
-		must(errno)
+		orExit(errno)
 	}
 	_, err = os.Stdout.Write([]byte("r"))
-	must(err)
+	orExit(err)
 	for { // Go's runtime signals its own threads: at each the victim waits for its tracer
 		var status unix.WaitStatus
 		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		must(err)
+		orExit(err)
 		if status.TrapCause() == unix.PTRACE_EVENT_EXIT {
 			sleepForever("")
 		}
@@ -180,7 +182,7 @@ func trace(victim string) {
 		if status.TrapCause() < 0 {
 			signal = int(status.StopSignal())
 		}
-		must(unix.PtraceCont(pid, signal))
+		orExit(unix.PtraceCont(pid, signal))
 	}
 }
 
@@ -203,8 +205,8 @@ func headless(string) {
 // upgrade removes its own program's file and starts itself again.
 func upgrade(string) {
 	exe, err := os.Executable()
-	must(err)
-	must(os.Remove(exe))
+	orExit(err)
+	orExit(os.Remove(exe))
 	res := Run(self("exit", "0"))
 	fmt.Printf("%s %.100s", res.Outcome, res.Stderr)
 }
@@ -222,13 +224,6 @@ func self(op string, args ...string) Spec {
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	ok(t, unix.Mkfifo(path, 0o600))
+	must.Do(t, unix.Mkfifo(path, 0o600))
 	return path
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -91,7 +91,7 @@ type output struct {
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
-		_, err := io.Copy(&k, onlyReader{r})
+		_, err := io.Copy(&k, r)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			k.drain(r)
 		}
@@ -100,9 +100,6 @@ func gather(r *os.File, k keeper) <-chan output {
 	return done
 }
 
-// onlyReader hides os.File's WriteTo, which would try splice.
-type onlyReader struct{ io.Reader }
-
 // keeper is a writer that keeps the first limit bytes, and closes flood, if any, when there are more.
 type keeper struct {
 	output
@@ -110,31 +107,35 @@ type keeper struct {
 	flood   chan<- struct{}
 	lines   int // until onLines is called
 	onLines func()
-	onLine  func(line []byte) // takes what is kept, line by line
+	onLine  func(line []byte) (more bool) // takes what is kept, line by line
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
 	k.count(b)
 	n := len(b)
-	for k.onLine != nil {
+	for k.onLine != nil && !k.over {
 		line, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if !whole || len(k.bytes)+len(line) > k.limit {
 			break
 		}
-		k.onLine(append(k.bytes, line...))
+		if !k.onLine(append(k.bytes, line...)) {
+			k.overflow()
+		}
 		k.bytes, b = k.bytes[:0], rest
 	}
-	room := k.limit - len(k.bytes)
-	if len(b) <= room {
-		k.bytes = append(k.bytes, b...)
-		return n, nil
-	}
+	room := min(len(b), k.limit-len(k.bytes))
 	k.bytes = append(k.bytes, b[:room]...)
+	if room < len(b) {
+		k.overflow()
+	}
+	return n, nil
+}
+
+func (k *keeper) overflow() {
 	if !k.over && k.flood != nil {
 		close(k.flood)
 	}
 	k.over = true
-	return n, nil
 }
 
 // count calls onLines when there have been lines enough.

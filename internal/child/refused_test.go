@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
 
@@ -15,13 +16,12 @@ var noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []re
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {
 	t.Helper()
-	ok(t, refuse.Run(calls, f))
+	must.Do(t, refuse.Run(calls, f))
 }
 
 // A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.
 func TestUnknownStartTime(t *testing.T) {
-	p, err := openPipes()
-	ok(t, err)
+	p := must.Have(openPipes())(t)
 	defer p.closeOurs()
 	var b birth
 	s := self("")
@@ -55,7 +55,7 @@ func TestPanicsComeBack(t *testing.T) {
 		t.Errorf("started with no pipes: %+v", b)
 	}
 	r, w, err := os.Pipe()
-	ok(t, err)
+	must.Do(t, err)
 	defer r.Close()
 	_, err = w.WriteString("text")
 	w.Close()

@@ -15,7 +15,6 @@ import (
 // DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
 const DefaultFile = "/etc/bookend/bookend.yaml"
 
-// The types of keys that take one of several words.
 type (
 	Mode      string        // whether findings may drain
 	Action    = code.Action // what policy does with a finding
@@ -29,7 +28,6 @@ type (
 	LogFormat string        // how a line of the log is written
 )
 
-// The words.
 const (
 	Observe Mode = "observe" // report, never drain: every site's first week
 	Enforce Mode = "enforce"

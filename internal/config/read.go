@@ -253,10 +253,8 @@ func clip(text string) string {
 	return text
 }
 
-// String writes the duration as it stands in the file.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// MarshalYAML writes the same.
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
 // units are largest first, as String picks the first that fits. They are powers of two only: "MB" means two things to
@@ -287,5 +285,4 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// MarshalYAML writes the same.
 func (s Size) MarshalYAML() (any, error) { return s.String(), nil }

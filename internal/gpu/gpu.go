@@ -16,7 +16,6 @@ type Figure struct {
 	Unknown string `json:"unknown,omitempty"` // why it could not be read; empty when Bytes holds
 }
 
-// Bytes returns a known figure of n bytes.
 func Bytes(n uint64) Figure { return Figure{Bytes: n} }
 
 // Unknown returns a figure that could not be read, with the reason. An empty reason becomes "not read".
@@ -27,7 +26,6 @@ func Unknown(why string) Figure {
 	return Figure{Unknown: why}
 }
 
-// Known reports whether the figure holds a number.
 func (f Figure) Known() bool { return f.Unknown == "" }
 
 // Device identifies one GPU or MIG instance.
@@ -149,7 +147,6 @@ type Snapshot struct {
 	Faults   []Fault       `json:"faults,omitempty"`
 }
 
-// Reading returns the reading of the device with this id.
 func (s Snapshot) Reading(id ID) (Reading, bool) {
 	for _, r := range s.Readings {
 		if r.Device.ID == id {

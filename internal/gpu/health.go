@@ -32,11 +32,9 @@ const (
 	RecoveryAction  FactCode = "recovery_action"
 	FabricState     FactCode = "fabric_state" // not_supported, not_started, in_progress, completed, failed
 	PersistenceMode FactCode = "persistence"  // on, off
-	ComputeMode     FactCode = "compute_mode" // default, prohibited, exclusive_process
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
 
-// Fact returns a fact by its code.
 func (h Health) Fact(c FactCode) (Fact, bool) {
 	for _, f := range h.Facts {
 		if f.Code == c {

@@ -19,7 +19,6 @@ type ProbeRule struct {
 // ProbeResult is what a test allocation came to.
 type ProbeResult string
 
-// The results.
 const (
 	ProbeOK  ProbeResult = "ok"  // the largest block is as large as the free memory, but for the rule's gap
 	ProbeGap ProbeResult = "gap" // in two searches less than that could be had in one block

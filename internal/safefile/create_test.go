@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // arranged is a folder of root's with a folder sub, and what the words say.
@@ -17,18 +19,18 @@ func arranged(t *testing.T, words string) (dir string) {
 	t.Helper()
 	dir = rootsFolder(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	ok(t, os.Mkdir(at("sub"), 0o755))
+	must.Do(t, os.Mkdir(at("sub"), 0o755))
 	for word := range strings.FieldsSeq(words) {
 		switch kind, name, _ := strings.Cut(word, ":"); kind {
 		case "file":
 			put(t, at(name), "before", 0o644)
 		case "others":
-			ok(t, os.Lchown(at(name), user, user))
+			must.Do(t, os.Lchown(at(name), user, user))
 		case "fifo":
-			ok(t, unix.Mkfifo(at(name), 0o666))
+			must.Do(t, unix.Mkfifo(at(name), 0o666))
 		case "link":
 			target, name, _ := strings.Cut(name, ">")
-			ok(t, os.Symlink(strings.Replace(target, "DIR", dir, 1), at(name)))
+			must.Do(t, os.Symlink(strings.Replace(target, "DIR", dir, 1), at(name)))
 		}
 	}
 	return dir
@@ -82,8 +84,7 @@ func TestCreate(t *testing.T) {
 				}
 				return
 			}
-			info, err := os.Lstat(filepath.Join(dir, tt.written))
-			ok(t, err)
+			info := must.Have(os.Lstat(filepath.Join(dir, tt.written)))(t)
 			if got := content(t, filepath.Join(dir, tt.written)); got != "content" || info.Mode() != 0o600 ||
 				info.Sys().(*syscall.Stat_t).Uid != 0 {
 				t.Errorf("content %q, mode %v, %+v", got, info.Mode(), info.Sys())
@@ -95,7 +96,7 @@ func TestCreate(t *testing.T) {
 func TestCreateInTheWorkingFolder(t *testing.T) {
 	dir := arranged(t, "")
 	t.Chdir(dir)
-	ok(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))
+	must.Do(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))
 	if got := content(t, dir+"/page.html"); got != "content" {
 		t.Errorf("%q", got)
 	}
@@ -118,10 +119,10 @@ func TestReadGiven(t *testing.T) {
 	dir := rootsFolder(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	put(t, at("users"), "content", 0o666)
-	ok(t, os.Chown(at("users"), user, user))
+	must.Do(t, os.Chown(at("users"), user, user))
 	put(t, at("long"), "content and more", 0o600)
-	ok(t, os.Symlink("users", at("link")))
-	ok(t, unix.Mkfifo(at("fifo"), 0o666))
+	must.Do(t, os.Symlink("users", at("link")))
+	must.Do(t, unix.Mkfifo(at("fifo"), 0o666))
 	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP,
 		"fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
 		got, err := ReadGiven(at(name), 8)

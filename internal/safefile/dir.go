@@ -36,22 +36,3 @@ func MakeDir(parent, name string, mode os.FileMode) error {
 		return retry(func() error { return unix.Fchmod(open, uint32(mode)) })
 	})
 }
-
-// Share lets everybody read and search a folder of this process's own in an own folder, where an umask or another
-// program has kept them out. Anything else is left as it is: a link, another user's folder, one that others may write.
-func Share(parent, name string) error {
-	return inOwnFolder("share directory", parent, name, func(dirfd int) error {
-		// Threat: a link to another folder of root's, which would be opened to all; none is followed.
-		fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		const shared = 0o755
-		st, err := stat(fd)
-		if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&writableByOthers != 0 || st.Mode&shared == shared {
-			return err
-		}
-		return retry(func() error { return unix.Fchmod(fd, st.Mode&0o7777|shared) })
-	})
-}

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 func putForeign(t *testing.T, path, content string) {
 	t.Helper()
 	put(t, path, content, 0o600)
-	ok(t, os.Chown(path, user, user))
+	must.Do(t, os.Chown(path, user, user))
 }
 
 func TestReadForeign(t *testing.T) {
@@ -29,42 +31,40 @@ func TestReadForeign(t *testing.T) {
 		"root's":     {func(t *testing.T, _, path string) { put(t, path, "", 0o644) }, ErrNotOurs},
 		"symbolic link": {func(t *testing.T, dir, path string) {
 			putForeign(t, filepath.Join(dir, "other"), "")
-			ok(t, os.Symlink("other", path))
+			must.Do(t, os.Symlink("other", path))
 		}, ErrNotOurs},
 		"hard link": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
-			ok(t, os.Link(path, filepath.Join(dir, "other")))
+			must.Do(t, os.Link(path, filepath.Join(dir, "other")))
 		}, ErrNotOurs},
 		"FIFO": {func(t *testing.T, _, path string) {
-			ok(t, unix.Mkfifo(path, 0o600))
-			ok(t, os.Chown(path, user, user))
+			must.Do(t, unix.Mkfifo(path, 0o600))
+			must.Do(t, os.Chown(path, user, user))
 		}, ErrNotOurs},
 		"device": {func(t *testing.T, _, path string) {
-			ok(t, unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
-			ok(t, os.Chown(path, user, user))
+			must.Do(t, unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
+			must.Do(t, os.Chown(path, user, user))
 		}, ErrNotOurs},
 		"folder": {func(t *testing.T, _, path string) {
-			ok(t, os.Mkdir(path, 0o700))
-			ok(t, os.Chown(path, user, user))
+			must.Do(t, os.Mkdir(path, 0o700))
+			must.Do(t, os.Chown(path, user, user))
 		}, ErrNotOurs},
 		"mount": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
 			source := filepath.Join(dir, "other")
 			putForeign(t, source, "")
-			ok(t, unix.Mount(source, path, "", unix.MS_BIND, ""))
-			t.Cleanup(func() { ok(t, unix.Unmount(path, unix.MNT_DETACH)) })
+			must.Do(t, unix.Mount(source, path, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { must.Do(t, unix.Unmount(path, unix.MNT_DETACH)) })
 		}, ErrNotOurs},
 		"lease": {func(t *testing.T, _, path string) { // which would make a careless reader wait for 45 s
 			putForeign(t, path, "x")
-			f, err := os.OpenFile(path, os.O_RDWR, 0)
-			ok(t, err)
+			f := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
 			t.Cleanup(func() { f.Close() })
-			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-			ok(t, err)
+			must.Have(unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK))(t)
 		}, unix.EWOULDBLOCK},
 		"another's directory": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
-			ok(t, os.Chown(dir, user, user))
+			must.Do(t, os.Chown(dir, user, user))
 		}, ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,24 +83,22 @@ func TestGiveAndRewrite(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	putForeign(t, at("7"), "theirs")
-	old, err := os.OpenFile(at("7"), os.O_RDWR, 0)
-	ok(t, err)
+	old := must.Have(os.OpenFile(at("7"), os.O_RDWR, 0))(t)
 	defer old.Close()
-	ok(t, Give(dir, "7", user-1, user-1))
-	_, err = old.WriteString("again")
-	ok(t, err)
+	must.Do(t, Give(dir, "7", user-1, user-1))
+	must.Have(old.WriteString("again"))(t)
 	var st unix.Stat_t
-	ok(t, unix.Lstat(at("7"), &st))
+	must.Do(t, unix.Lstat(at("7"), &st))
 	if st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
 		t.Errorf("got %+v", st)
 	}
-	ok(t, os.Mkdir(at("folder"), 0o700))
+	must.Do(t, os.Mkdir(at("folder"), 0o700))
 	if err := Give(dir, "folder", user, user); !errors.Is(err, unix.EISDIR) {
 		t.Errorf("a directory: %v", err)
 	}
 	put(t, at("own"), "long text", 0o600)
-	ok(t, Rewrite(dir, "own", []byte("short")))
-	ok(t, os.Symlink("own", at("link")))
+	must.Do(t, Rewrite(dir, "own", []byte("short")))
+	must.Do(t, os.Symlink("own", at("link")))
 	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
 		if err := Rewrite(dir, name, []byte("x")); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
@@ -117,18 +115,18 @@ func TestMakeDir(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	for _, mode := range []os.FileMode{0o755, 0o711, 0o711} { // as if the first maker had been interrupted
-		ok(t, MakeDir(parent, "d", mode))
+		must.Do(t, MakeDir(parent, "d", mode))
 		if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeDir|mode {
 			t.Errorf("got %v, %v, want %v", info, err, mode)
 		}
 	}
 	put(t, filepath.Join(parent, "file"), "", 0o600)
-	ok(t, os.Symlink("d", filepath.Join(parent, "link")))
-	ok(t, os.Mkdir(filepath.Join(parent, "users"), 0o700))
-	ok(t, os.Chown(filepath.Join(parent, "users"), user, user))
-	ok(t, os.Mkdir(filepath.Join(parent, "mount"), 0o700))
-	ok(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
-	t.Cleanup(func() { ok(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
+	must.Do(t, os.Symlink("d", filepath.Join(parent, "link")))
+	must.Do(t, os.Mkdir(filepath.Join(parent, "users"), 0o700))
+	must.Do(t, os.Chown(filepath.Join(parent, "users"), user, user))
+	must.Do(t, os.Mkdir(filepath.Join(parent, "mount"), 0o700))
+	must.Do(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
 	for _, name := range []string{"file", "link", "users", "mount"} {
 		if err := MakeDir(parent, name, 0o700); !errors.Is(err, ErrNotOurs) {
 			t.Errorf("%s: %v", name, err)
@@ -139,7 +137,7 @@ func TestMakeDir(t *testing.T) {
 func TestAppend(t *testing.T) {
 	dir := t.TempDir()
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
-		ok(t, Append(dir, "log", []byte(line), 10))
+		must.Do(t, Append(dir, "log", []byte(line), 10))
 	}
 	if a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log")); a != "one\ntwo\n" ||
 		b != "three\nfour" {
@@ -148,11 +146,11 @@ func TestAppend(t *testing.T) {
 	if err := Append(dir, "log", make([]byte, 11), 10); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("large entry: %v", err)
 	}
-	ok(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	if err := Append(dir, "fifo", nil, 10); !errors.Is(err, unix.ENXIO) {
 		t.Errorf("FIFO: %v", err)
 	}
-	ok(t, os.Symlink("log", filepath.Join(dir, "link")))
+	must.Do(t, os.Symlink("log", filepath.Join(dir, "link")))
 	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
 	}
@@ -182,22 +180,19 @@ func TestAppendTogether(t *testing.T) {
 func TestLockNumber(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	const most = 1<<32 - 1
-	release, err := LockNumber(path, most, 0)
-	ok(t, err)
+	release := must.Have(LockNumber(path, most, 0))(t)
 	if _, err := LockNumber(path, most, 5*time.Millisecond); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v, want %v", err, ErrLocked)
 	}
 	for _, n := range []uint32{0, 7, most - 1} {
-		other, err := LockNumber(path, n, 0)
-		ok(t, err)
+		other := must.Have(LockNumber(path, n, 0))(t)
 		other() // which ends no other's
 	}
 	if _, err := LockNumber(path, most, 0); !errors.Is(err, ErrLocked) {
 		t.Errorf("after another number: got %v, want %v", err, ErrLocked)
 	}
 	release()
-	again, err := LockNumber(path, most, 0)
-	ok(t, err)
+	again := must.Have(LockNumber(path, most, 0))(t)
 	again()
 	if st, err := os.Stat(path); err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600 {
 		t.Errorf("got %v, %v", st, err)
@@ -206,8 +201,7 @@ func TestLockNumber(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	release, err := Lock(path, 0, true)
-	ok(t, err)
+	release := must.Have(Lock(path, 0, true))(t)
 	if _, err := Lock(path, 5*time.Millisecond, false); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v, want %v", err, ErrLocked)
 	}
@@ -220,18 +214,15 @@ func TestLock(t *testing.T) {
 		waiting <- err
 	}()
 	release()
-	ok(t, <-waiting)
+	must.Do(t, <-waiting)
 
-	one, err := Lock(path, 0, false)
-	ok(t, err)
-	two, err := Lock(path, 0, false)
-	ok(t, err)
+	one := must.Have(Lock(path, 0, false))(t)
+	two := must.Have(Lock(path, 0, false))(t)
 	if _, err := Lock(path, 0, true); !errors.Is(err, ErrLocked) {
 		t.Errorf("shared and exclusive at once: %v", err)
 	}
 	one()
 	two()
-	last, err := Lock(path, time.Minute, true)
-	ok(t, err)
+	last := must.Have(Lock(path, time.Minute, true))(t)
 	last()
 }

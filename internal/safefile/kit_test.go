@@ -11,37 +11,30 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 const user = 65534 // stands for any unprivileged user
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func put(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	ok(t, os.WriteFile(path, []byte(content), 0o600))
-	ok(t, os.Chmod(path, mode))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.Chmod(path, mode))
 }
 
 func content(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	ok(t, err)
+	b := must.Have(os.ReadFile(path))(t)
 	return string(b)
 }
 
 // rootsFolder is a folder that is root's up to the top; t.TempDir is below the sticky /tmp.
 func rootsFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "safefile-test-")
-	ok(t, err)
+	dir := must.Have(os.MkdirTemp("/run", "safefile-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	ok(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -49,15 +42,14 @@ func rootsFolder(t *testing.T) string {
 func smallTmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	ok(t, unix.Mount("none", dir, "tmpfs", 0, "size=4k,mode=0755"))
-	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, "size=4k,mode=0755"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	return dir
 }
 
 func entries(t *testing.T, dir string) string {
 	t.Helper()
-	list, err := os.ReadDir(dir)
-	ok(t, err)
+	list := must.Have(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range list {
 		names = append(names, e.Name())
@@ -69,10 +61,10 @@ func TestTrusted(t *testing.T) {
 	dir := arranged(t, "file:good file:group file:world file:users others:users fifo:fifo link:../good>sub/relative "+
 		"link:DIR/good>absolute link:DIR/sub>folderlink link:DIR/home/file>outward link:loop>loop link:/dev/null>device")
 	at := func(name string) string { return filepath.Join(dir, name) }
-	ok(t, errors.Join(os.Mkdir(at("sticky"), 0o755), os.Mkdir(at("home"), 0o755)))
+	must.Do(t, errors.Join(os.Mkdir(at("sticky"), 0o755), os.Mkdir(at("home"), 0o755)))
 	put(t, at("sticky/file"), "", 0o644)
 	put(t, at("home/file"), "", 0o644)
-	ok(t, errors.Join(os.Chmod(at("group"), 0o664), os.Chmod(at("world"), 0o646),
+	must.Do(t, errors.Join(os.Chmod(at("group"), 0o664), os.Chmod(at("world"), 0o646),
 		os.Chmod(at("sticky"), 0o1777|os.ModeSticky), os.Chown(at("home"), user, 0)))
 	for name, tt := range map[string]struct {
 		path string
@@ -127,7 +119,7 @@ func TestReplaceAndRead(t *testing.T) {
 		"plain": Replace, "durable": ReplaceDurable,
 	} {
 		dir := t.TempDir()
-		ok(t, errors.Join(replace(dir, "f", []byte("one"), 0o644), replace(dir, "f", []byte("two"), 0o640)))
+		must.Do(t, errors.Join(replace(dir, "f", []byte("one"), 0o644), replace(dir, "f", []byte("two"), 0o640)))
 		b, err := Read(dir, "f", 3)
 		info, err2 := os.Stat(filepath.Join(dir, "f"))
 		if errors.Join(err, err2) != nil || string(b) != "two" || info.Mode() != 0o640 || entries(t, dir) != "f" {
@@ -139,7 +131,7 @@ func TestReplaceAndRead(t *testing.T) {
 // A symbolic link in the file's place is replaced, never followed.
 func TestWritersReplaceLinks(t *testing.T) {
 	dir := arranged(t, "file:victim link:victim>a link:victim>b")
-	ok(t, errors.Join(Replace(dir, "a", []byte("new"), 0o600), ReplaceReadable(dir, "b", []byte("new"), user)))
+	must.Do(t, errors.Join(Replace(dir, "a", []byte("new"), 0o600), ReplaceReadable(dir, "b", []byte("new"), user)))
 	if v, a, b := content(t, dir+"/victim"), content(t, dir+"/a"), content(t, dir+"/b"); v != "before" || a+b != "newnew" {
 		t.Errorf("the link was followed: %q, %q, %q", v, a, b)
 	}
@@ -147,7 +139,7 @@ func TestWritersReplaceLinks(t *testing.T) {
 
 func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	dir := smallTmpfs(t)
-	ok(t, Replace(dir, "f", []byte("old"), 0o600))
+	must.Do(t, Replace(dir, "f", []byte("old"), 0o600))
 	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ENOSPC", err)
@@ -160,13 +152,13 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 // A file that a user may read stays root's: he can neither change it nor let others at it.
 func TestReplaceReadable(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.Chmod(dir, 0o755))
-	ok(t, os.Chmod(filepath.Dir(dir), 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(filepath.Dir(dir), 0o755))
 	path := filepath.Join(dir, "7")
 	for _, text := range []string{"first", "second"} {
-		ok(t, ReplaceReadable(dir, "7", []byte(text), user))
+		must.Do(t, ReplaceReadable(dir, "7", []byte(text), user))
 		var st unix.Stat_t
-		ok(t, unix.Lstat(path, &st))
+		must.Do(t, unix.Lstat(path, &st))
 		if st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text {
 			t.Errorf("owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
 		}
@@ -198,11 +190,11 @@ func TestReadRefuses(t *testing.T) {
 	put(t, at("file"), "12345", 0o600)
 	put(t, at("open"), "", 0o602)
 	put(t, at("linked"), "", 0o600)
-	ok(t, os.Link(at("linked"), at("hardlink")))
-	ok(t, os.Symlink("file", at("link")))
-	ok(t, unix.Mkfifo(at("fifo"), 0o600))
-	ok(t, os.Mkdir(at("folder"), 0o700))
-	ok(t, unix.Mknod(at("null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	must.Do(t, os.Link(at("linked"), at("hardlink")))
+	must.Do(t, os.Symlink("file", at("link")))
+	must.Do(t, unix.Mkfifo(at("fifo"), 0o600))
+	must.Do(t, os.Mkdir(at("folder"), 0o700))
+	must.Do(t, unix.Mknod(at("null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 	for name, want := range map[string]error{
 		"file": ErrTooLarge, "open": ErrNotOurs, "hardlink": ErrNotOurs, "link": unix.ELOOP, "fifo": ErrNotOurs,
 		"folder": ErrNotOurs, "null": ErrNotOurs, "missing": fs.ErrNotExist, "../x": unix.EINVAL, "": unix.EINVAL,
@@ -229,7 +221,7 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			put(t, filepath.Join(dir, "f"), "", 0o600)
-			ok(t, spoil(dir))
+			must.Do(t, spoil(dir))
 			_, read := Read(dir, "f", 10)
 			_, lock := Lock(filepath.Join(dir, "f"), 0, true)
 			for call, err := range map[string]error{
@@ -244,7 +236,7 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 		})
 	}
 	dir := t.TempDir()
-	ok(t, os.Symlink(dir, dir+"-link"))
+	must.Do(t, os.Symlink(dir, dir+"-link"))
 	if err := Replace(dir+"-link", "f", nil, 0o600); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("linked directory: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
 
@@ -71,14 +72,14 @@ func TestRefusedCalls(t *testing.T) {
 			at := func(name string) string { return filepath.Join(dir, name) }
 			put(t, at("f"), "old", 0o600)
 			put(t, at("open"), "", 0o666)
-			ok(t, os.Symlink("f", at("link")))
-			ok(t, os.Mkdir(at("sub"), 0o700))
+			must.Do(t, os.Symlink("f", at("link")))
+			must.Do(t, os.Mkdir(at("sub"), 0o700))
 			before, files := descriptors(t), entries(t, dir)
 			if test.want == nil {
 				test.want = test.call.Errno
 			}
 			var err error
-			ok(t, refuse.Run([]refuse.Call{test.call}, func() { err = test.do(dir) }))
+			must.Do(t, refuse.Run([]refuse.Call{test.call}, func() { err = test.do(dir) }))
 			if !errors.Is(err, test.want) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
@@ -94,8 +95,7 @@ func TestRefusedCalls(t *testing.T) {
 
 func descriptors(t *testing.T) int {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	ok(t, err)
+	list := must.Have(os.ReadDir("/proc/self/fd"))(t)
 	return len(list)
 }
 
@@ -103,10 +103,10 @@ func descriptors(t *testing.T) int {
 func TestUnknownMount(t *testing.T) {
 	dir := rootsFolder(t)
 	put(t, filepath.Join(dir, "f"), "text", 0o600)
-	_, err := ReadForeign(dir, "f", 0, 10)
-	ok(t, err)
+	must.Have(ReadForeign(dir, "f", 0, 10))(t)
+	var err error
 	nothing := call(unix.SYS_READ, 0) // what it says of a descriptor is empty
-	ok(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadForeign(dir, "f", 0, 10) }))
+	must.Do(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadForeign(dir, "f", 0, 10) }))
 	if err == nil {
 		t.Error("it was read")
 	}
@@ -116,13 +116,14 @@ func TestUnknownMount(t *testing.T) {
 func TestFullLogInUse(t *testing.T) {
 	dir := rootsFolder(t)
 	put(t, filepath.Join(dir, "log"), "old\n", 0o640)
-	other, err := os.Open(filepath.Join(dir, "log"))
-	ok(t, err)
+	other := must.Have(os.Open(filepath.Join(dir, "log")))(t)
 	defer other.Close()
-	ok(t, unix.Flock(int(other.Fd()), unix.LOCK_EX))
-	ok(t, Append(dir, "log", []byte("one\n"), 5))
-	ok(t, unix.Flock(int(other.Fd()), unix.LOCK_UN))
-	ok(t, refuse.Run([]refuse.Call{opening(unix.O_RDONLY)}, func() { err = Append(dir, "log", []byte("two\n"), 100) }))
+	must.Do(t, unix.Flock(int(other.Fd()), unix.LOCK_EX))
+	must.Do(t, Append(dir, "log", []byte("one\n"), 5))
+	must.Do(t, unix.Flock(int(other.Fd()), unix.LOCK_UN))
+	var err error
+	again := func() { err = Append(dir, "log", []byte("two\n"), 100) }
+	must.Do(t, refuse.Run([]refuse.Call{opening(unix.O_RDONLY)}, again))
 	if err != nil || content(t, filepath.Join(dir, "log")) != "old\none\ntwo\n" || entries(t, dir) != "log" {
 		t.Errorf("%v: %q, in %q", err, content(t, filepath.Join(dir, "log")), entries(t, dir))
 	}

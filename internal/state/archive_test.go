@@ -13,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 var now = time.Unix(1_900_000_000, 0)
@@ -23,21 +24,21 @@ func limits(recent, findings int) Limits {
 
 func archive(t *testing.T, run, varDir string, keep Limits) {
 	t.Helper()
-	must(t, Archive(run, varDir, node, now, keep))
+	must.Do(t, Archive(run, varDir, node, now, keep))
 }
 
 // lived is a job that began and ended; with a card, it left something there.
 func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	t.Helper()
-	must(t, errors.Join(s.PutReport(j, Report{}), s.MakeDrop(j)))
+	must.Do(t, errors.Join(s.PutReport(j, Report{}), s.MakeDrop(j)))
 	begin(t, s, j, n)
 	r, _, err := s.Find(j)
-	must(t, err)
+	must.Do(t, err)
 	end := at(n + 1)
 	if card {
 		end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}
 	}
-	must(t, s.Close(r, *end))
+	must.Do(t, s.Close(r, *end))
 }
 
 func ids(runs []ledger.Run) (list []slurm.JobID) {
@@ -108,7 +109,7 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	if which != ledger.ClosedRun || err != nil {
 		t.Fatal(which, err)
 	}
-	must(t, s.Close(r, *at(20)))
+	must.Do(t, s.Close(r, *at(20)))
 	archive(t, run, varDir, limits(0, 0))
 	runs, damage := History(varDir, node)
 	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
@@ -127,7 +128,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second := job(1)
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
-	must(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
+	must.Do(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
 	archive(t, run, varDir, limits(0, 0))
 	runs, _ := s.Runs()
 	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
@@ -155,22 +156,20 @@ func TestArchiveForgets(t *testing.T) {
 	}
 	archive(t, run, varDir, limits(0, 0))
 	var size int64
-	files, err := os.ReadDir(history) // by name
-	must(t, err)
+	files := must.Have(os.ReadDir(history))(t) // by name
 	for i, f := range files {
-		info, err := f.Info()
-		must(t, err)
+		info := must.Have(f.Info())(t)
 		size = info.Size()
 		stamp := now.Add(time.Duration(i-4) * time.Hour) // job 1: four hours old … job 5: now
-		must(t, os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp))
+		must.Do(t, os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp))
 	}
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
-	must(t, os.WriteFile(temp, nil, 0o600))
-	must(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
+	must.Do(t, os.WriteFile(temp, nil, 0o600))
+	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
 		t.Errorf("by age: %v", got)
 	}
-	must(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
+	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
 		t.Errorf("by size: %v", got)
 	}
@@ -185,8 +184,7 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	lived(t, s, job(2), 11, false)
-	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
-	must(t, err)
+	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
 	archive(t, run, varDir, limits(0, 0))
 	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
 		t.Errorf("in memory: %v", got)
@@ -209,7 +207,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 	}
 	lived(t, open(t, run), job(1), 10, false)
 	archive(t, run, varDir, limits(0, 0))
-	must(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
 	for range 2 { // it only reads: nothing is set aside
 		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 1 {
 			t.Errorf("%d runs, %v", len(runs), damage)
@@ -226,11 +224,11 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	history := historyFolder(varDir, node)
-	must(t, os.MkdirAll(history, 0o700))
+	must.Do(t, os.MkdirAll(history, 0o700))
 	seen, _, _ := s.Find(job(1))
-	must(t, s.Close(seen, *at(20)))
+	must.Do(t, s.Close(seen, *at(20)))
 	for _, stays := range []bool{true, false} {
-		must(t, s.retire(history, seen, stays))
+		must.Do(t, s.retire(history, seen, stays))
 		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
 			t.Errorf("stays %v: %+v, %v", stays, r, err)
 		}

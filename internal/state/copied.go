@@ -135,16 +135,13 @@ func wall(r ledger.Run) time.Time {
 // Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked
 // into. They are sorted.
 func Nodes(run, varDir string) ([]string, error) {
-	var folders, nodes []string
-	if run != "" {
-		folders = append(folders, filepath.Join(run, "state"))
-	}
-	if varDir != "" {
-		folders = append(folders, filepath.Join(varDir, "history"))
-	}
-	for _, dir := range folders {
+	var nodes []string
+	for root, name := range map[string]string{run: "state", varDir: "history"} {
+		if root == "" {
+			continue
+		}
 		// Threat: none from users, who cannot write here; names that are no node's are passed over.
-		entries, err := os.ReadDir(dir)
+		entries, err := os.ReadDir(filepath.Join(root, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("find the node's records: %w", err)
 		}

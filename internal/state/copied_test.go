@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // A copy is read whatever of it was copied, whoever owns it, and each run once.
@@ -21,8 +22,7 @@ func TestCopied(t *testing.T) {
 		for range ends {
 			r.Ends = append(r.Ends, ledger.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
 		}
-		data, err := encode(r)
-		must(t, err)
+		data := must.Have(encode(r))(t)
 		return string(data)
 	}
 	for name, tt := range map[string]struct {
@@ -51,12 +51,12 @@ func TestCopied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range tt.files {
-				must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o777))
-				must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
-				must(t, os.Chown(filepath.Join(dir, file), 65534, 65534))
+				must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o777))
+				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
+				must.Do(t, os.Chown(filepath.Join(dir, file), 65534, 65534))
 			}
 			runs, damage, err := Copied(dir)
-			must(t, err)
+			must.Do(t, err)
 			got := map[string][]slurm.JobID{}
 			for node, list := range runs {
 				for _, r := range list {

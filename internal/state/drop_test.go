@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // dropped are the names in the folder of drops.
@@ -30,13 +31,13 @@ func TestDrop(t *testing.T) {
 	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
 		j := bothNames(7)
 		j.UID = uid
-		must(t, s.MakeDrop(j))
+		must.Do(t, s.MakeDrop(j))
 		var st unix.Stat_t
-		must(t, unix.Lstat(path, &st))
+		must.Do(t, unix.Lstat(path, &st))
 		if st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
 			t.Errorf("user %d finds %+v", uid, st)
 		}
-		must(t, os.WriteFile(path, []byte("claim"), 0o600))
+		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
 		if text, err := s.ReadDrop(j); err != nil || string(text) != "claim" {
 			t.Errorf("got %q, %v", text, err)
 		}
@@ -44,25 +45,25 @@ func TestDrop(t *testing.T) {
 	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
 		t.Error("another user's was read")
 	}
-	must(t, os.Truncate(path, maxDrop+1))
+	must.Do(t, os.Truncate(path, maxDrop+1))
 	if _, err := s.ReadDrop(bothNames(7)); err == nil {
 		t.Error("one that is too large was read")
 	}
-	must(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
+	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
 	if names := dropped(t, s); !slices.Equal(names, []string{"n1_8"}) {
 		t.Errorf("left: %q", names)
 	}
-	must(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
+	must.Do(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
 }
 
 // A mount point stays, and so does what an earlier release made: nothing is opened in it, and no job gets it.
 func TestDropInUse(t *testing.T) {
 	s := open(t, folder(t))
 	path := filepath.Join(dropFolder(s.run), "n1_7")
-	must(t, s.MakeDrop(job(7)))
-	must(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+	must.Do(t, s.MakeDrop(job(7)))
+	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
 	defer unix.Unmount(path, unix.MNT_DETACH)
-	must(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
+	must.Do(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
 	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
 		if err := s.MakeDrop(job(id)); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
@@ -71,8 +72,8 @@ func TestDropInUse(t *testing.T) {
 			t.Errorf("job %d: it was read", id)
 		}
 		begin(t, s, job(id), 1)
-		must(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
+		must.Do(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
 	}
 	begin(t, s, job(7), 99)
-	must(t, Archive(s.run, filepath.Join(folder(t), "lib"), node, at(0).Wall.Add(time.Hour), limits(0, 0)))
+	must.Do(t, Archive(s.run, filepath.Join(folder(t), "lib"), node, at(0).Wall.Add(time.Hour), limits(0, 0)))
 }

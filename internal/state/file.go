@@ -209,7 +209,6 @@ type Damage struct {
 	Unread bool
 }
 
-// Error makes a Damage an error.
 func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
 
 // unusable reports that a file is there and will never be a record.

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // A record is whole, of this node, job and run, and says the same when written anew; a part of one is none.
@@ -23,7 +24,7 @@ func FuzzRecord(f *testing.F) {
 	r := full(7)
 	r.Key = string(sluidA)
 	data, err := encode(r)
-	must(f, err)
+	must.Do(f, err)
 	f.Add(data)
 	f.Add(data[:len(data)/2])
 	f.Add([]byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{}],"start":null}`))
@@ -74,15 +75,15 @@ func fuzzed(f *testing.F) *Store {
 	f.Helper()
 	run := filepath.Join(f.TempDir(), "run")
 	s, err := Open(run, node)
-	must(f, err)
+	must.Do(f, err)
 	return s
 }
 
 // put writes a file as a hook that was killed, or a disk, may have left it, and forgets what was set aside before.
 func put(t *testing.T, s *Store, name string, data []byte) {
 	t.Helper()
-	must(t, os.RemoveAll(filepath.Join(s.dir, damagedName)))
-	must(t, os.WriteFile(filepath.Join(s.dir, name), data, 0o600))
+	must.Do(t, os.RemoveAll(filepath.Join(s.dir, damagedName)))
+	must.Do(t, os.WriteFile(filepath.Join(s.dir, name), data, 0o600))
 }
 
 // wasSetAside reports whether a file was set aside.

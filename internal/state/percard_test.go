@@ -15,6 +15,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/safefile"
+	"bookend/test/must"
 )
 
 var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
@@ -39,19 +40,19 @@ func tested(id gpu.ID, at time.Duration) health.TestRecord {
 // Entries are replaced card by card, and forgotten.
 func TestPerCard(t *testing.T) {
 	s := open(t, folder(t))
-	must(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
+	must.Do(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
 	for _, b := range []finding.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
 		carries("GPU-1", 3<<20)} {
-		must(t, s.PutBaseline(b))
+		must.Do(t, s.PutBaseline(b))
 	}
 	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
 		"GPU-2": accepted}
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	must(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
+	must.Do(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
 	delete(want, "GPU-0")
 	delete(want, "GPU-2")
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
@@ -59,7 +60,7 @@ func TestPerCard(t *testing.T) {
 	}
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
-	must(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
+	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
 	tests := map[gpu.ID]health.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
 	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, tests) {
 		t.Errorf("got %+v, %v, want %+v", got, err, tests)
@@ -71,7 +72,8 @@ func TestOtherEpochsGo(t *testing.T) {
 	s := open(t, folder(t))
 	old, fresh, test := carries("GPU-0", 1<<20), carries("GPU-1", 2<<20), tested("GPU-1", 1)
 	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
-	must(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh), s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
+	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
+	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]finding.Baseline{"GPU-1": fresh}) {
 		t.Errorf("got %+v, %v, want %+v", got, err, fresh)
 	}
@@ -118,7 +120,7 @@ func TestPerCardIsBounded(t *testing.T) {
 		r.Probe.Why, r.Probe.Error = strings.Repeat("\x00", 4096), &gpu.CallError{Call: "cuInit", Meaning: long,
 			Remedy: long}
 		said := *r.Probe.Error
-		must(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
+		must.Do(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
 		if *r.Probe.Error != said {
 			t.Fatal("the caller's error was cut")
 		}
@@ -140,16 +142,15 @@ func TestPerCardIsBounded(t *testing.T) {
 func TestNoMPS(t *testing.T) {
 	s := open(t, folder(t))
 	for range 2 {
-		path, err := s.NoMPS()
-		must(t, err)
+		path := must.Have(s.NoMPS())(t)
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(path) != s.dir || !filepath.IsAbs(path) {
 			t.Errorf("%q: %v, %v", path, info, err)
 		}
 	}
-	must(t, os.WriteFile(filepath.Join(s.dir, noMPS, "control"), nil, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(s.dir, noMPS, "control"), nil, 0o600))
 	other := open(t, folder(t))
-	must(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
+	must.Do(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
 	for _, spoiled := range []*Store{s, other} {
 		if path, err := spoiled.NoMPS(); err == nil {
 			t.Errorf("%q is not empty, or leads elsewhere", path)

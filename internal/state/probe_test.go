@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 const (
@@ -36,11 +37,9 @@ func hold(t *testing.T, s *Store, id gpu.ID) (cmd *exec.Cmd, stdin io.Closer) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", s.ProbeLock(id))
 	cmd.Env = []string{"BOOKEND_TEST_ROLE=probe"}
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	in := must.Have(cmd.StdinPipe())(t)
+	out := must.Have(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held <nil>\n" {
 		t.Fatalf("the probe says %q, %v", line, err)
@@ -92,7 +91,7 @@ func TestQuiet(t *testing.T) {
 // A lock that cannot be taken for another reason is no proof of quiet.
 func TestQuietCannotTell(t *testing.T) {
 	s := open(t, folder(t))
-	must(t, os.Symlink("elsewhere", s.ProbeLock(card0)))
+	must.Do(t, os.Symlink("elsewhere", s.ProbeLock(card0)))
 	busy, release := s.Quiet([]gpu.ID{card0}, 0)
 	defer release()
 	if !strings.Contains(busy[card0], "could not be told") {
@@ -103,8 +102,7 @@ func TestQuietCannotTell(t *testing.T) {
 // free reports whether a probe could take the lock now.
 func free(t *testing.T, path string) bool {
 	t.Helper()
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	must(t, err)
+	fd := must.Have(unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,15 +13,9 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // reading is an open for reading of a file below an open folder, as safefile does it.
 func reading(errno unix.Errno) refuse.Call {
@@ -53,27 +46,8 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	if c.Errno == 0 {
 		calls = nil
 	}
-	must(t, refuse.Run(calls, func() { err = f() }))
+	must.Do(t, refuse.Run(calls, func() { err = f() }))
 	return err
-}
-
-// A record that cannot be read is not written over: it may be whole, and its start is there when it can be read again.
-func TestUnreadIsKept(t *testing.T) {
-	s := open(t, folder(t))
-	j := job(1)
-	j.Start = now // a key that is known without the record
-	begin(t, s, j, 10)
-	for name, write := range map[string]func() error{
-		"begin": func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) },
-		"close": func() error { return s.Close(ledger.Run{Job: j}, *at(11)) },
-	} {
-		if err := refused(t, reading(unix.EIO), write); !errors.Is(err, unix.EIO) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
-		}
-		if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Start.At != 10*time.Second || r.Closed() {
-			t.Errorf("%s: got %+v, %v", name, r, err)
-		}
-	}
 }
 
 // Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it
@@ -84,12 +58,11 @@ func TestFatRecords(t *testing.T) {
 	const each = maxRecord - 4<<10
 	last := slurm.JobID(maxRead/each + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
-		must(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
+		must.Do(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
 		dir := filepath.Join(s.dir, folderName(id))
-		text, err := os.ReadFile(filepath.Join(dir, "w1.json"))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "w1.json"), append(bytes.Repeat([]byte(" "), each), text...), 0o600))
-		must(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
+		text := must.Have(os.ReadFile(filepath.Join(dir, "w1.json")))(t)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "w1.json"), append(bytes.Repeat([]byte(" "), each), text...), 0o600))
+		must.Do(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
 	if len(runs) == 0 || runs[0].Job.ID != last || len(runs)*each > maxRead+each || len(damage) != 1 ||
@@ -133,7 +106,7 @@ func TestCloseDamaged(t *testing.T) {
 	j.Start = now
 	begin(t, s, j, 10)
 	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
-	must(t, s.Close(ledger.Run{Job: j}, *at(11)))
+	must.Do(t, s.Close(ledger.Run{Job: j}, *at(11)))
 	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}

@@ -17,12 +17,13 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 func TestRoundTrip(t *testing.T) {
 	s := open(t, folder(t))
 	want := full(7)
-	must(t, s.Begin(want))
+	must.Do(t, s.Begin(want))
 	got, which, err := s.Find(want.Job)
 	if err != nil || which != ledger.OpenRun {
 		t.Fatalf("%s, %v", which, err)
@@ -32,7 +33,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	end := *full(7).Start
-	must(t, s.Close(got, end))
+	must.Do(t, s.Close(got, end))
 	runs, damage := s.Runs()
 	want.Ends = []ledger.End{*ordered(&end)}
 	if len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}) {
@@ -41,8 +42,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestEncodingIsOne(t *testing.T) {
-	first, err := encode(full(7))
-	must(t, err)
+	first := must.Have(encode(full(7)))(t)
 	for range 50 { // the order of a map must not show
 		r := full(7)
 		r.Start.Processes[0], r.Start.Processes[1] = r.Start.Processes[1], r.Start.Processes[0]
@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 		{func() { begin(t, s, job(2), 2) }, job(1), ledger.OpenRun, 1},
 		{func() { begin(t, s, second, 3) }, job(1), ledger.OpenRun, 3},
 		{func() {}, second, ledger.OpenRun, 3},
-		{func() { must(t, s.Close(ledger.Run{Job: second, Key: string(sluidA)}, *at(4))) }, second, ledger.ClosedRun,
+		{func() { must.Do(t, s.Close(ledger.Run{Job: second, Key: string(sluidA)}, *at(4))) }, second, ledger.ClosedRun,
 			3},
 	} {
 		step.do()
@@ -79,8 +79,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"x", "..", "t", "T5"} { // a key that does not fit its file's name is another's record
-		data, err := encode(ledger.Run{Key: name, Job: job(7)})
-		must(t, err)
+		data := must.Have(encode(ledger.Run{Key: name, Job: job(7)}))(t)
 		damageFile(t, s, 7, name, data)
 	}
 	if runs, damage := s.Runs(); len(runs) != 3 || len(damage) != 4 {
@@ -113,7 +112,7 @@ func TestCloseWithoutARecord(t *testing.T) {
 		t.Fatal(which, err)
 	}
 	r.Job = job(1)
-	must(t, s.Close(r, *at(10)))
+	must.Do(t, s.Close(r, *at(10)))
 	got, which, err := s.Find(job(1))
 	if which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
 		t.Errorf("%s, %v, %+v", which, err, got)
@@ -125,9 +124,9 @@ func TestManyEpilogs(t *testing.T) {
 	begin(t, s, job(1), 10)
 	for i := range maxEnds + 2 {
 		r, _, err := s.Find(job(1))
-		must(t, err)
+		must.Do(t, err)
 		r.Start, r.Ends = nil, nil // what was seen is the record's, not the caller's
-		must(t, s.Close(r, *at(20 + i)))
+		must.Do(t, s.Close(r, *at(20 + i)))
 	}
 	r, _, _ := s.Find(job(1))
 	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At ||
@@ -144,7 +143,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes,
 			gpu.Process{PID: pid + 10})
 	}
-	must(t, s.Begin(r))
+	must.Do(t, s.Begin(r))
 	got, which, err := s.Find(r.Job)
 	if which != ledger.OpenRun || err != nil {
 		t.Fatal(which, err)
@@ -167,16 +166,15 @@ func TestLargeRunIsShortened(t *testing.T) {
 func damageFile(t *testing.T, s *Store, id slurm.JobID, key string, data []byte) {
 	t.Helper()
 	path := filepath.Join(s.dir, folderName(id))
-	must(t, os.MkdirAll(path, 0o700))
-	must(t, os.WriteFile(filepath.Join(path, key+suffix), data, 0o600))
+	must.Do(t, os.MkdirAll(path, 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(path, key+suffix), data, 0o600))
 }
 
 func TestCutAnywhere(t *testing.T) {
 	s := open(t, folder(t))
 	r := full(7)
 	r.Key = string(sluidA)
-	data, err := encode(r)
-	must(t, err)
+	data := must.Have(encode(r))(t)
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
 		if _, which, err := s.Find(r.Job); which != ledger.NoRun || !errors.As(err, new(Damage)) {
@@ -197,9 +195,7 @@ func TestGarbage(t *testing.T) {
 	valid := func(change func(*ledger.Run)) []byte {
 		r := ledger.Run{Key: key, Job: job(7)}
 		change(&r)
-		data, err := encode(r)
-		must(t, err)
-		return data
+		return must.Have(encode(r))(t)
 	}
 	write := func(data []byte) func(string) error {
 		return func(path string) error { return os.WriteFile(path, data, 0o600) }
@@ -252,8 +248,7 @@ func TestLockedIsUnknown(t *testing.T) {
 	s := open(t, run)
 	begin(t, s, job(1), 10)
 	damageFile(t, s, 1, "t5", []byte("garbage"))
-	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
-	must(t, err)
+	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
 	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}),
 		"Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
 		if !errors.Is(err, ErrLocked) {

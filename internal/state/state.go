@@ -27,7 +27,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -80,22 +79,7 @@ func Open(run, node string) (*Store, error) {
 			return nil, fmt.Errorf("open state: %w", err)
 		}
 	}
-	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that
-	// does without: root's hooks read all there is.
-	if onlyOurs(run) {
-		_ = safefile.Share(filepath.Dir(run), filepath.Base(run))
-	}
 	return s, nil
-}
-
-// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake
-// may lead to a directory that root keeps closed for what else is in it.
-func onlyOurs(run string) bool {
-	// Threat: none from users, who cannot write here; the names are only compared.
-	entries, err := os.ReadDir(run)
-	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return !slices.Contains([]string{"state", "report", "drop"}, e.Name())
-	})
 }
 
 // storeAt is the store of a node for those who make nothing.

@@ -24,6 +24,7 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 	"bookend/test/refuse"
 )
 
@@ -74,16 +75,14 @@ func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
-		must(t, os.Chmod(path, 0o755))
+		must.Do(t, os.Chmod(path, 0o755))
 	}
 	return dir
 }
 
 func open(t *testing.T, run string) *Store {
 	t.Helper()
-	s, err := Open(run, node)
-	must(t, err)
-	return s
+	return must.Have(Open(run, node))(t)
 }
 
 func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
@@ -95,7 +94,7 @@ func at(n int) *ledger.End {
 
 func begin(t *testing.T, s *Store, j slurm.Job, n int) {
 	t.Helper()
-	must(t, s.Begin(ledger.Run{Job: j, Start: at(n)}))
+	must.Do(t, s.Begin(ledger.Run{Job: j, Start: at(n)}))
 }
 
 // full is a run with something in every field that a hook fills.
@@ -156,14 +155,14 @@ func TestOpenRefuses(t *testing.T) {
 		for _, where := range []string{"state", "state/n1", "report"} {
 			run := folder(t)
 			path := filepath.Join(run, where)
-			must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
+			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
 			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 				t.Errorf("%s for %s: %v", name, where, err)
 			}
 		}
 	}
 	run := folder(t)
-	must(t, os.Chmod(run, 0o777))
+	must.Do(t, os.Chmod(run, 0o777))
 	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 		t.Errorf("a root that anybody can write in: %v", err)
 	}
@@ -219,14 +218,14 @@ func tree(t *testing.T, root string) (paths []string) {
 		}
 		return err
 	})
-	must(t, err)
+	must.Do(t, err)
 	return paths
 }
 
 func mount(t *testing.T, options string) string {
 	t.Helper()
 	dir := folder(t)
-	must(t, unix.Mount("none", dir, "tmpfs", 0, options))
+	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, options))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -264,7 +263,7 @@ func TestUnwritable(t *testing.T) {
 		}
 	}
 	writers(unix.ENOSPC)
-	must(t, os.Remove(filler))
+	must.Do(t, os.Remove(filler))
 	noRoom := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
 	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
 	if runs, damage := s.Runs(); !errors.Is(err, unix.ENOSPC) || len(runs) != 1 || len(damage) != 0 {
@@ -275,7 +274,7 @@ func TestUnwritable(t *testing.T) {
 			t.Errorf("left behind: %s", path)
 		}
 	}
-	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
 	if err := errors.Join(s.MakeDrop(job(1)), s.ClearStuck()); !errors.Is(err, unix.EROFS) {
 		t.Errorf("got %v, want %v", err, unix.EROFS)
@@ -283,7 +282,7 @@ func TestUnwritable(t *testing.T) {
 	if _, err := Open(run, "n2"); !errors.Is(err, unix.EROFS) {
 		t.Errorf("a new node: got %v, want %v", err, unix.EROFS)
 	}
-	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
+	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)
 }
 
@@ -294,58 +293,12 @@ func TestNodes(t *testing.T) {
 	}
 	open(t, run)
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
-		must(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
+		must.Do(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
 	}
 	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
 		t.Errorf("%q, %v", nodes, err)
 	}
 	if nodes, err := Nodes(run, ""); err != nil || !slices.Equal(nodes, []string{"n1"}) {
 		t.Errorf("%q, %v", nodes, err)
-	}
-}
-
-// Users who cannot reach their reports, because an umask was at work when the root was made, can once a hook was there.
-// Nothing else is opened to anybody.
-func TestRootIsShared(t *testing.T) {
-	for name, tt := range map[string]struct {
-		mode, want os.FileMode
-		owner      int
-	}{
-		"by umask 077":    {0o700, 0o755, 0},
-		"by umask 027":    {0o750, 0o755, 0},
-		"as it should be": {0o755, 0o755, 0},
-		"writable by all": {0o733, 0o733, 0},
-		"another user's":  {0o700, 0o700, nobody},
-	} {
-		run := folder(t)
-		must(t, errors.Join(os.Chown(run, tt.owner, 0), os.Chmod(run, tt.mode)))
-		_, _ = Open(run, node)
-		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != tt.want {
-			t.Errorf("%s: %v, %v", name, info.Mode(), err)
-		}
-	}
-	for _, mode := range []os.FileMode{0o700, 0o750} {
-		run := folder(t)
-		must(t, errors.Join(os.WriteFile(filepath.Join(run, "key"), nil, 0o644), os.Chmod(run, mode)))
-		for range 2 { // the first makes state in it
-			_, _ = Open(run, node)
-		}
-		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("a directory of root's own: %v, %v", info.Mode(), err)
-		}
-	}
-	dir := folder(t)
-	secret := filepath.Join(dir, "secret")
-	must(t, errors.Join(os.Mkdir(secret, 0o700), os.Symlink(secret, filepath.Join(dir, "run"))))
-	_, _ = Open(filepath.Join(dir, "run"), node)
-	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("through a link: %v, %v", info.Mode(), err)
-	}
-	for below, want := range map[string]os.FileMode{"state": 0o700, "report": 0o711} {
-		run := folder(t)
-		open(t, run)
-		if info, err := os.Stat(filepath.Join(run, below)); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", below, info.Mode(), err)
-		}
 	}
 }

@@ -49,54 +49,31 @@ func (s *Store) ClearStuck() error {
 	return stuckFile.change(s, func(*Stuck) (*Stuck, error) { return nil, nil })
 }
 
-// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. Those of any user that
-// have ended are forgotten. An unusable record is a Damage, set aside.
+// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. An unusable record is
+// a Damage, set aside.
 func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
 	on, err := usersFile.get(s)
-	all := livingVisits(on, alive)
-	if len(all) < len(orNone(on)) { // where that fails the next hook does it
-		_ = s.changeVisits(alive, func(map[uint32]Stuck) error { return nil })
-	}
-	if stuck, ok := all[uid]; ok {
+	if stuck, ok := orNone(on)[uid]; ok && alive(stuck) {
 		return &stuck, nil
 	}
 	return nil, err
 }
 
-// SetStuckVisit records a child that is stuck among a user's files. One of this user's that lives on record stays: it
-// has been stuck for longer.
+// SetStuckVisit records a child that is stuck among a user's files, and forgets those that have ended. One of this
+// user's that lives on record stays: it has been stuck for longer.
 func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
-	return s.changeVisits(alive, func(all map[uint32]Stuck) error {
-		if _, ok := all[uid]; ok {
-			return nil
-		}
-		if len(all) >= maxUsers {
-			return fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all))
-		}
-		all[uid] = stuck
-		return nil
-	})
-}
-
-// changeVisits changes the record of stuck visits, without those that have ended. An empty one is no file.
-func (s *Store) changeVisits(alive func(Stuck) bool, change func(map[uint32]Stuck) error) error {
 	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
-		all := livingVisits(now, alive)
-		if err := change(all); err != nil || len(all) == 0 {
-			return nil, err
+		all := map[uint32]Stuck{uid: stuck}
+		for other, on := range orNone(now) {
+			if alive(on) {
+				all[other] = on
+			}
+		}
+		if len(all) > maxUsers {
+			return nil, fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all)-1)
 		}
 		return &all, nil
 	})
-}
-
-func livingVisits(all *map[uint32]Stuck, alive func(Stuck) bool) map[uint32]Stuck {
-	living := map[uint32]Stuck{}
-	for uid, stuck := range orNone(all) {
-		if alive(stuck) {
-			living[uid] = stuck
-		}
-	}
-	return living
 }
 
 // Reader is a child that reads other processes' /proc and cannot be killed.

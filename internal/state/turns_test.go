@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
@@ -33,8 +34,7 @@ func TestTurns(t *testing.T) {
 		"a user":         {visit(5), []func() (func(), error){visit(6)}},
 		"a health check": {check, nil},
 	} {
-		release, err := tt.turn()
-		must(t, err)
+		release := must.Have(tt.turn())(t)
 		if _, err := tt.turn(); !errors.Is(err, ErrLocked) {
 			t.Errorf("%s, beside another: got %v, want %v", name, err, ErrLocked)
 		}
@@ -46,11 +46,7 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		release()
-		if release, err = tt.turn(); err != nil {
-			t.Errorf("%s, after it: got %v", name, err)
-		} else {
-			release()
-		}
+		must.Have(tt.turn())(t)()
 	}
 	if _, err := s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0); !errors.Is(err, ErrName) {
 		t.Errorf("another node's: got %v, want %v", err, ErrName)
@@ -63,8 +59,7 @@ func TestMeet(t *testing.T) {
 	clock := func() time.Duration { return now }
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
-	met, err := one.Meet(clock, 0)
-	must(t, err)
+	met := must.Have(one.Meet(clock, 0))(t)
 	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 		t.Errorf("beside another: %v, want %v", err, ErrLocked)
 	}
@@ -86,8 +81,7 @@ func TestMeet(t *testing.T) {
 	}
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
-		met, err := one.Meet(clock, 0)
-		must(t, err)
+		met := must.Have(one.Meet(clock, 0))(t)
 		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
 		}
@@ -100,8 +94,7 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	clock := func() time.Duration { return time.Hour }
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
-	met, err := one.Meet(clock, 0)
-	must(t, err)
+	met := must.Have(one.Meet(clock, 0))(t)
 	looked := false
 	waiting := make(chan bool, 1)
 	waited := make(chan error)
@@ -132,12 +125,12 @@ func TestAsking(t *testing.T) {
 		t.Error("somebody asks where no one does")
 	}
 	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
-	must(t, s.SetAsking(child))
-	must(t, s.ClearAsking(6, 8))
+	must.Do(t, s.SetAsking(child))
+	must.Do(t, s.ClearAsking(6, 8))
 	if got := s.Asking(); got == nil || *got != child {
 		t.Errorf("%+v", got)
 	}
-	must(t, s.ClearAsking(6, 7))
+	must.Do(t, s.ClearAsking(6, 7))
 	if got := s.Asking(); got != nil {
 		t.Errorf("%+v", got)
 	}
@@ -155,7 +148,7 @@ func back(s *Store, op string, uid uint32) error {
 // Whoever has just come back from a user's files vouches for these, and for nobody else's.
 func TestVisit(t *testing.T) {
 	s := open(t, folder(t))
-	must(t, back(s, "append", 7))
+	must.Do(t, back(s, "append", 7))
 	for at, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
 		time.Hour + visitRecent: false, time.Minute: false} {
 		for _, other := range []struct {
@@ -163,8 +156,7 @@ func TestVisit(t *testing.T) {
 			uid uint32
 			any bool
 		}{{"append", 7, want}, {"append", 8, false}, {"tail", 7, false}} {
-			met, err := s.Visit(other.op, other.uid, func() time.Duration { return at }, 0)
-			must(t, err)
+			met := must.Have(s.Visit(other.op, other.uid, func() time.Duration { return at }, 0))(t)
 			if (met == nil) != other.any {
 				t.Errorf("%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
 			}

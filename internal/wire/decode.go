@@ -13,7 +13,6 @@ import (
 // Problem says what is wrong with bytes that came through the pipe.
 type Problem string
 
-// The problems.
 const (
 	Garbage      Problem = "garbage"       // not JSON, of the wrong shape, or a value that cannot be
 	WrongVersion Problem = "wrong version" // the other side speaks another protocol version
@@ -28,7 +27,6 @@ type Error struct {
 	Detail  string
 }
 
-// Error makes an Error an error.
 func (e *Error) Error() string {
 	if e.Line > 0 {
 		return fmt.Sprintf("line %d: %s: %s", e.Line, e.Problem, e.Detail)

@@ -36,7 +36,6 @@ const (
 // Op is what a request asks for.
 type Op string
 
-// The operations.
 const (
 	Snapshot Op = "snapshot" // one look
 	Watch    Op = "watch"    // looks until every device is clean or flat, or Watch.Max is over
@@ -70,13 +69,11 @@ type Request struct {
 // of a file that the backend loads.
 type Options map[string]string
 
-// Deadline returns DeadlineMillis as a duration.
 func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }
 
 // Kind is the type of one reply line.
 type Kind string
 
-// The kinds of reply lines.
 const (
 	KindHello    Kind = "hello"
 	KindSnapshot Kind = "snapshot"

@@ -29,7 +29,6 @@ var conditions = []struct {
 	{gpu.RemapPending, "--query-remapped-rows=remapped_rows.pending", "remap_pending", noYes},
 	{gpu.RemapFailed, "--query-remapped-rows=remapped_rows.failure", "remap_failure", noYes},
 	{gpu.PersistenceMode, "--query-gpu=persistence_mode", "persistence", onOff},
-	{gpu.ComputeMode, "--query-gpu=compute_mode", "", nil},
 	{"accounting", "--query-gpu=accounting.mode", "", onOff},
 }
 
@@ -48,7 +47,7 @@ func (r *run) healthy(h record.Health) {
 	}
 	r.tell("%-18s %s accounting=%s\n", r.rec.Scenario, line, h.Accounting)
 	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
-		gpu.PersistenceMode, gpu.ComputeMode} {
+		gpu.PersistenceMode} {
 		r.holds(string(code)+" was read", "true", facts[string(code)], read[string(code)])
 	}
 	if r.fake == 0 {

@@ -108,8 +108,7 @@ func probe(ask request) {
 			err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		}
 		if err != nil {
-			say("probe", object{"device": id, "result": "skipped", "why": "lock: " + err.Error(),
-				"at_ns": now()})
+			say("probe", object{"device": id, "result": "skipped", "why": "lock: " + err.Error(), "at_ns": now()})
 			continue
 		}
 		bytes := object{"bytes": capacity}
