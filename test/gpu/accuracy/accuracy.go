@@ -117,7 +117,7 @@ func (s *scenario) row() string {
 func plain(text string) string {
 	return strings.NewReplacer("cards", "GPUs", "card", "GPU", "Nobody else", "No other process", "nobody else",
 		"no other process", "nobody's", "no job's", "Nobody", "No one", "nobody", "no one", "somebody", "a process",
-		"by itself", "alone", "beside", "next to").Replace(text)
+		"by itself", "alone", "beside ", "next to ", "beside,", "next to it,").Replace(text)
 }
 
 // verdict is what the ends of the run's jobs, or its health checks, were said to be, and what followed.
