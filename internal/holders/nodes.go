@@ -254,8 +254,8 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name of
-// its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name
+// of its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
 	for _, part := range parts {
