@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"bookend/deploy"
-	"bookend/internal/child"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -146,16 +145,12 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	ok := false
 	if text == "" {
 		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
-		if err := errors.Join(safefile.Trusted(a.config().Slurm.Scontrol), safefile.Trusted(conf)); err != nil &&
-			a.env.EUID == 0 {
+		if err := safefile.Trusted(conf); err != nil && a.env.EUID == 0 {
 			return v, fmt.Errorf("scontrol -V: %w: %s", err, tell)
 		}
-		res := child.Run(child.Spec{
-			Path: a.config().Slurm.Scontrol, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + conf},
-			MaxOutput: 1 << 10, Timeout: 5 * time.Second,
-		})
-		if v, ok = slurm.ParseVersion(string(res.Stdout)); !ok {
-			return v, fmt.Errorf("scontrol -V: %s: %.200q: %s", res.Outcome, res.Stderr, tell)
+		said, err := slurmcmd.Version(a.config().Slurm.Scontrol, conf)
+		if v, ok = slurm.ParseVersion(said); !ok {
+			return v, fmt.Errorf("scontrol -V: %w: %s", cmp.Or(err, fmt.Errorf("%.200q is no version", said)), tell)
 		}
 	} else if v, ok = slurm.ParseVersion("slurm " + text); !ok {
 		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)

@@ -174,7 +174,7 @@ func TestTestAllocations(t *testing.T) {
 		{gpu.Probe{Result: gpu.ProbeBroken, At: 201 * time.Second, Error: broken},
 			`broken: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); not \x1b[2Jready; wait`},
 		{gpu.Probe{Result: gpu.ProbeSkipped, Why: "others may use it"}, "not made: others may use it"},
-		{gpu.Probe{Result: gpu.ProbeGap, Method: gpu.WithContext, Free: gpu.Bytes(900 << 20), Largest: gpu.Unknown("x"),
+		{gpu.Probe{Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Unknown("x"),
 			Attempts: 1},
 			"gap, largest block unknown of 900 MiB free (1 attempt, 0 ms)"},
 		{gpu.Probe{Result: gpu.ProbeBroken, Why: "the backend crashed"}, "broken: the backend crashed"},

@@ -31,11 +31,8 @@ const (
 // ProbeMethod is how memory was taken.
 type ProbeMethod string
 
-// The methods. With a context the card has some 500 MiB less to give, and Free is what the context was told.
-const (
-	Contextless ProbeMethod = "contextless"
-	WithContext ProbeMethod = "context"
-)
+// Contextless is the only method. With a context the card would have some 500 MiB less to give.
+const Contextless ProbeMethod = "contextless"
 
 // Probe is what a test allocation on one device said: the largest single block that could be had. It says nothing of
 // where in the memory that lies.

@@ -71,9 +71,6 @@ func (s *Store) PutRecorded(r Recorded) error {
 // Recorded is what was recorded of the runs that have not ended; nothing where there is none.
 func (s *Store) Recorded() Recorded { return orNone(recordedFile.peek(s)).Value }
 
-// PeekRecorded is Recorded for who has no store.
-func PeekRecorded(run, node string) Recorded { return orNone(peek(run, node, recordedFile)).Value }
-
 // Openings follows the runs of a node that have begun and not ended. It reads the records again where one has changed.
 type Openings struct {
 	store *Store
