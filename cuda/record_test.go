@@ -75,7 +75,7 @@ func TestRecord(t *testing.T) {
 	}
 	r.until(t, "a graphics process", func(r gpu.Reading) bool { return len(r.Processes) == 1 })
 	close(r.stop)
-	if a := <-r.ended; a.Abandoned != nil || a.Panic != nil {
+	if a := <-r.ended; a.Abandoned != nil || a.Panic != nil || len(a.Troubles) > 0 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -62,7 +62,7 @@ type Summary struct {
 	// memory that was there at its start and still is, where nothing else was found
 	StillBytes uint64 `json:"still_bytes"`
 	// PeakBytes is the most that the job's own processes had on one GPU, BusyPercent how busy its GPUs were in the
-	// mean, IdleGPUs those on which none of its processes was seen. All are null or empty where nothing was recorded.
+	// mean, IdleGPUs those that nobody was seen to use. All are null or empty where it was not recorded throughout.
 	PeakBytes   *uint64 `json:"peak_bytes"`
 	BusyPercent *int    `json:"busy_percent"`
 	IdleGPUs    []int   `json:"idle_gpus"`

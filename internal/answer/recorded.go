@@ -19,6 +19,11 @@ func (s *Summary) recorded(r ledger.Run) {
 		s.Unknown.because("busy_percent", why)
 		return
 	}
+	if len(end.Recording.Gaps(r.First().At, end.At)) > 0 {
+		s.Unknown.because("peak_bytes", "it was not recorded all of the time")
+		s.Unknown.because("busy_percent", "it was not recorded all of the time")
+		return
+	}
 	var peak uint64
 	untold := false
 	var busy ledger.Busy

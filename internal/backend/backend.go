@@ -225,6 +225,8 @@ func (a *Answer) take(replies []wire.Reply) {
 // ended says what is wrong with the way in which the backend ended, if anything.
 func ended(res child.Result, req wire.Request) *Trouble {
 	switch res.Outcome {
+	case child.Stopped:
+		return nil
 	case child.Hung:
 		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
 	case child.Abandoned:

@@ -38,7 +38,7 @@ type Spec struct {
 	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept:
 	// then MaxOutput bounds a line. The bytes are its own until it returns. Without more the child ends like a flood.
 	OnLine func(line []byte) (more bool)
-	// Stop, where it is not nil and closed, ends the child like its deadline.
+	// Stop, where it is not nil and closed, ends the child like its deadline, but it is Stopped.
 	Stop <-chan struct{}
 	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer
 	// than Grace, since one of its threads may sleep so that nothing ends it.
@@ -63,6 +63,7 @@ const (
 	Exited     Outcome = "exited"      // by itself, with ExitCode
 	Crashed    Outcome = "crashed"     // by a Signal that Run did not send (a backend's own alarm: SIGALRM)
 	Hung       Outcome = "hung"        // killed at its deadline
+	Stopped    Outcome = "stopped"     // killed, or ended, after Stop
 	Abandoned  Outcome = "abandoned"   // killed, and still there after grace; it may end later
 	Flooded    Outcome = "flooded"     // killed or ended after more than MaxOutput bytes
 	NotStarted Outcome = "not-started" // Err says why

@@ -121,7 +121,7 @@ func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 		case <-by.deadline:
 			outcome, by.deadline = Hung, nil
 		case <-by.stop:
-			outcome = Hung
+			outcome = Stopped
 		}
 	}
 	kill(b.pid)

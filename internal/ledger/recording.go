@@ -44,10 +44,14 @@ type Recorded struct {
 	More       int               `json:"more,omitempty"`      // processes that were not kept
 	Curve      Curve             `json:"curve,omitzero"`
 
-	base    uint64        // unaccounted at the first sample
-	extra   uint64        // the least beyond it since
-	since   time.Duration // when that began
-	started bool
+	Beyond *Beyond `json:"beyond,omitempty"`
+}
+
+// Beyond follows the memory that no process accounts for.
+type Beyond struct {
+	Base  uint64        `json:"base"`            // at the first sample
+	Extra uint64        `json:"extra,omitempty"` // the least beyond that since
+	Since time.Duration `json:"since_ns,omitempty"`
 }
 
 // Recordings are those of a node's open runs, by their Name.
@@ -213,9 +217,9 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	}
 }
 
-// Unused reports a GPU on which no process was seen, whoever's, and no kernel ran.
+// Unused reports a GPU on which no sample saw a process, whoever's, or a kernel that ran.
 func (g Recorded) Unused() bool {
-	return g.Samples > g.Unread && len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
+	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
 func (m *Most) see(bytes uint64, at time.Duration) {
@@ -262,24 +266,23 @@ func (g *Recorded) keep(first, last, now time.Duration) {
 // account follows the memory that no process accounts for.
 func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duration) {
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
-	if unknown != "" {
-		g.extra = 0
+	if g.Beyond == nil && unknown == "" {
+		g.Beyond = &Beyond{Base: bytes}
+	}
+	b := g.Beyond
+	if b == nil {
 		return
 	}
-	if !g.started {
-		g.started, g.base = true, bytes
-	}
-	extra := bytes - min(bytes, g.base)
-	switch {
-	case extra < limits.Report:
-		g.extra = 0
-	case g.extra == 0:
-		g.extra, g.since = extra, at
+	switch extra := bytes - min(bytes, b.Base); {
+	case unknown != "" || extra < limits.Report:
+		b.Extra = 0
+	case b.Extra == 0:
+		b.Extra, b.Since = extra, at
 	default:
-		g.extra = min(g.extra, extra)
+		b.Extra = min(b.Extra, extra)
 	}
-	if at-g.since >= lasting {
-		g.Unlisted.see(g.extra, at)
+	if at-b.Since >= lasting {
+		g.Unlisted.see(b.Extra, at)
 	}
 }
 
@@ -334,10 +337,11 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 		return
 	}
 	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
+	throughout := len(r.Gaps(from, to)) == 0
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt, Unused: g.Unused(),
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: throughout && g.Unused(),
 		})
 	}
 }

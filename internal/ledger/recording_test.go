@@ -103,6 +103,7 @@ func TestRecordedWithoutCgroups(t *testing.T) {
 		"in a container":             {func(p *attrib.Process, _ *Sample) { p.Container = "docker-1" }, 0},
 		"a service":                  {func(p *attrib.Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
 		"another job's cgroup":       {func(p *attrib.Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
+		"cgroups that disagree":      {func(p *attrib.Process, _ *Sample) { p.Cgroup.Conflict = "job 1, job 2" }, 0},
 		"another job has the GPU":    {func(_ *attrib.Process, s *Sample) { s.Shared = true }, 0},
 		"in its cgroup all the same": {func(p *attrib.Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
 	} {
@@ -117,6 +118,10 @@ func TestRecordedWithoutCgroups(t *testing.T) {
 				t.Errorf("%+v", g)
 			}
 		})
+	}
+	unread := Recorded{Samples: 9, Unread: 1}
+	if unread.Unused() {
+		t.Error("unused, though a sample could not be read")
 	}
 	idle := Recording{Every: time.Second}
 	idle.Add(job100(), Sample{Look: onCard(time.Second)})
@@ -147,6 +152,22 @@ func TestUnlisted(t *testing.T) {
 				t.Errorf("got %d MiB, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// It goes on where it was after it was kept and read back, as a recorder that follows another finds it.
+func TestUnlistedByTwoRecorders(t *testing.T) {
+	r := Recording{Every: time.Second}
+	for i, extra := range []uint64{0, 700, 700, 700, 700} {
+		look := onCard(time.Duration(i+1) * time.Second)
+		look.Readings[0].Memory.Used = gpu.Bytes(extra << 20)
+		text := must.Have(json.Marshal(r))(t)
+		r = Recording{}
+		must.Do(t, json.Unmarshal(text, &r))
+		r.Add(job100(), Sample{Look: look, Limits: finding.Limits{Report: 32 << 20}})
+	}
+	if got := r.GPUs[0].Unlisted.Bytes >> 20; got != 700 {
+		t.Errorf("got %d MiB, want 700", got)
 	}
 }
 

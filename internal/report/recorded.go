@@ -17,7 +17,7 @@ const idleFrom = 10 * time.Minute
 
 // Running is what can be said of a job while it runs, for a terminal that its end report does not reach.
 func Running(s Scene) []Safe {
-	used, tells := s.used(), s.Show == config.ShowSummary || s.Show == config.ShowAll
+	used, idle, tells := s.used(), s.idle(), s.Show == config.ShowSummary || s.Show == config.ShowAll
 	var out []string
 	for _, g := range used {
 		where := fmt.Sprintf("%s GPU %d", s.Node, s.number(g))
@@ -26,9 +26,9 @@ func Running(s Scene) []Safe {
 		case others > 0 && !s.Shared:
 			held := diagnosis.Size(others)
 			out = append(out, fmt.Sprintf("%s: another process held %s while your job ran", where, held))
-		case g.Together > 1 && len(used) < len(s.Cards):
+		case g.Together > 1 && len(idle) > 0:
 			out = append(out, fmt.Sprintf("%s: %d processes of your job at once, and none on %d other GPUs of its own",
-				where, g.Together, len(s.Cards)-len(used)))
+				where, g.Together, len(idle)))
 		}
 	}
 	if s.Show == config.ShowNone || len(used) == 0 || len(out) == 0 && !tells {
@@ -41,7 +41,7 @@ func Running(s Scene) []Safe {
 func (s Scene) others(g ledger.Recorded) (most uint64) {
 	const worthTelling = 512 << 20 // less than what a process that does nothing takes on an H200
 	for _, p := range g.Processes {
-		if p.Owner.Found() && p.Owner.ID != s.Job.ID && p.Most >= worthTelling {
+		if p.Owner.Found() && !s.Job.Owns(p.Owner) && p.Most >= worthTelling {
 			most = max(most, p.Most)
 		}
 	}
@@ -134,23 +134,28 @@ func (s Scene) accountedMost() uint64 {
 	return s.Why.Peaks[0].Peak.Bytes
 }
 
-// neverUsed is a line on GPUs of a long job on which the recorder saw none of its processes; none where it saw not all
-// of the job.
-func (s Scene) neverUsed() []string {
-	now := s.Now.Snapshot.At
-	if len(s.used()) == 0 || now-s.Began < idleFrom || !s.Recording.Whole(s.Began, now) {
+// idle are the numbers of GPUs that nobody was seen to use. None are where samples are missing, or so far apart that a
+// use worth telling may lie between two.
+func (s Scene) idle() (numbers []string) {
+	const often = 5 * time.Second
+	if s.Recording == nil || s.Recording.Every > often || len(s.Recording.Gaps(s.Began, s.Now.Snapshot.At)) > 0 {
 		return nil
 	}
-	var idle []string
 	for _, g := range s.Recording.GPUs {
 		if g.Unused() && g.Busy.Samples > 0 {
-			idle = append(idle, fmt.Sprint(s.number(g)))
+			numbers = append(numbers, fmt.Sprint(s.number(g)))
 		}
 	}
-	switch len(idle) {
-	case 0:
+	return numbers
+}
+
+// neverUsed is a line on GPUs of a long job that it did not use.
+func (s Scene) neverUsed() []string {
+	idle := s.idle()
+	switch {
+	case len(s.used()) == 0 || s.Now.Snapshot.At-s.Began < idleFrom || len(idle) == 0:
 		return nil
-	case 1:
+	case len(idle) == 1:
 		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Node, idle[0])}
 	}
 	return []string{fmt.Sprintf("%s GPUs %s were never used by your job", s.Node, strings.Join(idle, ","))}

@@ -76,6 +76,11 @@ type Owner struct {
 	Conflict string `json:"conflict,omitempty"`
 }
 
+// Owns reports a cgroup of the job. Which of the two names it has depends on Slurm's version.
+func (j Job) Owns(o Owner) bool {
+	return o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID
+}
+
 // The steps in which a job's own script or shell runs.
 const (
 	StepBatch       = "batch"

@@ -164,10 +164,7 @@ func (r *record) leaveReport() {
 	if r.Store == nil || len(r.text) == 0 || r.Past.Again || r.Past.Second {
 		return
 	}
-	if told, err := r.Store.Report(r.Job); err == nil { // without one its prolog said nothing, or it is not kept
-		told.End = joined(r.text)
-		r.Try(r.Store.PutReport(r.Job, told))
-	}
+	r.Try(r.Store.ChangeReport(r.Job, func(told *state.Report) { told.End = joined(r.text) }))
 }
 
 // cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of

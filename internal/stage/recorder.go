@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -21,10 +19,8 @@ import (
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
-	"bookend/internal/wire"
 )
 
 // recordFlag starts a program of root's as the recorder of a node: it follows.
@@ -52,9 +48,10 @@ func (r *record) recorded() *metrics.Recorded {
 	if of == nil || r.Past.Run.Start == nil {
 		return &m
 	}
-	if m.Seen = metrics.Part; len(of.Gaps(r.Past.Run.Start.At, r.Seen.Side.Snapshot.At)) == 0 {
-		m.Seen = metrics.Whole
+	if m.Seen = metrics.Part; len(of.Gaps(r.Past.Run.Start.At, r.Seen.Side.Snapshot.At)) > 0 {
+		return &m // a peak, or a use, may lie where nobody looked
 	}
+	m.Seen = metrics.Whole
 	for _, g := range of.GPUs {
 		reading, _ := r.Seen.Side.Snapshot.Reading(g.ID)
 		switch total := reading.Memory.Total.Bytes; {
@@ -86,14 +83,6 @@ type recorder struct {
 	looked  time.Duration // and when it was looked whether program and configuration are still these
 }
 
-// session is one backend at work.
-type session struct {
-	devices []gpu.Device
-	stop    chan struct{}
-	ended   chan backend.Answer
-	last    time.Duration // CLOCK_BOOTTIME of its last word
-}
-
 // process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
 // read. Such a one may only just have been started.
 type process struct {
@@ -122,18 +111,28 @@ func recordNode(env Env, node string) int {
 	if !r.configure() {
 		return 1
 	}
-	release, err := r.Store.BeRecorder()
-	if err != nil {
-		return 0 // another came first
+	r.open = r.Store.Openings()
+	for {
+		release, err := r.Store.BeRecorder()
+		if err != nil {
+			return 0 // another came first
+		}
+		idle := r.record()
+		release()
+		if !idle || len(r.open.Runs(r.Clock.Wall())) == 0 { // its prolog may have found this one still at work
+			return 0
+		}
 	}
-	defer release()
-	r.open, r.kept = r.Store.Openings(), r.Store.Recorded()
-	r.kept.PID, r.kept.Since, r.kept.Problem = env.PID, r.Clock.Boot(), ""
+}
+
+// record is run with what was kept before.
+func (r *recorder) record() (idle bool) {
+	defer r.endSession()
+	r.kept = r.Store.Recorded()
+	r.kept.PID, r.kept.Since, r.kept.Problem = r.PID, r.Clock.Boot(), ""
 	anotherBoot := func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }
 	maps.DeleteFunc(r.kept.Runs, anotherBoot)
-	defer r.endSession()
-	r.run()
-	return 0
+	return r.run()
 }
 
 // configure reads the configuration, and reports whether there is anything to do in it.
@@ -163,19 +162,19 @@ func (r *recorder) changed() bool {
 	return !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()
 }
 
-// run records until nothing is left to record.
-func (r *recorder) run() {
-	for idle := r.Clock.Boot(); ; {
+// run records until nothing is left to record, which is idle, or another recorder would do better.
+func (r *recorder) run() (idle bool) {
+	for last := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
-		if !r.current(runs) {
-			return
+		if r.unkept || !r.current(runs) {
+			return false
 		}
 		r.follow(runs)
 		r.Take() // nobody is told: the next end says that nothing was recorded
 		if now := r.Clock.Boot(); len(runs) > 0 {
-			idle = now
-		} else if now-idle > lingers {
-			return
+			last = now
+		} else if now-last > lingers {
+			return true
 		}
 		var ended chan backend.Answer
 		if r.session != nil {
@@ -186,7 +185,7 @@ func (r *recorder) run() {
 			r.take(look, runs)
 		case answer := <-ended:
 			if r.session = nil; r.leave(answer) {
-				return
+				return false
 			}
 		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
 		}
@@ -212,99 +211,12 @@ func (r *recorder) current(runs []ledger.Run) bool {
 	return true
 }
 
-// follow keeps a session on the GPUs of the open runs, and none where there are none.
-func (r *recorder) follow(runs []ledger.Run) {
-	var devices []gpu.Device
-	for _, run := range runs {
-		for _, d := range run.Devices {
-			known := slices.ContainsFunc(devices, func(o gpu.Device) bool { return o.ID == d.Device.ID })
-			if d.Device.ID != "" && !known {
-				devices = append(devices, gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent})
-			}
-		}
-	}
-	late := time.Duration(r.Config.Record.Every) + time.Duration(r.Times.Driver) + silence
-	if s := r.session; s != nil && (r.Clock.Boot()-s.last > late || !slices.Equal(s.devices, devices)) {
-		r.endSession()
-	}
-	if r.session == nil && len(devices) > 0 {
-		r.begin(devices)
-	}
-}
-
-// begin starts a session, where that may be now: no child is stuck in the driver, and nothing says that it is to rest.
-func (r *recorder) begin(devices []gpu.Device) {
-	now := r.Clock.Boot()
-	if now < r.retry || r.rest != "" && r.rest == r.inUse() || !r.answers() {
-		return
-	}
-	r.rest, r.retry = "", now+restart
-	s := &session{devices: devices, stop: make(chan struct{}), ended: make(chan backend.Answer, 1), last: now}
-	req := wire.Request{
-		Op: wire.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
-		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)}, Options: r.Config.NVIDIA.ForLooks(),
-	}
-	looks := r.looks
-	params := backend.Params{Path: r.Config.Backend, Root: r.EUID == 0, Stop: s.stop,
-		OnLook: func(look gpu.Snapshot) {
-			select {
-			case looks <- look:
-			case <-s.stop:
-			}
-		}}
-	routine.Go(func(p *routine.Panic) { s.ended <- backend.Answer{Panic: p} }, func() {
-		s.ended <- backend.Ask(params, req)
-	})
-	r.session = s
-}
-
-// endSession ends the session, and waits for its end.
-func (r *recorder) endSession() {
-	if s := r.session; s != nil {
-		close(s.stop)
-		r.session, r.retry = nil, 0
-		r.leave(<-s.ended)
-	}
-}
-
-// leave takes a session's end. One that could not be killed goes on record, so that no hook asks the driver beside it;
-// over says that it ends the recorder too.
-func (r *recorder) leave(a backend.Answer) (over bool) {
-	r.kept.Problem = ""
-	switch {
-	case a.Abandoned != nil:
-		r.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
-		return true
-	case a.Panic != nil:
-		return true
-	case len(a.Troubles) > 0:
-		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
-	default:
-		if r.rest = r.inUse(); r.rest == "" {
-			r.retry = r.Clock.Boot() + later
-		}
-	}
-	return false
-}
-
-// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU. It is empty where that
-// cannot be read.
-func (r *recorder) inUse() (counts string) {
-	for _, v := range gpu.Vendors {
-		// Threat: none, the kernel's own file.
-		text, err := os.ReadFile(filepath.Join(r.Config.Paths.Sys, "module", v.Module, "refcnt"))
-		if err == nil {
-			counts += v.Module + "=" + strings.TrimSpace(string(text)) + " "
-		}
-	}
-	return counts
-}
-
 // take adds a sample to what is kept of each open run.
 func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 	if r.session != nil {
 		r.session.last = r.Clock.Boot()
 	}
+	r.kept.Problem = ""
 	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
 	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.Clock.Boot()-r.put >= writes
@@ -341,10 +253,7 @@ func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Sna
 		return
 	}
 	r.told[run.Name()] = text
-	if was, err := r.Store.Report(run.Job); err == nil && was.End == "" {
-		was.Running = text
-		_ = r.Store.PutReport(run.Job, was)
-	}
+	_ = r.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
 }
 
 // shared reports that another open run has a GPU of a run.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/attrib"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -109,12 +111,16 @@ func (s *Store) Begin(run ledger.Run) (err error) {
 	if err := s.name(&run); err != nil {
 		return err
 	}
-	return s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
+	err = s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
 		if now != nil {
 			return nil, ErrExists
 		}
 		return &run, nil
 	})
+	if err == nil { // Openings looks there: a requeued job's own folder is none that it watches
+		err = unix.Utimes(s.dir, nil)
+	}
+	return err
 }
 
 // Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier

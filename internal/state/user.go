@@ -39,6 +39,21 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 	})
 }
 
+// ChangeReport changes a job's reports, where there are any. The recorder and the job's epilog both do.
+func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
+	return s.locked(lockOf(job.ID), func() error {
+		report, err := s.Report(job)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		edit(&report)
+		return s.PutReport(job, report)
+	})
+}
+
 // RemoveReport removes what an earlier run of the job id left.
 func (s *Store) RemoveReport(job slurm.Job) error {
 	return s.named(job, "remove report", func(name string) error {

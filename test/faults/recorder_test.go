@@ -69,6 +69,11 @@ func TestRecorder(t *testing.T) {
 	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
 		t.Errorf("status: %s", out)
 	}
+	n.clean(n.own(prolog), bystanding())
+	await(t, "both jobs' samples", func() bool { return len(n.store().Recorded().Runs) == 2 })
+	if problem := n.store().Recorded().Problem; problem != "" {
+		t.Errorf("a session that gave way to the next one left %q", problem)
+	}
 	theirs.End()
 	mine.End()
 	n.clean(n.own(epilog), newJob())
@@ -89,6 +94,7 @@ func TestRecorder(t *testing.T) {
 	if gaps := of.Gaps(run.Start.At, run.Ends[0].At); len(gaps) > 0 {
 		t.Errorf("%d samples, gaps %v", of.Samples, gaps)
 	}
+	n.clean(n.own(epilog), bystanding())
 	await(t, "the recorder's end", func() bool { return len(rig.Recorders(n.dir)) == 0 })
 }
 
