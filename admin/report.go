@@ -87,10 +87,7 @@ func (a *app) sources(dir string) (records, page.Request, error) {
 		return r, page.Request{}, err
 	}
 	ask := page.Request{Now: a.env.Clock.Wall()}
-	var unread, unsighted error
-	ask.Check, unread = r.store.LastCheck()
-	ask.Sighted, unsighted = r.store.Sighted()
-	if err := errors.Join(unread, unsighted); err != nil { // what cannot be read is left out
+	if ask.Check, err = r.store.LastCheck(); err != nil { // what cannot be read is left out
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
 	return r, ask, nil

@@ -121,8 +121,6 @@ type Input struct {
 	// all was.
 	MessagesPart string
 	Seen         []Sighting
-	// Checks is how many health checks looked at all of the cards while the job ran.
-	Checks int
 	// Recorded is what the recorder saw of the job's GPUs in so many Samples, nothing where there was none. Whole says
 	// that it saw every interval between the two ends.
 	Recorded      []Recorded

@@ -200,9 +200,9 @@ func TestOthers(t *testing.T) {
 		{"another user's process, seen while the job ran", func(in *Input) {
 			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
 		}, Others, Yes, "30.0 GiB while your job ran"},
-		{"no one, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
+		{"no one, and samples between", func(in *Input) { in.Samples = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
 		{"one process, at some looks", func(in *Input) {
-			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
+			in.Samples, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
 		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
 		{"something no one knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {

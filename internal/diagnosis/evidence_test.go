@@ -73,7 +73,7 @@ var removals = map[string]func(*Input){
 	"start of a GPU":  func(in *Input) { in.Start = blurred(in.Start) },
 	"end":             func(in *Input) { in.End, in.Findings = nil, nil },
 	"end of a GPU":    func(in *Input) { in.End = blurred(in.End) },
-	"between":         func(in *Input) { in.Seen, in.Checks = nil, 0 },
+	"between":         func(in *Input) { in.Seen = nil },
 	"recording":       func(in *Input) { in.Recorded, in.Samples, in.Whole = nil, 0, false },
 	"kernel":          func(in *Input) { in.Kernel = nil },
 	"kernel's reason": func(in *Input) { in.Kernel = &gpu.KernelLog{Unknown: "permission denied"} },
@@ -203,7 +203,6 @@ var worlds = []func(*Input){
 	func(in *Input) { in.Shared = "shards" },
 	func(in *Input) { in.Cards[0].Device.Parent = "GPU-p" },
 	func(in *Input) { in.AddressSpace = gib(4) },
-	func(in *Input) { in.Checks = 12 },
 	func(in *Input) { in.Seen = []Sighting{seen(500, 900, 1, true)} },
 	func(in *Input) {
 		in.Seen = []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}

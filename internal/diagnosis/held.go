@@ -337,10 +337,10 @@ func (j judge) absent(c Cause) Cause {
 
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
 func (j judge) between() string {
-	if j.Samples+j.Checks == 0 {
+	if j.Samples == 0 {
 		return "; no one looked between (the recorder would)"
 	}
-	return ", nor at " + looks(j.Samples+j.Checks) + " between"
+	return ", nor at " + looks(j.Samples) + " between"
 }
 
 func looks(n int) string {

@@ -206,8 +206,8 @@ func (j judge) processes() Cause {
 		c.Answer, c.Evidence = No, "the rest was not your job's"
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
-	case j.Samples+j.Checks > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples+j.Checks))
+	case j.Samples > 0:
+		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples))
 	case n == 1:
 		c.Evidence = "one seen" + j.clock(" at ", at) + "; no one looked again (the recorder would)"
 	default:

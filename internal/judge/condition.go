@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -114,7 +113,7 @@ func (c Case) ownXids() map[int]bool {
 	for _, k := range c.sinceJobBegan().Kills {
 		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
 	}
-	for _, p := range c.Node.Sighted.During(run, run.Start.At, math.MaxInt64) {
+	for _, p := range c.Past.Recording.Proofs() {
 		w.saw(p.PID, p.Owner)
 	}
 	for _, r := range c.Node.Runs {
@@ -190,9 +189,8 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 		began = run.Start.At
 	}
 	in.Shared, in.SharedUnknown = c.shared()
-	in.Seen = append(ledger.Sightings(c.Node.Runs, run, began, now), c.Node.Sighted.During(run, began, now)...)
+	in.Seen = ledger.Sightings(c.Node.Runs, run, began, now)
 	c.Past.Recording.Witness(&in, run, began, now)
-	in.Checks = c.Node.Sighted.LooksDuring(run, began, now)
 	d := diagnosis.Why(in)
 	return &d
 }

@@ -226,10 +226,9 @@ type Seen struct {
 
 // Node is what the records of all of a node's hooks say.
 type Node struct {
-	Runs    []ledger.Run
-	Unread  string // why there may be more of them, empty where there are none
-	Sighted ledger.Sighted
-	Proofs  []attrib.Sighting // processes that the recorder saw in a job's cgroup
+	Runs   []ledger.Run
+	Unread string            // why there may be more of them, empty where there are none
+	Proofs []attrib.Sighting // processes that the recorder saw in a job's cgroup
 }
 
 // shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
@@ -332,7 +331,7 @@ func (c Case) addRecords(s *finding.Scene) {
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
-		Sighted: node.Sighted, Proofs: node.Proofs,
+		Proofs: node.Proofs,
 	})
 	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {

@@ -27,20 +27,19 @@ type Now struct {
 	Beginning bool
 	// Idle is the number of bytes below which a card without processes counts as idle.
 	Idle uint64
-	// Sighted is what health checks saw, Proofs what recordings proved.
-	Sighted Sighted
-	Proofs  []attrib.Sighting
+	// Proofs are what the recordings of runs that have not ended proved.
+	Proofs []attrib.Sighting
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
-// self but what health checks saw.
+// self but what the recorder saw.
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Left: leftovers(runs, now)}
 	ofRun := self.Job.ID != 0
 	if ofRun {
 		b.Self = record(self)
 	}
-	b.Self.Seen = slices.Concat(b.Self.Seen, now.Sighted.proofs(now.Epoch), now.Proofs)
+	b.Self.Seen = slices.Concat(b.Self.Seen, now.Proofs)
 	if self.Epilog() == nil { // the hook that asks runs for it now: an end that a health check presumed is refuted
 		b.Self.End, b.Self.Unseen = 0, false
 	}

@@ -108,9 +108,9 @@ func TestUnseenEnd(t *testing.T) {
 // Who looks between jobs reads the same ledger, with nobody's run apart from the others.
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
-	seen := Sighted{}.With(life, onCard(15, proc(7, 1)), who(inJob(7, 101)))
+	proofs := []attrib.Sighting{{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 101}}}
 	b := Open([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })}, Run{},
-		Now{At: 30, Epoch: life, Sighted: seen})
+		Now{At: 30, Epoch: life, Proofs: proofs})
 	if len(b.Others) != 2 || !b.Others[0].Live() || b.Others[1].Live() || !b.Others[1].Alone {
 		t.Errorf("%+v", b.Others)
 	}

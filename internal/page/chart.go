@@ -19,9 +19,8 @@ type Request struct {
 	// Now is when the records were read; zero: they are a copy, and the last look in them is the latest that is known.
 	Now  time.Time
 	Zone *time.Location
-	// Check is the last health check, nil where there is none on record, and Sighted what all of them saw.
-	Check   *ledger.Check
-	Sighted ledger.Sighted
+	// Check is the last health check, nil where there is none on record.
+	Check *ledger.Check
 }
 
 type Chart struct {

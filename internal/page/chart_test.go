@@ -255,27 +255,24 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// The most memory in use is what health checks saw between a job's two ends, and accounting of processes that began in it.
+// The most memory in use is what the recorder saw between a job's two ends, and accounting of processes that began in it.
 func TestMost(t *testing.T) {
 	end := seenAs(4, cardA, 0)
 	end.Health = []gpu.Health{{Device: cardA, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
 		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
 		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
 	}}}}
-	sighted := ledger.Sighted{Epoch: epoch,
-		Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At,
-			Bytes: gpu.Bytes(60 * gib)}}}
+	recorded := end
+	recorded.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: cardA, Peak: ledger.Most{Bytes: 60 * gib}}}}
 	for name, tt := range map[string]struct {
 		end  ledger.End
-		ask  Request
 		want gpu.Figure
 	}{
-		"no one looked": {seenAs(4, cardA, gib), Request{}, gpu.Unknown("not sampled")},
-		"accounting":    {end, Request{}, gpu.Bytes(30 * gib)},
-		"health checks": {end, Request{Sighted: sighted}, gpu.Bytes(60 * gib)},
+		"no one looked": {seenAs(4, cardA, gib), gpu.Unknown("not sampled")},
+		"accounting":    {end, gpu.Bytes(30 * gib)},
+		"the recorder":  {recorded, gpu.Bytes(60 * gib)},
 	} {
-		tt.ask.Now = hour(24)
-		c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), tt.end)}, tt.ask)
+		c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), tt.end)}, Request{Now: hour(24)})
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
 		}

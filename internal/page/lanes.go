@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -85,18 +84,8 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	return k, true
 }
 
-// used notes the most memory of one card that the recorder or health checks saw in use during a job, or that the driver
-// accounted for.
+// used notes the most memory of one card that the recorder saw in use during a job, or that the driver accounted for.
 func (h *history) used(k Block, id gpu.ID) Block {
-	ended := time.Duration(math.MaxInt64)
-	if k.run.Closed() {
-		ended = k.run.Ends[0].At
-	}
-	for _, seen := range h.ask.Sighted.During(*k.run, k.run.First().At, ended) {
-		if seen.Device == id {
-			k.use(seen.Bytes)
-		}
-	}
 	for _, e := range k.run.Ends {
 		if e.Recording != nil {
 			for _, g := range e.Recording.GPUs {

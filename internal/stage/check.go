@@ -62,20 +62,17 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	heard := r.Listen(since)
 	r.lookAround()
 	r.Seen.Kernel = heard()
-	r.Node = r.readNode(nil)
+	r.Node = r.readNode()
 	c.Case = r.Case
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := r.LookCloser(unclean)
-		residue.Node = *r.readNode(r.Node)
+		residue.Node = *r.readNode()
 		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
 	r.Faults = Once(append(r.Faults, r.Take()...), nil)
 	c.Faults = r.Faults
 	r.Judgement = judge.JudgeCheck(c)
 	r.Reach(r.Verdict.Exit)
-	if side, epoch := r.Seen.Side, r.Seen.Epoch; r.Store != nil && side.Snapshot.At > 0 && epoch.Same(epoch) {
-		r.Try(r.Store.PutSighted(r.Node.Sighted.With(epoch, side.Snapshot, side.Processes))) // for hooks to come
-	}
 	r.settleRuns(c)
 	keepers = r.countKeepers(c)
 	r.add(Once(r.Take(), r.Found)...)

@@ -52,14 +52,14 @@ func (r *record) consult() {
 	case r.Asks(), r.AsksRecorded():
 		r.complete()
 	case r.AsksCondition():
-		r.Node = r.readNode(nil)
+		r.Node = r.readNode()
 	}
 }
 
 // complete reads what has not been read yet of the node's records, and of who may share its GPUs.
 func (r *record) complete() {
 	if r.Node == nil {
-		r.Node = r.readNode(nil)
+		r.Node = r.readNode()
 	}
 	if r.Sharing == nil {
 		answer := r.askSharing()
@@ -68,18 +68,11 @@ func (r *record) complete() {
 }
 
 // readNode reads the records of all of the node's hooks as they are now: jobs may have begun, or ended, since they were
-// read. What was sighted stays as it was known.
-func (r *record) readNode(known *judge.Node) *judge.Node {
+// read.
+func (r *record) readNode() *judge.Node {
 	var n judge.Node
 	if r.Store == nil {
 		return &n
-	}
-	if known != nil {
-		n.Sighted = known.Sighted
-	} else {
-		seen, err := r.Store.Sighted()
-		r.Try(err)
-		n.Sighted = seen
 	}
 	n.Proofs = r.Store.Recorded().Runs.Proofs()
 	runs, damaged := r.Store.Runs()
@@ -231,13 +224,13 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 // recheck reads the records again right before a test: jobs may have begun meanwhile. It reports whether another hook
 // was here for this end, or start.
 func (r *record) recheck() (now judge.Case, isAgain bool) {
-	known := r.Node
+	read := r.Node != nil
 	r.complete() // sharing may take a second, and is known from now on
 	if now = r.Case; r.Past.Again || r.Past.Second || r.Store == nil {
 		return now, r.Past.Again || r.Past.Second
 	}
-	if known != nil {
-		now.Node = r.readNode(known)
+	if read {
+		now.Node = r.readNode()
 	}
 	run, which, _ := r.Store.Find(r.Job)
 	lost := which == ledger.NoRun && r.Past.Run.Key != ""

@@ -130,7 +130,7 @@ func (r *record) judge() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.Judgement = judge.Judge(r.Case)
 	if r.Node == nil && r.AsksRepeat(r.Judgement) {
-		r.Node = r.readNode(nil)
+		r.Node = r.readNode()
 		r.Judgement = judge.Judge(r.Case)
 	}
 	r.Reach(r.Verdict.Exit)

@@ -15,10 +15,9 @@ import (
 
 const checkLock = "lock-check"
 
-// Files of one value. 512 samples and 512 processes are some 160 KiB; 256 GPUs and 64 files of Slurm some 40 KiB.
+// Files of one value. 256 GPUs and 64 files of Slurm some 40 KiB.
 var (
 	checkFile     = versionedFile[ledger.Check]("check.json", 512<<10)
-	sightedFile   = versionedFile[ledger.Sighted]("sighted.json", 512<<10)
 	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10)
 )
 
@@ -38,24 +37,10 @@ func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.ge
 
 // PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
 // Of too much it keeps the verdict rather than nothing.
-func (s *Store) PutLastCheck(c ledger.Check) error {
+func (s *Store) PutLastCheck(c ledger.Check) (err error) {
 	c.Wall = c.Wall.UTC().Round(0)
-	return putBounded(s, checkFile, c)
-}
-
-// Sighted is what health checks have seen on the cards; nothing where there was none.
-func (s *Store) Sighted() (ledger.Sighted, error) {
-	seen, err := valueOf(sightedFile.get(s))
-	return orNone(seen), err
-}
-
-// PutSighted keeps what health checks have seen. The caller is the only check.
-func (s *Store) PutSighted(seen ledger.Sighted) error { return putBounded(s, sightedFile, seen) }
-
-// putBounded writes as much of a value as there is room for.
-func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[T]], value T) (err error) {
 	for level := 0; level <= ledger.Bare; level++ {
-		if err = f.put(s, versioned[T]{fileVersion, value.Bounded(level)}); !errors.Is(err, safefile.ErrTooLarge) {
+		if err = checkFile.put(s, versioned[ledger.Check]{fileVersion, c.Bounded(level)}); !errors.Is(err, safefile.ErrTooLarge) {
 			break
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"reflect"
+	"testing"
 
 	"bookend/internal/drain"
 	"bookend/internal/finding"
@@ -55,9 +55,6 @@ func kinds() []kind {
 		{name: "check.json", blind: true,
 			put: func(s *Store) error { return s.PutLastCheck(shipped[ledger.Check]("check.json")) },
 			get: func(s *Store) (any, error) { return got(s.LastCheck()) }},
-		{name: "sighted.json", blind: true,
-			put: func(s *Store) error { return s.PutSighted(shipped[ledger.Sighted]("sighted.json")) },
-			get: func(s *Store) (any, error) { return got(s.Sighted()) }},
 		{name: "numbering.json", blind: true,
 			put: func(s *Store) error { return s.PutNumbering(shipped[slurmconf.Kept]("numbering.json")) },
 			get: func(s *Store) (any, error) { return got(s.Numbering()) }},
@@ -314,13 +311,6 @@ func trusted(t *testing.T, s *Store) {
 		t.Fatalf("what was read cannot be written: %v", err)
 	}
 	must.Do(t, os.Remove(filepath.Join(s.dir, drainFile.name)))
-	seen, _ := s.Sighted()
-	read := gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}}}
-	next := seen.With(epoch, read, nil)
-	if len(next.Looks) > 512 || len(next.Processes) > 512 || next.Epoch != epoch {
-		t.Fatalf("%d samples, %d processes of %+v", len(next.Looks), len(next.Processes), next.Epoch)
-	}
-	next.During(full(1), 0, time.Hour)
 }
 
 // wrongDrains are memories of a drain that Bookend cannot have written.

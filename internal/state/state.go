@@ -3,7 +3,7 @@
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: runs.go
 //	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
-//	                                  (baseline, probes, drain, check, sighted, numbering, faults), which children
+//	                                  (baseline, probes, drain, check, numbering, faults), which children
 //	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
 //	  state/NODE/no-mps/              an empty folder: probe.go
 //	  state/NODE/recorded/            what the recorder saw of runs that have not ended: recorded.go

@@ -2,12 +2,12 @@ package state
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"time"
+
 	"reflect"
 	"testing"
-	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -219,18 +219,5 @@ func TestChecksAreBounded(t *testing.T) {
 	}
 	if len(c.Snapshot.Readings[0].Processes) != 950 {
 		t.Error("the caller's own was cut")
-	}
-	var unread []gpu.ID
-	for i := range maxCards {
-		unread = append(unread, gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)))
-	}
-	var seen ledger.Sighted
-	for i := range 512 {
-		seen.Looks = append(seen.Looks, ledger.Look{At: time.Duration(i), Unread: unread})
-	}
-	must.Do(t, s.PutSighted(seen))
-	sighted, err := s.Sighted()
-	if n := len(sighted.Looks); err != nil || n < 64 || sighted.Looks[n-1].At != 511 {
-		t.Errorf("got %d samples, %v", n, err)
 	}
 }

@@ -93,7 +93,7 @@ func TestCheckFaults(t *testing.T) {
 		}, code.BadConfig, "the health check never drains"},
 		"no backend": {noBackend, code.BackendMissing, "nothing"},
 		"a lost GPU": {driver(memoryCall+".gpu1", "rc 15"), code.Lost, ""},
-		"damaged records": {func(n *node) { n.put(n.inState("sighted.json"), "{", 0o600) }, code.StateDamage,
+		"damaged records": {func(n *node) { n.put(n.inState("check.json"), "{", 0o600) }, code.StateDamage,
 			"not a whole record"},
 		"no log": {(*node).unlogged, "", ""},
 	} {

@@ -52,7 +52,6 @@ func (h *hook) examine() {
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		h.closer(c, unclean)
 	}
-	h.book.sighted = h.book.sighted.With(h.Seen.Epoch, glance, c.Seen.Side.Processes).Bounded(h.book.level)
 	h.settleRuns()
 }
 

@@ -168,7 +168,7 @@ func (h *hook) look(cards []finding.Card) {
 }
 
 func (h *hook) nodeNow() *judge.Node {
-	return &judge.Node{Runs: h.book.runs, Sighted: h.book.sighted, Proofs: h.recorder.kept.Proofs()}
+	return &judge.Node{Runs: h.book.runs, Proofs: h.recorder.kept.Proofs()}
 }
 
 func sharingOf(s world.Site) *slurmconf.Answer {

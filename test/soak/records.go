@@ -15,7 +15,6 @@ type records struct {
 	runs      []ledger.Run
 	level     int // how much they are shortened: the least, or more where there is little room
 	baselines map[gpu.ID]finding.Baseline
-	sighted   ledger.Sighted // by health checks
 }
 
 // begin keeps the first look at a run's start.

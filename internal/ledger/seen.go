@@ -11,20 +11,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Sighted is what the health checks of one epoch saw on the node's cards.
-type Sighted struct {
-	Epoch     gpu.Epoch `json:"epoch"`
-	Looks     []Look    `json:"looks,omitempty"` // oldest first
-	Processes []Seen    `json:"processes,omitempty"`
-}
-
-// Look is one health check's look at all cards.
-type Look struct {
-	At     time.Duration `json:"at_ns"`            // CLOCK_BOOTTIME
-	Unread []gpu.ID      `json:"unread,omitempty"` // cards of which it does not know who is on them
-}
-
-// Seen is one process on one card, as health checks saw it.
+// Seen is one process on one card, as samples saw it.
 type Seen struct {
 	GPU   gpu.ID        `json:"gpu"`
 	PID   int           `json:"pid"`
@@ -39,51 +26,6 @@ type Seen struct {
 	Bytes  gpu.Figure    `json:"bytes"` // at the last look
 	Most   uint64        `json:"most,omitempty"`
 	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
-}
-
-// Bounds of what is kept: at a check every five minutes a week has 2016 looks, of which the last 42 hours are kept.
-const (
-	maxLooks = 512
-	maxSeen  = 512 // processes; of more the ones that were seen last
-	keepSeen = 7 * 24 * time.Hour
-)
-
-// With adds a look, with what /proc said of the processes in it. Those that are gone or could not be read have no name
-// that lasts, and are left out.
-func (s Sighted) With(epoch gpu.Epoch, look gpu.Snapshot, known map[int]attrib.Process) Sighted {
-	next := Sighted{Epoch: epoch}
-	if s.Epoch.Same(epoch) {
-		next.Looks, next.Processes = slices.Clone(s.Looks), slices.Clone(s.Processes)
-	}
-	at := Look{At: look.At}
-	for _, f := range look.Faults {
-		if f.Device != "" {
-			at.Unread = append(at.Unread, f.Device)
-		}
-	}
-	for _, r := range look.Readings {
-		if r.ProcessesUnknown != "" {
-			at.Unread = append(at.Unread, r.Device.ID)
-		}
-		for _, p := range r.Processes {
-			if facts, read := known[p.PID]; read && facts.Why == "" && !facts.Gone {
-				next.see(r.Device.ID, p, facts, look.At)
-			}
-		}
-	}
-	next.Looks = append(next.Looks, at)
-	next.forget(look.At)
-	return next
-}
-
-func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Duration) {
-	i := slices.IndexFunc(s.Processes,
-		func(o Seen) bool { return o.GPU == id && o.PID == p.PID && o.Start == facts.Start })
-	if i < 0 {
-		i = len(s.Processes)
-		s.Processes = append(s.Processes, Seen{GPU: id, PID: p.PID, Start: facts.Start, First: at})
-	}
-	s.Processes[i].see(p, facts, at)
 }
 
 func (seen *Seen) see(p gpu.Process, facts attrib.Process, at time.Duration) {
@@ -109,54 +51,6 @@ func sameOwner(was, now slurm.Owner) slurm.Owner {
 		return slurm.Owner{Conflict: "its cgroup named two jobs, one after the other"}
 	}
 	return now
-}
-
-// forget keeps the file small: what was not seen for long goes, and of too much the oldest.
-func (s *Sighted) forget(now time.Duration) {
-	s.Processes = slices.DeleteFunc(s.Processes, func(p Seen) bool { return now-p.Last > keepSeen })
-	slices.SortStableFunc(s.Processes, func(a, b Seen) int {
-		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Most, a.Most), cmp.Compare(a.GPU, b.GPU),
-			cmp.Compare(a.PID, b.PID))
-	})
-	s.Processes = s.Processes[:min(len(s.Processes), maxSeen)]
-	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
-}
-
-// Bounded returns what is left when of looks and processes only the newest are kept: half of them, then an eighth.
-func (s Sighted) Bounded(level int) Sighted {
-	less := level * 3 / 2
-	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks>>less):]
-	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>less)]
-	return s
-}
-
-// proofs are the processes that a cgroup proved to be a job's, for attribution.
-func (s Sighted) proofs(epoch gpu.Epoch) (seen []attrib.Sighting) {
-	if !s.Epoch.Same(epoch) {
-		return nil
-	}
-	for _, p := range s.Processes {
-		if p.Owner.Found() && p.Owner.Conflict == "" {
-			seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
-		}
-	}
-	return seen
-}
-
-// During are the processes that health checks saw on a run's cards between two moments (CLOCK_BOOTTIME), oldest first.
-func (s Sighted) During(self Run, from, to time.Duration) (seen []diagnosis.Sighting) {
-	if !s.Epoch.Same(self.Epoch) {
-		return nil
-	}
-	for _, p := range s.Processes {
-		for at, bytes := range p.known() {
-			if self.had(p.GPU) && at > from && at < to {
-				d := diagnosis.Sighting{At: at, Device: p.GPU, PID: p.PID, Bytes: bytes, Owner: p.Owner}
-				seen = append(seen, self.whose(d, p.UID, p.Apart))
-			}
-		}
-	}
-	return inOrder(seen)
 }
 
 func inOrder(seen []diagnosis.Sighting) []diagnosis.Sighting {
@@ -196,19 +90,6 @@ func (p Seen) known() map[time.Duration]gpu.Figure {
 		all[p.MostAt] = gpu.Bytes(p.Most)
 	}
 	return all
-}
-
-// LooksDuring counts the looks between two moments that told who was on every card of a run.
-func (s Sighted) LooksDuring(self Run, from, to time.Duration) (n int) {
-	if !s.Epoch.Same(self.Epoch) {
-		return 0
-	}
-	for _, l := range s.Looks {
-		if l.At > from && l.At < to && !slices.ContainsFunc(l.Unread, self.had) {
-			n++
-		}
-	}
-	return n
 }
 
 // LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a
