@@ -146,9 +146,11 @@ func (r *Recording) Add(self Run, s Sample) (news bool) {
 	return news || r.Samples == 1
 }
 
-// late is how far two samples may lie apart before the time between them counts as missed. What brings no news is
-// written every three seconds.
-func late(every time.Duration) time.Duration { return every*5/2 + 2*time.Second }
+// Writes is the time between two writings of what brought no news: so much older than an end may its last sample be.
+const Writes = 3 * time.Second
+
+// late is how far two samples may lie apart before the time between them counts as missed.
+func late(every time.Duration) time.Duration { return Writes + every*3/2 + 250*time.Millisecond }
 
 func (r *Recording) miss(s Span) {
 	if len(r.Missed) == MaxMissed {

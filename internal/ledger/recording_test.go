@@ -49,7 +49,7 @@ func TestRecording(t *testing.T) {
 	if got := g.Curve.Used; !slices.Equal(got, []uint32{0, 300, 1700, 200, 0, 0, 0, 0, 0}) {
 		t.Errorf("course %v", got)
 	}
-	if percent, known := g.Busy.Mean(); percent != 40 || !known || g.Busy.Most != 100 || g.Busy.Idle != 4500*time.Millisecond {
+	if percent, known := g.Busy.Mean(); percent != 40 || !known || g.Busy.Most != 100 || g.Busy.Idle != 4750*time.Millisecond {
 		t.Errorf("%+v", g.Busy)
 	}
 	if len(r.Missed) != 1 || r.Missed[0] != (Span{4 * second, 9 * second}) || r.Whole(second, 9*second) {

@@ -91,7 +91,6 @@ type process struct {
 }
 
 const (
-	writes  = 3 * time.Second  // between two writings of what brought no news
 	looksUp = 2 * time.Second  // between two looks at what it runs and is told by
 	lingers = 5 * time.Second  // without an open run: the next job of a node often begins at once
 	restart = 10 * time.Second // between two sessions where one failed
@@ -219,7 +218,7 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 	r.kept.Problem = ""
 	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
 	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
-	due := r.Clock.Boot()-r.put >= writes
+	due := r.Clock.Boot()-r.put >= ledger.Writes
 	for _, run := range runs {
 		recording, ok := r.kept.Runs[run.Name()]
 		if !ok || recording.Samples == 0 {
