@@ -20,7 +20,7 @@ const mostAccounted = 256
 // account reads what accounting kept of a card's processes, after switching it on where that was asked for. Nothing in
 // Bookend switches it off: that drops what was kept, and others rely on it. In MIG mode the driver keeps none.
 func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
-	if !s.req.Accounting && !s.req.StartAccounting {
+	if !s.Req.Accounting && !s.Req.StartAccounting {
 		return gpu.Accounting{}
 	}
 	if p.lost != "" {
@@ -33,9 +33,9 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 		return gpu.Accounting{Unknown: "not supported on this GPU"}
 	case failed != nil:
 		return gpu.Accounting{Unknown: p.refused(*failed)}
-	case mode == nvml.FEATURE_ENABLED && s.req.Accounting:
+	case mode == nvml.FEATURE_ENABLED && s.Req.Accounting:
 		a.Processes, a.Unknown = s.accounted(p, end)
-	case mode == nvml.FEATURE_ENABLED || !s.req.StartAccounting:
+	case mode == nvml.FEATURE_ENABLED || !s.Req.StartAccounting:
 	case p.mig == nil || *p.mig:
 		a.Unknown = "left off: the driver keeps no accounting of a GPU in MIG mode, and this one may be"
 	default:
@@ -60,7 +60,7 @@ func (s *session) accounted(p *patient, end time.Duration) (all []gpu.Accounted,
 	}
 	var gaps []string
 	for i, pid := range pids {
-		if s.boot() >= end {
+		if s.Boot() >= end {
 			gaps = append(gaps, fmt.Sprintf("time for %d of %d processes", i, len(pids)))
 			break
 		}

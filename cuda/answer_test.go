@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -165,7 +166,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := startByHand(t, tt.input)
-			if end := p.wait(t); end.ExitCode() != exitRefused {
+			if end := p.wait(t); end.ExitCode() != serve.Refused {
 				t.Errorf("ended with %v", end)
 			}
 			if !strings.Contains(p.stderr.String(), tt.stderr) || !strings.Contains(p.stdout.String(), tt.stdout) ||
@@ -199,12 +200,12 @@ func TestHang(t *testing.T) {
 	t.Run("stdin closed", func(t *testing.T) {
 		p := startByHand(t, line(t, late))
 		must.Do(t, p.stdin.Close())
-		if end := p.wait(t); end.ExitCode() != exitStopped {
+		if end := p.wait(t); end.ExitCode() != serve.Stopped {
 			t.Errorf("ended with %v", end)
 		}
 	})
 	t.Run("second request", func(t *testing.T) {
-		if end := startByHand(t, line(t, late)+line(t, late)).wait(t); end.ExitCode() != exitStopped {
+		if end := startByHand(t, line(t, late)+line(t, late)).wait(t); end.ExitCode() != serve.Stopped {
 			t.Errorf("ended with %v", end)
 		}
 	})

@@ -1,15 +1,16 @@
 package main
 
 import (
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
 
-	"bookend/internal/gpu"
-	"bookend/internal/wire"
-
+	"encoding/binary"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"bookend/internal/gpu"
+	"bookend/internal/serve"
+	"bookend/internal/wire"
 )
 
 // healthLeast is the time before the end of the looks' time below which nobody's condition is asked. The calls take
@@ -20,7 +21,7 @@ const healthLeast = 300 * time.Millisecond
 // and time is left. The looks were sent: whatever happens here costs them nothing, and there is no health where they
 // left no room.
 func (s *session) tellHealth(end time.Duration) error {
-	if !s.req.Health && !s.req.Accounting && !s.req.StartAccounting || end-s.boot() < healthLeast {
+	if !s.Req.Health && !s.Req.Accounting && !s.Req.StartAccounting || end-s.Boot() < healthLeast {
 		return nil
 	}
 	devices, _ := s.gather()
@@ -28,7 +29,7 @@ func (s *session) tellHealth(end time.Duration) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if err = s.out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); tooLong(err) {
+	if err = s.Out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); serve.TooLong(err) {
 		return nil
 	}
 	return err
@@ -52,7 +53,7 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 		}
 	}
 	h := gpu.Health{Device: d.ID, Facts: []gpu.Fact{}}
-	if s.req.Health {
+	if s.Req.Health {
 		h.Facts = p.examine(examinations)
 	}
 	h.Accounting = s.account(p, end)

@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -233,8 +234,8 @@ func TestNoTimeForHealth(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Hour
 	s := session{ // without a library: nothing may be called
-		req: wire.Request{Health: true, Accounting: true, StartAccounting: true}, out: wire.NewWriter(&out),
-		boot:  func() time.Duration { return now },
+		Session: serve.Session{Req: wire.Request{Health: true, Accounting: true, StartAccounting: true},
+			Out: wire.NewWriter(&out), Boot: func() time.Duration { return now }},
 		slots: []opened{{devices: []device{{}}}},
 	}
 	must.Do(t, s.tellHealth(now+healthLeast-1))

@@ -13,105 +13,24 @@
 //
 //	go build -trimpath -ldflags '-X main.version=1.2.3 -extldflags=-Wl,-z,lazy' -o bookend-gpu ./cuda
 //
-// Exit codes: 0 answered (a fault of the driver is an answer), 1 the request could not be served, 3 stdin was
-// closed before the answer was complete; SIGALRM at the deadline; 127 the driver lacks a function that was
-// called nevertheless.
+// Exit codes: those of package serve; 127 the driver lacks a function that was called nevertheless.
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"runtime"
-	"sync/atomic"
-	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/routine"
-	"bookend/internal/wire"
-
-	"golang.org/x/sys/unix"
+	"bookend/internal/serve"
 )
 
 var version = "devel" // set by the linker
 
-// patience is how long the request may take to arrive: it is in the pipe before this program starts.
-const patience = 5 * time.Second
-
-const (
-	exitAnswered = 0
-	exitRefused  = 1
-	exitStopped  = 3
-)
-
 func main() {
-	if len(os.Args) > 1 {
-		os.Exit(arguments(os.Args[1:]))
-	}
-	err := answer()
-	if err != nil && stopping.Load() {
-		os.Exit(exitStopped) // the error is that of an output that stop closed
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bookend-gpu:", err)
-		os.Exit(exitRefused)
+	p := serve.Program{
+		Name: "bookend-gpu", Vendor: gpu.NVIDIA.Name, Version: version,
+		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
 	// No nvmlShutdown: it costs 3 to 6 ms, and the driver cleans up after a process anyway.
-	os.Exit(exitAnswered)
-}
-
-func arguments(args []string) int {
-	if len(args) == 1 && args[0] == "--version" {
-		fmt.Println("bookend-gpu", version)
-		return exitAnswered
-	}
-	fmt.Fprintln(os.Stderr, "bookend-gpu: takes no arguments but --version: it reads a request from stdin")
-	return exitRefused
-}
-
-// answer reads the request and serves it, under an alarm from the first byte on.
-func answer() error {
-	runtime.LockOSThread() // the alarm is unblocked on this thread
-	if err := setAlarm(patience); err != nil {
-		return err
-	}
-	out := wire.NewWriter(os.Stdout)
-	req, err := wire.ReadRequest(os.Stdin)
-	if err != nil {
-		return errors.Join(err, refuse(out, err))
-	}
-	if err := setAlarm(req.Deadline()); err != nil {
-		return err
-	}
-	routine.Go(func(p *routine.Panic) { stop() }, awaitHangUp)
-	return serve(req, out, routine.SystemClock().Boot)
-}
-
-// refuse names this program's protocol version to a hook that speaks another one.
-func refuse(out *wire.Writer, err error) error {
-	var problem *wire.Error
-	if errors.As(err, &problem) && problem.Problem == wire.WrongVersion {
-		return out.Write(hello())
-	}
-	return nil
-}
-
-// awaitHangUp ends the process when nobody waits for the answer any more: the hook that asked holds the other
-// end of stdin. Its thread is never inside the driver, so the alarm always finds one that can take it.
-func awaitHangUp() {
-	runtime.LockOSThread()
-	if err := unblockAlarm(); err == nil {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // the end, an error or a second request: all mean stop
-	}
-	stop()
-}
-
-var stopping atomic.Bool
-
-// stop closes the outputs first: a thread stuck in the driver keeps the process, and with it these
-// descriptors, alive after the exit, and whoever reads them would wait for it.
-func stop() {
-	stopping.Store(true)
-	_ = unix.Close(1)
-	_ = unix.Close(2)
-	os.Exit(exitStopped)
+	os.Exit(p.Run(os.Args[1:]))
 }

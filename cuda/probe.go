@@ -8,22 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/gpu"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
+	"bookend/internal/serve"
 	"bookend/internal/wire"
-
-	"golang.org/x/sys/unix"
 )
 
 // prober answers one request for test allocations.
 type prober struct {
-	req   wire.Request
-	out   *wire.Writer
-	boot  func() time.Duration // CLOCK_BOOTTIME
-	end   time.Duration        // when no further attempt is begun
-	wait  time.Duration        // what is left of the time for locks
-	init  time.Duration        // what CUDA took to start
+	serve.Session
+	end   time.Duration // when no further attempt is begun
+	wait  time.Duration // what is left of the time for locks
+	init  time.Duration // what CUDA took to start
 	lib   *library
 	known map[int]bool // processes that may be on a card
 	lost  error        // of the answer
@@ -31,13 +30,13 @@ type prober struct {
 
 // serveProbe tests every device that was asked for, one after another: the driver would serialise them anyway. Each
 // result is sent when it is known, so that a crash or hang at a later device costs none.
-func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) error {
-	p := &prober{req: req, out: out, boot: boot, end: boot() + req.Deadline() - reserve, wait: req.Probe.LockWait}
+func serveProbe(s serve.Session) error {
+	p := &prober{Session: s, end: s.End(), wait: s.Req.Probe.LockWait}
 	p.known = map[int]bool{os.Getpid(): true}
-	for _, pid := range req.Probe.Known {
+	for _, pid := range s.Req.Probe.Known {
 		p.known[pid] = true
 	}
-	path, err := libraryPath(req.Options[optionCUDA], cudaSoname)
+	path, err := libraryPath(s.Req.Options[optionCUDA], cudaSoname)
 	if err != nil {
 		return err
 	}
@@ -48,12 +47,12 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	if len(asked) == 0 {
 		return p.skipAll(nil, "")
 	}
-	begin := boot()
+	begin := s.Boot()
 	starting, err := p.start(path, asked)
 	if err != nil {
 		return err
 	}
-	over := time.NewTimer(p.end - boot())
+	over := time.NewTimer(p.end - s.Boot())
 	defer over.Stop()
 	select {
 	case s := <-starting:
@@ -63,15 +62,15 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first,
 		// which was reported to take 1-3 s each.
 		return p.skipAll(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
-			"at once?)", (boot()-begin).Round(100*time.Millisecond)))
+			"at once?)", (s.Boot()-begin).Round(100*time.Millisecond)))
 	}
 }
 
 // admit refuses what can be refused without asking any driver.
 func (p *prober) admit() (asked []gpu.Device, err error) {
 	seen := map[gpu.ID]bool{}
-	folder := empty(p.req.Probe.Empty)
-	for _, d := range p.req.Devices {
+	folder := empty(p.Req.Probe.Empty)
+	for _, d := range p.Req.Devices {
 		switch {
 		case d.ID == "":
 			return nil, fmt.Errorf("probe the GPU at %q: it has no id", d.BusID)
@@ -80,7 +79,7 @@ func (p *prober) admit() (asked []gpu.Device, err error) {
 			p.tell(skipped(d.ID, "MIG instances are not tested"))
 		case folder != "":
 			p.tell(skipped(d.ID, folder))
-		case p.req.Probe.Locks[d.ID] == "":
+		case p.Req.Probe.Locks[d.ID] == "":
 			p.tell(skipped(d.ID, "no lock was named for it"))
 		default:
 			asked = append(asked, d)
@@ -132,7 +131,7 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 	for _, d := range asked {
 		ids = append(ids, string(d.ID))
 	}
-	if err := prepareCUDA(strings.Join(ids, ","), p.req.Probe.Empty); err != nil {
+	if err := prepareCUDA(strings.Join(ids, ","), p.Req.Probe.Empty); err != nil {
 		return nil, err
 	}
 	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails to start as on a sick
@@ -150,11 +149,11 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 func (p *prober) load(path string, asked []gpu.Device) (s started) {
 	cuda := make(chan started, 1)
 	routine.Go(func(defect *routine.Panic) { cuda <- started{err: defect} }, func() {
-		begin := p.boot()
+		begin := p.Boot()
 		failed := startCUDA(path)
-		cuda <- started{failed: failed, took: p.boot() - begin}
+		cuda <- started{failed: failed, took: p.Boot() - begin}
 	})
-	lib, fault, err := openLibrary(p.req.Options[optionNVML])
+	lib, fault, err := openLibrary(p.Req.Options[optionNVML])
 	if err != nil || fault != nil {
 		return started{fault: fault, err: err}
 	}
@@ -203,7 +202,7 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 // unseen is a device that CUDA did not show. CUDA's list ends with the first that it does not know, so that whose fault
 // it is shows only where one was asked for alone.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
-	if len(p.req.Devices) > 1 && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
+	if len(p.Req.Devices) > 1 && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
 		skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+
 			"alone. "+o.words())
 		return
@@ -214,10 +213,10 @@ func (p *prober) unseen(result *gpu.Probe, o outcome) {
 // lock takes a device's lock, or says why it was not to be had. Threat: a lock file of another's making would be held
 // for ever: safefile takes none but root's own, in root's own folder.
 func (p *prober) lock(id gpu.ID) (release func(), why string) {
-	begin := p.boot()
+	begin := p.Boot()
 	wait := max(0, min(p.wait, p.end-begin))
-	unlock, err := safefile.Lock(p.req.Probe.Locks[id], wait, true)
-	p.wait -= p.boot() - begin
+	unlock, err := safefile.Lock(p.Req.Probe.Locks[id], wait, true)
+	p.wait -= p.Boot() - begin
 	if errors.Is(err, safefile.ErrLocked) {
 		err = fmt.Errorf("somebody else was testing or judging it for %v", wait.Round(time.Millisecond))
 	}
@@ -237,9 +236,9 @@ func skipped(id gpu.ID, why string) gpu.Probe {
 
 // tell sends a result; an answer that nobody takes any more ends the tests.
 func (p *prober) tell(result gpu.Probe) {
-	result.At = p.boot()
+	result.At = p.Boot()
 	if p.lost == nil {
-		p.lost = p.out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
+		p.lost = p.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
 	}
 }
 
@@ -251,5 +250,5 @@ func (p *prober) skipAll(asked []gpu.Device, why string, faults ...gpu.Fault) er
 	if p.lost != nil {
 		return p.lost
 	}
-	return finish(p.out, faults...)
+	return p.Finish(faults...)
 }

@@ -83,7 +83,7 @@ func strange(d device, number cudaDevice) string {
 	return ""
 }
 
-func (p *prober) more() bool { return p.lost == nil && p.boot() < p.end }
+func (p *prober) more() bool { return p.lost == nil && p.Boot() < p.end }
 
 // vacancy is a device's free memory, as long as nobody else is there.
 type vacancy struct {
@@ -107,7 +107,7 @@ func (v *vacancy) search(result *gpu.Probe) {
 	case can:
 		result.Method = gpu.Contextless
 		step = max(step, 1)
-		examine(v, (searchStep+step-1)/step*step, v.req.Probe.Gap, result) // a multiple of the driver's granularity
+		examine(v, (searchStep+step-1)/step*step, v.Req.Probe.Gap, result) // a multiple of the driver's granularity
 	}
 	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
 		*result = skipped(v.device.ID, "its memory cannot be had without a context, which a test does not make")
@@ -133,15 +133,15 @@ func (v *vacancy) free() (uint64, string) {
 }
 
 func (v *vacancy) take(bytes uint64) *outcome {
-	begin := v.boot()
+	begin := v.Boot()
 	handle, failed := v.number.create(bytes)
-	taken := v.boot()
+	taken := v.Boot()
 	v.times.Search += taken - begin
 	if failed != nil {
 		return failed
 	}
 	failed = cudaRelease(handle)
-	v.times.Release += v.boot() - taken
+	v.times.Release += v.Boot() - taken
 	return failed
 }
 
@@ -150,7 +150,7 @@ func (v *vacancy) full(o *outcome) bool {
 }
 
 func (v *vacancy) rest() bool {
-	if v.boot()+restTime >= v.end {
+	if v.Boot()+restTime >= v.end {
 		return false
 	}
 	time.Sleep(restTime)

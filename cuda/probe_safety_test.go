@@ -12,6 +12,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/safefile"
+	"bookend/internal/serve"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -73,7 +74,7 @@ func TestProbeWaitsWithinItsTime(t *testing.T) {
 }
 
 func TestProbeHasNoTimeLeft(t *testing.T) {
-	p := &prober{boot: func() time.Duration { return 5 * time.Second }, end: 5 * time.Second,
+	p := &prober{Session: serve.Session{Boot: func() time.Duration { return 5 * time.Second }}, end: 5 * time.Second,
 		init: 4*time.Second + 321*time.Microsecond}
 	result := skipped("GPU-1", "")
 	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped ||

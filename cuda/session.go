@@ -1,25 +1,18 @@
 package main
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/routine"
-	"bookend/internal/settle"
+	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
 
-// reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while
-// another process's memory was torn down, and a watch that its alarm ends looks like a hang.
-const reserve = 400 * time.Millisecond
-
 // session is one request being served.
 type session struct {
-	req     wire.Request
-	out     *wire.Writer
-	boot    func() time.Duration // CLOCK_BOOTTIME
+	serve.Session
 	lib     *library
 	slots   []opened         // nil until the driver said how many
 	opening time.Duration    // how long the last attempt took, while something could not be opened
@@ -27,84 +20,33 @@ type session struct {
 	wholes  map[gpu.ID]whole // of a recording
 }
 
-func hello() wire.Reply {
-	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: gpu.NVIDIA.Name, Version: version}}
-}
-
-// serve answers a request. Hello goes first: without it a hang would not show how far this program came.
-func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error {
-	end := boot() + req.Deadline() - reserve
-	if err := out.Write(hello()); err != nil {
-		return err
+// answer serves a request.
+func answer(asked serve.Session) error {
+	if asked.Req.Op == wire.Probe {
+		return serveProbe(asked)
 	}
-	if req.Op == wire.Probe {
-		return serveProbe(req, out, boot)
-	}
-	lib, fault, err := openLibrary(req.Options[optionNVML])
+	lib, fault, err := openLibrary(asked.Req.Options[optionNVML])
 	if err != nil {
 		return err
 	}
 	if fault != nil {
-		return finish(out, *fault)
+		return asked.Finish(*fault)
 	}
-	s := session{req: req, out: out, boot: boot, lib: lib}
-	if req.Op == wire.Record {
-		err = s.record()
-	} else if err = s.watch(end); err == nil {
-		err = s.tellHealth(end)
+	s := session{Session: asked, lib: lib}
+	if s.Req.Op == wire.Record {
+		s.wholes = map[gpu.ID]whole{}
+		err = s.Record(s.record, s.unused)
+	} else if err = s.Watch(&s); err == nil {
+		err = s.tellHealth(s.End())
 	}
 	if err != nil {
 		return err
 	}
-	return finish(out)
+	return s.Finish()
 }
 
-func finish(out *wire.Writer, faults ...gpu.Fault) error {
-	for _, f := range faults {
-		if err := out.Write(wire.Reply{Kind: wire.KindFault, Fault: &f}); err != nil {
-			return err
-		}
-	}
-	return out.Write(wire.Reply{Kind: wire.KindDone})
-}
-
-// tooLong says of an error in writing that the answer has no room left for that line.
-func tooLong(err error) bool {
-	var problem *wire.Error
-	return errors.As(err, &problem) && problem.Problem == wire.TooLong
-}
-
-// watch looks until the rule says that it is enough, no more would fit the answer, or time is up. A snapshot
-// is a watch of one look.
-func (s *session) watch(end time.Duration) error {
-	var looks []gpu.Snapshot
-	for {
-		look, err := s.look()
-		if err != nil {
-			return err
-		}
-		looks = append(looks, look)
-		err = s.out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look})
-		if tooLong(err) && len(looks) > 1 {
-			return nil // the looks that were sent stand; the hook sees that they do not settle
-		}
-		if err != nil {
-			return err
-		}
-		if s.req.Op != wire.Watch || settle.Done(s.req.Watch, s.watched(), looks) {
-			return nil
-		}
-		now := s.boot()
-		// The last look falls on Max.
-		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now)
-		if now+pause+s.opening > end { // a card slow to say no must not run into the alarm
-			return nil
-		}
-		time.Sleep(pause)
-	}
-}
-
-func (s *session) look() (gpu.Snapshot, error) {
+// Look reads every device, side by side.
+func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
 		faults  []gpu.Fault
@@ -117,7 +59,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 		reading, faults := s.lib.read(devices[i], lists)
 		return answer{reading, faults}
 	})
-	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+	look := gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 	for _, a := range answers {
 		look.Readings = append(look.Readings, a.reading)
 		look.Faults = append(look.Faults, a.faults...)
@@ -132,15 +74,15 @@ func (s *session) look() (gpu.Snapshot, error) {
 func (s *session) open() ([]device, []gpu.Fault, error) {
 	switch {
 	case s.slots != nil:
-	case s.req.All:
+	case s.Req.All:
 		count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2")
 		if failed != nil {
 			return nil, []gpu.Fault{*s.lib.about(gpu.Device{}, *failed)}, nil
 		}
 		s.slots = make([]opened, count)
 	default:
-		s.slots = make([]opened, len(s.req.Devices))
-		for i, d := range s.req.Devices {
+		s.slots = make([]opened, len(s.Req.Devices))
+		for i, d := range s.Req.Devices {
 			s.slots[i].asked = d
 		}
 	}
@@ -149,12 +91,12 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 		devices, faults := s.gather()
 		return devices, faults, nil
 	}
-	begin := s.boot()
+	begin := s.Boot()
 	results, err := inParallel(len(s.slots), func(i int) opened {
 		switch slot := s.slots[i]; {
 		case open(slot):
 			return slot
-		case s.req.All:
+		case s.Req.All:
 			return s.lib.openIndex(i)
 		default:
 			return s.lib.openAsked(slot.asked)
@@ -165,7 +107,7 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 	}
 	s.slots = results
 	devices, faults := s.gather()
-	if s.opening = s.boot() - begin; len(faults) == 0 {
+	if s.opening = s.Boot() - begin; len(faults) == 0 {
 		s.opening = 0
 	}
 	return devices, faults, nil
@@ -188,8 +130,11 @@ func (s *session) gather() (devices []device, faults []gpu.Fault) {
 	return devices, faults
 }
 
-// watched are the devices that have to come to rest: also those that could not be opened so far.
-func (s *session) watched() []gpu.Device {
+// Slow is how long the last attempt to open devices took, while one could not be opened.
+func (s *session) Slow() time.Duration { return s.opening }
+
+// Watched are the devices that have to come to rest: also those that could not be opened so far.
+func (s *session) Watched() []gpu.Device {
 	if s.slots == nil {
 		return []gpu.Device{{}} // the driver did not say how many there are
 	}

@@ -1,0 +1,206 @@
+// Package serve is the half of a vendor's backend that knows no vendor: it reads the one request of package wire from
+// stdin under an alarm, greets, looks for as long as the request's rule says, and ends with whoever asked.
+//
+// Exit codes: 0 answered (a fault of the driver is an answer), 1 the request could not be served, 3 stdin was closed
+// before the answer was complete; SIGALRM at the deadline.
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
+	"bookend/internal/settle"
+	"bookend/internal/wire"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	Answered = 0
+	Refused  = 1
+	Stopped  = 3
+)
+
+// patience is how long the request may take to arrive: it is in the pipe before a backend starts.
+const patience = 5 * time.Second
+
+// Reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while another
+// process's memory was torn down, and a watch that its alarm ends looks like a hang.
+const Reserve = 400 * time.Millisecond
+
+// Program is a backend: its name, the vendor that it greets with, its version, and what it answers.
+type Program struct {
+	Name, Vendor, Version string
+	Boot                  func() time.Duration // CLOCK_BOOTTIME
+	Exit                  func(int)
+	// Answer serves a request. A fault of the driver is no error.
+	Answer func(Session) error
+}
+
+// Session is one request being served. Its deadline counts from Began.
+type Session struct {
+	Req   wire.Request
+	Out   *wire.Writer
+	Boot  func() time.Duration
+	Began time.Duration
+}
+
+// End is when the last look has to have been taken.
+func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - Reserve }
+
+// Finish says that the answer is complete, after faults of the driver as a whole.
+func (s Session) Finish(faults ...gpu.Fault) error {
+	for _, f := range faults {
+		if err := s.Out.Write(wire.Reply{Kind: wire.KindFault, Fault: &f}); err != nil {
+			return err
+		}
+	}
+	return s.Out.Write(wire.Reply{Kind: wire.KindDone})
+}
+
+// Run is the whole program. It returns the exit code.
+func (p Program) Run(args []string) (exit int) {
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Println(p.Name, p.Version)
+		return Answered
+	}
+	if len(args) > 0 {
+		fmt.Fprintf(os.Stderr, "%s: takes no arguments but --version: it reads a request from stdin\n", p.Name)
+		return Refused
+	}
+	var stopping atomic.Bool
+	err := p.serve(&stopping)
+	switch {
+	case err != nil && stopping.Load(): // the error is that of an output that stop closed
+		return Stopped
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
+		return Refused
+	}
+	return Answered
+}
+
+// serve reads the request and serves it, under an alarm from the first byte on.
+func (p Program) serve(stopping *atomic.Bool) error {
+	runtime.LockOSThread() // the alarm is unblocked on this thread
+	if err := Alarm(patience); err != nil {
+		return err
+	}
+	out := wire.NewWriter(os.Stdout)
+	hello := wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: p.Vendor, Version: p.Version}}
+	req, err := wire.ReadRequest(os.Stdin)
+	if err != nil {
+		var problem *wire.Error
+		if errors.As(err, &problem) && problem.Problem == wire.WrongVersion { // a hook that speaks another one
+			err = errors.Join(err, out.Write(hello))
+		}
+		return err
+	}
+	if err := Alarm(req.Deadline()); err != nil {
+		return err
+	}
+	stop := func() { p.stop(stopping) }
+	routine.Go(func(*routine.Panic) { stop() }, func() { awaitHangUp(stop) })
+	// The greeting goes first: without it a hang would not show how far this program came.
+	s := Session{Req: req, Out: out, Boot: p.Boot, Began: p.Boot()}
+	if err := out.Write(hello); err != nil {
+		return err
+	}
+	return p.Answer(s)
+}
+
+// awaitHangUp ends the process when nobody waits for the answer any more: the hook that asked holds the other end of
+// stdin. Its thread is never inside the driver, so the alarm always finds one that can take it.
+func awaitHangUp(stop func()) {
+	runtime.LockOSThread()
+	if err := unblockAlarm(); err == nil {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // the end, an error or a second request: all mean stop
+	}
+	stop()
+}
+
+// stop closes the outputs first: a thread stuck in the driver keeps the process, and with it these descriptors, alive
+// after the exit, and whoever reads them would wait for it.
+func (p Program) stop(stopping *atomic.Bool) {
+	stopping.Store(true)
+	_ = unix.Close(1)
+	_ = unix.Close(2)
+	p.Exit(Stopped)
+}
+
+// TooLong says of an error in writing that the answer has no room left for that line.
+func TooLong(err error) bool {
+	var problem *wire.Error
+	return errors.As(err, &problem) && problem.Problem == wire.TooLong
+}
+
+// Eyes take looks at a vendor's devices.
+type Eyes interface {
+	Look() (gpu.Snapshot, error)
+	// Watched are the devices that have to come to rest: also those that could not be read so far.
+	Watched() []gpu.Device
+	// Slow is how long a look may take beyond the usual: a device that cannot be opened is slow to say so.
+	Slow() time.Duration
+}
+
+// Watch looks until the rule says that it is enough, no more would fit the answer, or time is up. A snapshot is a watch
+// of one look.
+func (s Session) Watch(e Eyes) error {
+	var looks []gpu.Snapshot
+	for {
+		look, err := e.Look()
+		if err != nil {
+			return err
+		}
+		looks = append(looks, look)
+		err = s.Out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look})
+		if TooLong(err) && len(looks) > 1 {
+			return nil // the looks that were sent stand; the hook sees that they do not settle
+		}
+		if err != nil {
+			return err
+		}
+		if s.Req.Op != wire.Watch || settle.Done(s.Req.Watch, e.Watched(), looks) {
+			return nil
+		}
+		now := s.Boot()
+		// The last look falls on Max.
+		pause := min(settle.Pause(len(looks)), looks[0].At+s.Req.Watch.Max-now)
+		if now+pause+e.Slow() > s.End() { // a card slow to say no must not run into the alarm
+			return nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Record looks again and again, each look under an alarm of its own, until nobody listens or over says that a look is
+// to be the last.
+func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapshot) bool) error {
+	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes
+	// more than the work.
+	runtime.UnlockOSThread()
+	runtime.GOMAXPROCS(1)
+	for next := s.Boot(); ; next = max(next+s.Req.Watch.Every, s.Boot()) {
+		time.Sleep(next - s.Boot())
+		if err := Alarm(s.Req.Watch.Every + s.Req.Deadline()); err != nil {
+			return err
+		}
+		seen, err := look()
+		if err != nil {
+			return err
+		}
+		s.Out.Renew()
+		if err := s.Out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &seen}); err != nil {
+			return err
+		}
+		if over(seen) {
+			return nil
+		}
+	}
+}
