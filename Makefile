@@ -12,11 +12,12 @@ LAZY := -extldflags=-Wl,-z,lazy
 
 # Where the programs go; the packages have folders of their own.
 BIN ?= bin
-STATIC := $(BIN)/bookend-prolog $(BIN)/bookend-epilog $(BIN)/bookend-healthcheck $(BIN)/bookend
+STATIC := $(BIN)/bookend-prolog $(BIN)/bookend-epilog $(BIN)/bookend-healthcheck $(BIN)/bookend $(BIN)/bookend-amd
 folder_bookend-prolog := prolog
 folder_bookend-epilog := epilog
 folder_bookend-healthcheck := healthcheck
 folder_bookend := admin
+folder_bookend-amd := rocm
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
 RACE := ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \

@@ -29,6 +29,7 @@ import (
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
 	"bookend/internal/state"
+	"bookend/internal/wire"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -87,11 +88,14 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 		Well: map[code.Code]bool{},
 	}
 	look(&n, code.BadConfig, problem)
-	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, cfg.NVIDIA.ForLooks())
-	if t != nil {
-		look(&n, t.Code, "the backend cannot be started: "+t.Detail)
+	n.Well[code.BackendRefused] = true
+	for _, v := range inventory.Present(cfg.Paths.Sys) {
+		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
+		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
+			look(&n, t.Code, "the backend cannot be started: "+t.Detail)
+			n.Well[code.BackendRefused] = false
+		}
 	}
-	n.Well[code.BackendRefused] = t == nil
 	var err error
 	if all.store != nil {
 		look(&n, code.Stuck, stuck(a.env, cfg, all))

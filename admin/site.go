@@ -22,6 +22,7 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
+	"bookend/internal/wire"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -211,19 +212,26 @@ const maxLine = 8 << 10
 // startable ends the check of a valid configuration with whether the hooks can work with it.
 func (c *checked) startable(cfg config.Config, path string) {
 	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the directories above it", path))
-	p := backend.Params{Path: cfg.Backend, Root: true}
-	if t := backend.Check(p, cfg.NVIDIA.ForLooks()); t != nil {
-		c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
-		return
-	}
-	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories "+
-		"above it", cfg.Backend))
-	if t := backend.Check(p, cfg.NVIDIA.ForTests()); t != nil {
-		c.unusable(*t, "the hooks would test no GPU")
-		return
+	var programs []string
+	for _, v := range inventory.Present(cfg.Paths.Sys) {
+		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
+		p := backend.Params{Path: program, Root: true}
+		if t := backend.Check(p, options); t != nil {
+			c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
+			return
+		}
+		c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories "+
+			"above it", program))
+		_, options = cfg.BackendOf(v.Name, wire.Probe)
+		if t := backend.Check(p, options); t != nil {
+			c.unusable(*t, "the hooks would test no GPU")
+			return
+		}
+		programs = append(programs, program)
 	}
 	c.say("not checked: the driver and Slurm; bookend doctor looks at both")
-	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
+	c.Usable = true
+	c.Verdict = fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, strings.Join(programs, ", "))
 }
 
 func (c *checked) unusable(t backend.Trouble, what string) {

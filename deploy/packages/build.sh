@@ -78,7 +78,7 @@ shells() {
 
 # licences: of every module that is linked into a program, as most of them ask for.
 licences() {
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./prolog ./epilog ./admin ./cuda $(hookfolders) |
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./prolog ./epilog ./admin ./cuda ./rocm $(hookfolders) |
 		sort -u | while read -r module folder; do
 		for file in "$folder"/LICENSE* "$folder"/NOTICE*; do
 			[ ! -e "$file" ] || install -D -m 0644 "$file" "$1/licences/$(echo "$module" | tr / _)/${file##*/}"

@@ -106,16 +106,6 @@ func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
 // Apart reports whether a process is in a container or a PID namespace of its own: its user need not be who started it.
 func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
 
-// Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
-// holder, not bytes.
-type Holding struct {
-	Process
-	Minors  []int `json:"minors,omitempty"`  // of the cards, sorted
-	Control bool  `json:"control,omitempty"` // the control node: names no GPU
-	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
-	Caps    bool  `json:"caps,omitempty"`    // a file of the driver's capabilities
-}
-
 // Scan is one search of /proc for holders of device nodes.
 type Scan struct {
 	Holdings []Holding `json:"holdings"`
@@ -124,21 +114,6 @@ type Scan struct {
 	Partial string `json:"partial,omitempty"`
 	// Hung are the processes whose memory was still being read when time was up.
 	Hung []Instance `json:"hung,omitempty"`
-}
-
-// Open names the device nodes that a process holds, as in /dev.
-func (h Holding) Open() (names []string) {
-	v := gpu.Vendors[0]
-	for _, minor := range h.Minors {
-		names = append(names, v.CardNode(minor))
-	}
-	has := [...]bool{h.Control, h.UVM, h.Caps}
-	for i, name := range [...]string{v.Nodes.Control, v.Nodes.Shared[0], v.Nodes.Caps} {
-		if has[i] {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).

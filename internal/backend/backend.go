@@ -4,6 +4,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -102,6 +103,36 @@ func Ask(p Params, req wire.Request) Answer {
 		return p.record(spec, req)
 	}
 	return judge(child.Run(spec), req)
+}
+
+// Joined are the answers of several backends to one request, as one. The i-th looks of all are one look: of a backend
+// that had seen enough earlier its last one, which settled its devices.
+func Joined(answers ...Answer) (all Answer) {
+	if len(answers) == 1 {
+		return answers[0]
+	}
+	all.Complete = len(answers) > 0
+	most := 0
+	for _, a := range answers {
+		most = max(most, len(a.Snapshots))
+		all.Faults, all.Health = append(all.Faults, a.Faults...), append(all.Health, a.Health...)
+		all.Probes, all.Troubles = append(all.Probes, a.Probes...), append(all.Troubles, a.Troubles...)
+		all.Hello, all.Panic = cmp.Or(all.Hello, a.Hello), cmp.Or(all.Panic, a.Panic)
+		all.Abandoned = cmp.Or(all.Abandoned, a.Abandoned)
+		all.Complete, all.Took = all.Complete && a.Complete, all.Took+a.Took
+	}
+	for i := range most {
+		var look gpu.Snapshot
+		for _, a := range answers {
+			if n := len(a.Snapshots); n > 0 {
+				s := a.Snapshots[min(i, n-1)]
+				look.At, look.Driver = max(look.At, s.At), cmp.Or(look.Driver, s.Driver)
+				look.Readings, look.Faults = append(look.Readings, s.Readings...), append(look.Faults, s.Faults...)
+			}
+		}
+		all.Snapshots = append(all.Snapshots, look)
+	}
+	return all
 }
 
 // record has a recording's looks taken one by one. A bad one ends it.

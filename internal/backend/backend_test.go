@@ -252,3 +252,26 @@ func TestNoTimeToStart(t *testing.T) {
 		}
 	}
 }
+
+// Answers of two backends are one: the looks side by side, of one that had seen enough the last.
+func TestJoined(t *testing.T) {
+	look := func(at time.Duration, id gpu.ID) gpu.Snapshot {
+		return gpu.Snapshot{At: at, Readings: []gpu.Reading{{Device: gpu.Device{ID: id}}}}
+	}
+	a := Answer{Complete: true, Snapshots: []gpu.Snapshot{look(1, "a")}, Took: 1}
+	b := Answer{Complete: true, Snapshots: []gpu.Snapshot{look(2, "b"), look(5, "b")}, Took: 2,
+		Faults: []gpu.Fault{{Code: gpu.FaultDriver}}, Abandoned: &Abandoned{PID: 7}}
+	got := Joined(a, b)
+	if len(got.Snapshots) != 2 || got.Snapshots[0].At != 2 || got.Snapshots[1].At != 5 || !got.Complete || got.Took != 3 ||
+		len(got.Faults) != 1 || got.Abandoned.PID != 7 {
+		t.Errorf("%+v", got)
+	}
+	for _, s := range got.Snapshots {
+		if _, has := s.Reading("a"); !has || len(s.Readings) != 2 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if got := Joined(a, Answer{}); got.Complete || len(got.Snapshots) != 1 || len(got.Snapshots[0].Readings) != 1 {
+		t.Errorf("of one that said nothing: %+v", got)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
@@ -75,8 +76,9 @@ type Config struct {
 	OnOwnError Action     `yaml:"on_own_error" was:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
 	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"`                // others only warn
 	Paths      Paths      `yaml:"paths"`
-	Backend    string     `yaml:"backend" text:"path"` // the vendor backend's program
+	Backend    string     `yaml:"backend" text:"path"` // the program of NVIDIA's backend
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
+	AMD        AMD        `yaml:"amd"`
 	Slurm      Slurm      `yaml:"slurm"`
 	Deadlines  Deadlines  `yaml:"deadlines"`
 	Settle     Settle     `yaml:"settle"`
@@ -118,18 +120,23 @@ type NVIDIA struct {
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
-// ForLooks are the backend's options for a look at cards.
-func (n NVIDIA) ForLooks() wire.Options { return given(wire.Options{"nvml_library": n.NVMLLibrary}) }
-
-// ForTests are those for a test allocation, which takes a library more.
-func (n NVIDIA) ForTests() wire.Options {
-	return given(wire.Options{"nvml_library": n.NVMLLibrary, "cuda_library": n.CUDALibrary})
+// AMD are the keys for AMD's driver.
+type AMD struct {
+	Backend string `yaml:"backend" text:"path"` // the program of its backend
 }
 
-// given drops what the backend is to find by itself.
-func given(o wire.Options) wire.Options {
-	maps.DeleteFunc(o, func(_, path string) bool { return path == "" })
-	return o
+// BackendOf is the program that is asked about a vendor's GPUs, and its options: a test allocation takes a library
+// more than a look.
+func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
+	if vendor == gpu.AMD.Name {
+		return c.AMD.Backend, wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
+	}
+	o = wire.Options{"nvml_library": c.NVIDIA.NVMLLibrary}
+	if op == wire.Probe {
+		o["cuda_library"] = c.NVIDIA.CUDALibrary
+	}
+	maps.DeleteFunc(o, func(_, path string) bool { return path == "" }) // the backend finds it by itself
+	return c.Backend, o
 }
 
 // Slurm are the facts about the site that Slurm does not tell its hooks.

@@ -21,6 +21,7 @@ func Default() Config {
 		},
 		Backend: "/usr/libexec/bookend/bookend-gpu",
 		NVIDIA:  NVIDIA{DriverProc: "/proc/driver/nvidia"},
+		AMD:     AMD{Backend: "/usr/libexec/bookend/bookend-amd"},
 		Slurm:   Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
 		Deadlines: Deadlines{
 			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.

@@ -82,6 +82,7 @@ func degraded(c Config, problems []Problem) Config {
 		"paths":   func() { d.Paths = c.Paths },
 		"backend": func() { d.Backend = c.Backend },
 		"nvidia":  func() { d.NVIDIA = c.NVIDIA },
+		"amd":     func() { d.AMD = c.AMD },
 		"log":     func() { d.Log = c.Log },
 		"metrics": func() { d.Metrics = c.Metrics },
 	} {

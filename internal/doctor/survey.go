@@ -140,7 +140,7 @@ func (r request) driver() (d Driver, err error) {
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs
 		return d, nil
 	}
-	switch d.Cards, err = inventory.Read(c.NVIDIA.DriverProc); {
+	switch d.Cards, err = inventory.Read(c.NVIDIA.DriverProc, c.Paths.Sys); {
 	case errors.Is(err, inventory.ErrNoDriver):
 		d.Absent = true
 	case err != nil:

@@ -108,7 +108,7 @@ func (s Scene) opener(c Card) string {
 		return ""
 	}
 	for _, h := range s.Now.Scan.Holdings {
-		if h.OfSystem() && slices.Contains(h.Minors, *c.Device.Minor) {
+		if h.OfSystem() && h.Has(c.Device) {
 			return h.Service
 		}
 	}

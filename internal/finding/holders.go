@@ -126,8 +126,7 @@ func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool)
 // driver lists itself accounts for its own memory.
 func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
 	return func(h attrib.Holding) bool {
-		here := c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
-		return here && !s.lists(c, h.PID) && !s.ofNode(h)
+		return h.Has(c.Device) && !s.lists(c, h.PID) && !s.ofNode(h)
 	}
 }
 
@@ -136,8 +135,7 @@ func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
 func (s Scene) mayHoldExported(c Card) func(attrib.Holding) bool {
 	listed := s.listedAnywhere()
 	return func(h attrib.Holding) bool {
-		here := len(h.Minors) == 0 || c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
-		return here && !listed[h.PID] && !s.ofNode(h)
+		return h.MayHold(c.Device) && !listed[h.PID] && !s.ofNode(h)
 	}
 }
 
@@ -282,7 +280,7 @@ func Keepers(
 ) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
 		switch {
-		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
+		case h.Gone, !h.Of(&gpu.NVIDIA), h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
 		case h.Why != "", h.Cgroup.Conflict != "":
 			unread++
 		case h.OfSystem(), h.OfMPS():

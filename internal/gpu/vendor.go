@@ -35,14 +35,14 @@ type Nodes struct {
 	Shared  []string // of memory that host and cards share: names no card
 	Caps    string   // the folder of its capabilities, in which all names begin with Cap
 	Cap     string
+	Folder  string // of /dev in which they are; empty for /dev itself
 }
 
 // Vendors are those of which anything is known. A device that names none, as in an old record, is of the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
-// AMD has no backend yet: this is how Slurm names its cards. Few builds of its module tell a version: epochs stay
-// unknown.
-var AMD = Vendor{Name: "amd", Module: "amdgpu", Nodes: Nodes{Card: "renderD"}}
+// AMD is AMD's driver, as its backend and Slurm name its cards.
+var AMD = Vendor{Name: "amd", PCI: "0x1002", Module: "amdgpu", Nodes: Nodes{Card: "renderD", Folder: "dri"}}
 
 // VendorOf returns a device's vendor.
 func VendorOf(d Device) *Vendor {
@@ -67,8 +67,9 @@ const (
 
 // Node is a driver's device node; Minor is a card's.
 type Node struct {
-	Kind  NodeKind
-	Minor int
+	Vendor *Vendor
+	Kind   NodeKind
+	Minor  int
 }
 
 // CardNode is the name of a card's device node.
@@ -95,15 +96,18 @@ func ParseNode(file string) (n Node, folder string, ok bool) {
 	for _, v := range Vendors {
 		minor, isCard := ParseMinor(name, v.Nodes.Card)
 		switch {
+		case isCard && v.Nodes.Folder != "":
+			dev, ok := strings.CutSuffix(folder, "/"+v.Nodes.Folder)
+			return Node{v, CardNode, minor}, dev, ok
 		case isCard:
-			return Node{CardNode, minor}, folder, true
+			return Node{v, CardNode, minor}, folder, true
 		case v.Nodes.Control == "":
 		case name == v.Nodes.Control:
-			return Node{Kind: ControlNode}, folder, true
+			return Node{Vendor: v, Kind: ControlNode}, folder, true
 		case slices.Contains(v.Nodes.Shared, name):
-			return Node{Kind: SharedNode}, folder, true
+			return Node{Vendor: v, Kind: SharedNode}, folder, true
 		case path.Base(folder) == v.Nodes.Caps && strings.HasPrefix(name, v.Nodes.Cap):
-			return Node{Kind: CapsNode}, folder[:strings.LastIndexByte(folder, '/')], true
+			return Node{Vendor: v, Kind: CapsNode}, folder[:strings.LastIndexByte(folder, '/')], true
 		}
 	}
 	return Node{}, "", false

@@ -30,7 +30,7 @@ func mayBeNode(target []byte) bool {
 // the folder that takes the place of /dev: empty for the root.
 func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 	// Threat: memfd_create and DMA buffers let a process choose all of what follows the colon.
-	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, "/dmabuf:") {
+	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, dmaBuf) {
 		return gpu.Node{}, "", false
 	}
 	return gpu.ParseNode(strings.TrimSuffix(target, deleted))
@@ -58,11 +58,17 @@ type held struct {
 	over bool
 }
 
+// dmaBuf begins the name of a DMA buffer, as the kernel alone writes it.
+const dmaBuf = "/dmabuf:"
+
 // maxMinors is more than a node has GPUs.
 const maxMinors = 64
 
 // add takes a path in when it is a device node of this place.
 func (h *held) add(target []byte, in place) {
+	if bytes.HasPrefix(target, []byte(dmaBuf)) {
+		h.Buffers = true
+	}
 	if !mayBeNode(target) {
 		return
 	}
@@ -72,7 +78,7 @@ func (h *held) add(target []byte, in place) {
 	}
 	switch found.Kind {
 	case gpu.CardNode:
-		h.addMinor(found.Minor)
+		h.addMinor(found.Minor, found.Vendor)
 	case gpu.ControlNode:
 		h.Control = true
 	case gpu.SharedNode:
@@ -82,24 +88,32 @@ func (h *held) add(target []byte, in place) {
 	}
 }
 
-func (h *held) addMinor(minor int) {
-	at, have := slices.BinarySearch(h.Minors, minor)
+func (h *held) addMinor(minor int, of *gpu.Vendor) {
+	list := &h.Minors
+	if of == &gpu.AMD {
+		list = &h.Renders
+	}
+	at, have := slices.BinarySearch(*list, minor)
 	switch {
 	case have:
-	case len(h.Minors) == maxMinors:
+	case len(*list) == maxMinors:
 		h.over = true
 	default:
-		h.Minors = slices.Insert(h.Minors, at, minor)
+		*list = slices.Insert(*list, at, minor)
 	}
 }
 
-func (h held) any() bool { return len(h.Minors) > 0 || h.Control || h.UVM || h.Caps }
+func (h held) any() bool { return h.Of(&gpu.NVIDIA) || h.Of(&gpu.AMD) }
 
 // join adds what an earlier look at the process found.
 func (h *held) join(o held) {
 	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
+	h.Buffers = h.Buffers || o.Buffers
 	for _, minor := range o.Minors {
-		h.addMinor(minor)
+		h.addMinor(minor, &gpu.NVIDIA)
+	}
+	for _, minor := range o.Renders {
+		h.addMinor(minor, &gpu.AMD)
 	}
 }
 

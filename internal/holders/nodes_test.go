@@ -180,11 +180,11 @@ func FuzzUnit(f *testing.F) {
 }
 
 // nodeForm is what the driver's nodes are called, below any folder.
-var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|renderD(0|[1-9][0-9]{0,6}))$`)
+var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|dri/renderD(0|[1-9][0-9]{0,6}))$`)
 
 func FuzzNode(f *testing.F) {
 	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)",
-		"/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
+		"/dev/dri/renderD128", "/dri/renderD0", "/dev/renderD128", "/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
 		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]",
 		"/dev/nvidia0 (deleted)"} {
 		f.Add(seed, "/dev")
@@ -206,6 +206,10 @@ func FuzzNode(f *testing.F) {
 		var own, foreign held
 		own.add([]byte(target), place{dev, func() bool { return false }})
 		foreign.add([]byte(target), place{dev, func() bool { return true }})
+		if own.Buffers != strings.HasPrefix(target, "/dmabuf:") {
+			t.Errorf("%q: a dma-buf: %v", target, own.Buffers)
+		}
+		own.Buffers, foreign.Buffers = false, false
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
 			folder != strings.TrimRight(dev, "/") {
 			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)

@@ -201,7 +201,7 @@ func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 		var open held
 		// what cannot be read, such as another user's program, uses none as far as can be told
 		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
-		return len(open.Minors) > 0
+		return len(open.Minors)+len(open.Renders) > 0
 	})
 }
 

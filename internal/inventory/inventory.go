@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,13 +22,50 @@ import (
 // ErrNoDriver says that the driver's /proc tree is absent: no module is loaded.
 var ErrNoDriver = errors.New("the nvidia driver is not loaded")
 
-// Read lists the cards below driverProc (/proc/driver/nvidia), in order of bus id. A card whose file cannot be
-// read is in the list with its bus id and the reason: leaving it out would shift the numbers of the others.
-// It returns ErrNoDriver when the tree is absent, and nothing where none is named: then the backend has to be asked.
-func Read(driverProc string) ([]gpu.Card, error) {
+// Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver has
+// no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends have to
+// be asked.
+func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	if driverProc == "" {
 		return nil, nil
 	}
+	present := Present(sys)
+	if present[0] == &gpu.NVIDIA {
+		cards, err = readNVIDIA(driverProc)
+	}
+	if err != nil || present[len(present)-1] != &gpu.AMD {
+		return cards, err
+	}
+	all, err := AMD(sys)
+	for _, c := range all {
+		if !c.Host || present[0] != &gpu.NVIDIA {
+			cards = append(cards, gpu.Card{Device: c.Device})
+		}
+	}
+	return cards, err
+}
+
+// Present are the vendors whose GPUs the node has, NVIDIA first: it is the one on a node where nobody can tell. AMD is
+// where its driver has a card; a processor's own graphics is none beside another vendor's cards.
+func Present(sys string) (all []*gpu.Vendor) {
+	amd, _ := AMD(sys)
+	host := func(c AMDCard) bool { return c.Host }
+	loaded := func(v *gpu.Vendor) bool {
+		_, err := os.Stat(filepath.Join(sys, "module", v.Module))
+		return err == nil
+	}
+	if len(amd) == 0 || loaded(&gpu.NVIDIA) || onBus(sys, gpu.NVIDIA.PCI) {
+		all = append(all, &gpu.NVIDIA)
+	}
+	if len(slices.DeleteFunc(slices.Clone(amd), host)) > 0 || len(all) == 0 {
+		all = append(all, &gpu.AMD)
+	}
+	return all
+}
+
+// readNVIDIA lists the cards below driverProc, in order of bus id. A card whose file cannot be read is in the list with
+// its bus id and the reason: leaving it out would shift the numbers of the others.
+func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,14 +137,29 @@ func parseUUID(s string) gpu.ID {
 	return gpu.ID(s)
 }
 
-// ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
+// ReadEpoch names the driver's epoch; of several vendors' drivers all together. A part that cannot be read stays empty,
+// that is unknown. A module without a version came with the kernel, and has its.
 func ReadEpoch(proc, sys string) gpu.Epoch {
-	module := filepath.Join(sys, "module", gpu.NVIDIA.Module)
-	return gpu.Epoch{
-		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
-		Driver: readWord(filepath.Join(module, "version")),
-		Module: moduleIdentity(module),
+	var versions, modules []string
+	for _, v := range Present(sys) {
+		module := filepath.Join(sys, "module", v.Module)
+		version := readWord(filepath.Join(module, "version"))
+		if version == "" && v == &gpu.AMD {
+			version = readWord(filepath.Join(proc, "sys/kernel/osrelease"))
+		}
+		versions, modules = append(versions, version), append(modules, moduleIdentity(module))
 	}
+	return gpu.Epoch{
+		Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id")), Driver: joined(versions), Module: joined(modules),
+	}
+}
+
+// joined is empty where any of the words is.
+func joined(words []string) string {
+	if slices.Contains(words, "") {
+		return ""
+	}
+	return strings.Join(words, "+")
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
@@ -137,9 +190,21 @@ func readWord(file string) string {
 // displayClass begins the class of PCI devices that are displays, as GPUs without an output are ("3D controller").
 const displayClass = "0x03"
 
-// OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
-// itself knows: no driver is asked, no device wakes up.
+// OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with its
+// driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
+	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
+		return true, nil
+	}
+	return isOnBus(sys, gpu.NVIDIA.PCI)
+}
+
+func onBus(sys, vendor string) bool {
+	is, _ := isOnBus(sys, vendor)
+	return is
+}
+
+func isOnBus(sys, vendor string) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
@@ -147,7 +212,7 @@ func OnBus(sys string) (bool, error) {
 	}
 	for _, d := range devices {
 		dir := filepath.Join(root, d.Name())
-		if readWord(filepath.Join(dir, "vendor")) == gpu.NVIDIA.PCI &&
+		if readWord(filepath.Join(dir, "vendor")) == vendor &&
 			strings.HasPrefix(readWord(filepath.Join(dir, "class")), displayClass) {
 			return true, nil
 		}

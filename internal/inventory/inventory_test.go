@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/fakeamd"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -38,7 +39,7 @@ func put(t *testing.T, path, text string) {
 
 // Of the UUIDs one is question marks and one has no line.
 func TestRead(t *testing.T) {
-	got := must.Have(json.MarshalIndent(must.Have(Read(tree(t, "h200x4")))(t), "", " "))(t)
+	got := must.Have(json.MarshalIndent(must.Have(readNVIDIA(tree(t, "h200x4")))(t), "", " "))(t)
 	golden.File(t, *update, "testdata/h200x4.json", string(got))
 }
 
@@ -46,7 +47,7 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 	root := tree(t, "h200x4")
 	must.Do(t, os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")))
 	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxFile+1))
-	cards, err := Read(root)
+	cards, err := readNVIDIA(root)
 	if err != nil || len(cards) != 4 {
 		t.Fatalf("%d GPUs, %v", len(cards), err)
 	}
@@ -61,17 +62,17 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	if _, err := Read(t.TempDir()); !errors.Is(err, ErrNoDriver) {
+	if _, err := readNVIDIA(t.TempDir()); !errors.Is(err, ErrNoDriver) {
 		t.Errorf("no tree: %v", err)
 	}
 	file := t.TempDir()
 	put(t, filepath.Join(file, "gpus"), "")
-	if _, err := Read(file); err == nil || errors.Is(err, ErrNoDriver) {
+	if _, err := readNVIDIA(file); err == nil || errors.Is(err, ErrNoDriver) {
 		t.Errorf("a file for a directory: %v", err)
 	}
 	odd := t.TempDir()
 	put(t, filepath.Join(odd, "gpus/card0/information"), "")
-	if _, err := Read(odd); err == nil {
+	if _, err := readNVIDIA(odd); err == nil {
 		t.Error("a directory that is no bus id was accepted")
 	}
 }
@@ -132,5 +133,57 @@ func TestOnBus(t *testing.T) {
 	put(t, filepath.Join(sys, "bus/pci/devices"), "")
 	if got, err := OnBus(sys); got || err == nil {
 		t.Errorf("what cannot be listed is no answer: %v, %v", got, err)
+	}
+}
+
+// Which vendors' GPUs a node has, which cards, and when its drivers began.
+func TestVendors(t *testing.T) {
+	amd := fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718"}
+	graphics := fakeamd.Card{Bus: "0000:c4:00.0", Minor: 128, APU: true}
+	for name, tt := range map[string]struct {
+		cards   []fakeamd.Card
+		nvidia  string // loaded, on the bus, or neither
+		present string
+		listed  int // of AMD's
+		driver  string
+	}{
+		"neither":                      {nil, "", "nvidia", 0, ""},
+		"NVIDIA":                       {nil, "loaded", "nvidia", 0, "580.1"},
+		"AMD":                          {[]fakeamd.Card{amd}, "", "amd", 1, "6.8.0-test"},
+		"both":                         {[]fakeamd.Card{amd}, "loaded", "nvidia amd", 1, "580.1+6.8.0-test"},
+		"AMD, NVIDIA without a driver": {[]fakeamd.Card{amd}, "on the bus", "nvidia amd", 1, ""},
+		"a processor's own graphics":   {[]fakeamd.Card{graphics}, "loaded", "nvidia", 0, "580.1"},
+		"nothing but such":             {[]fakeamd.Card{graphics}, "", "amd", 1, "6.8.0-test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fakeamd.New(t, t.TempDir(), tt.cards...)
+			switch tt.nvidia {
+			case "loaded":
+				put(t, filepath.Join(w.Sys, "module/nvidia/version"), "580.1\n")
+			case "on the bus":
+				put(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/vendor"), "0x10de\n")
+				put(t, filepath.Join(w.Sys, "bus/pci/devices/0000:1b:00.0/class"), "0x030200\n")
+			}
+			var present []string
+			for _, v := range Present(w.Sys) {
+				present = append(present, v.Name)
+			}
+			cards, err := Read(tree(t, "h200x4"), w.Sys)
+			of := 0
+			for _, c := range cards {
+				if c.Device.Vendor == gpu.AMD.Name {
+					of++
+				}
+			}
+			if strings.Join(present, " ") != tt.present || of != tt.listed || err != nil {
+				t.Errorf("got %v, %d of AMD's in %+v, %v", present, of, cards, err)
+			}
+			if e := ReadEpoch(w.Proc, w.Sys); e.Driver != tt.driver {
+				t.Errorf("driver %q, want %q", e.Driver, tt.driver)
+			}
+			if has, err := OnBus(w.Sys); err != nil || has != (tt.nvidia == "on the bus" || tt.listed > 0) {
+				t.Errorf("on the bus: %v, %v", has, err)
+			}
+		})
 	}
 }

@@ -340,7 +340,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 // concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
 // nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
 func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) bool {
-	if c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor) {
+	if h.Has(c.Device) {
 		return true
 	}
 	bytes, _ := o.rest(side.Snapshot, c)

@@ -45,7 +45,7 @@ type InventoryReply struct {
 var Inventory = New("inventory", func(r MachineRequest) (InventoryReply, error) {
 	reply := InventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
 	var err error
-	if reply.Cards, err = inventory.Read(r.DriverProc); err != nil {
+	if reply.Cards, err = inventory.Read(r.DriverProc, r.Sys); err != nil {
 		reply.NoDriver, reply.Problem = errors.Is(err, inventory.ErrNoDriver), err.Error()
 	}
 	return reply, nil
@@ -201,7 +201,7 @@ func JobsOnCards(r Readers) []slurm.Owner {
 	var jobs []slurm.Owner
 	for _, h := range Holdings(r).Holdings {
 		job := slurm.Owner{ID: h.Cgroup.ID, SLUID: h.Cgroup.SLUID}
-		if len(h.Minors) > 0 && !h.Gone && job.Found() && !slices.Contains(jobs, job) {
+		if len(h.Minors)+len(h.Renders) > 0 && !h.Gone && job.Found() && !slices.Contains(jobs, job) {
 			jobs = append(jobs, job)
 		}
 	}

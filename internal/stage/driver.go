@@ -12,6 +12,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/state"
 	"bookend/internal/wire"
@@ -56,12 +57,36 @@ func (d *Driver) readers() operation.Readers {
 	return operation.Readers{Config: d.Config, Clock: d.Clock, Store: d.Store}
 }
 
-// askBackend asks the vendor's backend about GPUs.
+// ask asks the backends of the vendors whose GPUs a request is about, one after the other.
+func (d *Driver) ask(r wire.Request) backend.Answer {
+	var names []string
+	if r.All {
+		for _, v := range inventory.Present(d.Config.Paths.Sys) {
+			names = append(names, v.Name)
+		}
+	}
+	for _, device := range r.Devices {
+		if name := gpu.VendorOf(device).Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	var answers []backend.Answer
+	r.DeadlineMillis /= int64(max(1, len(names)))
+	for _, name := range names {
+		own := r
+		own.Devices = slices.DeleteFunc(slices.Clone(r.Devices),
+			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
+		p := backend.Params{Root: d.EUID == 0, Started: d.started(operation.Backend),
+			Answered: func() { d.contact.met(true) }}
+		p.Path, own.Options = d.Config.BackendOf(name, r.Op)
+		answers = append(answers, backend.Ask(p, own))
+	}
+	return backend.Joined(answers...)
+}
+
+// askBackend is ask, with what went wrong among the findings.
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
-	answer := backend.Ask(backend.Params{
-		Path: d.Config.Backend, Root: d.EUID == 0,
-		Started: d.started(operation.Backend), Answered: func() { d.contact.met(true) },
-	}, r)
+	answer := d.ask(r)
 	d.Seen.Looks += len(answer.Snapshots)
 	d.Add(d.troubles(answer, "")...)
 	return answer

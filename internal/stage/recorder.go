@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -70,17 +69,18 @@ func (r *record) recorded() *metrics.Recorded {
 // recorder is the one of a node.
 type recorder struct {
 	*Driver
-	open    *state.Openings
-	kept    state.Recorded
-	known   map[int]process   // of the last sample
-	told    map[string]string // what each run's user was told last
-	looks   chan gpu.Snapshot
-	session *session    // nil for none
-	config  os.FileInfo // the configuration's, as it was read
-	rest    string      // how often the driver was in use when a session ended: until that changes it rests
-	retry   time.Duration
-	put     time.Duration // CLOCK_BOOTTIME when what is kept was written
-	looked  time.Duration // and when it was looked whether program and configuration are still these
+	open     *state.Openings
+	kept     state.Recorded
+	known    map[int]process   // of the last sample
+	told     map[string]string // what each run's user was told last
+	looks    chan sample
+	ended    chan end
+	sessions map[string]*session // at work, by vendor
+	pauses   map[string]pause
+	broken   bool          // another recorder would do better
+	config   os.FileInfo   // the configuration's, as it was read
+	put      time.Duration // CLOCK_BOOTTIME when what is kept was written
+	looked   time.Duration // and when it was looked whether program and configuration are still these
 }
 
 // process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
@@ -105,7 +105,10 @@ const (
 func recordNode(env Env, node string) int {
 	operation.Confine(env)
 	runtime.GOMAXPROCS(1) // threads that wait for work would take more than there is to do
-	r := recorder{Driver: New(env, slurm.Epilog), looks: make(chan gpu.Snapshot, 16), told: map[string]string{}}
+	r := recorder{
+		Driver: New(env, slurm.Epilog), looks: make(chan sample, 16), ended: make(chan end, len(gpu.Vendors)),
+		sessions: map[string]*session{}, pauses: map[string]pause{}, told: map[string]string{},
+	}
 	r.Job.Node = node
 	if !r.configure() {
 		return 1
@@ -126,7 +129,7 @@ func recordNode(env Env, node string) int {
 
 // record is run with what was kept before.
 func (r *recorder) record() (idle bool) {
-	defer r.endSession()
+	defer r.endSessions()
 	r.kept = r.Store.Recorded()
 	r.kept.PID, r.kept.Since, r.kept.Problem = r.PID, r.Clock.Boot(), ""
 	anotherBoot := func(_ string, o ledger.Recording) bool { return o.To > r.kept.Since }
@@ -165,7 +168,7 @@ func (r *recorder) changed() bool {
 func (r *recorder) run() (idle bool) {
 	for last := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
-		if r.unkept || !r.current(runs) {
+		if r.unkept || r.broken || !r.current(runs) {
 			return false
 		}
 		r.follow(runs)
@@ -175,15 +178,12 @@ func (r *recorder) run() (idle bool) {
 		} else if now-last > lingers {
 			return true
 		}
-		var ended chan backend.Answer
-		if r.session != nil {
-			ended = r.session.ended
-		}
 		select {
-		case look := <-r.looks:
-			r.take(look, runs)
-		case answer := <-ended:
-			if r.session = nil; r.leave(answer) {
+		case s := <-r.looks:
+			s.of.last = r.Clock.Boot()
+			r.take(s, runs)
+		case e := <-r.ended:
+			if r.leave(e) {
 				return false
 			}
 		case <-time.After(max(time.Second, 2*time.Duration(r.Config.Record.Every))): // a session's looks come sooner
@@ -204,19 +204,24 @@ func (r *recorder) current(runs []ledger.Run) bool {
 		return false
 	}
 	if r.changed() {
-		r.endSession()
+		r.endSessions()
 		return r.configure()
 	}
 	return true
 }
 
-// take adds a sample to what is kept of each open run.
-func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
-	if r.session != nil {
-		r.session.last = r.Clock.Boot()
+func (r *recorder) endSessions() {
+	for _, s := range r.sessions {
+		r.endSession(s)
 	}
+}
+
+// take adds a look to what is kept of each open run on GPUs of its vendor. Nothing is recorded of a run with GPUs of
+// several.
+func (r *recorder) take(s sample, runs []ledger.Run) {
+	look := s.look
 	r.kept.Problem = ""
-	sample := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
+	seen := ledger.Sample{Look: look, Known: r.identify(look), Limits: finding.LimitsOf(r.Config.Thresholds)}
 	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.Clock.Boot()-r.put >= ledger.Writes
 	for _, run := range runs {
@@ -225,11 +230,11 @@ func (r *recorder) take(look gpu.Snapshot, runs []ledger.Run) {
 			recording = ledger.Recording{}
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))
-		if look.At > run.Start.At {
-			sample.Shared = shared(run, runs)
-			if recording.Add(run, sample) || due {
+		if look.At > run.Start.At && s.of.sees(run) {
+			seen.Shared = shared(run, runs)
+			if recording.Add(run, seen) || due {
 				news = true
-				r.tell(run, recording, look, sample.Shared)
+				r.tell(run, recording, look, seen.Shared)
 			}
 		}
 		kept[run.Name()] = recording

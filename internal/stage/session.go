@@ -17,84 +17,112 @@ import (
 	"bookend/internal/wire"
 )
 
-// session is one backend at work.
+// session is one vendor's backend at work, or the wait for the next one.
 type session struct {
+	vendor  string
 	devices []gpu.Device
 	stop    chan struct{}
-	ended   chan backend.Answer
 	last    time.Duration // CLOCK_BOOTTIME of its last word
 }
 
-// follow keeps a session on the GPUs of the open runs, and none where there are none.
+// sees reports that all of a run's GPUs are of the session's vendor.
+func (s *session) sees(run ledger.Run) bool {
+	return !slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor })
+}
+
+// pause is how long a vendor's GPUs are left alone.
+type pause struct {
+	until time.Duration // CLOCK_BOOTTIME
+	in    string        // how often the driver was in use when a session ended: until that changes it rests
+}
+
+// sample is a look of a session's.
+type sample struct {
+	of   *session
+	look gpu.Snapshot
+}
+
+// end is a session's.
+type end struct {
+	of     *session
+	answer backend.Answer
+}
+
+// follow keeps a session on the GPUs of the open runs for each vendor, and none where there are none.
 func (r *recorder) follow(runs []ledger.Run) {
-	var devices []gpu.Device
+	wanted := map[string][]gpu.Device{}
 	for _, run := range runs {
 		for _, d := range run.Devices {
-			known := slices.ContainsFunc(devices, func(o gpu.Device) bool { return o.ID == d.Device.ID })
-			if d.Device.ID != "" && !known {
-				devices = append(devices, gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent})
+			device := gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent, Vendor: d.Device.Vendor}
+			vendor := gpu.VendorOf(device).Name
+			known := slices.ContainsFunc(wanted[vendor], func(o gpu.Device) bool { return o.ID == device.ID })
+			if device.ID != "" && !known {
+				wanted[vendor] = append(wanted[vendor], device)
 			}
 		}
 	}
 	late := time.Duration(r.Config.Record.Every) + time.Duration(r.Times.Driver) + silence
-	switch s := r.session; {
-	case s == nil:
-	case r.Clock.Boot()-s.last > late:
-		r.endSession()
-		r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", code.Slow, late)
-		r.retry = r.Clock.Boot() + restart
-	case !slices.Equal(s.devices, devices):
-		r.endSession()
-	}
-	if r.session == nil && len(devices) > 0 {
-		r.begin(devices)
+	for _, v := range gpu.Vendors {
+		switch s := r.sessions[v.Name]; {
+		case s == nil:
+		case r.Clock.Boot()-s.last > late:
+			r.endSession(s)
+			r.kept.Problem = fmt.Sprintf("%s: the backend said nothing for %v", code.Slow, late)
+			r.pauses[v.Name] = pause{until: r.Clock.Boot() + restart}
+		case !slices.Equal(s.devices, wanted[v.Name]):
+			r.endSession(s)
+		}
+		if r.sessions[v.Name] == nil && len(wanted[v.Name]) > 0 {
+			r.begin(v.Name, wanted[v.Name])
+		}
 	}
 }
 
 // begin starts a session, where that may be now: no child is stuck in the driver, and nothing says that it is to rest.
-func (r *recorder) begin(devices []gpu.Device) {
-	now := r.Clock.Boot()
-	if now < r.retry || r.rest != "" && r.rest == r.inUse() || !r.answers() {
+func (r *recorder) begin(vendor string, devices []gpu.Device) {
+	now, wait := r.Clock.Boot(), r.pauses[vendor]
+	if now < wait.until || wait.in != "" && wait.in == r.inUse() || !r.answers() {
 		return
 	}
-	r.rest, r.retry = "", now+restart
-	s := &session{devices: devices, stop: make(chan struct{}), ended: make(chan backend.Answer, 1), last: now}
+	r.pauses[vendor] = pause{until: now + restart}
+	s := &session{vendor: vendor, devices: devices, stop: make(chan struct{}), last: now}
 	req := wire.Request{
 		Op: wire.Record, Devices: devices, DeadlineMillis: time.Duration(r.Times.Driver).Milliseconds(),
-		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)}, Options: r.Config.NVIDIA.ForLooks(),
+		Watch: gpu.WatchRule{Every: time.Duration(r.Config.Record.Every)},
 	}
-	looks := r.looks
-	params := backend.Params{Path: r.Config.Backend, Root: r.EUID == 0, Stop: s.stop, Grace: time.Duration(r.Times.Driver),
+	params := backend.Params{Root: r.EUID == 0, Stop: s.stop, Grace: time.Duration(r.Times.Driver),
 		OnLook: func(look gpu.Snapshot) {
 			select {
-			case looks <- look:
+			case r.looks <- sample{s, look}:
 			case <-s.stop:
 			}
 		}}
-	routine.Go(func(p *routine.Panic) { s.ended <- backend.Answer{Panic: p} }, func() {
-		s.ended <- backend.Ask(params, req)
+	params.Path, req.Options = r.Config.BackendOf(vendor, wire.Record)
+	routine.Go(func(p *routine.Panic) { r.ended <- end{s, backend.Answer{Panic: p}} }, func() {
+		r.ended <- end{s, backend.Ask(params, req)}
 	})
-	r.session = s
+	r.sessions[vendor] = s
 }
 
-// endSession ends the session, and waits for its end: a call of the driver may take a while.
-func (r *recorder) endSession() {
-	s := r.session
-	if s == nil {
-		return
-	}
+// endSession ends a session, and waits for its end: a call of the driver may take a while.
+func (r *recorder) endSession(s *session) {
 	close(s.stop)
-	r.session, r.retry = nil, 0
-	if a := <-s.ended; a.Abandoned != nil {
-		r.leave(a)
+	for e := range r.ended {
+		over := r.leave(e)
+		if e.of == s {
+			delete(r.pauses, s.vendor)
+			r.broken = r.broken || over
+			return
+		}
 	}
 }
 
 // leave takes a session's end. One that could not be killed goes on record, so that no hook asks the driver beside it;
 // over says that it ends the recorder too.
-func (r *recorder) leave(a backend.Answer) (over bool) {
+func (r *recorder) leave(e end) (over bool) {
+	delete(r.sessions, e.of.vendor)
 	r.kept.Problem = ""
-	switch {
+	switch a := e.answer; {
 	case a.Abandoned != nil:
 		r.abandoned(operation.Backend, a.Abandoned.PID, a.Abandoned.StartTicks)
 		return true
@@ -103,9 +131,11 @@ func (r *recorder) leave(a backend.Answer) (over bool) {
 	case len(a.Troubles) > 0:
 		r.kept.Problem = fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail)
 	default:
-		if r.rest = r.inUse(); r.rest == "" {
-			r.retry = r.Clock.Boot() + later
+		wait := pause{in: r.inUse()}
+		if wait.in == "" {
+			wait.until = r.Clock.Boot() + later
 		}
+		r.pauses[e.of.vendor] = wait
 	}
 	return false
 }

@@ -60,7 +60,6 @@ func (d *Driver) Glance() {
 func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
 	return wire.Request{
 		Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
-		Options: d.Config.NVIDIA.ForLooks(),
 	}
 }
 
@@ -75,7 +74,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	// The backend ends by itself before it would be killed, so that what it saw arrives.
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	r := wire.Request{
-		Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule, Options: d.Config.NVIDIA.ForLooks(),
+		Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule,
 	}
 	for _, c := range cards {
 		r.Devices = append(r.Devices, c.Device)
@@ -182,7 +181,7 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog
 	d.Limit(time.Duration(d.Times.Total))
-	answer := backend.Ask(backend.Params{Path: cfg.Backend, Root: env.EUID == 0}, d.snapshot(timeout, false))
+	answer := d.ask(d.snapshot(timeout, false))
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]
@@ -298,13 +297,14 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
 		request := wire.Request{
 			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
-			Options: t.Config.NVIDIA.ForTests(),
 		}
+		var program string
+		program, request.Options = t.Config.BackendOf(gpu.VendorOf(devices[0]).Name, wire.Probe)
 		request.Probe.Locks = map[gpu.ID]string{}
 		for _, d := range devices {
 			request.Probe.Locks[d.ID] = t.Store.ProbeLock(d.ID)
 		}
-		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: grace}, request)
+		answer = backend.Ask(backend.Params{Path: program, Root: t.EUID == 0, Grace: grace}, request)
 		t.stuck = answer.Abandoned != nil
 		t.Add(t.troubles(answer, "the test allocation: ")...)
 	}

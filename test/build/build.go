@@ -10,12 +10,12 @@ import (
 )
 
 // Shipped are the programs that a package installs.
-var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu"}
+var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu", "bookend-amd"}
 
 // sources are the packages of programs whose names are not theirs.
 var sources = map[string]string{
 	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog", "bookend-healthcheck": "bookend/healthcheck",
-	"bookend": "bookend/admin", "bookend-gpu": "bookend/cuda",
+	"bookend": "bookend/admin", "bookend-gpu": "bookend/cuda", "bookend-amd": "bookend/rocm",
 }
 
 // Programs makes programs in a folder as the Makefile does; one that is not shipped is named by its package. An overlay is

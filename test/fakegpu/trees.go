@@ -138,7 +138,7 @@ func update(path, content string) error {
 // gives out all of them, sorted by minor, and a slurmd that lists them as version 24.11 does. It returns the keys for
 // the slurm section of a configuration.
 func (w *World) Slurm(dir, node string) (keys string, err error) {
-	cards, err := inventory.Read(w.DriverProc())
+	cards, err := inventory.Read(w.DriverProc(), "")
 	if err != nil {
 		return "", err
 	}

@@ -90,6 +90,7 @@ type conf struct {
 	settle          string // of the epilog
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
 	proc            string // the kernel's where it is empty
+	sys             string // that of the fake GPUs where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
 	scontrol        string // Slurm's own where it is empty
@@ -163,7 +164,7 @@ drain: {reason_by: healthcheck}
 log: {syslog: false}
 metrics: {textfile: %s/bookend.prom}
 record: {every: %s}
-%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, n.world.Sys(), n.world.Dev(),
+%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, cmp.Or(c.sys, n.world.Sys()), n.world.Dev(),
 		c.library, n.world.CUDA(), c.driverProc, deadlines, longest,
 		cmp.Or(c.settle, "{max: "+longest+", stable: 200ms}"), shards,
 		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, cmp.Or(c.record, "0s"), c.extra)

@@ -184,7 +184,7 @@ func (s *Site) start(o Options) error {
 
 // Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
 func (s *Site) Device(node string, minor int) (gpu.ID, error) {
-	cards, err := inventory.Read(s.worlds[node].DriverProc())
+	cards, err := inventory.Read(s.worlds[node].DriverProc(), "")
 	for _, c := range cards {
 		if c.Device.Minor != nil && *c.Device.Minor == minor {
 			return c.Device.ID, nil

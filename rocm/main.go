@@ -1,0 +1,175 @@
+// Command bookend-amd is the AMD backend: one request on stdin, JSON lines on stdout (package wire), then it ends. It
+// reads files of the kernel alone, below the roots that the request names, and loads no library. It opens no device
+// node: an open /dev/kfd would put this very process on the driver's list. A read in sysfs can hang like any call into
+// a driver, which is why this is a program of its own.
+//
+// A GPU's memory is mem_info_vram_used. Who has it two sources tell: the files of KFD, which ROCm's compute goes
+// through, and the fdinfo of every descriptor of the driver's, which has graphics too. Where they contradict each other
+// the process's figure is unknown.
+//
+//	go build -trimpath -ldflags '-X main.version=1.2.3' -o bookend-amd ./rocm
+//
+// Exit codes: those of package serve.
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
+	"bookend/internal/serve"
+	"bookend/internal/wire"
+)
+
+var version = "devel" // set by the linker
+
+func main() {
+	p := serve.Program{
+		Name: "bookend-amd", Vendor: gpu.AMD.Name, Version: version,
+		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
+	}
+	os.Exit(p.Run(os.Args[1:]))
+}
+
+// Options of a request: the roots of what is read.
+const (
+	optionProc = "proc"
+	optionSys  = "sys"
+)
+
+// answer serves a request.
+func answer(s serve.Session) error {
+	t := tree{proc: s.Req.Options[optionProc], sys: s.Req.Options[optionSys]}
+	if t.proc == "" || t.sys == "" {
+		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
+	}
+	if !t.loaded() {
+		return s.Finish(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "the module amdgpu is not loaded"})
+	}
+	e := &eyes{Session: s, tree: t}
+	var err error
+	switch s.Req.Op {
+	case wire.Probe:
+		err = e.skipTests()
+	case wire.Record:
+		err = s.Record(e.Look, func(gpu.Snapshot) bool { return false })
+	default:
+		if err = s.Watch(e); err == nil && s.Req.Health {
+			err = e.tellHealth()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Finish()
+}
+
+// skipTests says that no device is tested: there is no test allocation for this vendor.
+func (e *eyes) skipTests() error {
+	for _, d := range e.Req.Devices {
+		p := gpu.Probe{Device: d.ID, Result: gpu.ProbeSkipped, Why: "there is no test allocation for AMD GPUs", At: e.Boot()}
+		if err := e.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eyes look at the devices of a request.
+type eyes struct {
+	serve.Session
+	tree
+	last gpu.Snapshot
+}
+
+// Look reads every device that was asked for. The tree is read anew each time: that takes less than a millisecond, and
+// a card may come back.
+func (e *eyes) Look() (gpu.Snapshot, error) {
+	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.version()}, Readings: []gpu.Reading{}}
+	cards, err := e.cards()
+	if err != nil {
+		look.At, look.Faults = e.Boot(), []gpu.Fault{{Code: gpu.FaultDriver, Detail: err.Error()}}
+		e.last = look
+		return look, nil
+	}
+	wanted, missing := e.wanted(cards)
+	for _, d := range missing {
+		look.Faults = append(look.Faults,
+			gpu.Fault{Code: gpu.FaultNoDevice, Device: d.ID, BusID: d.BusID, Detail: "the driver has no such GPU"})
+	}
+	users, unknown := e.users(cards, e.unexplained)
+	for _, c := range wanted {
+		reading, faults := c.read(users[c.Key], unknown)
+		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
+	}
+	look.At = e.Boot()
+	e.last = look
+	return look, nil
+}
+
+// wanted are the cards of the request, and the devices of which there is none.
+func (e *eyes) wanted(cards []card) (wanted []card, missing []gpu.Device) {
+	if e.Req.All {
+		return cards, nil
+	}
+	for _, d := range e.Req.Devices {
+		found := false
+		for _, c := range cards {
+			if d.ID != "" && d.ID == c.ID || d.ID == "" && d.BusID == c.BusID {
+				wanted, found = append(wanted, c), true
+				break
+			}
+		}
+		if !found {
+			missing = append(missing, d)
+		}
+	}
+	return wanted, missing
+}
+
+// Watched are the devices that have to come to rest.
+func (e *eyes) Watched() []gpu.Device {
+	if !e.Req.All {
+		return e.Req.Devices
+	}
+	all := []gpu.Device{}
+	for _, r := range e.last.Readings {
+		all = append(all, r.Device)
+	}
+	return all
+}
+
+// Slow is nothing: what cannot be read says so at once.
+func (e *eyes) Slow() time.Duration { return 0 }
+
+// least is what a full search of /proc is worth, in bytes: less is no finding as shipped.
+const least = 32 << 20
+
+// unexplained reports that KFD's processes leave more of a card's memory than is expected there: then every process is
+// asked what it has of the driver's.
+func (e *eyes) unexplained(c card, byKFD uint64) bool {
+	used := c.memory().Used
+	return used.Known() && used.Bytes > byKFD+e.Req.Watch.Expect[c.ID].Bytes+max(e.Req.Watch.SlackBytes, least)
+}
+
+// tellHealth reads the condition of the devices of the last look.
+func (e *eyes) tellHealth() error {
+	cards, err := e.cards()
+	if err != nil {
+		return nil // the look has said so
+	}
+	wanted, _ := e.wanted(cards)
+	var all []gpu.Health
+	for _, c := range wanted {
+		all = append(all, c.health())
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err = e.Out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); serve.TooLong(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bookend/internal/gpu"
+	"bookend/internal/inventory"
+	"bookend/internal/safefile"
+)
+
+// tree is where the kernel shows the driver.
+type tree struct{ proc, sys string }
+
+// maxFile is more than any of these files has: a card's properties take some 600 bytes.
+const maxFile = 16 << 10
+
+// read reads a kernel file, without the newline at its end.
+// Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
+func read(parts ...string) (string, error) {
+	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// number reads a file that has one decimal number.
+func number(parts ...string) (uint64, error) {
+	text, err := read(parts...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read %q: %.40q is not a number", filepath.Join(parts...), text)
+	}
+	return n, nil
+}
+
+func (t tree) module() string { return filepath.Join(t.sys, "module", gpu.AMD.Module) }
+
+func (t tree) loaded() bool {
+	_, err := os.Stat(t.module())
+	return err == nil
+}
+
+// version is that of the module, where it came apart from the kernel, else the kernel's.
+func (t tree) version() string {
+	if v, err := read(t.module(), "version"); err == nil && v != "" {
+		return v
+	}
+	v, _ := read(t.proc, "sys/kernel/osrelease")
+	return v
+}
+
+// kfd is the folder of KFD, the driver's half that compute goes through.
+func (t tree) kfd() string { return filepath.Join(t.sys, "class/kfd/kfd") }
+
+// card is a device to look at.
+type card struct{ inventory.AMDCard }
+
+// cards are the devices that jobs can be given.
+func (t tree) cards() (cards []card, err error) {
+	all, err := inventory.AMD(t.sys)
+	for _, c := range all {
+		cards = append(cards, card{c})
+	}
+	return cards, err
+}
+
+// memory is a card's VRAM.
+func (c card) memory() gpu.Memory {
+	if c.Parent != "" {
+		no := gpu.Unknown(c.Unjudged)
+		return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no, Unjudged: c.Unjudged}
+	}
+	total, err := number(c.Folder, "mem_info_vram_total")
+	var used uint64
+	if err == nil {
+		used, err = number(c.Folder, "mem_info_vram_used")
+	}
+	if err == nil && used > total {
+		err = fmt.Errorf("mem_info_vram_used: %d bytes of %d", used, total)
+	}
+	m := gpu.Memory{Reserved: gpu.Unknown("the driver does not tell"), Unjudged: c.Unjudged}
+	if err != nil {
+		m.Total, m.Used, m.Free = gpu.Unknown(err.Error()), gpu.Unknown(err.Error()), gpu.Unknown(err.Error())
+		return m
+	}
+	m.Total, m.Used, m.Free = gpu.Bytes(total), gpu.Bytes(used), gpu.Bytes(total-used)
+	return m
+}
+
+// read takes one look at a card on which these processes are.
+func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
+	r := gpu.Reading{Device: c.Device, Memory: c.memory(), Processes: []gpu.Process{}, ProcessesUnknown: unknown}
+	var sum uint64
+	for _, p := range on {
+		r.Processes, sum = append(r.Processes, p), sum+p.Memory.Bytes
+	}
+	if used := r.Memory.Used; c.Parent == "" && used.Known() && sum > used.Bytes+apart {
+		for i := range r.Processes { // an entry of KFD's may stay when its memory has gone (ROCm/amdgpu#114)
+			r.Processes[i].Memory = gpu.Unknown(fmt.Sprintf("processes count %d MiB, the GPU %d MiB", sum>>20, used.Bytes>>20))
+		}
+	}
+	slices.SortFunc(r.Processes, func(a, b gpu.Process) int { return a.PID - b.PID })
+	if busy, err := number(c.Folder, "gpu_busy_percent"); err == nil && busy <= 100 {
+		memory, _ := number(c.Folder, "mem_busy_percent")
+		r.Busy = &gpu.Busy{GPU: int(busy), Memory: int(min(memory, 100))}
+	}
+	if r.Memory.Used.Known() || c.Parent != "" {
+		return r, nil
+	}
+	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
+}
+
+// health is a card's condition: what its RAS counts of its memory since the driver was loaded.
+func (c card) health() gpu.Health {
+	const source = "ras/umc_err_count"
+	h := gpu.Health{Device: c.ID, Facts: []gpu.Fact{}}
+	text, err := read(c.Folder, source)
+	if err != nil {
+		return h // most cards have no RAS
+	}
+	f := gpu.Fact{Code: gpu.ECCUncorrected, Source: source, Unknown: fmt.Sprintf("%.60q", text)}
+	for line := range strings.Lines(text) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "ue: "); ok {
+			if _, err := strconv.ParseUint(count, 10, 64); err == nil {
+				f.Value, f.Unknown = count, ""
+			}
+		}
+	}
+	h.Facts = append(h.Facts, f)
+	return h
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bookend/internal/gpu"
+)
+
+// byPID are the processes on one device.
+type byPID = map[int]gpu.Process
+
+// users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
+// tells leaves so much of a card's memory that every process is to be asked: else only KFD's are.
+func (t tree) users(cards []card, more func(card, uint64) bool) (on map[string]byPID, unknown string) {
+	on, err := t.computing()
+	if err != nil {
+		return nil, err.Error()
+	}
+	all := false
+	known := map[int]bool{}
+	for _, c := range cards {
+		var sum uint64
+		for pid, p := range on[c.Key] {
+			sum, known[pid] = sum+p.Memory.Bytes, true
+		}
+		all = all || c.Parent == "" && c.Unjudged == "" && more(c, sum)
+	}
+	pids := slices.Collect(maps.Keys(known))
+	if all {
+		if pids, err = t.processes(); err != nil {
+			return nil, err.Error()
+		}
+	}
+	slices.Sort(pids)
+	clients, err := t.clients(pids)
+	if err != nil {
+		return nil, err.Error()
+	}
+	for _, c := range cards {
+		if c.Parent == "" { // all partitions of a card have its place on the bus
+			on[c.Key] = joined(on[c.Key], clients[c.BusID])
+		}
+	}
+	return on, ""
+}
+
+// computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
+// nothing. A second context of a process has a folder of its own; its memory is the process's too.
+func (t tree) computing() (map[string]byPID, error) {
+	root := filepath.Join(t.kfd(), "proc")
+	on := map[string]byPID{}
+	folders, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return on, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list KFD's processes: %w", err)
+	}
+	for _, folder := range folders {
+		pid, ok := parseOwner(folder.Name())
+		if !ok {
+			continue
+		}
+		paths, _ := filepath.Glob(filepath.Join(root, folder.Name(), "context_*"))
+		for _, path := range append(paths, filepath.Join(root, folder.Name())) {
+			if err := addContext(on, pid, path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended meanwhile
+				return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
+			}
+		}
+	}
+	return on, nil
+}
+
+// parseOwner reads the PID in the name of a process's folder: "PID", or "pid:PID-id:N" of a second context.
+func parseOwner(name string) (pid int, ok bool) {
+	if rest, second := strings.CutPrefix(name, "pid:"); second {
+		name, _, _ = strings.Cut(rest, "-")
+	}
+	pid, ok = gpu.Decimal(name, gpu.MaxPID)
+	return pid, ok && pid > 0
+}
+
+// addContext adds what one folder tells of a process: vram_GPUID in bytes, and the device of each queue. The files
+// sdma_* and cu_occupancy are left alone: reading them takes locks of the driver's.
+func addContext(on map[string]byPID, pid int, folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		device, ok := strings.CutPrefix(e.Name(), "vram_")
+		if !ok {
+			continue
+		}
+		bytes, err := number(folder, e.Name())
+		if err != nil {
+			return err
+		}
+		if bytes > 0 {
+			add(on, device, pid, bytes)
+		}
+	}
+	queues, _ := filepath.Glob(filepath.Join(folder, "queues", "*", "gpuid"))
+	for _, q := range queues {
+		if device, err := read(q); err == nil {
+			add(on, device, pid, 0)
+		}
+	}
+	return nil
+}
+
+func add(on map[string]byPID, device string, pid int, bytes uint64) {
+	if on[device] == nil {
+		on[device] = byPID{}
+	}
+	p := on[device][pid]
+	on[device][pid] = gpu.Process{PID: pid, Memory: gpu.Bytes(p.Memory.Bytes + bytes), Kinds: []gpu.Kind{gpu.Compute}}
+}
+
+// processes are all of the node's.
+func (t tree) processes() (pids []int, err error) {
+	f, err := os.Open(t.proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, name := range names {
+		if pid, ok := gpu.Decimal(name, gpu.MaxPID); ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// client is one opening of the driver, as fdinfo tells it.
+type client struct {
+	bus   gpu.BusID
+	id    string // drm-client-id: the same in each descriptor of one opening, whoever has it
+	bytes uint64 // of VRAM
+}
+
+// clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
+// with the lowest number that has it. What a process has that ends meanwhile is not there.
+func (t tree) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
+	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
+	for _, pid := range pids {
+		opened, err := t.opened(pid)
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("look into process %d: %w", pid, err)
+		}
+		for _, c := range opened {
+			if name := string(c.bus) + " " + c.id; !seen[name] {
+				seen[name] = true
+				if all[c.bus] == nil {
+					all[c.bus] = map[int]uint64{}
+				}
+				all[c.bus][pid] += c.bytes
+			}
+		}
+	}
+	return all, nil
+}
+
+// opened are a process's descriptors of the driver's nodes.
+func (t tree) opened(pid int) (all []client, err error) {
+	own := filepath.Join(t.proc, strconv.Itoa(pid))
+	f, err := os.Open(filepath.Join(own, "fd"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	for _, fd := range names {
+		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
+		target, err := os.Readlink(filepath.Join(own, "fd", fd))
+		if err != nil || filepath.Base(filepath.Dir(target)) != gpu.AMD.Nodes.Folder {
+			continue
+		}
+		if text, err := read(own, "fdinfo", fd); err == nil {
+			if c, ok := parseClient(text); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	return all, nil
+}
+
+// parseClient reads the text of a descriptor's fdinfo. VRAM is "drm-resident-vram" on newer kernels and
+// "drm-memory-vram" on older ones; amdgpu prints both, of which one counts.
+func parseClient(text string) (c client, ok bool) {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, is := strings.Cut(line, ":"); is {
+			values[key] = strings.TrimSpace(value)
+		}
+	}
+	if values["drm-driver"] != gpu.AMD.Module || values["drm-client-id"] == "" {
+		return c, false
+	}
+	bus, err := gpu.ParseBusID(values["drm-pdev"])
+	if err != nil {
+		return c, false
+	}
+	c = client{bus: bus, id: values["drm-client-id"]}
+	for _, key := range []string{"drm-resident-vram", "drm-memory-vram"} {
+		if bytes, ok := parseSize(values[key]); ok {
+			c.bytes = bytes
+			break
+		}
+	}
+	return c, true
+}
+
+// parseSize reads "N", "N KiB" or "N MiB".
+func parseSize(text string) (bytes uint64, ok bool) {
+	digits, unit, _ := strings.Cut(text, " ")
+	n, err := strconv.ParseUint(digits, 10, 40)
+	if err != nil {
+		return 0, false
+	}
+	switch unit {
+	case "KiB":
+		n <<= 10
+	case "MiB":
+		n <<= 20
+	case "":
+	default:
+		return 0, false
+	}
+	return n, true
+}
+
+// apart is how far KFD and fdinfo may differ, in bytes, since they are read one after the other.
+const apart = 64 << 20
+
+// joined are a device's processes by both sources. What KFD gave a process is part of what its opening of the driver
+// has: fdinfo may tell more, and less is a contradiction.
+func joined(computing byPID, opened map[int]uint64) byPID {
+	all := maps.Clone(computing)
+	if all == nil {
+		all = byPID{}
+	}
+	for pid, bytes := range opened {
+		p, is := all[pid]
+		switch {
+		case !is && bytes > 0:
+			p = gpu.Process{PID: pid, Memory: gpu.Bytes(bytes), Kinds: []gpu.Kind{gpu.Graphics}}
+		case !is:
+			continue
+		case bytes+apart < p.Memory.Bytes:
+			p.Memory = gpu.Unknown(fmt.Sprintf("KFD counts %d MiB, fdinfo %d MiB", p.Memory.Bytes>>20, bytes>>20))
+		case bytes > p.Memory.Bytes:
+			p.Memory = gpu.Bytes(bytes)
+		}
+		all[pid] = p
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/ledger"
+	"bookend/internal/slurmconf"
+	"bookend/test/fakeamd"
+	"bookend/test/rig"
+)
+
+const gib = 1 << 30
+
+// amd makes a node of these cards, which Slurm gives out by their render nodes. Beside says that it has NVIDIA's too.
+func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.World) {
+	t.Helper()
+	t.Parallel()
+	n := newNode(t, "enforce")
+	w := fakeamd.New(n, n.in("amd"), cards...)
+	var files, list []string
+	if beside {
+		must(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))
+		files = []string{"/dev/nvidia0", "/dev/nvidia1"}
+	}
+	for _, c := range cards {
+		minors := c.Partitions
+		if len(minors) == 0 {
+			minors = []int{c.Minor}
+		}
+		for _, minor := range minors {
+			files = append(files, fmt.Sprintf("/dev/dri/renderD%d", minor))
+		}
+	}
+	gres := ""
+	for i, f := range files {
+		gres += "Name=gpu File=" + f + "\n"
+		list = append(list, fmt.Sprintf("echo 'slurmd: Gres Name=gpu Type=(null) Count=1 Index=%d ID=7696487 File=%s "+
+			"Links=(null) Flags=HAS_FILE,ENV_RSMI' >&2\n", i, f))
+	}
+	n.put("slurm.d/gres.conf", gres, 0o644)
+	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:%d\n",
+		n.in("slurm.d/slurmd.pid"), nodeName, len(files)), 0o644)
+	n.put("slurm.d/new", "#!/bin/sh\n"+strings.Join(list, ""), 0o755)
+	must(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
+	n.configure(func(c *conf) {
+		c.sys, c.extra = w.Sys, "amd: {backend: "+program("bookend-amd")+"}\n"
+		if !beside {
+			c.driverProc = n.in("none")
+		}
+	})
+	return n, w
+}
+
+// onAMD is the job on one of those GPUs, as Slurm tells it.
+func onAMD(gpu string) job {
+	return newJob().On(gpu).With("CUDA_VISIBLE_DEVICES", "", "ROCR_VISIBLE_DEVICES", gpu)
+}
+
+// stays is a process of the job's user that stays, in the job's cgroup.
+func (n *node) stays() (pid int) {
+	n.Helper()
+	p := n.leftover()
+	n.inCgroup(p, "100")
+	return p.PID
+}
+
+// What stays on an AMD GPU is named as on any other. There was no such hardware: the files are as the kernel's sources
+// have them, the processes real.
+func TestAMD(t *testing.T) {
+	card := fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718", Total: 192 * gib}
+	other := fakeamd.Card{Bus: "0000:46:00.0", Minor: 136, UniqueID: "a1b2c3d4e5f60719", Total: 192 * gib}
+	cut := card
+	cut.Partitions = []int{128, 129}
+	const dead = 4194000 // no PID that is given out here
+	for name, tt := range map[string]struct {
+		cards  []fakeamd.Card
+		beside bool
+		gpu    string
+		id     string
+		leaves func(n *node, w *fakeamd.World)
+		exit   int
+		finds  string
+	}{
+		"clean": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(*node, *fakeamd.World) {}, 0, ""},
+		"a process of the job": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(n *node, w *fakeamd.World) {
+			w.Use(1, 8*gib)
+			w.Compute(n.stays(), 136, 8*gib)
+		}, 10, "BKD-ORPHAN"},
+		"on another's": {[]fakeamd.Card{card, other}, false, "1", "GPU-a1b2c3d4e5f60719", func(n *node, w *fakeamd.World) {
+			w.Use(0, 8*gib)
+			w.Compute(dead, 128, 8*gib)
+		}, 0, ""},
+		"a stale entry": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Use(0, 8*gib)
+			w.Compute(dead, 128, 8*gib)
+		}, 12, "BKD-PHANTOM"},
+		"a stale entry without memory": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Compute(dead, 128, 8*gib)
+		}, 0, "BKD-PHANTOM? BKD-RESIDUE?*"},
+		"a dma-buf without a process": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Use(0, 46*gib)
+		}, 11, "BKD-RESIDUE"},
+		"a process on its partition": {[]fakeamd.Card{cut}, false, "1", "GPU-a1b2c3d4e5f60718/renderD129", func(n *node, w *fakeamd.World) {
+			w.Compute(n.stays(), 129, 8*gib)
+		}, 0, "BKD-ORPHAN?"},
+		"beside NVIDIA's, on AMD's": {[]fakeamd.Card{card}, true, "2", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Use(0, 8*gib)
+			w.Compute(dead, 128, 8*gib)
+		}, 12, "BKD-PHANTOM"},
+		"beside NVIDIA's, on theirs": {[]fakeamd.Card{card}, true, "1", "", func(n *node, w *fakeamd.World) {
+			w.Use(0, 8*gib)
+			w.Compute(dead, 128, 8*gib)
+		}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, w := amd(t, tt.beside, tt.cards...)
+			n.clean(prolog, onAMD(tt.gpu))
+			tt.leaves(n, w)
+			n.exits(tt.exit, epilog, onAMD(tt.gpu))
+			if got := codes(n.findings(epilog)); got != tt.finds {
+				t.Errorf("found %q, want %q: %+v", got, tt.finds, n.findings(epilog))
+			}
+			run := n.run(100)
+			if len(run.Devices) != 1 || tt.id != "" && string(run.Devices[0].Device.ID) != tt.id ||
+				run.Numbering.Source != slurmconf.BySlurmd && run.Numbering.Source != slurmconf.ByCount {
+				t.Errorf("%+v by %+v, want %s", run.Devices, run.Numbering, tt.id)
+			}
+		})
+	}
+}
+
+// The recorder sees AMD's GPUs too, on a node of two vendors by a backend of each.
+func TestAMDRecorded(t *testing.T) {
+	card := fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718", Total: 192 * gib}
+	n, w := amd(t, true, card)
+	n.ownPrograms()
+	n.configure(func(c *conf) { c.record = "100ms" })
+	t.Cleanup(func() { rig.EndRecorders(n.dir) })
+	n.clean(n.own(prolog), onAMD("2"))
+	n.clean(n.own(prolog), bystanding())
+	w.Use(0, 8*gib)
+	w.Compute(n.stays(), 128, 7*gib)
+	n.recorded("what the job has", func(r ledger.Recorded) bool { return r.Own.Bytes == 7*gib && r.Peak.Bytes == 8*gib })
+	await(t, "the other job's samples", func() bool {
+		of := n.store().Recorded().Runs
+		return len(of) == 2 && !slices.ContainsFunc(slices.Collect(maps.Values(of)), func(r ledger.Recording) bool { return r.Samples == 0 })
+	})
+	if problem := n.store().Recorded().Problem; problem != "" {
+		t.Errorf("its trouble: %q", problem)
+	}
+}
