@@ -151,7 +151,7 @@ const least = 32 << 20
 // asked what it has of the driver's.
 func (e *eyes) unexplained(c card, byKFD uint64) bool {
 	used := c.memory().Used
-	return used.Known() && used.Bytes > byKFD+e.Req.Watch.Expect[c.ID].Bytes+max(e.Req.Watch.SlackBytes, least)
+	return used.Known() && used.Bytes > ownShare+byKFD+e.Req.Watch.Expect[c.ID].Bytes+max(e.Req.Watch.SlackBytes, least)
 }
 
 // tellHealth reads the condition of the devices of the last look.

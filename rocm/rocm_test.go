@@ -102,11 +102,12 @@ func TestLook(t *testing.T) {
 		so    func(*fakeamd.World)
 		want  string
 	}{
-		"idle": {one, func(*fakeamd.World) {}, "GPU-a1b2c3d4e5f60718 renderD128 0 MiB\n"},
+		"what the driver keeps": {one, func(w *fakeamd.World) { w.Use(0, 300<<20) }, "GPU-a1b2c3d4e5f60718 renderD128 0 MiB\n"},
+		"idle":                  {one, func(*fakeamd.World) {}, "GPU-a1b2c3d4e5f60718 renderD128 0 MiB\n"},
 		"two dies": {dies, func(w *fakeamd.World) { w.Use(1, gib); w.Compute(10, 129, gib) },
 			"GPU-00000000000000d1 renderD128 0 MiB\nGPU-00000000000000d2 renderD129 1024 MiB; 10 1024 MiB compute\n"},
 		"a process": {one, func(w *fakeamd.World) { w.Use(0, 9*gib); w.Compute(10, 128, 8*gib) },
-			"GPU-a1b2c3d4e5f60718 renderD128 9216 MiB; 10 8192 MiB compute\n"},
+			"GPU-a1b2c3d4e5f60718 renderD128 8704 MiB; 10 8192 MiB compute\n"},
 		"two contexts": {one, func(w *fakeamd.World) {
 			w.Use(0, 3*gib)
 			w.Compute(10, 128, gib)
@@ -127,7 +128,7 @@ func TestLook(t *testing.T) {
 			w.Open(10, 5, 0, fakeamd.Info(1, 9*gib))
 			w.Open(10, 6, 0, fakeamd.Info(1, 9*gib)) // the same opening
 			w.Open(10, 7, 0, fakeamd.Info(2, gib))
-		}, "GPU-a1b2c3d4e5f60718 renderD128 11264 MiB; 10 10240 MiB compute\n"},
+		}, "GPU-a1b2c3d4e5f60718 renderD128 10752 MiB; 10 10240 MiB compute\n"},
 		"fdinfo contradicts": {one, func(w *fakeamd.World) { w.Compute(10, 128, 8*gib); w.Open(10, 5, 0, fakeamd.Info(1, gib)) },
 			"GPU-a1b2c3d4e5f60718 renderD128 0 MiB; 10 unknown: KFD counts 8192 MiB, fdinfo 1024 MiB compute\n"},
 		"a display server": {[]fakeamd.Card{consumer}, func(w *fakeamd.World) { w.Use(0, gib); w.Open(20, 5, 0, fakeamd.Info(1, gib)) },
@@ -135,7 +136,7 @@ func TestLook(t *testing.T) {
 		"one that is not asked: nothing is unexplained": {[]fakeamd.Card{consumer}, func(w *fakeamd.World) {
 			w.Use(0, 16<<20)
 			w.Open(20, 5, 0, fakeamd.Info(1, 16<<20))
-		}, "PCI-0000:03:00.0 renderD128 16 MiB\n"},
+		}, "PCI-0000:03:00.0 renderD128 0 MiB\n"},
 		"an older kernel": {[]fakeamd.Card{consumer}, func(w *fakeamd.World) {
 			w.Use(0, gib)
 			w.Open(20, 5, 0, "drm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-pdev:\tBUS\ndrm-memory-vram:\t1048576 KiB\n")
@@ -144,10 +145,10 @@ func TestLook(t *testing.T) {
 			w.Use(0, gib)
 			w.Open(20, 5, 0, "")
 			w.Open(20, 6, 0, strings.Replace(fakeamd.Info(1, gib), "amdgpu", "mygpu", 1))
-		}, "PCI-0000:03:00.0 renderD128 1024 MiB\n"},
+		}, "PCI-0000:03:00.0 renderD128 512 MiB\n"},
 		"without KFD": {[]fakeamd.Card{graphical}, func(w *fakeamd.World) { w.Use(0, gib); w.Open(20, 5, 0, fakeamd.Info(1, gib)) },
 			"PCI-0000:03:00.0 renderD128 1024 MiB; 20 1024 MiB graphics\n"},
-		"a dma-buf that nobody is listed for": {one, func(w *fakeamd.World) { w.Use(0, 46*gib) }, "GPU-a1b2c3d4e5f60718 renderD128 47104 MiB\n"},
+		"a dma-buf that nobody is listed for": {one, func(w *fakeamd.World) { w.Use(0, 46*gib) }, "GPU-a1b2c3d4e5f60718 renderD128 46592 MiB\n"},
 		"a stale entry": {one, func(w *fakeamd.World) { w.Compute(4711, 128, gib) },
 			"GPU-a1b2c3d4e5f60718 renderD128 0 MiB; 4711 unknown: processes count 1024 MiB, the GPU 0 MiB compute\n"},
 		"partitions": {[]fakeamd.Card{cpx}, func(w *fakeamd.World) { w.Use(0, 9*gib); w.Compute(10, 129, gib) },
@@ -155,7 +156,7 @@ func TestLook(t *testing.T) {
 				"GPU-a1b2c3d4e5f60718/renderD129 renderD129 unknown: PART (PART); 10 1024 MiB compute\n" +
 				"GPU-a1b2c3d4e5f60718/renderD130 renderD130 unknown: PART (PART)\n"},
 		"memory of the host's": {[]fakeamd.Card{mi300a}, func(w *fakeamd.World) { w.Use(0, 9*gib) },
-			"GPU-00000000000000a0 renderD128 9216 MiB (the GPU shares the host's memory (APU))\n"},
+			"GPU-00000000000000a0 renderD128 8704 MiB (the GPU shares the host's memory (APU))\n"},
 		"more than there is": {one, func(w *fakeamd.World) { w.Use(0, 200*gib) },
 			"GPU-a1b2c3d4e5f60718 renderD128 unknown: USED\ndriver_error GPU-a1b2c3d4e5f607180000:26:00.0: USED\n"},
 		"no figure": {one, func(w *fakeamd.World) { w.Put("\n", "bus/pci/devices/0000:26:00.0/mem_info_vram_used") },

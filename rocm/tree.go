@@ -100,6 +100,7 @@ func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.F
 	for _, p := range on {
 		r.Processes, sum = append(r.Processes, p), sum+p.Memory.Bytes
 	}
+	r.Memory = withOwn(r.Memory, sum)
 	if used := r.Memory.Used; c.Parent == "" && used.Known() && sum > used.Bytes+apart {
 		for i := range r.Processes { // an entry of KFD's may stay when its memory has gone (ROCm/amdgpu#114)
 			r.Processes[i].Memory = gpu.Unknown(fmt.Sprintf("processes count %d MiB, the GPU %d MiB", sum>>20, used.Bytes>>20))
@@ -114,6 +115,19 @@ func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.F
 		return r, nil
 	}
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
+}
+
+// ownShare is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not tell,
+// and idle cards are reported with some 300 MiB in use.
+const ownShare = 512 << 20
+
+// withOwn counts what no process accounts for, up to ownShare, as the driver's own.
+func withOwn(m gpu.Memory, processes uint64) gpu.Memory {
+	if m.Used.Known() {
+		own := min(ownShare, m.Used.Bytes-min(m.Used.Bytes, processes))
+		m.Reserved, m.Used = gpu.Bytes(own), gpu.Bytes(m.Used.Bytes-own)
+	}
+	return m
 }
 
 // health is a card's condition: what its RAS counts of its memory since the driver was loaded.

@@ -8,7 +8,7 @@ import (
 
 // NVIDIA is NVIDIA's driver. A context was measured on an H200.
 var NVIDIA = Vendor{
-	Name: "nvidia", PCI: "0x10de", Module: "nvidia", Library: "libnvidia-ml.so.1",
+	Name: "nvidia", PCI: "0x10de", Classes: []string{"0x03"}, Module: "nvidia", Library: "libnvidia-ml.so.1",
 	Nodes: Nodes{
 		Card: "nvidia", Control: "nvidiactl", Shared: []string{"nvidia-uvm", "nvidia-uvm-tools"},
 		Caps: "nvidia-caps", Cap: "nvidia-cap",

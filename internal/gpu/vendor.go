@@ -12,13 +12,16 @@ import (
 // what it takes for itself. What has to be asked of the driver, its backend knows. Whatever is empty, nobody has yet
 // found out or needed.
 type Vendor struct {
-	Name    string // Device.Vendor
-	PCI     string // its number on the bus, as sysfs writes it
-	Module  string // the kernel's module
-	Library string // the library whose real file is named by the driver's version
+	Name    string   // Device.Vendor
+	PCI     string   // its number on the bus, as sysfs writes it
+	Classes []string // begin the classes of its cards there
+	Module  string   // the kernel's module
+	Library string   // the library whose real file is named by the driver's version
 	Nodes   Nodes
 	MPS     string // begins the names of its multi-process service's programs, in the 15 bytes that the kernel keeps
 	Context uint64 // bytes that the driver takes of a card for each process
+	// Untried is why nothing that this driver tells is certain enough to drain for; empty where it was measured.
+	Untried string
 	// Surroundings are the errors of a test allocation that may come from what it was given to run in, not from the
 	// card.
 	Surroundings []int
@@ -42,7 +45,10 @@ type Nodes struct {
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
 // AMD is AMD's driver, as its backend and Slurm name its cards.
-var AMD = Vendor{Name: "amd", PCI: "0x1002", Module: "amdgpu", Nodes: Nodes{Card: "renderD", Folder: "dri"}}
+var AMD = Vendor{
+	Name: "amd", PCI: "0x1002", Classes: []string{"0x0380", "0x12"}, Module: "amdgpu", Nodes: Nodes{Card: "renderD", Folder: "dri"},
+	Untried: "Bookend was never tried on AMD's hardware",
+}
 
 // VendorOf returns a device's vendor.
 func VendorOf(d Device) *Vendor {

@@ -19,8 +19,17 @@ import (
 	"bookend/internal/safefile"
 )
 
-// ErrNoDriver says that the driver's /proc tree is absent: no module is loaded.
-var ErrNoDriver = errors.New("the nvidia driver is not loaded")
+// ErrNoDriver says that NVIDIA's driver has no /proc tree: no module is loaded. ErrNoAMD is one, of AMD's.
+var (
+	ErrNoDriver = errors.New("the nvidia driver is not loaded")
+	ErrNoAMD    = error(noDriver("the amdgpu driver has no GPU"))
+)
+
+type noDriver string
+
+func (e noDriver) Error() string { return string(e) }
+
+func (noDriver) Is(target error) bool { return target == ErrNoDriver }
 
 // Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver has
 // no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends have to
@@ -42,11 +51,15 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 			cards = append(cards, gpu.Card{Device: c.Device})
 		}
 	}
+	if err == nil && len(all) == 0 {
+		err = ErrNoAMD
+	}
 	return cards, err
 }
 
 // Present are the vendors whose GPUs the node has, NVIDIA first: it is the one on a node where nobody can tell. AMD is
-// where its driver has a card; a processor's own graphics is none beside another vendor's cards.
+// where its driver has a card, or where there are its GPUs alone; a processor's own graphics is none beside another
+// vendor's cards.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
@@ -54,7 +67,8 @@ func Present(sys string) (all []*gpu.Vendor) {
 		_, err := os.Stat(filepath.Join(sys, "module", v.Module))
 		return err == nil
 	}
-	if len(amd) == 0 || loaded(&gpu.NVIDIA) || onBus(sys, gpu.NVIDIA.PCI) {
+	nvidia := loaded(&gpu.NVIDIA) || onBus(sys, &gpu.NVIDIA)
+	if nvidia || len(amd) == 0 && !onBus(sys, &gpu.AMD) {
 		all = append(all, &gpu.NVIDIA)
 	}
 	if len(slices.DeleteFunc(slices.Clone(amd), host)) > 0 || len(all) == 0 {
@@ -187,24 +201,21 @@ func readWord(file string) string {
 	return word
 }
 
-// displayClass begins the class of PCI devices that are displays, as GPUs without an output are ("3D controller").
-const displayClass = "0x03"
-
 // OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with its
 // driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil
 	}
-	return isOnBus(sys, gpu.NVIDIA.PCI)
+	return isOnBus(sys, &gpu.NVIDIA)
 }
 
-func onBus(sys, vendor string) bool {
-	is, _ := isOnBus(sys, vendor)
+func onBus(sys string, v *gpu.Vendor) bool {
+	is, _ := isOnBus(sys, v)
 	return is
 }
 
-func isOnBus(sys, vendor string) (bool, error) {
+func isOnBus(sys string, v *gpu.Vendor) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
@@ -212,8 +223,9 @@ func isOnBus(sys, vendor string) (bool, error) {
 	}
 	for _, d := range devices {
 		dir := filepath.Join(root, d.Name())
-		if readWord(filepath.Join(dir, "vendor")) == vendor &&
-			strings.HasPrefix(readWord(filepath.Join(dir, "class")), displayClass) {
+		class := readWord(filepath.Join(dir, "class"))
+		is := func(begins string) bool { return strings.HasPrefix(class, begins) }
+		if readWord(filepath.Join(dir, "vendor")) == v.PCI && slices.ContainsFunc(v.Classes, is) {
 			return true, nil
 		}
 	}

@@ -57,8 +57,24 @@ func (j Judgement) Late(more ...finding.Finding) Judgement {
 }
 
 func (c Case) decide(found []finding.Finding) Judgement {
-	found = c.repeated(found)
+	found = c.repeated(c.untried(found))
 	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
+}
+
+// untried adds the doubt about drivers that nobody has measured to what was found on their GPUs and, where the hook
+// looked at one, of the driver as a whole.
+func (c Case) untried(found []finding.Finding) []finding.Finding {
+	found = slices.Clone(found)
+	for _, card := range c.Seen.Cards {
+		why := gpu.VendorOf(card.Device).Untried
+		for i, f := range found {
+			concerns := f.GPU == "" || f.GPU == card.Device.ID
+			if why != "" && concerns && f.Unknown == "" && !slices.Contains(f.Doubts, why) {
+				found[i].Doubts = append(slices.Clone(f.Doubts), why)
+			}
+		}
+	}
+	return found
 }
 
 // repeated marks what the last other job met too, where policy asks for that.
@@ -70,7 +86,6 @@ func (c Case) repeated(found []finding.Finding) []finding.Finding {
 	if self.Epoch = c.Seen.Epoch; c.Phase == slurm.Prolog {
 		self.Start = &ledger.End{At: c.At}
 	}
-	found = slices.Clone(found)
 	for i, f := range found {
 		found[i].Repeated = c.asksRepeat(f) && ledger.MetLast(c.Node.Runs, self, f)
 	}

@@ -103,6 +103,9 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	}
 	given := map[gpu.BusID]bool{}
 	for _, c := range cards {
+		if c.Device.BusID == "" { // a partition has none of its own: Slurm may give it out
+			continue
+		}
 		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files GPU) bool {
 			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == c.Device.Node() })
 		})

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
@@ -43,6 +44,9 @@ func (d *Driver) Inventory(recalled ledger.Run) (seen judge.Seen) {
 		f := finding.Saw(code.NoDriver, reply.Problem, "a loaded driver")
 		if request.DriverProc != config.Default().NVIDIA.DriverProc {
 			f.Doubts = []string{"the driver may be elsewhere: nvidia.driver_proc"}
+		}
+		if why := inventory.Present(paths.Sys)[0].Untried; why != "" {
+			f.Doubts = []string{why}
 		}
 		d.Add(f)
 	case reply.Problem != "":
@@ -125,7 +129,7 @@ func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []fi
 // numberOf is Slurm's number of a GPU, -1 where that is not certain.
 func numberOf(d gpu.Device, cards []finding.Card) int {
 	for _, c := range cards {
-		if c.Device.BusID == d.BusID {
+		if c.Device.ID == d.ID && d.ID != "" || c.Device.BusID == d.BusID && d.BusID != "" {
 			return c.Index
 		}
 	}

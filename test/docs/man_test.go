@@ -43,7 +43,7 @@ var placeholder = regexp.MustCompile(`\{[a-z. ]+\}`)
 // are the policy's table, the configuration is the shipped file.
 func TestManPages(t *testing.T) {
 	sources, err := filepath.Glob("../../deploy/man/source/*.md")
-	if err != nil || len(sources) != 5 {
+	if err != nil || len(sources) != 6 {
 		t.Fatalf("sources: %q, %v", sources, err)
 	}
 	for _, source := range sources {
