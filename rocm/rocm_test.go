@@ -169,7 +169,7 @@ func TestLook(t *testing.T) {
 		"no card":   {nil, func(*fakeamd.World) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := fakeamd.New(t, t.TempDir(), tt.cards...)
+			w := fakeamd.New(t.TempDir(), tt.cards...)
 			tt.so(w)
 			got := said(ask(t, request(w, wire.Snapshot)))
 			device := w.Sys + "/bus/pci/devices/0000:26:00.0/mem_info_vram_used"
@@ -188,7 +188,7 @@ const partitionWhy = "a partition: its driver tells the memory of the whole GPU 
 
 // A device is asked for by its id, or by its place where no id is known; one that is not there is a fault.
 func TestAskedFor(t *testing.T) {
-	w := fakeamd.New(t, t.TempDir(), mi300x, another)
+	w := fakeamd.New(t.TempDir(), mi300x, another)
 	r := request(w, wire.Snapshot)
 	r.All, r.Devices = false, []gpu.Device{{ID: "GPU-a1b2c3d4e5f60719"}, {BusID: "0000:26:00.0"}, {ID: "GPU-0", BusID: "0000:99:00.0"}}
 	want := "GPU-a1b2c3d4e5f60719 renderD136 0 MiB\nGPU-a1b2c3d4e5f60718 renderD128 0 MiB\n" +
@@ -200,7 +200,7 @@ func TestAskedFor(t *testing.T) {
 
 // The entry of a process goes before its memory does: a watch sees both go, and ends.
 func TestWatch(t *testing.T) {
-	w := fakeamd.New(t, t.TempDir(), mi300x)
+	w := fakeamd.New(t.TempDir(), mi300x)
 	w.Use(0, 9*gib)
 	w.Compute(10, 128, 9*gib)
 	r := request(w, wire.Watch)
@@ -227,7 +227,7 @@ func TestCondition(t *testing.T) {
 	} {
 		c := mi300x
 		c.RAS = text
-		h := ask(t, request(fakeamd.New(t, t.TempDir(), c), wire.Snapshot)).Health
+		h := ask(t, request(fakeamd.New(t.TempDir(), c), wire.Snapshot)).Health
 		if text == "" {
 			if len(h) != 1 || len(h[0].Facts) > 0 {
 				t.Errorf("without RAS: %+v", h)
@@ -243,7 +243,7 @@ func TestCondition(t *testing.T) {
 
 // Nobody waits for a test that there is not; a recording goes on until it is stopped.
 func TestOtherRequests(t *testing.T) {
-	w := fakeamd.New(t, t.TempDir(), mi300x)
+	w := fakeamd.New(t.TempDir(), mi300x)
 	r := request(w, wire.Probe)
 	r.All, r.Health, r.Devices = false, false, []gpu.Device{{ID: "GPU-a1b2c3d4e5f60718"}}
 	if p := ask(t, r).Probes; len(p) != 1 || p[0].Result != gpu.ProbeSkipped {

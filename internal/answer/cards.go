@@ -199,12 +199,13 @@ type Card struct {
 	Index *int   `json:"index"` // Slurm's number of it; null where no record has it
 	UUID  string `json:"uuid"`  // empty where no GPU was found for Slurm's number
 	BusID string `json:"bus_id"`
-	Minor *int   `json:"minor"` // N of /dev/nvidiaN; null where unknown
+	Minor *int   `json:"minor"` // the number in the name of its device node; null where unknown
+	Node  string `json:"node"`  // that name: nvidia0, renderD128; empty where unknown
 	Name  string `json:"name"`  // the model; empty where unknown
 }
 
 func newCard(d gpu.Device, index *int) Card {
-	return Card{Index: index, UUID: string(d.ID), BusID: string(d.BusID), Minor: d.Minor, Name: d.Name}
+	return Card{Index: index, UUID: string(d.ID), BusID: string(d.BusID), Minor: d.Minor, Node: d.Node(), Name: d.Name}
 }
 
 func assigned(a ledger.Assigned) Card { return newCard(a.Device, &a.Index) }
@@ -301,11 +302,7 @@ func listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) ti
 // Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
-		node := "(minor unknown)"
-		if c.Minor != nil {
-			node = fmt.Sprintf("nvidia%d", *c.Minor)
-		}
-		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, node, name(c.UUID), size(c.UsedBytes),
+		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node, "(minor unknown)"), name(c.UUID), size(c.UsedBytes),
 			size(c.FreeBytes), size(c.TotalBytes), c.reserve())
 		if why := c.Unknown["processes"]; why != "" {
 			fmt.Fprintf(w, "  processes unknown: %s\n", cut(why))

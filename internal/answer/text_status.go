@@ -291,8 +291,8 @@ func (c Card) identity() string {
 	if c.Name != "" {
 		text += "  " + name(c.Name)
 	}
-	if c.Minor != nil {
-		text += fmt.Sprintf("  nvidia%d", *c.Minor)
+	if c.Node != "" {
+		text += "  " + c.Node
 	}
 	return text
 }

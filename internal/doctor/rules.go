@@ -31,6 +31,7 @@ var rules = []rule{
 		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
 		without: "GPUs are not examined (BKD-BK-MISSING)", at: []string{"BACKEND"}},
+	{check: "programs", kind: regular, mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o100, at: []string{"SELF"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
 		without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
@@ -48,7 +49,7 @@ func (s Site) paths(at string) (paths []string) {
 	c := s.Config
 	place, below, _ := strings.Cut(at, "/")
 	one := map[string]string{
-		"BACKEND": c.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
+		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
 		"NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
 	}
 	if c.Drain.ReasonBy != config.ReasonByNone {

@@ -156,7 +156,7 @@ func TestVendors(t *testing.T) {
 		"nothing but such":             {[]fakeamd.Card{graphics}, "", "amd", 1, "6.8.0-test"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := fakeamd.New(t, t.TempDir(), tt.cards...)
+			w := fakeamd.New(t.TempDir(), tt.cards...)
 			switch tt.nvidia {
 			case "loaded":
 				put(t, filepath.Join(w.Sys, "module/nvidia/version"), "580.1\n")

@@ -120,7 +120,8 @@ func (r *record) diagnose() {
 // What was found by the records as they were at the look stays found: as they are right before a test they only say
 // whether there may be one.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
-	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 {
+	none := func(c finding.Card) bool { return !gpu.VendorOf(c.Device).Tests }
+	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 || slices.ContainsFunc(r.Seen.Cards, none) {
 		return
 	}
 	outcomes, open := r.trusted(earlier)

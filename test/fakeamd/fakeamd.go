@@ -1,5 +1,6 @@
 // Package fakeamd writes what AMD's driver shows in files: a node's /sys and /proc, as the kernel's sources and ROCm's
-// documentation have them. There was no such hardware: sizes and ids are invented.
+// documentation have them. There was no such hardware: sizes and ids are invented. A file that cannot be written is a
+// panic.
 package fakeamd
 
 import (
@@ -8,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
+	"sync"
 )
 
 // Card is one card of a node.
@@ -25,16 +26,16 @@ type Card struct {
 
 // World is a node.
 type World struct {
-	t         testing.TB
 	Proc, Sys string
 	cards     []Card
+	keeping   sync.Mutex
+	stuck     []uint64 // bytes that no process has, by card
 }
 
 // New makes a node with idle cards below a folder.
-func New(t testing.TB, dir string, cards ...Card) *World {
-	t.Helper()
+func New(dir string, cards ...Card) *World {
 
-	w := &World{t, filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), cards}
+	w := &World{filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), cards, sync.Mutex{}, make([]uint64, len(cards))}
 	w.put("0\n", w.Sys, "module/amdgpu/refcnt")
 	w.put("6.8.0-test\n", w.Proc, "sys/kernel/osrelease")
 	w.put("0\n", w.kfd("topology/nodes/0/gpu_id"))
@@ -126,7 +127,7 @@ func (w *World) Queue(pid, minor int) {
 // Gone takes a process off KFD's list.
 func (w *World) Gone(pid int) {
 	if err := os.RemoveAll(w.kfd("proc", strconv.Itoa(pid))); err != nil {
-		w.t.Fatal(err)
+		panic(err)
 	}
 }
 
@@ -135,7 +136,7 @@ func (w *World) Open(pid, fd, card int, text string) {
 	w.folder(w.Proc, strconv.Itoa(pid), "fd")
 	target := fmt.Sprintf("/dev/dri/renderD%d", w.cards[card].Minor)
 	if err := os.Symlink(target, filepath.Join(w.Proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); err != nil {
-		w.t.Fatal(err)
+		panic(err)
 	}
 	head := "pos:\t0\nflags:\t02100002\nmnt_id:\t30\nino:\t1\n"
 	w.put(head+strings.ReplaceAll(text, "BUS", w.cards[card].Bus), w.Proc, strconv.Itoa(pid), "fdinfo", strconv.Itoa(fd))
@@ -151,25 +152,28 @@ func Info(client int, vram uint64) string {
 // Without removes a path below /sys.
 func (w *World) Without(path string) {
 	if err := os.RemoveAll(filepath.Join(w.Sys, path)); err != nil {
-		w.t.Fatal(err)
+		panic(err)
 	}
 }
 
 // Put writes a file below /sys.
 func (w *World) Put(text, path string) { w.put(text, w.Sys, path) }
 
+// put replaces a file as a whole, as a reader of the kernel's sees it.
 func (w *World) put(text string, parts ...string) {
-	w.t.Helper()
 	path := filepath.Join(parts...)
 	w.folder(filepath.Dir(path))
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
+	next := filepath.Join(filepath.Dir(w.Sys), ".next")
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		panic(err)
 	}
 }
 
 func (w *World) folder(parts ...string) {
-	w.t.Helper()
 	if err := os.MkdirAll(filepath.Join(parts...), 0o755); err != nil {
-		w.t.Fatal(err)
+		panic(err)
 	}
 }

@@ -22,7 +22,7 @@ func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.Worl
 	t.Helper()
 	t.Parallel()
 	n := newNode(t, "enforce")
-	w := fakeamd.New(n, n.in("amd"), cards...)
+	w := fakeamd.New(n.in("amd"), cards...)
 	var files, list []string
 	if beside {
 		must(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/deploy"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/test/cluster"
+	"bookend/test/fakeamd"
 	"bookend/test/fakegpu"
 	"bookend/test/rig"
 )
@@ -31,12 +34,13 @@ type Options struct {
 	Track     cluster.Track
 	Config    string // further sections of each node's configuration
 	World     []fakegpu.Option
-	Conf      []string // further lines of slurm.conf
-	Cgroup    []string // and of cgroup.conf
-	Flags     string   // PrologFlags, default Alloc
-	NoTask    bool     // no TaskProlog and TaskEpilog
-	Dir       string   // default: a scratch folder of its own, removed by Down
-	Constrain bool     // ConstrainDevices
+	AMD       []fakeamd.Card // of each node, beside the others
+	Conf      []string       // further lines of slurm.conf
+	Cgroup    []string       // and of cgroup.conf
+	Flags     string         // PrologFlags, default Alloc
+	NoTask    bool           // no TaskProlog and TaskEpilog
+	Dir       string         // default: a scratch folder of its own, removed by Down
+	Constrain bool           // ConstrainDevices
 	// Gres and GresConf give out the GPUs otherwise than one after another: what slurm.conf says of each node, and the
 	// lines of gres.conf, in which DEV stands for the directory of their device files.
 	Gres     string
@@ -53,13 +57,14 @@ type Site struct {
 	Dir    string
 	Users  []string
 	worlds map[string]*fakegpu.World
+	amd    map[string]*fakeamd.World
 	made   bool // Dir is ours to remove
 }
 
 // Up installs and starts a site.
 func Up(o Options) (_ *Site, err error) {
 	o = o.filled()
-	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}}
+	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}}
 	if s.Dir == "" {
 		if s.Dir, err = cluster.Scratch(); err != nil {
 			return nil, err
@@ -111,7 +116,7 @@ func (s *Site) copyPrograms(from string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend",
-		"bookend-gpu"} {
+		"bookend-gpu", "bookend-amd"} {
 		data, err := os.ReadFile(filepath.Join(from, program))
 		if err != nil {
 			return fmt.Errorf("install: %w (make build)", err)
@@ -134,8 +139,39 @@ func (s *Site) equip(o Options, node string) error {
 			return err
 		}
 	}
+	if len(o.AMD) > 0 {
+		if err := s.equipAMD(o, node); err != nil {
+			return err
+		}
+	}
 	return s.WriteConfig(node, o.Mode, o.Config)
 }
+
+// equipAMD gives a node cards of AMD's too: files of the kernel, and device nodes for Slurm to give out.
+func (s *Site) equipAMD(o Options, node string) error {
+	w := fakeamd.New(s.in("amd-"+node), o.AMD...)
+	s.amd[node] = w
+	const module = "module/nvidia"
+	if err := os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(s.Dev(node), "dri"), 0o755); err != nil {
+		return err
+	}
+	for _, c := range o.AMD {
+		for _, minor := range append([]int{c.Minor}, c.Partitions...) {
+			path := filepath.Join(s.Dev(node), fmt.Sprintf("dri/renderD%d", minor))
+			const null = 1<<8 | 3
+			if err := unix.Mknod(path, unix.S_IFCHR|0o666, null); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("make %q: %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// AMD are a node's fake cards of AMD's.
+func (s *Site) AMD(node string) *fakeamd.World { return s.amd[node] }
 
 // WriteConfig gives a node a new configuration; sections may override nothing but what site does not set.
 func (s *Site) WriteConfig(node, mode, sections string) error {
@@ -143,10 +179,14 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
 	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.Var(node), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
+		sys := w.Sys()
+		if amd := s.amd[node]; amd != nil {
+			sys = amd.Sys
+		}
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
-			w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
+			sys, w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
-	fmt.Fprintf(&b, "metrics: {textfile: %s}\n", s.Metrics(node))
+	fmt.Fprintf(&b, "metrics: {textfile: %s}\namd: {backend: %s}\n", s.Metrics(node), s.Program("bookend-amd"))
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"bookend/test/fakeamd"
+	"bookend/test/must"
+	"bookend/test/site"
+)
+
+const gib = 1 << 30
+
+// instinct is a card of AMD's: its files are as the kernel's sources have them. Bookend was never tried on real ones.
+func instinct(bus string, minor int, id string) fakeamd.Card {
+	return fakeamd.Card{Bus: bus, Minor: minor, UniqueID: id, Name: "AMD Instinct MI300X", Total: 192 * gib}
+}
+
+// computes is a script whose process has so much of an AMD GPU; with setsid it outlives the job.
+func computes(how string, minor, mib int) string {
+	return fmt.Sprintf("AMDHOLD=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", minor, mib, how)
+}
+
+// A node with GPUs of both vendors: Slurm gives out either, and what stays on AMD's is told and never drains.
+func TestAMD(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", GPUs: 1, Conf: []string{soonAgain}, AMD: []fakeamd.Card{
+		instinct("0000:26:00.0", 128, "a1b2c3d4e5f60718"), instinct("0000:46:00.0", 136, "a1b2c3d4e5f60719"),
+	}, Gres: "gpu:h200:1,gpu:mi300x:2", GresConf: []string{"Name=gpu Type=h200 File=DEV/nvidia0",
+		"Name=gpu Type=mi300x File=DEV/dri/renderD[128,136]"}})
+	w := s.on.AMD("n1")
+	t.Cleanup(w.Keep())
+	const one, two = "--gres=gpu:mi300x:1", "--gres=gpu:mi300x:2"
+
+	s.tell("clean, and NVIDIA's beside it", func(s *story) {
+		first := s.runs(s.user, computes("", 128, 8000)+"kill $!", one)
+		second := s.runs(s.user, "echo working", "--gres=gpu:h200:1")
+		for _, id := range []string{string(first), string(second)} {
+			s.showSays("n1", id, "start:", "clean", "end:", "clean")
+		}
+		s.nodeIsUp("n1")
+	})
+	s.tell("a process of the job stays", func(s *story) {
+		id := s.runs(s.user, computes("setsid", 128, 8000), one)
+		s.showSays("n1", id, "BKD-ORPHAN", "7.8 GiB", "never tried on AMD's hardware")
+		next := s.runs(s.stranger, "true", one)
+		s.showSays("n1", next, "start:", "BKD-DIRTY")
+		s.nodeIsUp("n1")
+	})
+	s.tell("memory without a process", func(s *story) {
+		t.Cleanup(func() { w.Stick(1, 0) })
+		id := s.starts(s.user, awaits, two)
+		w.Stick(1, 46*gib)
+		s.touches(s.user, "done")
+		s.ends(id)
+		s.showSays("n1", id, "BKD-RESIDUE", "45.5 GiB")
+		s.nodeIsUp("n1")
+		w.Stick(1, 0)
+	})
+	s.tell("an entry of a process that is gone", func(s *story) {
+		const dead = 4194000
+		id := s.starts(s.user, awaits, two)
+		w.Stale(dead, 1, 8*gib)
+		s.touches(s.user, "done")
+		s.ends(id)
+		s.showSays("n1", id, "BKD-PHANTOM", "4194000")
+		s.nodeIsUp("n1")
+		w.Stale(dead, 1, 0)
+	})
+	s.tell("a requeued job", func(s *story) {
+		id := s.starts(s.user, "if [ ${SLURM_RESTART_COUNT:-0} = 0 ]; then "+computes("setsid", 136, 8000)+
+			"echo ready; sleep 300; fi", "--requeue", two)
+		must.Do(t, s.on.Scontrol("requeue", string(id)))
+		s.ends(id)
+		s.showSays("n1", id, "renderD128", "renderD136", "start:", "clean", "end:", "clean", "start:", "clean", "end:", "clean")
+		s.nodeIsUp("n1")
+	})
+}
