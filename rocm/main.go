@@ -69,7 +69,8 @@ func answer(s serve.Session) error {
 // skipTests says that no device is tested: there is no test allocation for this vendor.
 func (e *eyes) skipTests() error {
 	for _, d := range e.Req.Devices {
-		p := gpu.Probe{Device: d.ID, Result: gpu.ProbeSkipped, Why: "there is no test allocation for AMD GPUs", At: e.Boot()}
+		const why = "there is no test allocation for AMD GPUs"
+		p := gpu.Probe{Device: d.ID, Result: gpu.ProbeSkipped, Why: why, At: e.Boot()}
 		if err := e.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &p}); err != nil {
 			return err
 		}

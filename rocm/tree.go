@@ -103,7 +103,8 @@ func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.F
 	r.Memory = withOwn(r.Memory, sum)
 	if used := r.Memory.Used; c.Parent == "" && used.Known() && sum > used.Bytes+apart {
 		for i := range r.Processes { // an entry of KFD's may stay when its memory has gone (ROCm/amdgpu#114)
-			r.Processes[i].Memory = gpu.Unknown(fmt.Sprintf("processes count %d MiB, the GPU %d MiB", sum>>20, used.Bytes>>20))
+			const why = "processes count %d MiB, the GPU %d MiB"
+			r.Processes[i].Memory = gpu.Unknown(fmt.Sprintf(why, sum>>20, used.Bytes>>20))
 		}
 	}
 	slices.SortFunc(r.Processes, func(a, b gpu.Process) int { return a.PID - b.PID })
@@ -117,8 +118,8 @@ func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.F
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
 }
 
-// ownShare is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not tell,
-// and idle cards are reported with some 300 MiB in use.
+// ownShare is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not
+// tell, and idle cards are reported with some 300 MiB in use.
 const ownShare = 512 << 20
 
 // withOwn counts what no process accounts for, up to ownShare, as the driver's own.

@@ -71,7 +71,8 @@ func (t tree) computing() (map[string]byPID, error) {
 		}
 		paths, _ := filepath.Glob(filepath.Join(root, folder.Name(), "context_*"))
 		for _, path := range append(paths, filepath.Join(root, folder.Name())) {
-			if err := addContext(on, pid, path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended meanwhile
+			err := addContext(on, pid, path)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it has ended meanwhile
 				return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
 			}
 		}

@@ -302,8 +302,8 @@ func listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) ti
 // Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
-		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node, "(minor unknown)"), name(c.UUID), size(c.UsedBytes),
-			size(c.FreeBytes), size(c.TotalBytes), c.reserve())
+		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node, "(minor unknown)"),
+			name(c.UUID), size(c.UsedBytes), size(c.FreeBytes), size(c.TotalBytes), c.reserve())
 		if why := c.Unknown["processes"]; why != "" {
 			fmt.Fprintf(w, "  processes unknown: %s\n", cut(why))
 		}

@@ -49,7 +49,8 @@ func (s Site) paths(at string) (paths []string) {
 	c := s.Config
 	place, below, _ := strings.Cut(at, "/")
 	one := map[string]string{
-		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
+		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath,
+		"ETC":  filepath.Dir(s.ConfigPath),
 		"NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
 	}
 	if c.Drain.ReasonBy != config.ReasonByNone {

@@ -47,7 +47,8 @@ var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
 // AMD is AMD's driver, as its backend and Slurm name its cards.
 var AMD = Vendor{
-	Name: "amd", PCI: "0x1002", Classes: []string{"0x0380", "0x12"}, Module: "amdgpu", Nodes: Nodes{Card: "renderD", Folder: "dri"},
+	Name: "amd", PCI: "0x1002", Classes: []string{"0x0380", "0x12"}, Module: "amdgpu",
+	Nodes:   Nodes{Card: "renderD", Folder: "dri"},
 	Untried: "Bookend was never tried on AMD's hardware",
 }
 

@@ -105,7 +105,8 @@ func AMD(sys string) (all []AMDCard, err error) {
 
 // amdDevices are a card, or its partitions: KFD then has several nodes at one place on the bus.
 func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
-	whole := AMDCard{Key: string(bus), Folder: folder, Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
+	whole := AMDCard{Key: string(bus), Folder: folder,
+		Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
 	name, _ := read(filepath.Join(folder, "product_name"))
 	whole.Name = strings.TrimSpace(name)
 	if minor, ok := renderNode(folder); ok {
@@ -121,7 +122,8 @@ func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 		return []AMDCard{whole}
 	}
 	for _, n := range own {
-		part := AMDCard{Key: n.id, Folder: folder, Unjudged: "a partition: its driver tells the memory of the whole GPU alone"}
+		part := AMDCard{Key: n.id, Folder: folder,
+			Unjudged: "a partition: its driver tells the memory of the whole GPU alone"}
 		part.Device = gpu.Device{ID: whole.ID + gpu.ID(fmt.Sprintf("/renderD%d", n.minor)), Parent: whole.ID,
 			Minor: &n.minor, Name: whole.Name, Vendor: gpu.AMD.Name}
 		all = append(all, part)

@@ -31,8 +31,8 @@ func (e noDriver) Error() string { return string(e) }
 
 func (noDriver) Is(target error) bool { return target == ErrNoDriver }
 
-// Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver has
-// no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends have to
+// Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver
+// has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends have to
 // be asked.
 func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	if driverProc == "" {
@@ -164,7 +164,8 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 		versions, modules = append(versions, version), append(modules, moduleIdentity(module))
 	}
 	return gpu.Epoch{
-		Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id")), Driver: joined(versions), Module: joined(modules),
+		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
+		Driver: joined(versions), Module: joined(modules),
 	}
 }
 
@@ -201,8 +202,8 @@ func readWord(file string) string {
 	return word
 }
 
-// OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with its
-// driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
+// OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with
+// its driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil

@@ -116,7 +116,7 @@ func (r *record) diagnose() {
 	}
 }
 
-// test tests the job's GPUs by an allocation where that may be, and takes an earlier test's word where that still holds.
+// test tests the job's GPUs by an allocation where that may be, and takes an earlier test's word where that holds.
 // What was found by the records as they were at the look stays found: as they are right before a test they only say
 // whether there may be one.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {

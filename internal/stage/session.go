@@ -27,7 +27,8 @@ type session struct {
 
 // sees reports that all of a run's GPUs are of the session's vendor.
 func (s *session) sees(run ledger.Run) bool {
-	return !slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor })
+	another := func(d ledger.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor }
+	return !slices.ContainsFunc(run.Devices, another)
 }
 
 // pause is how long a vendor's GPUs are left alone.
@@ -53,7 +54,9 @@ func (r *recorder) follow(runs []ledger.Run) {
 	wanted := map[string][]gpu.Device{}
 	for _, run := range runs {
 		for _, d := range run.Devices {
-			device := gpu.Device{ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent, Vendor: d.Device.Vendor}
+			device := gpu.Device{
+				ID: d.Device.ID, BusID: d.Device.BusID, Parent: d.Device.Parent, Vendor: d.Device.Vendor,
+			}
 			vendor := gpu.VendorOf(device).Name
 			known := slices.ContainsFunc(wanted[vendor], func(o gpu.Device) bool { return o.ID == device.ID })
 			if device.ID != "" && !known {

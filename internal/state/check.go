@@ -40,7 +40,8 @@ func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.ge
 func (s *Store) PutLastCheck(c ledger.Check) (err error) {
 	c.Wall = c.Wall.UTC().Round(0)
 	for level := 0; level <= ledger.Bare; level++ {
-		if err = checkFile.put(s, versioned[ledger.Check]{fileVersion, c.Bounded(level)}); !errors.Is(err, safefile.ErrTooLarge) {
+		err = checkFile.put(s, versioned[ledger.Check]{fileVersion, c.Bounded(level)})
+		if !errors.Is(err, safefile.ErrTooLarge) {
 			break
 		}
 	}
