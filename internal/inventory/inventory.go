@@ -32,8 +32,8 @@ func (e noDriver) Error() string { return string(e) }
 func (noDriver) Is(target error) bool { return target == ErrNoDriver }
 
 // Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver
-// has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends have to
-// be asked.
+// has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends
+// have to be asked.
 func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	if driverProc == "" {
 		return nil, nil

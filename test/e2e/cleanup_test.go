@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"bookend/test/cluster"
@@ -16,12 +17,12 @@ import (
 // cleaning lets the epilog end what is proven to be the ended job's.
 const cleaning = "clean_up: {enabled: true, grace: 300ms}\n"
 
-// escapes is a script whose CUDA program leaves the job's session, and waits in the job's cgroup until a health check
+// escapes is a script whose CUDA program leaves the job's session, and waits in the job's cgroup until the recorder
 // has seen it there.
 const escapes = "{job's cuda} alloc --mib 2000 --orphan --name train\n" + awaits
 
 // TestCleanUp is told under cgroups: what a job leaves is proven to be its own only there. Slurm ends what is still in
-// them, so that the leftovers of these stories have left the cgroup in which a health check saw them.
+// them, so that the leftovers of these stories have left the cgroup in which the recorder saw them.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
@@ -31,12 +32,15 @@ func TestCleanUp(t *testing.T) {
 	s.tell("a second epilog ends nothing", secondDoesNotCleanUp)
 }
 
-// escaped is a job with an orphan that a health check saw in its cgroup, and that has left it since.
+// escaped is a job with an orphan that the recorder saw in its cgroup, and that has left it since.
 func (s *story) escaped() (job cluster.JobID, orphan int) {
 	s.t.Helper()
 	job = s.starts(s.user, escapes, oneGPU)
 	orphan = s.pid(job)
-	s.checks("n1")
+	s.until("the recorder saw it", func() bool {
+		out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
+		return err == nil && strings.Contains(out, fmt.Sprintf(`"pid": %d`, orphan))
+	})
 	s.escapes(orphan)
 	return job, orphan
 }

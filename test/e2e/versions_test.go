@@ -151,13 +151,15 @@ func runInJobMeasures(s *story) {
 	s.inOrder("the output", s.outputOf(clean), "working", "| bookend: n1 GPU 0 ")
 	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job",
 		"BKD-RUNINJOB")
-	job, orphan := s.escaped()
+	job := s.starts(s.user, escapes, oneGPU)
+	orphan := s.pid(job)
+	s.escapes(orphan)
 	s.touches(s.user, "done")
 	s.ends(job)
 
 	s.holds(0, 0, orphan)
 	s.nodeIsUp("n1")
-	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: sighting")
+	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: exclusive")
 }
 
 // Since 24.05 Slurm runs the hooks of several lines, in their order; before, the last line is the only one.

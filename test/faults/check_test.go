@@ -13,6 +13,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/drain"
 	"bookend/internal/ledger"
+	"bookend/test/rig"
 )
 
 // check runs the health check as slurmd does, which must end well, and returns what it kept.
@@ -42,16 +43,20 @@ func (n *node) checked(want string) ledger.Check {
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "observe")
+	n.ownPrograms()
+	n.configure(func(c *conf) { c.record = "100ms" })
+	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	n.xid(0, 79, offTheBus)
 	c := n.checked("") // from before the first check
 	if len(c.Cards) != 2 || c.Stopped || c.Took <= 0 || c.Cards[1].Index != 1 || len(c.Snapshot.Readings) != 2 ||
 		n.log() != "" || n.metric(`bookend_hook_runs_total{hook="health_check",action="ignore"}`) != 1 {
 		t.Errorf("%+v, logged: %s", c, n.log())
 	}
-	n.clean(prolog, newJob())
+	n.clean(n.own(prolog), newJob())
 	p := n.leftover()
 	n.inCgroup(p, "100")
 	n.checked("") // the job runs: it is on its own GPU
+	n.recorded("its process", func(r ledger.Recorded) bool { return len(r.Processes) == 1 && r.Processes[0].Owner.ID == 100 })
 	n.clean(prolog, bystanding())
 	strays := n.leftover("--gpu", "1")
 	n.inCgroup(strays, "100")

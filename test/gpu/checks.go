@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/diagnosis"
 	"bookend/test/cluster"
 	"bookend/test/gpu/record"
 )
@@ -57,31 +56,6 @@ func (r *run) takesLate() *record.Job {
 	r.scene.left = job
 	r.evidence("the process with memory")
 	return job
-}
-
-func (r *run) checkSeen() {
-	s := r.stand("trap 'exit 3' EXIT")
-	job := r.visited(s, func(h *holder) {
-		time.Sleep(deadListed) // of the job's own program, which has said which card it has
-		if r.scene.control {
-			return
-		}
-		c := r.nodeCheck("beside the job, another's process on its GPU")
-		r.sees(c, s.card.UUID, h.PID)
-		for _, o := range c.Seen {
-			r.bytes(h.Holder, o.Bytes)
-		}
-	})
-	r.check("start of the job", "clean", verdict(job.Start))
-	r.check("end of the job", "clean", verdict(job.End))
-	r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool,
-		diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
-	const between = "while your job ran, seen at " // by the look between the two ends, and not otherwise
-	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Others))
-	r.holds("how it is known", between+"...", c.Evidence, strings.Contains(c.Evidence, between))
-	r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])),
-		!strings.Contains(job.Output, r.site.Users[1]))
-	r.inService()
 }
 
 func (r *run) checkResume() {

@@ -161,7 +161,6 @@ var checks = []chain{
 		"check-idle", (*run).checkIdle)},
 	{mode: "enforce", brisk: true, steps: without(map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"},
 		"check-orphan", (*run).checkOrphan)},
-	{mode: "enforce", with: unrecorded, steps: despite("no health check runs meanwhile", "check-seen", (*run).checkSeen)},
 	{mode: "enforce", brisk: true,
 		with: map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: true, after: 2}}"},
 		steps: without(map[string]string{"drain": "{reason_by: healthcheck, resume: {enabled: false, after: 2}}"},
