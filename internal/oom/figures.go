@@ -229,20 +229,3 @@ func (m *Message) take(found []figure, only ...meaning) {
 		}
 	}
 }
-
-// gpuForms are "GPU 0", "device:GPU:1", "GPU_0_bfc", "cuda:2", "on device 3", "device ordinal 0": no size, share,
-// address or version.
-var gpuForms = lazily(`(?:^|[^a-z0-9])(?:gpu|cuda|rocm|device ordinal|device|dev)[ :=_#]?(\d{1,4})` +
-	`(?:$|[^a-z0-9%.: ]|[.:](?:$|[^0-9])| *$| +(\S*))`)
-
-// onGPU reads the number of the GPU.
-func (m *Message) onGPU(lower string) {
-	for _, words := range gpuForms().FindAllStringSubmatch(lower, -1) {
-		unit := strings.TrimRight(words[2], ",.;)")
-		if _, _, isSize := sized("1 " + unit); (unit == "" || !isSize) && number(words[1]) <= maxGPU {
-			n := number(words[1])
-			m.GPU = &n
-			return
-		}
-	}
-}

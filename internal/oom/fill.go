@@ -25,7 +25,6 @@ func (st statement) fill(m *Message) bool {
 	if text := st.line.body[begin:end]; m.Kind == Host {
 		m.take(sizesIn(text), asked)
 	} else {
-		m.onGPU(st.line.lower[begin:end])
 		m.take(sizesIn(text))
 	}
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
@@ -131,8 +130,7 @@ func readTorch(m *Message, rest string) bool {
 		return false
 	}
 	if words := torchGPU().FindStringSubmatch(rest); words != nil {
-		n := number(words[1])
-		m.GPU = &n
+		m.GPU = number(words[1], maxGPU)
 	}
 	m.Limit, m.Total, m.Free = sizeIn(rest, torchLimit), sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
 	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
@@ -141,8 +139,9 @@ func readTorch(m *Message, rest string) bool {
 	}
 	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
-			if n, length, _ := sized(words[2]); length > 0 && within(number(words[1]), 1, maxPID) {
-				m.Others = append(m.Others, Process{PID: number(words[1]), Memory: n})
+			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
+				n, _, _ := sized(words[2])
+				m.Others = append(m.Others, Process{PID: *pid, Memory: n})
 			}
 		}
 	}
@@ -156,9 +155,7 @@ func readVLLM(m *Message, text string) bool {
 	if words == nil {
 		return false
 	}
-	if n := number(words[1]); n >= 0 {
-		m.GPU = &n
-	}
+	m.GPU = number(words[1], maxGPU)
 	m.Free, _, _ = sized(words[2] + " " + words[4])
 	m.Total, _, _ = sized(words[3] + " " + words[4])
 	m.Asked, _, _ = sized(words[5])

@@ -19,9 +19,9 @@ func Find(tail []byte) []Message {
 			continue
 		}
 		if f, ok := s.message(l); ok {
-			f.stream, f.at, f.PID = l.stream, s.at, int(l.pid)
-			if rank := int(l.rank); rank >= 0 {
-				f.Rank = &rank
+			f.stream, f.at, f.Rank = l.stream, s.at, l.rank
+			if l.pid != nil {
+				f.PID = *l.pid
 			}
 			s.add(f)
 		}

@@ -13,8 +13,8 @@ type line struct {
 	lower  string // body in lower case
 	head   string // what was before it, in lower case
 	stream string // of the process, by the names that launchers give it
-	pid    int32  // of the process, where a launcher says it; 0 for unknown
-	rank   int32  // the same; -1 for unknown
+	pid    *int   // of the process, where a launcher says it
+	rank   *int   // the same
 	level  byte   // the logger's: its first letter
 	words  *facts
 }
@@ -127,13 +127,13 @@ func shown(body string, i int) string {
 	return body
 }
 
-// number is the decimal that a text begins with, -1 where there is none.
-func number(text string) int {
-	end := len(text) - len(strings.TrimLeft(text, "0123456789"))
-	if n, err := strconv.Atoi(text[:end]); err == nil {
-		return n
+// number is what digits say, nil where there are none, or more than can be.
+func number(digits string, most int) *int {
+	n, err := strconv.Atoi(digits)
+	if err != nil || n > most {
+		return nil
 	}
-	return -1
+	return &n
 }
 
 func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }

@@ -39,7 +39,7 @@ const (
 type Message struct {
 	Kind      Kind       `json:"kind"`
 	Framework Framework  `json:"framework,omitempty"`
-	GPU       *int       `json:"gpu,omitempty"` // the framework's own number: counted within the job
+	GPU       *int       `json:"gpu,omitempty"` // as PyTorch or vLLM count it, within the job
 	Asked     gpu.Figure `json:"asked"`         // the allocation that failed
 	Total     gpu.Figure `json:"total"`         // of the card, or of the share that the process has
 	Free      gpu.Figure `json:"free"`          // of the card

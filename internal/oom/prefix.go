@@ -38,7 +38,7 @@ var prefixes = []struct {
 
 // undecorated takes the prefixes off.
 func undecorated(text string) line {
-	l := line{body: text, rank: -1}
+	l := line{body: text}
 	for range maxPrefixes {
 		if len(l.body) < shortest || !l.prefix() {
 			break
@@ -71,7 +71,7 @@ func (l *line) bracket(words []string, rest string) bool {
 	if inside := words[1]; strings.TrimLeft(rest, ": ") == "" {
 		return false
 	} else if pid := pidIn().FindStringSubmatch(inside); pid != nil {
-		l.pid = int32(number(pid[1]))
+		l.pid = number(pid[1], maxPID)
 		l.speaks(inside, "")
 		l.ranked(inside)
 	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
@@ -98,8 +98,8 @@ func (l *line) ranked(text string) bool {
 // speaks notes by what name the line's process goes, and its rank.
 func (l *line) speaks(name, rank string) bool {
 	l.stream += name + " "
-	if n := number(rank); n >= 0 && n <= maxRank {
-		l.rank = int32(n)
+	if n := number(rank, maxRank); n != nil {
+		l.rank = n
 	}
 	return true
 }
