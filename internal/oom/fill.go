@@ -50,7 +50,7 @@ var wants = lazily(`request|alloc|need|requir`)
 // above looks for the size that was asked on the lines before, as far as they are no messages of their own.
 func (st statement) above(m *Message) {
 	for l := range st.s.near(st.at, -1, linesBelow) {
-		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.isError() || wants().MatchString(l.lower)) {
+		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.facts().has[isError] || wants().MatchString(l.lower)) {
 			m.take(sizesIn(l.body), asked)
 		}
 	}

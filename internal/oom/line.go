@@ -15,7 +15,6 @@ type line struct {
 	stream string // of the process, by the names that launchers give it
 	pid    *int   // of the process, where a launcher says it
 	rank   *int   // the same
-	level  byte   // the logger's: its first letter
 	words  *facts
 }
 
@@ -26,6 +25,7 @@ func (l *line) facts() *facts {
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
+			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
 		}
 		l.words = &f
 	}
@@ -61,10 +61,8 @@ func withLine(lines []line, text string) []line {
 	return append(lines, l)
 }
 
-// isError: by a word for an error, or its logger's level.
-func (l *line) isError() bool {
-	return l.level != 0 && strings.IndexByte("EFC", l.level) >= 0 || l.facts().has[isError]
-}
+// isLevel is a logger's, of an error.
+var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
 
 // hits are the signs in the line.
 func (l *line) hits() []hit {

@@ -71,7 +71,7 @@ func (st statement) endsError() bool {
 		return false
 	}
 	for l := range st.s.near(st.at, -1, count) {
-		if l.isError() {
+		if l.facts().has[isError] {
 			return true
 		}
 	}

@@ -22,15 +22,7 @@ var prefixes = []struct {
 		return (!strings.HasPrefix(rest, "[") || !strings.Contains(place, "::")) && l.speaks(words[0], words[1])
 	}},
 	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
-	{lazily(`^\| `), func(_ *line, _ []string, rest string) bool {
-		return !strings.HasPrefix(rest, "bookend:")
-	}},
-	{lazily(`^(INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), (*line).levelled},
-	{lazily(`^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ [\d:]{5,8} \S+ [^:]*: `), nil},
-	// docker compose; behind a level it is a logger
-	{lazily(`^([\w.-]+) +\| `), func(l *line, words []string, _ string) bool {
-		return l.level == 0 && l.speaks(words[1], "")
-	}},
+	{lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), nil},
 	{lazily(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
 		return l.speaks("rank", words[1])
 	}},
@@ -76,16 +68,7 @@ func (l *line) bracket(words []string, rest string) bool {
 		l.ranked(inside)
 	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
 		l.speaks(inside, "")
-	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
-		l.level = level[0]
 	}
-	return true
-}
-
-var prefixLevel = lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])$`)
-
-func (l *line) levelled(words []string, _ string) bool {
-	l.level = words[1][0]
 	return true
 }
 

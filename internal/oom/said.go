@@ -185,7 +185,7 @@ func (st statement) discussed(after string) bool {
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
-	if st.facts.has[isError] || st.line.isError() {
+	if st.facts.has[isError] || st.line.facts().has[isError] {
 		return true
 	}
 	if strings.Contains(st.before(), "warn") {
