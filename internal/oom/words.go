@@ -1,6 +1,8 @@
 package oom
 
 import (
+	"path"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -131,7 +133,6 @@ const noCode = 1 << 30
 // evidenceIn finds the words of the vocabulary in a text of lower case.
 func evidenceIn(lower string) facts {
 	f := facts{speaker: len(speakers), code: noCode}
-	file := filenames{text: lower}
 	all := vocabulary()
 	for i := 0; i+2 < len(lower); i++ {
 		words := all[start(lower[i:i+3])]
@@ -141,7 +142,7 @@ func evidenceIn(lower string) facts {
 		begins := i == 0 || !isAlnum(lower[i-1])
 		for w := range words {
 			if strings.HasPrefix(lower[i:], words[w].text) {
-				f.note(&words[w], i, begins, lower, &file)
+				f.note(&words[w], i, begins, lower)
 			}
 		}
 	}
@@ -149,10 +150,10 @@ func evidenceIn(lower string) facts {
 }
 
 // note keeps a word that was found, if it counts in its place.
-func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames) {
+func (f *facts) note(w *word, at int, begins bool, lower string) {
 	switch w.class {
 	case isSign:
-		if w.sign.weak && strings.IndexByte(w.text, ' ') < 0 && file.at(at) {
+		if w.sign.weak && strings.IndexByte(w.text, ' ') < 0 && inFilename(lower, at) {
 			return
 		}
 		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&
@@ -166,9 +167,8 @@ func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if (begins || w.text == "cuda") && !f.has[isGPU] &&
-			!isHostname(w.text, rest) {
-			f.has[isGPU] = !file.at(at)
+		if (begins || w.text == "cuda") && !f.has[isGPU] && !isHostname(w.text, rest) {
+			f.has[isGPU] = !inFilename(lower, at)
 		}
 	case isCompiler:
 		f.has[isCompiler] = f.has[isCompiler] || begins
@@ -204,39 +204,19 @@ func isAdvice(before, after string) bool {
 	return strings.HasSuffix(before, "by ") || strings.HasPrefix(after, " failed")
 }
 
-// filenames tells which words of a text, as blanks divide them, are names of files. It is asked from left to right.
-type filenames struct {
-	text string
-	end  int // of the word that was judged last
-	file bool
-}
+// longestName bounds how much of a file's name is looked at on either side of a word, in bytes.
+const longestName = 256
 
-func (f *filenames) at(i int) bool {
-	if i < f.end {
-		return f.file
-	}
-	begin := strings.LastIndexByte(f.text[:i], ' ') + 1
-	length := strings.IndexByte(f.text[i:], ' ')
-	if length < 0 {
-		length = len(f.text) - i
-	}
-	f.end = i + length
-	f.file = isFile(f.text[begin:f.end])
-	return f.file
-}
-
-// isFile: a path, or a source file or library with or without its line: "sort.cu:7:", "a.cu(12):".
-func isFile(word string) bool {
+// inFilename: the word at i, as blanks divide them, is a path, or a source file or library with or without its line:
+// "sort.cu:7:", "a.cu(12):".
+func inFilename(text string, i int) bool {
+	before, after := text[max(0, i-longestName):i], text[i:min(len(text), i+longestName)]
+	after, _, _ = strings.Cut(after, " ")
+	word := before[strings.LastIndexByte(before, ' ')+1:] + after
 	if strings.ContainsAny(word, `/\\`) && !strings.Contains(word, "device:gpu:") {
 		return true
 	}
-	name := strings.TrimRight(word, ":()[],.0123456789")
-	for _, suffix := range fileSuffixes {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(fileSuffixes, path.Ext(strings.TrimRight(word, ":()[],.0123456789")))
 }
 
 var fileSuffixes = []string{".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".o", ".so", ".a", ".py",
