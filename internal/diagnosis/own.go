@@ -87,9 +87,6 @@ func worse(a, b Cause) Cause {
 
 // atOnce words a single allocation that no GPU of the kind has room for.
 func atOnce(asked, room uint64) string {
-	if asked >= overflown {
-		return fmt.Sprintf("asked %s at once: a number that overflowed, or was less than 0", Size(asked))
-	}
 	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
 }
 

@@ -258,7 +258,7 @@ func (j judge) remedies(n Name) []string {
 			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
 	}
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
-		return named(better[n][m[0].Framework], m[0].Setting)
+		return better[n][m[0].Framework]
 	}
 	_, capped := j.capped()
 	switch host := n == Limits && j.hostMemory().Answer == Yes; {
@@ -272,25 +272,11 @@ func (j judge) remedies(n Name) []string {
 	return texts[n].try
 }
 
-// named has the variable of PyTorch's pool by the name that this PyTorch has for it.
-func named(try []string, setting string) []string {
-	if setting == "" {
-		return try
-	}
-	return append([]string{strings.Replace(try[0], oom.Settings[0], setting, 1)}, try[1:]...)
-}
-
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"
-
-// overflown, in bytes, is more than any machine has.
-const overflown = 10 << 50
 
 // Size words bytes as a user compares them with what the framework says.
 func Size(bytes uint64) string {
-	switch {
-	case bytes >= overflown:
-		return fmt.Sprintf("%d PiB", bytes>>50)
-	case bytes >= 1<<30:
+	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", bytes>>20)

@@ -33,11 +33,11 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if words[2] != "" {
 		value *= float64(scale(words[2]))
 	}
-	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxAsked {
+	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxFigure {
 		return gpu.Bytes(exact), len(words[0]), true
 	}
-	// as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
-	if err != nil || value >= maxAsked {
+	// in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+	if err != nil || value >= maxFigure {
 		return impossible, len(words[0]), words[2] != ""
 	}
 	return gpu.Bytes(uint64(value)), len(words[0]), words[2] != ""
@@ -159,7 +159,7 @@ func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	rest := strings.ToLower(s.text[i+length:])
 	if words := unitBefore().FindStringSubmatch(s.text[max(0, i-16):i]); words != nil && !unit {
-		unit, n.Bytes = true, n.Bytes*scale(words[1])
+		n, _, unit = sized(s.text[i:i+length] + words[1])
 	}
 	of := nothing
 	switch {
@@ -178,7 +178,7 @@ func (s *sizes) number(i int) int {
 }
 
 // unitBefore is the unit in "size (MB): 421".
-var unitBefore = lazily(`[([](?i:([kmgt])i?b|(?:mega|giga)bytes)[])][ :=]*$`)
+var unitBefore = lazily(`[([]((?i:[kmgt]i?b|(?:mega|giga)bytes))[])][ :=]*$`)
 
 // isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isFactor(before, rest string) bool {

@@ -102,7 +102,6 @@ var (
 	torchReserved  = form(`SIZE reserved in total`)
 	torchGPU       = lazily(`GPU (\d{1,3})\b`)
 	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
-	torchSetting   = lazily(`PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF`)
 	// what comes then is advice, or another line
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
@@ -122,7 +121,6 @@ func sizeIn(text string, f pattern) gpu.Figure {
 
 // readTorch reads all generations of PyTorch's message, from the size on.
 func readTorch(m *Message, rest string) bool {
-	m.Setting = torchSetting().FindString(rest)
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}

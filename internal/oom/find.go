@@ -28,7 +28,6 @@ func Find(tail []byte) []Message {
 	}
 	var out []Message
 	for _, f := range s.found[max(0, len(s.found)-MaxMessages):] {
-		f.bounded()
 		out = append(out, f.Message)
 	}
 	return out

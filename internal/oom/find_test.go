@@ -62,7 +62,7 @@ func told(t *testing.T, found []Message) string {
 		for _, more := range []struct {
 			what string
 			is   any
-		}{{"PID", m.PID}, {"others", m.Others}, {"setting", m.Setting}} {
+		}{{"PID", m.PID}, {"others", m.Others}} {
 			if !reflect.ValueOf(more.is).IsZero() {
 				text += fmt.Sprintf(", %s %v", more.what, more.is)
 			}
