@@ -76,7 +76,7 @@ func (st statement) message() (found, bool) {
 	}
 	f := found{Message: blank()}
 	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
-	if kind == Fault || kind == Shared || st.text == segment {
+	if kind == Fault || kind == Shared || st.text == Segment {
 		f.group = st.text
 	}
 	return f, st.fill(&f.Message)

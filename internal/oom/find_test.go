@@ -99,6 +99,23 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Every section of words.txt is known, and its words can be met.
+func TestWords(t *testing.T) {
+	for line := range strings.Lines(wordsFile) {
+		head, begins := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "== ")
+		name, _, _ := strings.Cut(head, ": ")
+		word := head != "" && !begins && head[0] != '#'
+		if begins && !slices.Contains(classes, name) || word && (len(head) < 3 || head != strings.ToLower(head)) {
+			t.Errorf("%q", line)
+		}
+	}
+	for at, program := range vocabulary().speakers {
+		if program.framework == "" {
+			t.Errorf("speaker %d has no name", at)
+		}
+	}
+}
+
 // Lines that tell of a shortage and lines that only look so, of which a backslash and n divides several.
 func TestLines(t *testing.T) {
 	marks := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\e`, "\x1b")

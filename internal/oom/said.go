@@ -78,7 +78,7 @@ func (st statement) formed(before, after string) bool {
 		return st.kind == Device && strings.HasPrefix(after, ": ") ||
 			(after == "" || after[0] == ':' || after[0] == '(') &&
 				beginsCause().MatchString(lastWord().ReplaceAllString(before, ""))
-	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
+	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
 		return st.ofMemory() && !st.facts.has[isOther]

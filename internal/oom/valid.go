@@ -40,7 +40,7 @@ func within(n, least, most int) bool { return n >= least && n <= most }
 // known: a framework that Find names.
 func known(f Framework) bool {
 	return f == CUDA || f == Slurm || f == Other ||
-		slices.ContainsFunc(speakers, func(s speaker) bool { return s.framework == f })
+		slices.ContainsFunc(vocabulary().speakers, func(s speaker) bool { return s.framework == f })
 }
 
 func possible(f gpu.Figure) bool {

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	_ "embed"
 	"path"
 	"slices"
 	"strings"
@@ -11,129 +12,118 @@ import (
 type class byte
 
 const (
-	isSign     class = iota
-	isSpeaker        // who says it
-	isGPU            // a GPU is meant, where it begins a word that is no file's name
-	isHost           // the node's memory is meant, pinned memory included
-	isHostCall       // the call was for host memory that the GPU may reach
-	isStart          // the call comes before anything is allocated
-	isError          // something failed
-	goesOn           // the program tries something else
-	isMemory         // memory is meant, or a size of it
-	isOther          // an allocation failed for another reason than memory
-	isCode           // a program's source, where it stands before the sign
-	isCompiler       // a compiler of CUDA's code speaks, which lacks the host's memory
+	isSign class = iota
+	isSpeaker
+	isGPU
+	isHost
+	isHostCall
+	isStart
+	isError
+	goesOn
+	isMemory
+	isOther
+	isCode
+	isCompiler
 )
 
-// word is one of the texts that are looked for, in lower case.
+// classes are the names of their sections in words.txt.
+var classes = []string{"sign", "speaker", "GPU", "host", "host call", "start", "error", "goes on", "memory", "other",
+	"code", "compiler"}
+
+// word is one of the texts that are looked for, in lower case. words.txt explains classes and traits.
 type word struct {
 	text  string
 	class class
-	sign  *sign // of isSign
-	who   int   // of isSpeaker: the place in speakers
+	kind  Kind // of a sign: what ran out; unsaid: the words around tell
+	who   int  // of a speaker: the place in words.speakers
+	// traits of signs
+	weak, soft, head, ends, memory, fails, coded bool
 }
 
-var evidence = map[class][]string{
-	isGPU: {
-		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu",
-		"hip", "rocm", "rmm", "vram", "device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm",
-		"tpu", "npu", "xpu", "2(out of memory", "outofgpu", "nvptx",
-	},
-	isHost: {
-		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)",
-		"allocator cpu", "allocator mklcpu", "cpu allocator", "cpuallocator", "(cpu)", "named \"host\"",
-		"object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
-		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace",
-		"cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:", "pjrt/cpu", "tfrtcpu",
-		"tfrt_cpu", "cpu_client",
-	},
-	isHostCall: {
-		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost",
-		"cumemhostregister", "hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory",
-		"pin memory", "pinned_memory", "hostalloc", "hostcalloc",
-	},
-	isStart: {
-		"cuinit", "cudagetdevicecount", "cuda initialization", "cuda device count", "setdevice",
-		"implicit initialization", "initerror",
-	},
-	isError: {
-		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't",
-		"unable", "severe", "panic", "assert", "what():", "exhausted", "exceeded", "2 (out of memory",
-		"out of memory (2", "alloc(): out of", "out of memory [2", "out of memory in cu", "out of memory in hip",
-	},
-	goesOn: {
-		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again",
-		"recover from", "recovered", "recovering", "reducing batch", "reducing the batch", "halving",
-		"decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotuning", "[autotune",
-		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu",
-		", continuing", "; continuing", "resuming from", "pruned", "; trying", "splitting", "cpu instead",
-		"streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on",
-		"once more", ", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade",
-		"successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted",
-		"preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic ", "tactics ",
-		"not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying", ", using",
-		"; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
-	},
-	isMemory: {
-		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda",
-		"cumem", "hbm", "arena", "mib", "gib", " mb", " gb", "kib", "block", "oom",
-	},
-	isOther: {
-		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error",
-		"insufficient for cuda runtime", "no cuda-capable", "disk quota", "no space left", "ibv_", "locked memory",
-		"static tls", "perf:", "mbind", "shmget", "mlock",
-	},
-	isCode: {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ",
-		"undefined ", "write(*"},
-	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
+// unsaid is the kind of a sign that does not tell of what memory it speaks.
+const unsaid Kind = ""
+
+//go:embed words.txt
+var wordsFile string
+
+// words are all words by a hash of their first three bytes: a text is read once, whatever is looked for.
+type words struct {
+	byStart  [1 << 12][]word
+	speakers []speaker
 }
 
-// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for. It is
-// made when it is needed first.
-var vocabulary = sync.OnceValue(func() *[1 << 12][]word {
-	var byStart [1 << 12][]word
-	add := func(w word) {
-		at := start(w.text)
-		byStart[at] = append(byStart[at], w)
-	}
-	for _, row := range table {
-		for _, text := range row.texts {
-			s := row.as
-			s.text = text
-			add(word{text: text, class: isSign, sign: &s})
+// vocabulary is made when it is needed first.
+var vocabulary = sync.OnceValue(func() *words {
+	var all words
+	var as word
+	for line := range strings.Lines(wordsFile) {
+		line = strings.TrimSuffix(line, "\n")
+		head, begins := strings.CutPrefix(line, "== ")
+		switch {
+		case begins:
+			as = all.section(head)
+		case line != "" && line[0] != '#':
+			if as.text = line; line[0] == '"' {
+				as.text = line[1 : len(line)-1]
+			}
+			at := start(as.text)
+			all.byStart[at] = append(all.byStart[at], as)
 		}
 	}
-	for i, sp := range speakers {
-		for _, text := range sp.words {
-			add(word{text: text, class: isSpeaker, who: i})
-		}
-	}
-	for c, texts := range evidence {
-		for _, text := range texts {
-			add(word{text: text, class: c})
-		}
-	}
-	return &byStart
+	return &all
 })
+
+// section is what all words of one are, by its head: "sign: host, soft", "speaker: JAX, GPU".
+func (all *words) section(head string) (w word) {
+	name, details, _ := strings.Cut(head, ": ")
+	w.class = class(slices.Index(classes, name))
+	first, traits, _ := strings.Cut(details, ", ")
+	switch w.class {
+	case isSpeaker:
+		w.who = len(all.speakers)
+		all.speakers = append(all.speakers, speaker{Framework(first), traits == "GPU"})
+	case isSign:
+		if first != "unsaid" {
+			w.kind = Kind(first)
+		}
+		has := func(trait string) bool { return slices.Contains(strings.Split(traits, ", "), trait) }
+		w.weak, w.soft, w.head, w.ends = has("weak"), has("soft"), has("head"), has("ends")
+		w.memory, w.fails, w.coded = has("memory"), has("fails"), has("coded")
+	}
+	return w
+}
 
 func start(text string) int {
 	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
 }
 
+// hit is where a sign stands in a line.
+type hit struct {
+	*word
+	pos int
+}
+
+// shortest is the length of the shortest sign.
+const shortest = len("error 2")
+
+// maxHits bounds how many signs of one line are looked at.
+const maxHits = 8
+
 // facts are what the words of a text are evidence of.
 type facts struct {
 	hits    []hit
 	has     [isCompiler + 1]bool
-	speaker int // len(speakers) for none
-	code    int // where source begins; behind everything for none
+	speaker int // its place in words.speakers, or nowhere
+	code    int // where source begins, or nowhere
 }
 
-const noCode = 1 << 30
+// nowhere is behind everything.
+const nowhere = 1 << 30
 
 // evidenceIn finds the words of the vocabulary in a text of lower case.
 func evidenceIn(lower string) facts {
-	f := facts{speaker: len(speakers), code: noCode}
-	all := vocabulary()
+	f := facts{speaker: nowhere, code: nowhere}
+	all := &vocabulary().byStart
 	for i := 0; i+2 < len(lower); i++ {
 		words := all[start(lower[i:i+3])]
 		if len(words) == 0 {
@@ -153,12 +143,12 @@ func evidenceIn(lower string) facts {
 func (f *facts) note(w *word, at int, begins bool, lower string) {
 	switch w.class {
 	case isSign:
-		if w.sign.weak && strings.IndexByte(w.text, ' ') < 0 && inFilename(lower, at) {
+		if w.weak && strings.IndexByte(w.text, ' ') < 0 && inFilename(lower, at) {
 			return
 		}
-		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&
+		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&
 			(len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
-			f.hits = append(f.hits, hit{w.sign, at})
+			f.hits = append(f.hits, hit{w, at})
 		}
 	case isCode:
 		f.code = min(f.code, at)
