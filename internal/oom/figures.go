@@ -135,8 +135,6 @@ func (s *sizes) name(name string, end int) {
 		word = strings.ToLower(word)
 		m, found := meanings()[word]
 		switch {
-		case strings.HasSuffix(word, "alloc"): // every library's
-			m, found = asked, true
 		case word == "size" && sizeOf().MatchString(s.previous): // of something else than memory
 			m = nothing
 		}
@@ -146,7 +144,6 @@ func (s *sizes) name(name string, end int) {
 		case !found:
 			s.close = false
 		case m == filler, m == asked && known:
-			s.close = s.close || word == "bytes" && s.of == asked
 		default:
 			s.of, s.from, s.close = m, end, true
 			known = known || m != asked
@@ -194,8 +191,7 @@ var (
 
 // plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
-	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest) &&
-		(!strings.HasPrefix(rest, ":") || len(digits) > 6)
+	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest)
 }
 
 // followers are the words after a size that tell what it is of.

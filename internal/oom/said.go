@@ -63,10 +63,8 @@ func (st statement) reported() bool {
 }
 
 var (
-	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
-	beginsCause = lazily(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
-	isCause     = lazily(`:[ (]*$`)
-	lastWord    = lazily(`[^ ]*$`)
+	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
+	isCause    = lazily(`:[ (]*$`)
 )
 
 // formed: the sign is a whole name, number or end where it has to be.
@@ -75,9 +73,7 @@ func (st statement) formed(before, after string) bool {
 	case st.coded:
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
 	case st.head:
-		return st.kind == Device && strings.HasPrefix(after, ": ") ||
-			(after == "" || after[0] == ':' || after[0] == '(') &&
-				beginsCause().MatchString(lastWord().ReplaceAllString(before, ""))
+		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
