@@ -55,6 +55,24 @@ type Cause struct {
 	With Name `json:"with,omitempty"`
 }
 
+func yes(evidence string) Cause    { return Cause{Answer: Yes, Evidence: evidence} }
+func no(evidence string) Cause     { return Cause{Answer: No, Evidence: evidence} }
+func untold(evidence string) Cause { return Cause{Answer: Unknown, Evidence: evidence} }
+
+// forAdmin adds the detail.
+func (c Cause) forAdmin(detail string) Cause {
+	c.Detail = detail
+	return c
+}
+
+// on names the card, where it is known.
+func (c Cause) on(card *finding.Card) Cause {
+	if card != nil {
+		c.Index = &card.Index
+	}
+	return c
+}
+
 // Reason is what makes a diagnosis worth telling, strongest first.
 type Reason string
 

@@ -16,11 +16,10 @@ func (j judge) limits() Cause {
 		return c
 	}
 	if m, ok := j.capped(); ok {
-		return Cause{Name: Limits, Answer: Yes,
-			Evidence: fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes))}
+		return yes(fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes)))
 	}
 	if text := j.addressSpace(); text != "" {
-		return Cause{Name: Limits, Answer: Yes, Evidence: text}
+		return yes(text)
 	}
 	if c.Evidence != "" {
 		return c
@@ -28,13 +27,11 @@ func (j judge) limits() Cause {
 	return j.unlimited()
 }
 
-const tooOr = "host memory ran out too; whether that came first cannot be told"
-
 // hostMemory judges the signs that host memory ran out: the job's processes that the kernel ended, Slurm's state and
 // line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
 // hours before, unless the job was ended for it.
 func (j judge) hostMemory() Cause {
-	c := Cause{Name: Limits, Answer: Unknown}
+	c := Cause{Answer: Yes}
 	slurms := slices.ContainsFunc(j.said(oom.Host), func(m oom.Message) bool { return m.Framework == oom.Slurm })
 	full := slices.ContainsFunc(j.failures, failure.short)
 	ended := j.endedBy(9) && (j.endedBy(slurmOutOfMemory) || slurms)
@@ -45,24 +42,24 @@ func (j judge) hostMemory() Cause {
 	} else if j.endedBy(slurmOutOfMemory) {
 		c.Evidence = "host memory ran out (Slurm's job state)"
 	}
-	if c.Evidence != "" {
-		if c.Answer = Yes; full && !ended {
-			c.Answer, c.Evidence = Unknown, tooOr
-		}
+	switch {
+	case c.Evidence != "" && full && !ended:
+		return untold("host memory ran out too; whether that came first cannot be told").forAdmin(c.Detail)
+	case c.Evidence != "":
 		return c
 	}
+	c = untold("")
 	for _, m := range j.said(oom.Host) {
-		switch c.Detail = m.Line; {
+		switch {
 		case len(j.said(oom.Device)) > 0:
-			c.Evidence = "refused host memory too; whether that mattered cannot be told"
+			c = untold("refused host memory too; whether that mattered cannot be told").forAdmin(m.Line)
 		case j.cramped():
-			c.Answer, c.Evidence = Yes, "refused host memory; ulimit -v is "+Size(j.AddressSpace.Bytes)
-			return c
+			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes)).forAdmin(m.Line)
 		case ambiguous(m):
-			c.Evidence = "a library could not be mapped: a limit, or a directory that allows no programs"
+			text := "a library could not be mapped: a limit, or a directory that allows no programs"
+			c = untold(text).forAdmin(m.Line)
 		default:
-			c.Answer, c.Evidence = Yes, "refused host memory, not the GPU's"
-			return c
+			return yes("refused host memory, not the GPU's").forAdmin(m.Line)
 		}
 	}
 	return c
@@ -159,27 +156,25 @@ func (j judge) emptyThroughout() bool {
 
 // unlimited answers where no limit was found.
 func (j judge) unlimited() Cause {
-	c := Cause{Name: Limits, Answer: Unknown}
 	unread := j.unreadLog()
 	switch {
 	case j.ranOut():
-		c.Answer, c.Evidence = No, "the GPU's memory ran out"
+		return no("the GPU's memory ran out")
 	case j.endedBy(9) && unread != "":
-		c.Evidence = "ended by signal 9; whether for host memory is not known"
+		return untold("ended by signal 9; whether for host memory is not known")
 	case j.startless():
-		c.Evidence = "CUDA could not start for want of memory; why is not known"
+		return untold("CUDA could not start for want of memory; why is not known")
 	case unread != "":
-		c.Evidence = unread
+		return untold(unread)
 	case j.cramped():
-		c.Evidence = "ulimit -v is " + Size(j.AddressSpace.Bytes)
+		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
 	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited:
-		c.Evidence = "its ulimit -v is not known (the task hooks tell)"
+		return untold("its ulimit -v is not known (the task hooks tell)")
 	case j.unsearched() != "":
-		c.Evidence = "no ulimit -v, nothing killed; " + j.unsearched()
+		return untold("no ulimit -v, nothing killed; " + j.unsearched())
 	case len(j.said(oom.Device)) > 0 && !j.started(): // a CPU's allocator may say the same
-		c.Evidence = "no ulimit -v at first, nothing killed"
+		return untold("no ulimit -v at first, nothing killed")
 	default:
-		c.Answer, c.Evidence = No, "no ulimit -v, nothing killed"
+		return no("no ulimit -v, nothing killed")
 	}
-	return c
 }

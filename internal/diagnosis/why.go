@@ -20,12 +20,13 @@ func Why(in Input) Diagnosis {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
 	leftover := j.leftover()
-	d.Causes = []Cause{
+	names := []Name{Others, Leftover, Unlisted, Pieces, Pool, Fault, Own, Processes, Limits}
+	for i, c := range []Cause{
 		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
 		j.processes(), j.limits(),
-	}
-	for i, c := range d.Causes {
-		d.Causes[i] = j.elsewhere(c)
+	} {
+		c.Name = names[i]
+		d.Causes = append(d.Causes, j.elsewhere(c))
 	}
 	d.Causes = append(d.Causes, j.share(d))
 	if d.Reason, d.Asked = j.asked(d); d.Reason != "" {
@@ -129,9 +130,10 @@ func (j judge) unsearched() string {
 	return ""
 }
 
-func (j judge) index(id gpu.ID) *int {
+// mine is the job's card of an id, nil for none.
+func (j judge) mine(id gpu.ID) *finding.Card {
 	if i := slices.IndexFunc(j.Cards, func(c finding.Card) bool { return c.Device.ID == id }); i >= 0 {
-		return &j.Cards[i].Index
+		return &j.Cards[i]
 	}
 	return nil
 }
