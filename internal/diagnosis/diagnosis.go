@@ -45,7 +45,7 @@ type Cause struct {
 	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
 	// Reasons that the system gave may be inside: report.Clean before use.
 	Evidence string `json:"evidence"`
-	// Detail is what only an admin may read, such as another's PID; empty where Evidence is all there is.
+	// Detail is what only an admin may read, and what nothing else on record says: whose process another hook saw.
 	Detail string `json:"detail,omitempty"`
 	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not
 	// certain.
@@ -58,12 +58,6 @@ type Cause struct {
 func yes(evidence string) Cause    { return Cause{Answer: Yes, Evidence: evidence} }
 func no(evidence string) Cause     { return Cause{Answer: No, Evidence: evidence} }
 func untold(evidence string) Cause { return Cause{Answer: Unknown, Evidence: evidence} }
-
-// forAdmin adds the detail.
-func (c Cause) forAdmin(detail string) Cause {
-	c.Detail = detail
-	return c
-}
 
 // on names the card, where it is known.
 func (c Cause) on(card *finding.Card) Cause {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -108,7 +107,7 @@ func (j judge) others(leftover Cause) Cause {
 	}
 	for _, h := range j.held {
 		if h.Code == code.Stray {
-			return untold("a process was there whose owner could not be told").forAdmin(h.Unknown)
+			return untold("a process was there whose owner could not be told")
 		}
 	}
 	return j.absent(Others)
@@ -118,12 +117,11 @@ func (j judge) others(leftover Cause) Cause {
 func (j judge) meanwhile() (Cause, bool) {
 	for _, f := range j.failures {
 		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.away() {
-			return yes(Size(foreign) + " when it failed" + j.legally()).forAdmin(f.Line).on(f.card), true
+			return yes(Size(foreign) + " when it failed" + j.legally()).on(f.card), true
 		}
 	}
 	if bytes, f := j.strange(); bytes > 0 {
-		text := Size(bytes) + " held by something when it failed" + j.legally()
-		return untold(text).forAdmin(f.Line).on(f.card), true
+		return untold(Size(bytes) + " held by something when it failed" + j.legally()).on(f.card), true
 	}
 	for _, s := range j.Seen {
 		about := j.about(s.Device)
@@ -162,7 +160,7 @@ func (j judge) leftover() Cause {
 	for _, h := range j.held {
 		trifle := h.Bytes.Known() && h.Bytes.Bytes < significant
 		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
-			c := untold(figure(h.Bytes) + " was there before it; no record whose").forAdmin(h.Unknown)
+			c := untold(figure(h.Bytes) + " was there before it; no record whose")
 			c.Index = h.Index
 			return c
 		}
@@ -201,7 +199,7 @@ func (j judge) unlisted(leftover Cause) Cause {
 	}
 	for _, h := range j.held {
 		if h.Unknown != "" && !live(h.Finding) && !j.figured() {
-			return untold("whether all memory had a process could not be told").forAdmin(h.Unknown)
+			return untold("whether all memory had a process could not be told")
 		}
 	}
 	return j.absent(Unlisted)
@@ -222,10 +220,10 @@ func (j judge) weigh(n Name, stocks []stock) Cause {
 		if slices.ContainsFunc(j.about(each.gpu), func(f failure) bool {
 			return f.card != nil && f.restMattered() && each.bytes >= significant
 		}) {
-			return yes(j.wording(each)).forAdmin(each.detail()).on(j.mine(each.gpu))
+			return yes(j.wording(each)).on(j.mine(each.gpu))
 		}
 	}
-	c := untold(j.wording(s)).forAdmin(s.detail()).on(j.mine(s.gpu))
+	c := untold(j.wording(s)).on(j.mine(s.gpu))
 	failed, why := len(j.about(s.gpu)) > 0, j.unlooked(n)
 	switch {
 	case failed && j.decided():
@@ -287,22 +285,6 @@ func Probably(o *finding.Owner) string {
 		return "probably "
 	}
 	return ""
-}
-
-// detail names processes and jobs, for an admin.
-func (s stock) detail() string {
-	var all []string
-	for _, h := range s.found {
-		text := fmt.Sprintf("%s %s", h.Code, figure(h.Bytes))
-		if h.Holder != nil {
-			text += fmt.Sprintf(" PID %d", h.Holder.PID)
-		}
-		if h.Owner != nil {
-			text += fmt.Sprintf(" job %d (%s)", h.Owner.Job, h.Owner.Level)
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
 }
 
 // absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,

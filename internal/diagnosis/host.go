@@ -31,35 +31,31 @@ func (j judge) limits() Cause {
 // line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
 // hours before, unless the job was ended for it.
 func (j judge) hostMemory() Cause {
-	c := Cause{Answer: Yes}
 	slurms := slices.ContainsFunc(j.said(oom.Host), func(m oom.Message) bool { return m.Framework == oom.Slurm })
 	full := slices.ContainsFunc(j.failures, failure.short)
 	ended := j.endedBy(9) && (j.endedBy(slurmOutOfMemory) || slurms)
-	if pid, cgroup := j.killed(); pid != 0 {
-		c.Evidence, c.Detail = fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid), cgroup
-	} else if slurms {
-		c.Evidence = "host memory ran out, not the GPU's"
-	} else if j.endedBy(slurmOutOfMemory) {
-		c.Evidence = "host memory ran out (Slurm's job state)"
-	}
+	pid := j.killed()
 	switch {
-	case c.Evidence != "" && full && !ended:
-		return untold("host memory ran out too; whether that came first cannot be told").forAdmin(c.Detail)
-	case c.Evidence != "":
-		return c
+	case (pid != 0 || slurms || j.endedBy(slurmOutOfMemory)) && full && !ended:
+		return untold("host memory ran out too; whether that came first cannot be told")
+	case pid != 0:
+		return yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))
+	case slurms:
+		return yes("host memory ran out, not the GPU's")
+	case j.endedBy(slurmOutOfMemory):
+		return yes("host memory ran out (Slurm's job state)")
 	}
-	c = untold("")
+	c := untold("")
 	for _, m := range j.said(oom.Host) {
 		switch {
 		case len(j.said(oom.Device)) > 0:
-			c = untold("refused host memory too; whether that mattered cannot be told").forAdmin(m.Line)
+			c = untold("refused host memory too; whether that mattered cannot be told")
 		case j.cramped():
-			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes)).forAdmin(m.Line)
+			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes))
 		case ambiguous(m):
-			text := "a library could not be mapped: a limit, or a directory that allows no programs"
-			c = untold(text).forAdmin(m.Line)
+			c = untold("a library could not be mapped: a limit, or a directory that allows no programs")
 		default:
-			return yes("refused host memory, not the GPU's").forAdmin(m.Line)
+			return yes("refused host memory, not the GPU's")
 		}
 	}
 	return c
@@ -73,18 +69,18 @@ func (j judge) hostAlone() bool {
 
 // killed is a process of the job that the kernel ended for host memory. When is not known: that log has a clock of its
 // own.
-func (j judge) killed() (pid int, cgroup string) {
+func (j judge) killed() (pid int) {
 	if j.Kernel == nil {
-		return 0, ""
+		return 0
 	}
 	for _, k := range j.Kernel.Kills {
 		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
 		mine := o.ID == j.Job.ID || o.SLUID != "" && o.SLUID == j.Job.SLUID
 		if o.Found() && mine && !j.another(o) {
-			return k.PID, k.Cgroup
+			return k.PID
 		}
 	}
-	return 0, ""
+	return 0
 }
 
 // slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such

@@ -40,8 +40,8 @@ func (j judge) pieces() Cause {
 	if c.Answer == Unknown {
 		return c
 	}
-	if text, why := j.untested(); text != "" {
-		return untold(text).forAdmin(why)
+	if why := j.untested(); why != "" {
+		return untold(why)
 	}
 	return no("free memory came in one block")
 }
@@ -57,29 +57,24 @@ func (j judge) fits(block uint64) bool {
 	return len(all) > 0
 }
 
-// untested says that the test allocations do not tell, and for an admin why not; empty where every card's told.
-func (j judge) untested() (text, why string) {
+// untested says that the test allocations do not tell; empty where every card's told.
+func (j judge) untested() string {
 	if len(j.Cards) == 0 {
-		return noCards, ""
+		return noCards
 	}
-	told := map[gpu.ID]bool{}
-	text = "not tested (the probe does, at a clean end)"
+	told, why := map[gpu.ID]bool{}, "not tested (the probe does, at a clean end)"
 	for _, p := range j.Probes {
 		switch {
 		case (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) && p.Free.Known() && p.Largest.Known():
 			told[p.Device] = true
-		case p.Result == gpu.ProbeSkipped:
-			why = p.Why
-		default:
-			text, why = "a test allocation failed", p.Why
+		case p.Result != gpu.ProbeSkipped:
+			why = "a test allocation failed"
 		}
 	}
-	for _, c := range j.Cards {
-		if !told[c.Device.ID] {
-			return text, why
-		}
+	if slices.ContainsFunc(j.Cards, func(c finding.Card) bool { return !told[c.Device.ID] }) {
+		return why
 	}
-	return "", ""
+	return ""
 }
 
 // share judges whether the job had less than a card. That is so by design: alone it explains nothing.
@@ -136,7 +131,7 @@ func (j judge) fault() Cause {
 // blame judges one finding of an end; its evidence is empty where it speaks of no fault.
 func (j judge) blame(f finding.Finding, start bool) Cause {
 	e := f.Code.Traits()
-	c := yes(e.Fault).forAdmin(string(f.Code) + " " + f.Observed)
+	c := yes(e.Fault)
 	if c.Index = f.Index; f.Code == code.XidFatal && f.Xid != 0 {
 		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
@@ -166,49 +161,42 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 
 // well answers where no finding speaks of a fault: no, if all that can be read was.
 func (j judge) well(c Cause) Cause {
-	met, unread := j.said(oom.Fault), j.unread()
-	if c.Evidence == "" && len(met) > 0 {
-		c = no("your program met a GPU error, but GPU and driver are well").forAdmin(met[0].Line)
-	}
-	untested, _ := j.untested()
+	met, unread := len(j.said(oom.Fault)) > 0, j.unread()
+	why := ""
 	switch {
 	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
-		c.Answer, c.Detail = Unknown, j.Kernel.Mismatch
-		c.Evidence = "a program on this node had a library of another version than the driver"
-	case j.fatal() != "":
-		c.Answer, c.Detail = Unknown, j.fatal()
-		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
-	case unread != "" && len(met) > 0:
-		c.Answer, c.Evidence = Unknown, "your program met a GPU error; "+unread
+		why = "a program on this node had a library of another version than the driver"
+	case j.fatal():
+		why = "the driver reported a fault of a GPU; whether of your job's cannot be told"
+	case unread != "" && met:
+		why = "your program met a GPU error; " + unread
 	case unread != "":
-		c.Answer, c.Evidence = Unknown, unread
-	case len(met) > 0 && untested != "":
-		c.Answer, c.Evidence = Unknown, "your program met a GPU error; CUDA was not tested after it"
+		why = unread
+	case met && j.untested() != "":
+		why = "your program met a GPU error; CUDA was not tested after it"
+	case c.Evidence == "" && met:
+		return no("your program met a GPU error, but GPU and driver are well")
 	case c.Evidence == "":
-		c.Evidence = "none in driver and kernel log"
+		return no("none in driver and kernel log")
+	default:
+		return c
 	}
+	c.Answer, c.Evidence = Unknown, why
 	return c
 }
 
-// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's
-// cards.
-func (j judge) fatal() string {
+// fatal: the kernel's log has a fault that no finding tells of, and that may be of one of the job's cards.
+func (j judge) fatal() bool {
 	if j.Kernel == nil {
-		return ""
+		return false
 	}
-	for _, x := range j.Kernel.Xids {
+	return slices.ContainsFunc(j.Kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c finding.Card) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		if len(j.Cards) > 0 && !slices.ContainsFunc(j.Cards, mayBeOn) {
-			continue
-		}
-		for _, f := range health.Judge(health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
-			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}) {
-			if f.Code == code.XidFatal {
-				return f.Observed
-			}
-		}
-	}
-	return ""
+		alone := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
+			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
+		return (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn)) && slices.ContainsFunc(health.Judge(alone),
+			func(f finding.Finding) bool { return f.Code == code.XidFatal })
+	})
 }
 
 // unread says what of the node's condition was not read; empty where all of it was.
