@@ -160,6 +160,18 @@ func (s Side) AtRest(cards []Card) bool {
 	return !slices.ContainsFunc(cards, func(c Card) bool { return s.Curves[c.Device.ID].State != settle.Clean })
 }
 
+// listed is how this look, if there was one, listed a PID on a card, and whether it did.
+func (s *Side) listed(id gpu.ID, pid int) (gpu.Process, bool) {
+	if s == nil {
+		return gpu.Process{}, false
+	}
+	r, _ := s.Snapshot.Reading(id)
+	if i := slices.IndexFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid }); i >= 0 {
+		return r.Processes[i], true
+	}
+	return gpu.Process{}, false
+}
+
 // Settled reports whether every card was seen at rest, clean or not.
 func (s Side) Settled(cards []Card) bool {
 	return !slices.ContainsFunc(cards, func(c Card) bool { return !s.Curves[c.Device.ID].State.AtRest() })

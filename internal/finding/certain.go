@@ -111,20 +111,6 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	}
 }
 
-// listedBefore is how the start listed a PID on the card, and whether it did.
-func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
-	if s.Before == nil {
-		return gpu.Process{}, false
-	}
-	r, _ := s.Before.Snapshot.Reading(c.Device.ID)
-	for _, p := range r.Processes {
-		if p.PID == pid {
-			return p, true
-		}
-	}
-	return gpu.Process{}, false
-}
-
 // AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was
 // measured not to move, and the driver's share of a client to vary by 1 MiB.
 const AsMuch = 8 << 20

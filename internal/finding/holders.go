@@ -82,7 +82,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 		switch {
 		case suspect == nil, o.Job == suspect.Job && o.Ambiguous():
 			return nil
-		case o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == ""):
+		case suspect.named().Same(slurm.Owner{ID: o.Job, SLUID: o.SLUID}):
 			its = true
 		case f.Candidates[i].Start >= s.Self.Start:
 			return nil
@@ -173,8 +173,8 @@ func (s Scene) ofNode(h attrib.Holding) bool {
 }
 
 func (s Scene) lists(c Card, pid int) bool {
-	r, _ := s.Now.Snapshot.Reading(c.Device.ID)
-	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
+	_, listed := s.Now.listed(c.Device.ID, pid)
+	return listed
 }
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
@@ -210,8 +210,7 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 		if o == nil || h.UID != job.UID || o.Level != attrib.ByCgroup && o.Level != attrib.BySighting {
 			return
 		}
-		own := o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "")
-		if own && !h.Gone && h.Why == "" {
+		if o.named().Same(slurm.Owner{ID: job.ID, SLUID: job.SLUID}) && !h.Gone && h.Why == "" {
 			h.Owner = o
 			all = append(all, h)
 		}
@@ -235,12 +234,10 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 // given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
 // share a card by right.
 func (s Scene) given(o attrib.Owner, id gpu.ID) bool {
-	for _, r := range s.Others {
-		if r.Live() && r.Job == o.Job && (r.SLUID == o.SLUID || r.SLUID == "" || o.SLUID == "") && r.MayHold(id) {
-			return true
-		}
-	}
-	return false
+	job := slurm.Owner{ID: o.Job, SLUID: o.SLUID}
+	return slices.ContainsFunc(s.Others, func(r attrib.Record) bool {
+		return r.Live() && job.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}) && r.MayHold(id)
+	})
 }
 
 // Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all
