@@ -14,17 +14,6 @@ import (
 // in one of them.
 const overlap = MaxText
 
-// needles are in lower case; each message about memory has at least one of them, but for errors that have no more
-// than a number. The blank keeps "zoom", "room" and "bloom" out.
-var needles = [][]byte{
-	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"),
-	[]byte("out_of_re"),
-	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"),
-	[]byte("pool size"), []byte("array size"),
-	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
-	[]byte("variable size"), []byte("tensor numel"),
-}
-
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
 	Messages []oom.Message // in the order in which they were said
@@ -38,7 +27,6 @@ type Search struct {
 	text   io.ReaderAt
 	size   int64
 	window []byte
-	lower  []byte
 }
 
 // NewSearch readies the search of a text of so many bytes.
@@ -58,7 +46,7 @@ func (s *Search) Tail() error {
 }
 
 // Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
-// there is more time. Only windows with a needle are looked at in earnest. What it finds stands before what Tail found.
+// there is more time. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) error {
 	for from := s.Read; s.Read < s.size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
 		end := min(s.size, s.size-s.Read+overlap)
@@ -69,10 +57,9 @@ func (s *Search) Back(limit int64, more func() bool) error {
 		run := thisRun(text)
 		earlier := int64(len(text) - len(run))
 		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
-		if s.promising(run) { // what else is said there may stand in the window after it as well
-			said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
-			s.Messages = append(said, s.Messages...)
-		}
+		// what else is said there may stand in the window after it as well
+		said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
+		s.Messages = append(said, s.Messages...)
 	}
 	return nil
 }
@@ -88,18 +75,6 @@ func (s *Search) before(end int64) ([]byte, error) {
 		err = nil
 	}
 	return s.window[:n], err
-}
-
-// promising reports whether a text has a needle, in whatever case.
-func (s *Search) promising(text []byte) bool {
-	s.lower = s.lower[:0]
-	for _, c := range text {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		s.lower = append(s.lower, c)
-	}
-	return slices.ContainsFunc(needles, func(n []byte) bool { return bytes.Contains(s.lower, n) })
 }
 
 // ours begins a line of Bookend's.
