@@ -101,12 +101,11 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
 	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
 	// that he owns, under no other name, is used.
-	fd, err := openRetrying(t.Path, access)
-	if err != nil {
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	if f, err = os.OpenFile(t.Path, access|flags, 0); err != nil {
 		return nil, st, refusal(err)
 	}
-	f = os.NewFile(uintptr(fd), t.Path)
-	if err = unix.Fstat(fd, &st); err == nil {
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
 		if why := t.differs(st, uid); why != "" {
 			err = &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
 				st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
@@ -117,16 +116,6 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 		return nil, st, refusal(err)
 	}
 	return f, st, nil
-}
-
-func openRetrying(path string, access int) (int, error) {
-	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	for {
-		fd, err := unix.Open(path, access|flags, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
 }
 
 // refusal is an error as a *Refused, nil for none.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"bookend/internal/oom"
 )
@@ -80,24 +82,22 @@ func (s *Search) before(end int64) ([]byte, error) {
 // ours begins a line of Bookend's.
 var ours = []byte("| bookend: ")
 
+// reports are blocks of lines of Bookend's.
+var reports = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)(?:^\| bookend: .*(?:\n|\z))+`) })
+
 // thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
-// another job that writes to the same file, for this run's own is written later. It is one block of lines.
+// another job that writes to the same file, for this run's own is written later.
 func thisRun(text []byte) []byte {
-	for end := len(text); end > 0; {
-		begin := bytes.LastIndexByte(text[:end], '\n') + 1
-		for begin > 0 && bytes.HasPrefix(text[begin:], ours) && bytes.HasPrefix(text[lineBefore(text, begin):], ours) {
-			begin = lineBefore(text, begin)
+	if !bytes.Contains(text, ours) {
+		return text
+	}
+	for _, at := range slices.Backward(reports().FindAllIndex(text, -1)) {
+		if isEnd(text[at[0]:at[1]]) {
+			return text[at[1]:]
 		}
-		if block, after := ownLines(text[begin:]); isEnd(block) {
-			return after
-		}
-		end = begin - 1
 	}
 	return text
 }
-
-// lineBefore is where the line begins that ends before a line's beginning.
-func lineBefore(text []byte, begin int) int { return bytes.LastIndexByte(text[:begin-1], '\n') + 1 }
 
 // divided reports whether a report of Bookend's stands in a text, after an empty line, and may be an end's. What the
 // TaskEpilog says of processes is this run's own.
@@ -109,14 +109,6 @@ func divided(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// ownLines divides the lines of Bookend's with which a text begins from what follows.
-func ownLines(text []byte) (block, after []byte) {
-	for after = text; bytes.HasPrefix(after, ours); {
-		_, after, _ = bytes.Cut(after, []byte("\n"))
-	}
-	return text[:len(text)-len(after)], after
 }
 
 // isEnd tells an end report from a start report, and from what task hooks say.
