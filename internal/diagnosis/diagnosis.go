@@ -119,8 +119,7 @@ type Input struct {
 	Start, End    *finding.Side
 	StartFindings []finding.Finding
 	Findings      []finding.Finding // of the end
-	Limits        finding.Limits
-	Probes        []gpu.Probe // of the end; those of the start where the end made none
+	Probes        []gpu.Probe       // of the end; those of the start where the end made none
 	Health        []gpu.Health
 	HealthUnknown string
 	Kernel        *gpu.KernelLog // since the job's start

@@ -137,7 +137,7 @@ func TestDropNote(t *testing.T) {
 func TestParseDropRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "{}", "null", "[]", `"x"`, `{"bookend":2}`, `{"bookend":1}{"bookend":1}`, `{"bookend":1} x`,
-		`{"bookend":1,"owner":0}`, `{"bookend":1,"target":{"path":"relative"}}`, `{"bookend":1,"target":{"ino":3}}`,
+		`{"bookend":1,"target":{"path":"relative"}}`, `{"bookend":1,"target":{"ino":3}}`,
 		`{"bookend":1,"target":{"path":"/a\u0000b"}}`, `{"bookend":1,"target":{"path":"/a","dev":-1}}`,
 		`{"bookend":1,"address_space":4611686018427387905}`,
 		`{"bookend":1,"address_space":-1}`,
