@@ -310,7 +310,7 @@ func TestFault(t *testing.T) {
 
 func TestOwn(t *testing.T) {
 	judged(t, []row{
-		{"nothing known", nil, Own, Unknown, "accounting is off (your admin can set nvidia.accounting)"},
+		{"nothing known", nil, Own, Unknown, "not measured: accounting"},
 		{"more than the GPU", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
 		{"would fit but for the pool", func(in *Input) { in.Messages = []oom.Message{pooled} }, Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
 		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
@@ -329,11 +329,11 @@ func TestOwn(t *testing.T) {
 		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
 		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
-		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "no process of your job"},
+		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "not measured"},
 		{"accounted on a shared GPU", func(in *Input) {
 			in.Shared = "shards"
 			in.account(ran(900, 130, 600*time.Second, time.Minute))
-		}, Own, Unknown, "no process of your job"},
+		}, Own, Unknown, "not measured"},
 		{"seen", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 133, true)} }, Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
 		{"seen with less", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 33, true)} }, Own, Unknown, "33.0 of 139.8 GiB or more"},
 		{"CUDA did not start", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.CUDA)} }, Own, No, "did not even start"},

@@ -141,7 +141,7 @@ func (j judge) strange() (bytes uint64, at failure) {
 // known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
 // which it is known whose they are.
 func (j judge) known(f failure) (bytes uint64) {
-	if j.away() { // another node counts its own
+	if j.spread() { // another node counts its own
 		return 0
 	}
 	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {

@@ -116,19 +116,19 @@ func (j judge) others(leftover Cause) Cause {
 // meanwhile is what the messages and sightings know of others that neither end found.
 func (j judge) meanwhile() (Cause, bool) {
 	for _, f := range j.failures {
-		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.away() {
-			return yes(Size(foreign) + " when it failed" + j.legally()).on(f.card), true
+		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.spread() {
+			return yes(Size(foreign) + " when it failed").on(f.card), true
 		}
 	}
 	if bytes, f := j.strange(); bytes > 0 {
-		return untold(Size(bytes) + " held by something when it failed" + j.legally()).on(f.card), true
+		return untold(Size(bytes) + " held by something when it failed").on(f.card), true
 	}
 	for _, s := range j.Seen {
 		about := j.about(s.Device)
 		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(about) > 0 && j.decided() {
 			continue
 		}
-		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At) + j.legally())
+		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At))
 		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
@@ -140,18 +140,7 @@ func (j judge) meanwhile() (Cause, bool) {
 	return Cause{}, false
 }
 
-const (
-	unplaced = "on which GPU it failed is not known"
-	unknown  = "whether that mattered cannot be told"
-)
-
-// legally words that others may be on the card.
-func (j judge) legally() string {
-	if j.Shared == "" {
-		return ""
-	}
-	return " (this GPU may be shared)"
-}
+const unplaced = "on which GPU it failed is not known"
 
 func (j judge) leftover() Cause {
 	if stocks := j.stocks(isLeftover); len(stocks) > 0 {
@@ -160,7 +149,11 @@ func (j judge) leftover() Cause {
 	for _, h := range j.held {
 		trifle := h.Bytes.Known() && h.Bytes.Bytes < significant
 		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
-			c := untold(figure(h.Bytes) + " was there before it; no record whose")
+			amount := "an unknown amount"
+			if h.Bytes.Known() {
+				amount = Size(h.Bytes.Bytes)
+			}
+			c := untold(amount + " was there before it; no record whose")
 			c.Index = h.Index
 			return c
 		}
@@ -231,7 +224,7 @@ func (j judge) weigh(n Name, stocks []stock) Cause {
 	case failed && j.unplaced():
 		c.Evidence += "; " + unplaced
 	case failed:
-		c.Evidence += "; " + unknown
+		c.Evidence += "; whether that mattered cannot be told"
 	case s.bytes >= significant && (s.start || n != Unlisted):
 		c.Answer = Yes
 	case s.bytes >= significant:
@@ -261,7 +254,7 @@ func (j judge) wording(s stock) string {
 		text = "at least " + text
 	}
 	if !s.start {
-		return text + " at the end of your job" + j.legally()
+		return text + " at the end of your job"
 	}
 	text += " when your job began"
 	if h := s.found[0]; len(s.found) == 1 {
@@ -276,7 +269,7 @@ func (j judge) wording(s stock) string {
 			text += fmt.Sprintf(", %sby your job %d", Probably(o), o.Job)
 		}
 	}
-	return text + j.legally()
+	return text
 }
 
 // Probably stands before what is said of an owner: only a cgroup or a sighting is certain.

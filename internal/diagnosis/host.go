@@ -132,7 +132,7 @@ func (j judge) addressSpace() string {
 	if refused && !j.started() && j.cramped() && j.AddressSpace.Bytes < room {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
 	}
-	if j.startless() && !j.away() && j.emptyThroughout() && room > 0 {
+	if j.startless() && !j.spread() && j.emptyThroughout() && room > 0 {
 		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
 	}
 	return ""

@@ -66,7 +66,7 @@ func (j judge) own() Cause {
 	if why := j.notTheCard(); why != "" {
 		return no(why)
 	}
-	if c = j.measured(); c.Answer == Yes && j.away() {
+	if c = j.measured(); c.Answer == Yes && j.spread() {
 		c.Answer, c.Evidence = Unknown, c.Evidence+"; known of "+j.Job.Node+" alone"
 	}
 	return c
@@ -104,7 +104,7 @@ func need(f failure) Cause {
 // measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a
 // card on a process had it to itself, and no room for another step; less proves nothing.
 func (j judge) measured() Cause {
-	c := untold(j.unmeasured())
+	c := untold(unmeasured)
 	var most gpu.Figure
 	see := func(bytes gpu.Figure, id gpu.ID, text string) {
 		if room := j.capacity(id); room > 0 && bytes.Bytes > most.Bytes {
@@ -125,20 +125,7 @@ func (j judge) measured() Cause {
 	return c
 }
 
-// unmeasured says why nothing was measured, and what would change that.
-func (j judge) unmeasured() string {
-	for _, h := range j.Health {
-		switch {
-		case h.Accounting.Unknown != "":
-			return "no figures; accounting: " + h.Accounting.Unknown
-		case h.Accounting.Mode == "off":
-			return "not measured: accounting is off (your admin can set nvidia.accounting)"
-		case h.Accounting.Mode == "on":
-			return "accounting has no process of your job"
-		}
-	}
-	return "not measured: accounting was not read"
-}
+const unmeasured = "not measured: accounting has no process of your job (your admin can set nvidia.accounting)"
 
 // peak is one process of accounting on one card.
 type peak struct {
@@ -174,7 +161,7 @@ func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
 // processes judges whether several processes of the job were on one card at once.
 func (j judge) processes() Cause {
 	for _, f := range j.failures {
-		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.away() {
+		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.spread() {
 			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
 		}
 	}

@@ -11,16 +11,6 @@ import (
 	"bookend/internal/settle"
 )
 
-func TestSeveralNodes(t *testing.T) {
-	for list, want := range map[string]bool{
-		"": false, "n1": false, "gpu-node-7": false, "n[001]": false, "n1,n2": true, "n[1-2]": true, "n[1,3]": true, "rack[0-1]n3": true, "a-b[7]-c": false,
-	} {
-		if got := severalNodes(list); got != want {
-			t.Errorf("%q: %v", list, got)
-		}
-	}
-}
-
 // The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
 // and nothing on this node's cards is weighed against them.
 func TestSeveralNodesShareAnOutput(t *testing.T) {
@@ -29,8 +19,6 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 	}
 	left := func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 0, before)) }
 	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
-	at := beside
-	at.PID = 900
 	judged(t, []row{
 		{"its own use", two(said(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
 		{"its pool", two(said(pooled)), Pool, Yes, "unallocated"},
@@ -47,11 +35,6 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		}), Pieces, Unknown, "not known"},
 		{"little was free there", two(said(itself)), Pieces, Unknown, "only 921 MiB free"},
 		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which GPU it failed is not known"},
-		{"left here, and failed here", two(func(in *Input) {
-			left(in)
-			said(at)(in)
-			in.Seen = []Sighting{seen(500, 900, 20, true)}
-		}), Leftover, Yes, "100.5 GiB when your job began"},
 		{"seen here", two(func(in *Input) { said(beside)(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "GiB held"},
 		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "known of n1 alone"},
 		{"PyTorch lists a process of that number", two(func(in *Input) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
 
@@ -233,7 +232,7 @@ func (j judge) try(d Diagnosis) (out []string) {
 	}
 	if bytes, _ := j.strange(); bytes > 0 && len(all) == 0 {
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
-		if !j.away() {
+		if !j.spread() {
 			all = append(all, j.remedies(Others)...)
 		}
 	}
@@ -289,13 +288,6 @@ func pair(a uint64, between string, b uint64) string {
 		first = strings.TrimSuffix(first, " GiB")
 	}
 	return first + between + second
-}
-
-func figure(f gpu.Figure) string {
-	if !f.Known() {
-		return "an unknown amount"
-	}
-	return Size(f.Bytes)
 }
 
 // clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end
