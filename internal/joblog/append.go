@@ -101,11 +101,16 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
 	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
 	// that he owns, under no other name, is used.
-	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
-	if f, err = os.OpenFile(t.Path, access|flags, 0); err != nil {
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, err := -1, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(t.Path, access|flags, 0)
+	}
+	if err != nil {
 		return nil, st, refusal(err)
 	}
-	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
+	f = os.NewFile(uintptr(fd), t.Path)
+	if err = unix.Fstat(fd, &st); err == nil {
 		if why := t.differs(st, uid); why != "" {
 			err = &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
 				st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}

@@ -85,9 +85,6 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 var sizeOf = lazily(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
 	`chunk|work|local|global|array|matrix|image|model|file|dataset|checkpoint|sample|tile|kernel|type|cluster)$`)
 
-// wide is how far a size with its unit may stand from the word that gives it its meaning.
-const wide = 48 // bytes
-
 // figure is a size in a text, and what it is of.
 type figure struct {
 	of   meaning
@@ -99,7 +96,6 @@ type figure struct {
 type sizes struct {
 	text     string
 	of       meaning
-	from     int  // the end of the word that gave the meaning
 	close    bool // nothing but fillers came since
 	previous string
 	found    []figure
@@ -121,7 +117,7 @@ func sizesIn(text string) []figure {
 		case isDigit(text[i]):
 			length = max(length, s.number(i))
 		default:
-			s.name(text[i:i+length], i+length)
+			s.name(text[i : i+length])
 		}
 		i += length
 	}
@@ -129,13 +125,12 @@ func sizesIn(text string) []figure {
 }
 
 // name takes a name's parts. Once one says that the name is no request, no other makes it one: max_alloc_size.
-func (s *sizes) name(name string, end int) {
+func (s *sizes) name(name string) {
 	known := false
 	for _, word := range part().FindAllString(name, -1) {
 		word = strings.ToLower(word)
 		m, found := meanings()[word]
-		switch {
-		case word == "size" && sizeOf().MatchString(s.previous): // of something else than memory
+		if word == "size" && sizeOf().MatchString(s.previous) { // of something else than memory
 			m = nothing
 		}
 		s.previous = word
@@ -145,7 +140,7 @@ func (s *sizes) name(name string, end int) {
 			s.close = false
 		case m == filler, m == asked && known:
 		default:
-			s.of, s.from, s.close = m, end, true
+			s.of, s.close = m, true
 			known = known || m != asked
 		}
 	}
@@ -155,14 +150,11 @@ func (s *sizes) name(name string, end int) {
 func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	rest := strings.ToLower(s.text[i+length:])
-	if words := unitBefore().FindStringSubmatch(s.text[max(0, i-16):i]); words != nil && !unit {
-		n, _, unit = sized(s.text[i:i+length] + words[1])
-	}
 	of := nothing
 	switch {
 	case isFactor(s.text[:i], rest):
 	case unit:
-		if of = afterwards(rest); of == nothing && i-s.from <= wide {
+		if of = afterwards(rest); of == nothing {
 			of = s.of
 		}
 	case s.close && plainNumber(s.text[i:i+length], rest):
@@ -173,9 +165,6 @@ func (s *sizes) number(i int) int {
 	}
 	return length
 }
-
-// unitBefore is the unit in "size (MB): 421".
-var unitBefore = lazily(`[([]((?i:[kmgt]i?b|(?:mega|giga)bytes))[])][ :=]*$`)
 
 // isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isFactor(before, rest string) bool {

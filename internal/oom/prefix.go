@@ -23,9 +23,6 @@ var prefixes = []struct {
 	}},
 	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
 	{lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), nil},
-	{lazily(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
-		return l.speaks("rank", words[1])
-	}},
 }
 
 // undecorated takes the prefixes off.
