@@ -22,7 +22,7 @@ func TestStaleHostMemory(t *testing.T) {
 		{"caught, then the GPU was full", said(python, itself), Limits, Unknown, "whether that mattered"},
 		{"after the GPU was full", said(itself, python), Limits, Unknown, "whether that mattered"},
 		{"caught, then no figures", said(python, jax(20)), Limits, Unknown, "whether that mattered"},
-		{"caught, then no figures, under a limit", func(in *Input) { said(python, jax(20))(in); in.AddressSpace = gib(4) }, Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"caught, then no figures, under a limit", both(said(python, jax(20)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"Slurm's line comes last whenever it was", said(itself, slurms), Limits, Unknown, "came first"},
 		{"Slurm's line alone", said(slurms), Limits, Yes, "ran out"},
 		{"a helper killed, then the GPU was full", killed(1<<8, itself), Limits, Unknown, "came first"},

@@ -34,22 +34,19 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
 		}), Pieces, Unknown, "not known"},
 		{"little was free there", two(said(itself)), Pieces, Unknown, "only 921 MiB free"},
-		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which GPU it failed is not known"},
-		{"seen here", two(func(in *Input) { said(beside)(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "GiB held"},
-		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "known of n1 alone"},
+		{"left here, somebody there", two(both(left, said(beside))), Leftover, Unknown, "on which GPU it failed is not known"},
+		{"seen here", two(both(said(beside), seeing(seen(500, 5150, 30, false)))), Others, Unknown, "GiB held"},
+		{"seen here, no figures", two(both(said(jax(20)), seeing(seen(500, 5150, 30, false)))), Others, Unknown, "known of n1 alone"},
 		{"PyTorch lists a process of that number", two(func(in *Input) {
 			m := beside
 			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
 			said(m)(in)
 			in.Seen = []Sighting{seen(500, 5150, 30, false)}
 		}), Others, Unknown, "held by something"},
-		{"several here", two(func(in *Input) {
-			said(jax(20))(in)
-			in.Seen = []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
-		}), Processes, Unknown, "2 of your job"},
-		{"a full GPU here", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 900, 133, true)} }), Own, Unknown, "133.0 of 139.8"},
+		{"several here", two(both(said(jax(20)), seeing(seen(500, 900, 60, true), seen(500, 901, 60, true)))), Processes, Unknown, "2 of your job"},
+		{"a full GPU here", two(both(said(jax(20)), seeing(seen(500, 900, 133, true)))), Own, Unknown, "133.0 of 139.8"},
 		{"no start on an empty GPU here", two(said(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
-		{"no start under a limit", two(func(in *Input) { said(says(oom.Init, oom.PyTorch))(in); in.AddressSpace = gib(4) }), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"no start under a limit", two(both(said(says(oom.Init, oom.PyTorch)), limited(4))), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"host memory", two(said(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
 		{"failed without a word", two(func(*Input) {}), Leftover, Unknown, "known of n1 alone"},
 		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; said(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
