@@ -67,6 +67,20 @@ func torch(asked, free, mine, idle float64) oom.Message {
 	return m
 }
 
+// oldTorch does not say what it had in all, but for its allocator, in GiB.
+func oldTorch(allocated float64) oom.Message {
+	m := torch(20, 1, 0, 0)
+	m.InUse, m.Allocated, m.Idle = unsaid(), gib(allocated), gib(1)
+	return m
+}
+
+// listing would fit but for a process that it names, of so many GiB.
+func listing(pid int, bytes float64) oom.Message {
+	m := beside
+	m.Others = []oom.Process{{PID: pid, Memory: gib(bytes)}}
+	return m
+}
+
 func jax(asked float64) oom.Message {
 	m := says(oom.Device, oom.JAX)
 	m.Asked = gib(asked)
@@ -216,16 +230,8 @@ func TestOthers(t *testing.T) {
 			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
 		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
 		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
-		{"PyTorch names one that is not the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
-			in.Seen, in.Messages = []Sighting{seen(500, 5150, 0.1, false)}, []oom.Message{m}
-		}, Others, Yes, "100.4 GiB when it failed"},
-		{"PyTorch names one of the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 900, Memory: gib(100.4)}}
-			in.Seen, in.Messages = []Sighting{seen(500, 900, 1, true)}, []oom.Message{m}
-		}, Others, No, "none at start or end"},
+		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
+		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
 		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "no one looked"},
 		{"no one looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
@@ -325,16 +331,8 @@ func TestOwn(t *testing.T) {
 		{"would fit but for another", saying(beside), Own, No, "23.5 + 40.0 GiB asked fit"},
 		{"enough was free", saying(nobody), Own, No, "60.0 GiB was free"},
 		{"one absurd allocation", saying(jax(500)), Own, Yes, "asked 500.0 GiB at once"},
-		{"an old PyTorch", func(in *Input) {
-			m := torch(20, 1, 0, 0)
-			m.InUse, m.Allocated, m.Idle = unsaid(), gib(135), gib(1)
-			in.Messages = []oom.Message{m}
-		}, Own, Yes, "used 136.0 of 139.8 GiB"},
-		{"an old PyTorch with little", func(in *Input) {
-			m := torch(20, 1, 0, 0)
-			m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
-			in.Messages = []oom.Message{m}
-		}, Own, Unknown, "does not say"},
+		{"an old PyTorch", saying(oldTorch(135)), Own, Yes, "used 136.0 of 139.8 GiB"},
+		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
 		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "130.0 of 139.8 GiB in a process"},
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", accounts(ran(900, 90, 600*time.Second, time.Minute)), Own, Unknown, "90.0 of 139.8"},
@@ -357,22 +355,14 @@ func TestProcesses(t *testing.T) {
 		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
 		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
 		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
-		{"PyTorch names one of the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			in.Seen, in.Messages = three, []oom.Message{m}
-		}, Processes, Yes, "100.4 GiB of it when it failed"},
+		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
 			a.PID, a.Others = 900, []oom.Process{{PID: 901, Memory: gib(100.4)}}
 			b.PID, b.Others = 901, []oom.Process{{PID: 900, Memory: gib(23.4)}}
 			in.Messages = []oom.Message{a, b}
 		}, Processes, Yes, "100.4 GiB"},
-		{"an unknown one", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			in.Messages = []oom.Message{m}
-		}, Processes, Unknown, "it may be your job's own"},
+		{"an unknown one", saying(listing(901, 100.4)), Processes, Unknown, "it may be your job's own"},
 		{"somebody else", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(beside)), Processes, No, "not your job's"},
 	})
 }

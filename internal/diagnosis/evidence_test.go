@@ -224,14 +224,7 @@ var worlds = []func(*Input){
 	},
 	saying(itself), saying(pooled), saying(beside), saying(nobody), saying(jax(20)), saying(jax(500)), saying(says(oom.Init, oom.PyTorch)), saying(says(oom.Host, oom.Other)),
 	saying(says(oom.Host, oom.Slurm)), saying(says(oom.Shared, oom.Triton)), saying(says(oom.Fault, oom.CUDA)), saying(jax(20), itself), saying(itself, jax(20)),
-	saying(says(oom.Host, oom.Other), itself), saying(oldTorch()), saying(oldTorch(), jax(20)),
-}
-
-// oldTorch does not say what it had in all.
-func oldTorch() oom.Message {
-	m := torch(20, 1, 0, 0)
-	m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
-	return m
+	saying(says(oom.Host, oom.Other), itself), saying(oldTorch(30)), saying(oldTorch(30), jax(20)),
 }
 
 // Nothing is denied that nobody looked at: of whatever can be so of a job, any source may be missing, or any two of them.
