@@ -120,8 +120,8 @@ func (j judge) meanwhile() (Cause, bool) {
 			return yes(Size(foreign) + " when it failed").on(f.card), true
 		}
 	}
-	if bytes, f := j.strange(); bytes > 0 {
-		return untold(Size(bytes) + " held by something when it failed").on(f.card), true
+	if j.strange > 0 {
+		return untold(Size(j.strange) + " held by something when it failed").on(j.strangeAt.card), true
 	}
 	for _, s := range j.Seen {
 		about := j.about(s.Device)
@@ -181,8 +181,8 @@ func (j judge) unlisted(leftover Cause) Cause {
 		}
 		return c
 	}
-	if bytes, _ := j.strange(); bytes > 0 {
-		return untold(Size(bytes) + " held by something when it failed")
+	if j.strange > 0 {
+		return untold(Size(j.strange) + " held by something when it failed")
 	}
 	for _, r := range j.Recorded {
 		if r.Unlisted >= significant && len(j.said(oom.Device)) > 0 && !j.decided() {
@@ -283,7 +283,6 @@ func Probably(o *finding.Owner) string {
 // absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,
 // or where memory of the card was not what the job failed for.
 func (j judge) absent(n Name) Cause {
-	bytes, _ := j.strange()
 	switch why := j.unlooked(n); {
 	case j.alone() && why == "":
 		return no("none at start, end or failure")
@@ -291,7 +290,7 @@ func (j judge) absent(n Name) Cause {
 		return no("none when it failed")
 	case why != "":
 		return untold(why)
-	case j.figured() && bytes == 0, j.startless() && j.addressSpace() != "":
+	case j.figured() && j.strange == 0, j.startless() && j.addressSpace() != "":
 		return no("none at start or end")
 	case j.Whole && j.own().Answer == Yes:
 		return no("none at start or end" + j.between())

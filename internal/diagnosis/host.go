@@ -75,8 +75,7 @@ func (j judge) killed() (pid int) {
 	}
 	for _, k := range j.Kernel.Kills {
 		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
-		mine := o.ID == j.Job.ID || o.SLUID != "" && o.SLUID == j.Job.SLUID
-		if o.Found() && mine && !j.another(o) {
+		if o.Same(slurm.Owner{ID: j.Job.ID, SLUID: j.Job.SLUID}) {
 			return k.PID
 		}
 	}
@@ -92,12 +91,8 @@ func signal(status int) int { return status & 0x7f }
 // endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
 // Signal 9 is scancel's and the time limit's too.
 func (j judge) endedBy(sig int) bool {
-	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
-		if j.Job.Exit.Known && (signal(status) == sig || sig == 9 && status>>8&0xff == 128+9) {
-			return true
-		}
-	}
-	return false
+	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
+	return j.Job.Exit.Known && (by(j.Job.Exit.Raw) || by(j.Job.Exit.Derived))
 }
 
 // ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.

@@ -49,12 +49,8 @@ func (j judge) pieces() Cause {
 // fits reports that every allocation that failed, as far as known, would have fit into a block.
 func (j judge) fits(block uint64) bool {
 	all := j.said(oom.Device)
-	for _, m := range all {
-		if !m.Asked.Known() || m.Asked.Bytes > block {
-			return false
-		}
-	}
-	return len(all) > 0
+	mayNot := func(m oom.Message) bool { return !m.Asked.Known() || m.Asked.Bytes > block }
+	return len(all) > 0 && !slices.ContainsFunc(all, mayNot)
 }
 
 // untested says that the test allocations do not tell; empty where every card's told.

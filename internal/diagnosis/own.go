@@ -167,7 +167,6 @@ func (j judge) processes() Cause {
 	}
 	n, at, id := j.together()
 	several := fmt.Sprintf("%d of your job on one GPU%s%s", n, j.clock(" at ", at), j.unused())
-	bytes, _ := j.strange()
 	switch {
 	case j.alone():
 		return no("one alone had it when it failed")
@@ -175,8 +174,8 @@ func (j judge) processes() Cause {
 		return no(several + ", but not decisive")
 	case n > 1:
 		return yes(several).on(j.mine(id))
-	case bytes > 0:
-		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(bytes)))
+	case j.strange > 0:
+		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
 		return no("the rest was not your job's")
 	case j.startless() && j.addressSpace() != "":

@@ -44,6 +44,9 @@ type judge struct {
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
+	// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
+	strange   uint64
+	strangeAt failure
 }
 
 func newJudge(in Input) judge {
@@ -56,6 +59,11 @@ func newJudge(in Input) judge {
 		}
 	}
 	j.peaks = j.accounted()
+	for _, f := range slices.Backward(j.failures) {
+		if known := j.known(f); f.restMattered() && f.rest >= known+significant {
+			j.strange, j.strangeAt = f.rest-known, f
+		}
+	}
 	return j
 }
 

@@ -129,7 +129,6 @@ func (j judge) headline(d Diagnosis) string {
 	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
-	bytes, _ := j.strange()
 	switch {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
@@ -139,8 +138,8 @@ func (j judge) headline(d Diagnosis) string {
 		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; " + j.unexplained()
-	case bytes > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(bytes))
+	case j.strange > 0:
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
@@ -204,13 +203,8 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 			return false
 		}
 	}
-	for _, h := range j.held {
-		if h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant {
-			return false
-		}
-	}
-	bytes, _ := j.strange()
-	return bytes == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
+	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
+	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
 // TellAdmin begins the remedy that is not the owner's own.
@@ -230,7 +224,7 @@ func (j judge) try(d Diagnosis) (out []string) {
 			all = append(all, j.remedies(n)...)
 		}
 	}
-	if bytes, _ := j.strange(); bytes > 0 && len(all) == 0 {
+	if j.strange > 0 && len(all) == 0 {
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
 		if !j.spread() {
 			all = append(all, j.remedies(Others)...)

@@ -92,11 +92,13 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 
 // ofMemory: a word for memory, or a size of some, is on the line or on those below it.
 func (st statement) ofMemory() bool {
-	if st.facts.has[isMemory] {
-		return true
-	}
-	for l := range st.s.near(st.at, 1, linesBelow) {
-		if l.facts().has[isMemory] {
+	return st.facts.has[isMemory] || st.near(1, linesBelow, isMemory)
+}
+
+// near: one of so many lines above the statement (step -1) or below it has such a word.
+func (st statement) near(step, count int, c class) bool {
+	for l := range st.s.near(st.at, step, count) {
+		if l.facts().has[c] {
 			return true
 		}
 	}
@@ -194,13 +196,5 @@ func (st statement) failed() bool {
 
 // survived: the program says that it goes on, on the same line or right after it.
 func (st statement) survived() bool {
-	if st.facts.has[goesOn] {
-		return true
-	}
-	for l := range st.s.near(st.at, 1, linesBelow+1) {
-		if l.facts().has[goesOn] {
-			return true
-		}
-	}
-	return false
+	return st.facts.has[goesOn] || st.near(1, linesBelow+1, goesOn)
 }

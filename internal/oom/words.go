@@ -163,7 +163,7 @@ func (f *facts) note(w *word, at int, begins bool, lower string) {
 	case isCompiler:
 		f.has[isCompiler] = f.has[isCompiler] || begins
 	case goesOn:
-		if !isAdvice(lower[max(0, at-24):at], lower[at+len(w.text):]) {
+		if !advises().MatchString(lower[max(0, at-24):at]) && !strings.HasPrefix(lower[at+len(w.text):], " failed") {
 			f.has[goesOn] = true
 		}
 	default:
@@ -184,15 +184,8 @@ func isHostname(word, rest string) bool {
 	return false
 }
 
-// isAdvice: a person should, or the program could not.
-func isAdvice(before, after string) bool {
-	for _, w := range []string{"try ", "consider", "please", "should", "can't", "cannot", "not "} {
-		if strings.Contains(before, w) {
-			return true
-		}
-	}
-	return strings.HasSuffix(before, "by ") || strings.HasPrefix(after, " failed")
-}
+// advises: a person should, or the program could not.
+var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
 
 // longestName bounds how much of a file's name is looked at on either side of a word, in bytes.
 const longestName = 256
