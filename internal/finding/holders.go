@@ -96,30 +96,22 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 
 // against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
 // A job may have ended while the GPU was watched: it had less time to go than the watch took.
-func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) (all []string) {
+func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
 	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
 	// thread has ended while others live holds its memory.
 	ends := p.State == "X" || p.State == "D"
 	// At a start the driver lists what root's process holds: it takes no blame from the job before.
 	rootly := (candidate || s.ending()) && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
-	for _, doubt := range []struct {
-		is   bool
-		text string
-	}{
-		{o.Whose == attrib.LiveJob, "it is a live job's"},
-		{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
-		{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
-		{rootly, "it is root's or the system's, and may be a service of this node"},
-		{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
-		{ends, "it may be ending: state " + p.State},
-		{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
-	} {
-		if doubt.is {
-			all = append(all, doubt.text)
-		}
-	}
-	return all
+	return holding(
+		doubt{o.Whose == attrib.LiveJob, "it is a live job's"},
+		doubt{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
+		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
+		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
+		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
+		doubt{ends, "it may be ending: state " + p.State},
+		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
+	)
 }
 
 // mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
