@@ -160,7 +160,6 @@ type Recorded struct {
 	UnlistedAt time.Duration
 	Together   int // most processes of the job at once
 	TogetherAt time.Duration
-	Unused     bool // no process was seen there
 }
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.

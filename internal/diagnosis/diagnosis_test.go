@@ -391,11 +391,6 @@ func TestRecorded(t *testing.T) {
 			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
 		}, Unlisted, Unknown, ""},
 	})
-	in := well(2)
-	in.Recorded = []Recorded{crowd, {Device: in.Cards[1].Device.ID, Unused: true}}
-	if c := Why(in).Cause(Processes); !strings.HasSuffix(c.Evidence, "; none on GPU 1") {
-		t.Errorf("%q", c.Evidence)
-	}
 }
 
 // Where others may use a GPU, that they do is no reason to tell a job that ended well.

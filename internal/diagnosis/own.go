@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -166,7 +165,7 @@ func (j judge) processes() Cause {
 		}
 	}
 	n, at, id := j.together()
-	several := fmt.Sprintf("%d of your job on one GPU%s%s", n, j.clock(" at ", at), j.unused())
+	several := fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
 	switch {
 	case j.alone():
 		return no("one alone had it when it failed")
@@ -210,21 +209,4 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 		}
 	}
 	return most, at, id
-}
-
-// unused names the job's GPUs on which the recorder never saw a process of the job, where it saw one on another.
-func (j judge) unused() string {
-	var idle []string
-	for _, r := range j.Recorded {
-		if card := j.mine(r.Device); r.Unused && card != nil {
-			idle = append(idle, fmt.Sprint(card.Index))
-		}
-	}
-	switch {
-	case len(idle) == 0 || len(idle) == len(j.Recorded):
-		return ""
-	case len(idle) == 1:
-		return "; none on GPU " + idle[0]
-	}
-	return "; none on GPUs " + strings.Join(idle, ",")
 }

@@ -337,7 +337,7 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt, Unused: g.Unused(),
+			Together: g.Together, TogetherAt: g.TogetherAt,
 		})
 	}
 }
