@@ -141,6 +141,7 @@ func saying(m ...oom.Message) func(*Input) {
 }
 
 func dirty(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.dirtyStart(f...) } }
+func endedWell(in *Input)                      { in.Job.Exit = slurm.ExitStatus{Known: true} }
 func finds(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.Findings = f } }
 func seeing(s ...Sighting) func(*Input)        { return func(in *Input) { in.Seen = s } }
 func accounts(p ...gpu.Accounted) func(*Input) { return func(in *Input) { in.account(p...) } }
@@ -150,12 +151,13 @@ func limited(gibibytes float64) func(*Input) {
 }
 
 var (
-	itself = torch(20, 0.9, 138.8, 0.4) // needs more than the card has
-	pooled = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
-	beside = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
-	nobody = torch(40, 60, 79.7, 0.4)   // would fit as it is
-	before = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
-	mine41 = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
+	itself     = torch(20, 0.9, 138.8, 0.4) // needs more than the card has
+	pooled     = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
+	beside     = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
+	nobody     = torch(40, 60, 79.7, 0.4)   // would fit as it is
+	before     = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
+	ownResidue = finds(there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}))
+	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
 )
 
 // row is one world and what is to be said of one cause in it.
@@ -222,9 +224,7 @@ func TestOthers(t *testing.T) {
 		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
 		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "failure"},
 		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "no one looked between"},
-		{"another user's process, seen while the job ran", func(in *Input) {
-			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
-		}, Others, Yes, "30.0 GiB while your job ran"},
+		{"another user's process, seen while the job ran", seeing(Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}), Others, Yes, "30.0 GiB while your job ran"},
 		{"no one, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
 		{"one process, at some looks", func(in *Input) {
 			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
@@ -258,10 +258,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
 		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "not known since when"},
 		{"after the job, and when it failed", both(finds(there(code.Residue, 100.5, 0, nil)), saying(beside)), Unlisted, Yes, "100.5 GiB at the end"},
-		{"left by the job itself", func(in *Input) {
-			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
-			in.Messages = []oom.Message{beside}
-		}, Unlisted, Yes, "left by your job"},
+		{"left by the job itself", both(ownResidue, saying(beside)), Unlisted, Yes, "left by your job"},
 		{"balance unknown", finds(unsure(there(code.Residue, 20, 0, nil))), Unlisted, Unknown, "could not be told"},
 	})
 }
@@ -317,9 +314,7 @@ func TestFault(t *testing.T) {
 		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},
 		{"the program says so", saying(says(oom.Fault, oom.CUDA)), Fault, No, "GPU and driver are well"},
-		{"the program says so, nothing read", func(in *Input) {
-			in.Messages, in.Kernel = []oom.Message{says(oom.Fault, oom.CUDA)}, nil
-		}, Fault, Unknown, "met a GPU error"},
+		{"the program says so, nothing read", both(saying(says(oom.Fault, oom.CUDA)), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "met a GPU error"},
 	})
 }
 
@@ -337,10 +332,7 @@ func TestOwn(t *testing.T) {
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", accounts(ran(900, 90, 600*time.Second, time.Minute)), Own, Unknown, "90.0 of 139.8"},
 		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
-		{"accounted on a shared GPU", func(in *Input) {
-			in.Shared = "shards"
-			in.account(ran(900, 130, 600*time.Second, time.Minute))
-		}, Own, Unknown, "not measured"},
+		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
 		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
 		{"seen with less", seeing(seen(500, 900, 33, true)), Own, Unknown, "33.0 of 139.8 GiB or more"},
 		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
@@ -368,6 +360,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestRecorded(t *testing.T) {
+	without := Recorded{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}
 	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4, TogetherAt: 500 * time.Second}
 	full := func(in *Input) { in.Seen = []Sighting{seen(500, 900, 138, true)} }
 	whole := func(in *Input) { full(in); in.Samples, in.Whole = 3600, true }
@@ -383,13 +376,8 @@ func TestRecorded(t *testing.T) {
 			Unknown, "nor at 3600 looks between"},
 		{"nobody in those samples that there are", func(in *Input) { full(in); in.Samples = 3600 }, Others, Unknown,
 			"nor at 3600"},
-		{"memory without a process", func(in *Input) {
-			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
-			in.Messages = []oom.Message{jax(30)}
-		}, Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
-		{"and no shortage of it", func(in *Input) {
-			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
-		}, Unlisted, Unknown, ""},
+		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
+		{"and no shortage of it", recording(without), Unlisted, Unknown, ""},
 	})
 }
 
@@ -429,9 +417,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
-		{"ulimit -v and a message, but CUDA was seen at work", func(in *Input) {
-			in.AddressSpace, in.Messages, in.Seen = gib(100), []oom.Message{says(oom.Device, oom.CUDA)}, []Sighting{seen(500, 900, 20, true)}
-		}, Limits, Unknown, "ulimit -v is 100.0 GiB"},
+		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
 		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},
 		{"its own cap", saying(capped), Limits, Yes, "PyTorch may use 40.0 GiB at most"},
 		{"alone", nil, Share, No, "the whole GPU"},
@@ -454,7 +440,7 @@ func TestAsked(t *testing.T) {
 		headline string
 		try      string // the first
 	}{
-		{"ended well", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true} }, "", "", ""},
+		{"ended well", endedWell, "", "", ""},
 		{"ended well, full GPU", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
@@ -478,16 +464,9 @@ func TestAsked(t *testing.T) {
 			"A step of your job was ended by signal 9; no known message in its output", ""},
 		{"failed on a GPU that was not clean", dirty(there(code.Dirty, 20, 0, before)), ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
-		{"ended well on a GPU that was not clean", func(in *Input) {
-			in.Job.Exit = slurm.ExitStatus{Known: true}
-			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
-		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
-		{"a message in a job that was cancelled", func(in *Input) {
-			in.Job.Exit, in.Messages, in.Cancelled = slurm.ExitStatus{Known: true}, []oom.Message{itself}, true
-		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
-		{"a message in a job that ended well", func(in *Input) {
-			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
-		}, ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		{"ended well on a GPU that was not clean", both(endedWell, dirty(there(code.Dirty, 20, 5150, nil))), ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
+		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		{"a message in a job that ended well", both(endedWell, saying(itself)), ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
 		{"another process's and the pool's", both(dirty(there(code.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation in your framework's memory pool", "another node: sbatch --exclude=n1"},
 		{"something unknown", saying(beside), ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", saying(jax(100)), ByMessage,
@@ -496,18 +475,11 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"PyTorch's pool", saying(pooled), ByMessage,
 			"Why out of memory: fragmentation in your framework's memory pool", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		{"CuPy's pool", func(in *Input) {
-			m := pooled
-			m.Framework = oom.CuPy
-			in.Messages = []oom.Message{m}
-		}, ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
 		{"several JAX processes", both(seeing(seen(500, 900, 60, true), seen(500, 901, 60, true)), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
 		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
-		{"its own without a process", func(in *Input) {
-			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
-			in.Messages = []oom.Message{beside}
-		}, ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
+		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), ByMessage,
 			"Why out of memory: host memory, not the GPU's", "more host memory: sbatch --mem, or fewer data workers"},
 		{"host memory under a limit", both(limited(4), saying(says(oom.Host, oom.Other))), ByMessage,
@@ -532,36 +504,30 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// With several cards each answer names its own, and none where that is not certain: a framework's number counts what its
-// process sees, in the order of CUDA_VISIBLE_DEVICES.
+// With several cards each answer names its own, and none where that is not certain.
 func TestCards(t *testing.T) {
-	one, zero := 1, 0
-	for _, n := range []*int{&one, &zero, nil} {
-		m := itself
-		m.GPU = n
-		in := well(2)
-		in.Messages = []oom.Message{m}
-		in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-		d := Why(in)
-		if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
-			t.Errorf("own: %+v", c)
-		}
-		if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
-			t.Errorf("others: %+v", c)
-		}
-		m.PID = 900
-		in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
-		if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-			t.Errorf("a sighting says which GPU: %+v", c)
-		}
-		in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
-		if c := Why(in).Cause(Own); c.Index != nil {
-			t.Errorf("it was on both: %+v", c)
-		}
-		in.Seen = []Sighting{seen(500, 900, 20, false)}
-		if c := Why(in).Cause(Own); c.Index != nil {
-			t.Errorf("another job's of that number says nothing: %+v", c)
-		}
+	m, in := itself, well(2)
+	in.Messages = []oom.Message{m}
+	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+	d := Why(in)
+	if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
+		t.Errorf("own: %+v", c)
+	}
+	if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
+		t.Errorf("others: %+v", c)
+	}
+	m.PID = 900
+	in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
+	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
+		t.Errorf("a sighting says which GPU: %+v", c)
+	}
+	in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
+	if c := Why(in).Cause(Own); c.Index != nil {
+		t.Errorf("it was on both: %+v", c)
+	}
+	in.Seen = []Sighting{seen(500, 900, 20, false)}
+	if c := Why(in).Cause(Own); c.Index != nil {
+		t.Errorf("another job's of that number says nothing: %+v", c)
 	}
 }
 
