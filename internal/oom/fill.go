@@ -30,11 +30,8 @@ func (st statement) fill(m *Message) bool {
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
-	if !m.Asked.Known() {
-		if text := st.whole(); len(text) > len(st.line.body)-st.pos {
-			m.take(sizesIn(text), asked)
-		}
-		st.above(m)
+	if text := st.whole(); !m.Asked.Known() && len(text) > len(st.line.body)-st.pos {
+		m.take(sizesIn(text), asked)
 	}
 	return true
 }
@@ -42,18 +39,6 @@ func (st statement) fill(m *Message) bool {
 // isTorch: PyTorch's message, or its first sentence.
 func isTorch(after string) bool {
 	return strings.Contains(after, "tried to allocate ") || strings.HasSuffix(after, " out of memory.")
-}
-
-// wants: a line that may say for what memory there was a need.
-var wants = lazily(`request|alloc|need|requir`)
-
-// above looks for the size that was asked on the lines before, as far as they are no messages of their own.
-func (st statement) above(m *Message) {
-	for l := range st.s.near(st.at, -1, linesBelow) {
-		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.facts().has[isError] || wants().MatchString(l.lower)) {
-			m.take(sizesIn(l.body), asked)
-		}
-	}
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
