@@ -159,10 +159,10 @@ func (f found) isAgain(old found) bool {
 	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
 		return false
 	}
-	if f.GPU == nil || old.GPU == nil {
-		return f.GPU == old.GPU || f.pooled() || f.isNear(old) && !f.Asked.Known()
+	if f.GPU != nil && old.GPU != nil {
+		return *f.GPU == *old.GPU
 	}
-	return *f.GPU == *old.GPU
+	return f.GPU == old.GPU || f.isNear(old) && !f.Asked.Known()
 }
 
 // inherit takes from an earlier part of the message what this one does not say.
