@@ -77,7 +77,7 @@ func TestWhy(t *testing.T) {
 	r.why(&b, e)
 	const want = `  its output says (PyTorch, 3 times): torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
   Why out of memory: another process held memory of your GPU
-    YES          another process         GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
+    YES          another process         GPU 0: 40.0 GiB when your job began
     no           left by an earlier job  none on record
     no           memory without process  none at start or end
     no           fragmented memory       GPU 0: only 4.0 GiB free, 20.0 GiB asked

@@ -250,7 +250,7 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
 	var found, later *Record
 	for _, r := range s.runs() {
 		switch {
-		case !same(r, o):
+		case !o.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}):
 		case p.Start != 0 && r.Start > p.Start+Tick:
 			later = &r // any will do: all are of the one job
 		case found == nil || newer(r, *found):
@@ -360,13 +360,6 @@ func (s Scene) during(r Record, start time.Duration) bool {
 		end = s.Now
 	}
 	return start+Tick > r.Start && start < end
-}
-
-func same(r Record, o slurm.Owner) bool {
-	if o.SLUID != "" && r.SLUID != "" {
-		return o.SLUID == r.SLUID
-	}
-	return o.ID != 0 && o.ID == r.Job
 }
 
 func newer(a, b Record) bool {

@@ -45,7 +45,7 @@ type Cause struct {
 	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
 	// Reasons that the system gave may be inside: report.Clean before use.
 	Evidence string `json:"evidence"`
-	// Detail is what only an admin may read, such as another's PID; empty where Evidence is all there is.
+	// Detail is what only an admin may read, and what nothing else on record says: whose process another hook saw.
 	Detail string `json:"detail,omitempty"`
 	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not
 	// certain.
@@ -53,6 +53,18 @@ type Cause struct {
 	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
 	// process; empty for one that stands by itself.
 	With Name `json:"with,omitempty"`
+}
+
+func yes(evidence string) Cause    { return Cause{Answer: Yes, Evidence: evidence} }
+func no(evidence string) Cause     { return Cause{Answer: No, Evidence: evidence} }
+func untold(evidence string) Cause { return Cause{Answer: Unknown, Evidence: evidence} }
+
+// on names the card, where it is known.
+func (c Cause) on(card *finding.Card) Cause {
+	if card != nil {
+		c.Index = &card.Index
+	}
+	return c
 }
 
 // Reason is what makes a diagnosis worth telling, strongest first.
@@ -107,8 +119,7 @@ type Input struct {
 	Start, End    *finding.Side
 	StartFindings []finding.Finding
 	Findings      []finding.Finding // of the end
-	Limits        finding.Limits
-	Probes        []gpu.Probe // of the end; those of the start where the end made none
+	Probes        []gpu.Probe       // of the end; those of the start where the end made none
 	Health        []gpu.Health
 	HealthUnknown string
 	Kernel        *gpu.KernelLog // since the job's start
@@ -147,7 +158,7 @@ type Recorded struct {
 	UnlistedAt time.Duration
 	Together   int // most processes of the job at once
 	TogetherAt time.Duration
-	Unused     bool // no process was seen there
+	Unused     bool // no process was seen there, at any time
 }
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.

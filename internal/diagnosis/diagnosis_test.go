@@ -67,6 +67,20 @@ func torch(asked, free, mine, idle float64) oom.Message {
 	return m
 }
 
+// oldTorch does not say what it had in all, but for its allocator, in GiB.
+func oldTorch(allocated float64) oom.Message {
+	m := torch(20, 1, 0, 0)
+	m.InUse, m.Allocated, m.Idle = unsaid(), gib(allocated), gib(1)
+	return m
+}
+
+// listing would fit but for a process that it names, of so many GiB.
+func listing(pid int, bytes float64) oom.Message {
+	m := beside
+	m.Others = []oom.Process{{PID: pid, Memory: gib(bytes)}}
+	return m
+}
+
 func jax(asked float64) oom.Message {
 	m := says(oom.Device, oom.JAX)
 	m.Asked = gib(asked)
@@ -113,13 +127,37 @@ func (in *Input) account(p ...gpu.Accounted) {
 	in.Health[0].Accounting = gpu.Accounting{Mode: "on", Processes: p}
 }
 
+// What can be so of a job.
+func both(all ...func(*Input)) func(*Input) {
+	return func(in *Input) {
+		for _, change := range all {
+			change(in)
+		}
+	}
+}
+
+func saying(m ...oom.Message) func(*Input) {
+	return func(in *Input) { in.Messages = append(slices.Clone(in.Messages), m...) }
+}
+
+func dirty(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.dirtyStart(f...) } }
+func endedWell(in *Input)                      { in.Job.Exit = slurm.ExitStatus{Known: true} }
+func finds(f ...finding.Finding) func(*Input)  { return func(in *Input) { in.Findings = f } }
+func seeing(s ...Sighting) func(*Input)        { return func(in *Input) { in.Seen = s } }
+func accounts(p ...gpu.Accounted) func(*Input) { return func(in *Input) { in.account(p...) } }
+func recording(r ...Recorded) func(*Input)     { return func(in *Input) { in.Recorded = r } }
+func limited(gibibytes float64) func(*Input) {
+	return func(in *Input) { in.AddressSpace = gib(gibibytes) }
+}
+
 var (
-	itself = torch(20, 0.9, 138.8, 0.4) // needs more than the card has
-	pooled = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
-	beside = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
-	nobody = torch(40, 60, 79.7, 0.4)   // would fit as it is
-	before = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
-	mine41 = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
+	itself     = torch(20, 0.9, 138.8, 0.4) // needs more than the card has
+	pooled     = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
+	beside     = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
+	nobody     = torch(40, 60, 79.7, 0.4)   // would fit as it is
+	before     = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
+	ownResidue = finds(there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}))
+	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
 )
 
 // row is one world and what is to be said of one cause in it.
@@ -169,85 +207,59 @@ func whole(t *testing.T, d Diagnosis) {
 func TestOthers(t *testing.T) {
 	judged(t, []row{
 		{"nobody", nil, Others, Unknown, "none at start or end; no one looked between"},
-		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Others, No, "none at start, end or failure"},
-		{"before the job", func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) }, Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
-		{"and when it failed", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-			in.Messages = []oom.Message{beside}
-		}, Others, Yes, "100.5 GiB"},
-		{"gone when it failed", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-			in.Messages = []oom.Message{itself}
-		}, Others, No, "not decisive"},
-		{"there, but the job alone wanted too much", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
-			in.Messages = []oom.Message{torch(100, 10, 109.8, 0)}
-		}, Others, No, "not decisive"},
-		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, Unknown, "307 MiB when your job began, since 08:44:10 only; no one looked between"},
+		{"none by the message either", saying(itself), Others, No, "none at start, end or failure"},
+		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
+		{"and when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(beside)), Others, Yes, "100.5 GiB"},
+		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
+		{"there, but the job alone wanted too much", both(dirty(there(code.Dirty, 20, 5150, nil)), saying(torch(100, 10, 109.8, 0))), Others, No, "not decisive"},
+		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began, since 08:44:10 only; no one looked between"},
 		{"of unknown size", func(in *Input) {
 			f := there(code.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
 			in.dirtyStart(f)
 		}, Others, Unknown, "unknown"},
-		{"another live job's", func(in *Input) { in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)} }, Others, Yes, "9.0 GiB at the end"},
-		{"a stray", func(in *Input) { in.Findings = []finding.Finding{there(code.Stray, 9, 5150, nil)} }, Others, Yes, "9.0 GiB at the end"},
-		{"a stray that could be the job's", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Stray, 9, 5150, nil))} }, Others, Unknown, "owner could not be told"},
-		{"seen meanwhile", func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 30, false)} }, Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
-		{"seen meanwhile, gone when it failed", func(in *Input) {
-			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
-		}, Others, No, "failure"},
+		{"another live job's", finds(there(code.Foreign, 9, 5150, before)), Others, Yes, "9.0 GiB at the end"},
+		{"a stray", finds(there(code.Stray, 9, 5150, nil)), Others, Yes, "9.0 GiB at the end"},
+		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
+		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
+		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "failure"},
 		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "no one looked between"},
-		{"another user's process, seen while the job ran", func(in *Input) {
-			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
-		}, Others, Yes, "30.0 GiB while your job ran"},
+		{"another user's process, seen while the job ran", seeing(Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}), Others, Yes, "30.0 GiB while your job ran"},
 		{"no one, and samples between", func(in *Input) { in.Samples = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
 		{"one process, at some looks", func(in *Input) {
 			in.Samples, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
 		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
-		{"something no one knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
-		{"PyTorch names one that is not the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
-			in.Seen, in.Messages = []Sighting{seen(500, 5150, 0.1, false)}, []oom.Message{m}
-		}, Others, Yes, "100.4 GiB when it failed"},
-		{"PyTorch names one of the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 900, Memory: gib(100.4)}}
-			in.Seen, in.Messages = []Sighting{seen(500, 900, 1, true)}, []oom.Message{m}
-		}, Others, No, "none at start or end"},
+		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
+		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
+		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
 		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "no one looked"},
 		{"no one looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
-		{"an earlier job's that lives", func(in *Input) { in.dirtyStart(there(code.Dirty, 30, 5150, before)) }, Others, Yes, "the same"},
-		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, Unknown, "no one looked between"},
+		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
+		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "no one looked between"},
 	})
 }
 
 func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
 		{"clean", nil, Leftover, No, "clean at your start"},
-		{"another's", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Leftover, Yes, "20.0 GiB when your job began"},
-		{"the user's own", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, mine41)) }, Leftover, Yes, "probably by your job 41"},
-		{"of a dead process no one knows", func(in *Input) { in.dirtyStart(dead(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
-		{"a process of no known job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) }, Leftover, No, "none on record"},
-		{"on record at the end alone", func(in *Input) { in.Findings = []finding.Finding{there(code.Dirty, 20, 0, before)} }, Leftover, Yes, "20.0 GiB"},
+		{"another's", dirty(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB when your job began"},
+		{"the user's own", dirty(there(code.Dirty, 20, 0, mine41)), Leftover, Yes, "probably by your job 41"},
+		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
+		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
+		{"on record at the end alone", finds(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB"},
 		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "could not be judged"},
-		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, before)) }, Leftover, No, "307 MiB when your job began"},
-		{"of a process whose owner was not looked up", func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
+		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
+		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
 		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; no one looked between"},
-		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Unlisted, No, "none at start, end or failure"},
-		{"left by an earlier job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Unlisted, Yes, "the same"},
-		{"of unknown origin", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, nil)) }, Unlisted, Yes, "20.0 GiB when your job began"},
-		{"after the job only", func(in *Input) { in.Findings = []finding.Finding{there(code.Residue, 20, 0, nil)} }, Unlisted, Unknown, "not known since when"},
-		{"after the job, and when it failed", func(in *Input) {
-			in.Findings, in.Messages = []finding.Finding{there(code.Residue, 100.5, 0, nil)}, []oom.Message{beside}
-		}, Unlisted, Yes, "100.5 GiB at the end"},
-		{"left by the job itself", func(in *Input) {
-			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
-			in.Messages = []oom.Message{beside}
-		}, Unlisted, Yes, "left by your job"},
-		{"balance unknown", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} }, Unlisted, Unknown, "could not be told"},
+		{"none by the message either", saying(itself), Unlisted, No, "none at start, end or failure"},
+		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "the same"},
+		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
+		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "not known since when"},
+		{"after the job, and when it failed", both(finds(there(code.Residue, 100.5, 0, nil)), saying(beside)), Unlisted, Yes, "100.5 GiB at the end"},
+		{"left by the job itself", both(ownResidue, saying(beside)), Unlisted, Yes, "left by your job"},
+		{"balance unknown", finds(unsure(there(code.Residue, 20, 0, nil))), Unlisted, Unknown, "could not be told"},
 	})
 }
 
@@ -261,9 +273,9 @@ func TestPiecesAndPool(t *testing.T) {
 		{"tested", nil, Pieces, No, "in one block"},
 		{"a gap", gap(100), Pieces, Yes, "139.8 GiB free, largest block 100.0 GiB"},
 		{"a small gap", gap(139.7), Pieces, No, "in one block"},
-		{"a gap that the allocation did not need", func(in *Input) { gap(100)(in); in.Messages = []oom.Message{jax(20)} }, Pieces, No, "in one block"},
-		{"a gap, but less was free than asked", func(in *Input) { gap(100)(in); in.Messages = []oom.Message{itself} }, Pieces, No, "only 921 MiB free, 20.0 GiB asked"},
-		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
+		{"a gap that the allocation did not need", both(gap(100), saying(jax(20))), Pieces, No, "in one block"},
+		{"a gap, but less was free than asked", both(gap(100), saying(itself)), Pieces, No, "only 921 MiB free, 20.0 GiB asked"},
+		{"enough was free", saying(nobody), Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
 		{"not tested", func(in *Input) { in.Probes = nil }, Pieces, Unknown, "not tested"},
 		{"skipped", func(in *Input) {
 			in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeSkipped, Why: "process 5150 uses it"}
@@ -271,11 +283,11 @@ func TestPiecesAndPool(t *testing.T) {
 		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "a test allocation failed"},
 		{"no message", nil, Pool, Unknown, "no message"},
 		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
-		{"little idle", func(in *Input) { in.Messages = []oom.Message{itself} }, Pool, No, "409 MiB unused, 20.0 GiB asked"},
-		{"much idle", func(in *Input) { in.Messages = []oom.Message{pooled} }, Pool, Yes, "45.0 GiB reserved but unallocated"},
-		{"much idle, and not enough", func(in *Input) { in.Messages = []oom.Message{torch(60, 1.1, 138.6, 45)} }, Pool, No, "45.0 GiB unused"},
-		{"idle and free together", func(in *Input) { in.Messages = []oom.Message{torch(12, 6, 133.6, 7)} }, Pool, Yes, "7.0 GiB reserved but unallocated"},
-		{"JAX says nothing of it", func(in *Input) { in.Messages = []oom.Message{jax(20)} }, Pool, Unknown, "JAX does not say"},
+		{"little idle", saying(itself), Pool, No, "409 MiB unused, 20.0 GiB asked"},
+		{"much idle", saying(pooled), Pool, Yes, "45.0 GiB reserved but unallocated"},
+		{"much idle, and not enough", saying(torch(60, 1.1, 138.6, 45)), Pool, No, "45.0 GiB unused"},
+		{"idle and free together", saying(torch(12, 6, 133.6, 7)), Pool, Yes, "7.0 GiB reserved but unallocated"},
+		{"JAX says nothing of it", saying(jax(20)), Pool, Unknown, "JAX does not say"},
 	})
 }
 
@@ -301,44 +313,30 @@ func TestFault(t *testing.T) {
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
 		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},
-		{"the program says so", func(in *Input) { in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, Fault, No, "GPU and driver are well"},
-		{"the program says so, nothing read", func(in *Input) {
-			in.Messages, in.Kernel = []oom.Message{says(oom.Fault, oom.CUDA)}, nil
-		}, Fault, Unknown, "met a GPU error"},
+		{"the program says so", saying(says(oom.Fault, oom.CUDA)), Fault, No, "GPU and driver are well"},
+		{"the program says so, nothing read", both(saying(says(oom.Fault, oom.CUDA)), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "met a GPU error"},
 	})
 }
 
 func TestOwn(t *testing.T) {
 	judged(t, []row{
-		{"nothing known", nil, Own, Unknown, "accounting is off (your admin can set nvidia.accounting)"},
-		{"more than the GPU", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
-		{"would fit but for the pool", func(in *Input) { in.Messages = []oom.Message{pooled} }, Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
-		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
-		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Own, No, "60.0 GiB was free"},
-		{"one absurd allocation", func(in *Input) { in.Messages = []oom.Message{jax(500)} }, Own, Yes, "asked 500.0 GiB at once"},
-		{"less than nothing", func(in *Input) { in.Messages = []oom.Message{jax(17179869113)} }, Own, Yes, "asked 16383 PiB at once: a number that overflowed"},
-		{"an old PyTorch", func(in *Input) {
-			m := torch(20, 1, 0, 0)
-			m.InUse, m.Allocated, m.Idle = unsaid(), gib(135), gib(1)
-			in.Messages = []oom.Message{m}
-		}, Own, Yes, "used 136.0 of 139.8 GiB"},
-		{"an old PyTorch with little", func(in *Input) {
-			m := torch(20, 1, 0, 0)
-			m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
-			in.Messages = []oom.Message{m}
-		}, Own, Unknown, "does not say"},
-		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
-		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, Unknown, "13.0 of 139.8"},
-		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
-		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "no process of your job"},
-		{"accounted on a shared GPU", func(in *Input) {
-			in.Shared = "shards"
-			in.account(ran(900, 130, 600*time.Second, time.Minute))
-		}, Own, Unknown, "no process of your job"},
-		{"seen", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 133, true)} }, Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
-		{"seen with less", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 33, true)} }, Own, Unknown, "33.0 of 139.8 GiB or more"},
-		{"CUDA did not start", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.CUDA)} }, Own, No, "did not even start"},
-		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Own, No, "host memory"},
+		{"nothing known", nil, Own, Unknown, "not measured: accounting"},
+		{"more than the GPU", saying(itself), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
+		{"would fit but for the pool", saying(pooled), Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
+		{"would fit but for another", saying(beside), Own, No, "23.5 + 40.0 GiB asked fit"},
+		{"enough was free", saying(nobody), Own, No, "60.0 GiB was free"},
+		{"one absurd allocation", saying(jax(500)), Own, Yes, "asked 500.0 GiB at once"},
+		{"an old PyTorch", saying(oldTorch(135)), Own, Yes, "used 136.0 of 139.8 GiB"},
+		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
+		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "130.0 of 139.8 GiB in a process"},
+		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
+		{"accounted, half", accounts(ran(900, 90, 600*time.Second, time.Minute)), Own, Unknown, "90.0 of 139.8"},
+		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
+		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
+		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
+		{"seen with less", seeing(seen(500, 900, 33, true)), Own, Unknown, "33.0 of 139.8 GiB or more"},
+		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
+		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
 	})
 }
 
@@ -349,40 +347,28 @@ func TestProcesses(t *testing.T) {
 		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
 		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
 		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
-		{"PyTorch names one of the job's", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			in.Seen, in.Messages = three, []oom.Message{m}
-		}, Processes, Yes, "100.4 GiB of it when it failed"},
+		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
 			a.PID, a.Others = 900, []oom.Process{{PID: 901, Memory: gib(100.4)}}
 			b.PID, b.Others = 901, []oom.Process{{PID: 900, Memory: gib(23.4)}}
 			in.Messages = []oom.Message{a, b}
 		}, Processes, Yes, "100.4 GiB"},
-		{"an unknown one", func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			in.Messages = []oom.Message{m}
-		}, Processes, Unknown, "it may be your job's own"},
-		{"somebody else", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-			in.Messages = []oom.Message{beside}
-		}, Processes, No, "not your job's"},
+		{"an unknown one", saying(listing(901, 100.4)), Processes, Unknown, "it may be your job's own"},
+		{"somebody else", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(beside)), Processes, No, "not your job's"},
 	})
 }
 
 func TestRecorded(t *testing.T) {
+	without := Recorded{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}
 	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4, TogetherAt: 500 * time.Second}
 	full := func(in *Input) { in.Seen = []Sighting{seen(500, 900, 138, true)} }
 	whole := func(in *Input) { full(in); in.Samples, in.Whole = 3600, true }
 	judged(t, []row{
-		{"four at once", func(in *Input) { in.Recorded = []Recorded{crowd} }, Processes, Yes,
+		{"four at once", recording(crowd), Processes, Yes,
 			"4 of your job on one GPU at 08:51:40"},
-		{"four at once, of which a message knows nothing", func(in *Input) {
-			in.Recorded, in.Messages = []Recorded{crowd}, []oom.Message{beside}
-		}, Processes, Yes, "100.5 GiB of it when it failed"},
-		{"what four have together is no one's own", func(in *Input) { in.Recorded = []Recorded{crowd} }, Own, Unknown, ""},
+		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), Processes, Yes, "100.5 GiB of it when it failed"},
+		{"what four have together is no one's own", recording(crowd), Own, Unknown, ""},
 		{"one alone, as far as was seen", func(in *Input) { in.Recorded, in.Samples = []Recorded{{Device: gpu0, Together: 1}}, 9 },
 			Processes, Unknown, "no more than 1 seen"},
 		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor at 3600 looks between"},
@@ -390,19 +376,9 @@ func TestRecorded(t *testing.T) {
 			Unknown, "nor at 3600 looks between"},
 		{"nobody in those samples that there are", func(in *Input) { full(in); in.Samples = 3600 }, Others, Unknown,
 			"nor at 3600"},
-		{"memory without a process", func(in *Input) {
-			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
-			in.Messages = []oom.Message{jax(30)}
-		}, Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
-		{"and no shortage of it", func(in *Input) {
-			in.Recorded = []Recorded{{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}}
-		}, Unlisted, Unknown, ""},
+		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
+		{"and no shortage of it", recording(without), Unlisted, Unknown, ""},
 	})
-	in := well(2)
-	in.Recorded = []Recorded{crowd, {Device: in.Cards[1].Device.ID, Unused: true}}
-	if c := Why(in).Cause(Processes); !strings.HasSuffix(c.Evidence, "; none on GPU 1") {
-		t.Errorf("%q", c.Evidence)
-	}
 }
 
 // Where others may use a GPU, that they do is no reason to tell a job that ended well.
@@ -423,41 +399,27 @@ func TestLimitsAndShare(t *testing.T) {
 	capped.Limit = gib(40)
 	judged(t, []row{
 		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
-		{"a failure without a size", func(in *Input) { in.Messages = []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Unknown, "no ulimit -v at first"},
+		{"a failure without a size", saying(says(oom.Device, oom.CUDA)), Limits, Unknown, "no ulimit -v at first"},
 		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "ulimit -v is not known"},
 		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
 		{"killed in this job, v1", kill("/slurm/uid_1001/job_42/step_batch"), Limits, Yes, "host memory"},
 		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), Limits, No, "nothing killed"},
 		{"killed in a job of that name", kill("/user.slice/user-5.slice/job_42"), Limits, No, "nothing killed"},
-		{"Slurm says so", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Limits, Yes, "not the GPU's"},
-		{"a program is refused memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Other)} }, Limits, Yes, "refused host memory, not the GPU's"},
-		{"a program is refused memory under a limit", func(in *Input) {
-			in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Host, oom.PyTorch)}
-		}, Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm says so", saying(says(oom.Host, oom.Slurm)), Limits, Yes, "not the GPU's"},
+		{"a program is refused memory", saying(says(oom.Host, oom.Other)), Limits, Yes, "refused host memory, not the GPU's"},
+		{"a program is refused memory under a limit", both(limited(4), saying(says(oom.Host, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "Slurm's job state"},
 		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "signal 9"},
 		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
-		{"ulimit -v, no start", func(in *Input) {
-			in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Init, oom.PyTorch)}
-		}, Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"ulimit -v set by the script", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)} }, Limits, Yes, "139.8 GiB of GPU memory free"},
-		{"no start on a GPU that was not clean", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 100, 5150, nil))
-			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
-		}, Limits, Unknown, "why is not known"},
-		{"no start on a GPU that its own filled", func(in *Input) {
-			in.Seen, in.Messages = []Sighting{seen(500, 900, 139, true)}, []oom.Message{says(oom.Init, oom.PyTorch)}
-		}, Limits, Unknown, "why is not known"},
-		{"no start, own peak full", func(in *Input) {
-			in.account(ran(900, 139, 600*time.Second, time.Minute))
-			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
-		}, Limits, Unknown, "why is not known"},
-		{"ulimit -v and a message", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Yes, "4.0 GiB"},
-		{"ulimit -v and a message, but CUDA was seen at work", func(in *Input) {
-			in.AddressSpace, in.Messages, in.Seen = gib(100), []oom.Message{says(oom.Device, oom.CUDA)}, []Sighting{seen(500, 900, 20, true)}
-		}, Limits, Unknown, "ulimit -v is 100.0 GiB"},
-		{"ulimit -v, but the GPU was full", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{itself} }, Limits, No, "GPU's memory ran out"},
-		{"its own cap", func(in *Input) { in.Messages = []oom.Message{capped} }, Limits, Yes, "PyTorch may use 40.0 GiB at most"},
+		{"ulimit -v, no start", both(limited(4), saying(says(oom.Init, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"ulimit -v set by the script", saying(says(oom.Init, oom.PyTorch)), Limits, Yes, "139.8 GiB of GPU memory free"},
+		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
+		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
+		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},
+		{"its own cap", saying(capped), Limits, Yes, "PyTorch may use 40.0 GiB at most"},
 		{"alone", nil, Share, No, "the whole GPU"},
 		{"MIG", func(in *Input) {
 			in.Cards[0].Device.Parent = "GPU-p"
@@ -478,7 +440,7 @@ func TestAsked(t *testing.T) {
 		headline string
 		try      string // the first
 	}{
-		{"ended well", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true} }, "", "", ""},
+		{"ended well", endedWell, "", "", ""},
 		{"ended well, full GPU", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
@@ -494,57 +456,35 @@ func TestAsked(t *testing.T) {
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
 		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, ByFailure,
 			"Your job failed (exit code 1); no known message in what was read of its output (only its last 64 KiB)", ""},
-		{"failed by a GPU error", func(in *Input) { in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, ByFailure,
+		{"failed by a GPU error", saying(says(oom.Fault, oom.CUDA)), ByFailure,
 			"Your job failed (exit code 1); its output tells of a GPU error", ""},
 		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, ByFailure,
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
 			"A step of your job was ended by signal 9; no known message in its output", ""},
-		{"failed on a GPU that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
+		{"failed on a GPU that was not clean", dirty(there(code.Dirty, 20, 0, before)), ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
-		{"ended well on a GPU that was not clean", func(in *Input) {
-			in.Job.Exit = slurm.ExitStatus{Known: true}
-			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
-		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
-		{"a message in a job that was cancelled", func(in *Input) {
-			in.Job.Exit, in.Messages, in.Cancelled = slurm.ExitStatus{Known: true}, []oom.Message{itself}, true
-		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
-		{"a message in a job that ended well", func(in *Input) {
-			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
-		}, ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
-		{"another process's and the pool's", func(in *Input) {
-			in.dirtyStart(there(code.Dirty, 10, 5150, nil))
-			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
-		}, ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation in your framework's memory pool", "another node: sbatch --exclude=n1"},
-		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
-		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
+		{"ended well on a GPU that was not clean", both(endedWell, dirty(there(code.Dirty, 20, 5150, nil))), ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
+		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		{"a message in a job that ended well", both(endedWell, saying(itself)), ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		{"another process's and the pool's", both(dirty(there(code.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation in your framework's memory pool", "another node: sbatch --exclude=n1"},
+		{"something unknown", saying(beside), ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
+		{"nothing on the node", saying(jax(100)), ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
-		{"PyTorch's pool, by its newest name", func(in *Input) {
-			m := pooled
-			m.Setting = "PYTORCH_ALLOC_CONF"
-			in.Messages = []oom.Message{m}
-		}, ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "export PYTORCH_ALLOC_CONF=expandable_segments:True"},
-		{"CuPy's pool", func(in *Input) {
-			m := pooled
-			m.Framework = oom.CuPy
-			in.Messages = []oom.Message{m}
-		}, ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
-		{"several JAX processes", func(in *Input) {
-			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
-		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
-		{"a lost GPU", func(in *Input) { in.Findings = []finding.Finding{there(code.Lost, 0, 0, nil)} }, ByFailure,
+		{"PyTorch's pool", saying(pooled), ByMessage,
+			"Why out of memory: fragmentation in your framework's memory pool", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"several JAX processes", both(seeing(seen(500, 900, 60, true), seen(500, 901, 60, true)), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
-		{"its own without a process", func(in *Input) {
-			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
-			in.Messages = []oom.Message{beside}
-		}, ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
-		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, ByMessage,
+		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
+		{"host memory", saying(says(oom.Host, oom.Slurm)), ByMessage,
 			"Why out of memory: host memory, not the GPU's", "more host memory: sbatch --mem, or fewer data workers"},
-		{"host memory under a limit", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Host, oom.Other)} }, ByMessage,
+		{"host memory under a limit", both(limited(4), saying(says(oom.Host, oom.Other))), ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
-		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,
+		{"a kernel's shared memory", saying(says(oom.Shared, oom.Triton)), ByShared,
 			"Not GPU memory: a kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
 		{"the same, output read in part", func(in *Input) {
 			in.Messages, in.MessagesPart = []oom.Message{says(oom.Shared, oom.Triton)}, "its errors: refused"
@@ -564,36 +504,30 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// With several cards each answer names its own, and none where that is not certain: a framework's number counts what its
-// process sees, in the order of CUDA_VISIBLE_DEVICES.
+// With several cards each answer names its own, and none where that is not certain.
 func TestCards(t *testing.T) {
-	one, zero := 1, 0
-	for _, n := range []*int{&one, &zero, nil} {
-		m := itself
-		m.GPU = n
-		in := well(2)
-		in.Messages = []oom.Message{m}
-		in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-		d := Why(in)
-		if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
-			t.Errorf("own: %+v", c)
-		}
-		if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
-			t.Errorf("others: %+v", c)
-		}
-		m.PID = 900
-		in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
-		if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-			t.Errorf("a sighting says which GPU: %+v", c)
-		}
-		in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
-		if c := Why(in).Cause(Own); c.Index != nil {
-			t.Errorf("it was on both: %+v", c)
-		}
-		in.Seen = []Sighting{seen(500, 900, 20, false)}
-		if c := Why(in).Cause(Own); c.Index != nil {
-			t.Errorf("another job's of that number says nothing: %+v", c)
-		}
+	m, in := itself, well(2)
+	in.Messages = []oom.Message{m}
+	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+	d := Why(in)
+	if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
+		t.Errorf("own: %+v", c)
+	}
+	if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
+		t.Errorf("others: %+v", c)
+	}
+	m.PID = 900
+	in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
+	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
+		t.Errorf("a sighting says which GPU: %+v", c)
+	}
+	in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
+	if c := Why(in).Cause(Own); c.Index != nil {
+		t.Errorf("it was on both: %+v", c)
+	}
+	in.Seen = []Sighting{seen(500, 900, 20, false)}
+	if c := Why(in).Cause(Own); c.Index != nil {
+		t.Errorf("another job's of that number says nothing: %+v", c)
 	}
 }
 

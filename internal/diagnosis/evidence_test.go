@@ -202,45 +202,28 @@ var worlds = []func(*Input){
 	func(in *Input) { in.Job.NodeList = "n[1-2]" },
 	func(in *Input) { in.Shared = "shards" },
 	func(in *Input) { in.Cards[0].Device.Parent = "GPU-p" },
-	func(in *Input) { in.AddressSpace = gib(4) },
-	func(in *Input) { in.Seen = []Sighting{seen(500, 900, 1, true)} },
-	func(in *Input) {
-		in.Seen = []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
-	},
-	func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 0.1, false)} },
-	func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) },
-	func(in *Input) {
-		in.account(ran(900, 13, 600*time.Second, time.Minute), ran(901, 13, 600*time.Second, time.Minute))
-	},
-	func(in *Input) {
-		in.account(ran(900, 13, 600*time.Second, time.Minute), gpu.Accounted{PID: 901, Peak: gib(70)})
-	},
-	func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) },
-	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) },
-	func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) },
-	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) },
+	limited(4),
+	seeing(seen(500, 900, 1, true)),
+	seeing(seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)),
+	seeing(seen(500, 5150, 0.1, false)),
+	accounts(ran(900, 13, 600*time.Second, time.Minute)),
+	accounts(ran(900, 13, 600*time.Second, time.Minute), ran(901, 13, 600*time.Second, time.Minute)),
+	accounts(ran(900, 13, 600*time.Second, time.Minute), gpu.Accounted{PID: 901, Peak: gib(70)}),
+	dirty(there(code.Dirty, 0.3, 5150, nil)),
+	dirty(there(code.Dirty, 20, 5150, nil)),
+	dirty(unsure(there(code.Dirty, 20, 5150, nil))),
+	dirty(there(code.Dirty, 20, 0, before)),
 	func(in *Input) {
 		in.End.Curves[gpu0] = settle.Curve{State: settle.Flat}
 		in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))}
 	},
-	func(in *Input) { in.Findings = []finding.Finding{there(code.Xid, 0, 0, nil)} },
+	finds(there(code.Xid, 0, 0, nil)),
 	func(in *Input) {
 		in.Kernel = &gpu.KernelLog{Kills: []gpu.HostKill{{PID: 901, Cgroup: "/slurm/uid_1001/job_42/step_0"}}}
 	},
 	saying(itself), saying(pooled), saying(beside), saying(nobody), saying(jax(20)), saying(jax(500)), saying(says(oom.Init, oom.PyTorch)), saying(says(oom.Host, oom.Other)),
 	saying(says(oom.Host, oom.Slurm)), saying(says(oom.Shared, oom.Triton)), saying(says(oom.Fault, oom.CUDA)), saying(jax(20), itself), saying(itself, jax(20)),
-	saying(says(oom.Host, oom.Other), itself), saying(oldTorch()), saying(oldTorch(), jax(20)),
-}
-
-func saying(m ...oom.Message) func(*Input) {
-	return func(in *Input) { in.Messages = append(slices.Clone(in.Messages), m...) }
-}
-
-// oldTorch does not say what it had in all.
-func oldTorch() oom.Message {
-	m := torch(20, 1, 0, 0)
-	m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
-	return m
+	saying(says(oom.Host, oom.Other), itself), saying(oldTorch(30)), saying(oldTorch(30), jax(20)),
 }
 
 // Nothing is denied that nobody looked at: of whatever can be so of a job, any source may be missing, or any two of them.

@@ -1,6 +1,8 @@
 package diagnosis
 
 import (
+	"slices"
+
 	"bookend/internal/finding"
 	"bookend/internal/oom"
 )
@@ -90,12 +92,9 @@ func (f failure) together() bool { return f.asked <= f.free+f.idle+f.rest }
 // every: what failed for want of a card's memory has a balance each, and each is so. Where one has none, it may have
 // been for something else.
 func (j judge) every(is func(failure) bool) bool {
-	for _, f := range j.failures {
-		if !is(f) {
-			return false
-		}
-	}
-	return len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device))+len(j.said(oom.Init))
+	isNot := func(f failure) bool { return !is(f) }
+	return len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device))+len(j.said(oom.Init)) &&
+		!slices.ContainsFunc(j.failures, isNot)
 }
 
 // figured: by all of them it is known how much others held.
@@ -127,21 +126,10 @@ func (f failure) sum(is map[int]bool) (bytes uint64) {
 	return bytes
 }
 
-// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing, and
-// when that was.
-func (j judge) strange() (bytes uint64, at failure) {
-	for _, f := range j.failures {
-		if known := j.known(f); f.restMattered() && f.rest >= known+significant {
-			return f.rest - known, f
-		}
-	}
-	return 0, at
-}
-
 // known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
 // which it is known whose they are.
 func (j judge) known(f failure) (bytes uint64) {
-	if j.away() { // another node counts its own
+	if j.spread() { // another node counts its own
 		return 0
 	}
 	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {

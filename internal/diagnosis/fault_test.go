@@ -37,9 +37,9 @@ func TestFaultOfTheDriver(t *testing.T) {
 	}
 	judged(t, []row{
 		{"no driver", end(code.NoDriver), Fault, Yes, "no GPU driver"},
-		{"no driver, but CUDA served the job", func(in *Input) { end(code.NoDriver)(in); in.Messages = []oom.Message{itself} }, Fault, Unknown, "not certain"},
+		{"no driver, but CUDA served the job", both(end(code.NoDriver), saying(itself)), Fault, Unknown, "not certain"},
 		{"stuck", end(code.Stuck), Fault, Yes, "the driver hangs"},
-		{"stuck, and the program met an error", func(in *Input) { end(code.Stuck)(in); in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, Fault, Yes, "hangs"},
+		{"stuck, and the program met an error", both(end(code.Stuck), saying(says(oom.Fault, oom.CUDA))), Fault, Yes, "hangs"},
 		{"stuck at the start, well at the end", start(code.Stuck), Fault, Unknown, "when your job began: not certain"},
 		{"a GPU is missing", end(code.Missing), Fault, Yes, "is not there"},
 		{"a GPU is missing, in doubt", end(code.Missing, doubted), Fault, Unknown, "not certain"},

@@ -95,98 +95,84 @@ func (j judge) stocks(is func(held) bool) []stock {
 }
 
 func (j judge) others(leftover Cause) Cause {
-	c := Cause{Name: Others, Answer: No}
 	if stocks := j.stocks(isOthers); len(stocks) > 0 {
-		c = j.weigh(c, stocks)
+		c := j.weigh(Others, stocks)
 		if c.Answer == Yes && leftover.Answer == Yes && all(stocks, isLeftover) {
 			c.Evidence, c.With = "the same: the earlier job's process still lives", Leftover
 		}
 		return c
 	}
-	if found, ok := j.meanwhile(c); ok {
-		return found
+	if c, ok := j.meanwhile(); ok {
+		return c
 	}
 	for _, h := range j.held {
 		if h.Code == code.Stray {
-			c.Answer, c.Evidence, c.Detail = Unknown, "a process was there whose owner could not be told", h.Unknown
-			return c
+			return untold("a process was there whose owner could not be told")
 		}
 	}
-	return j.absent(c)
+	return j.absent(Others)
 }
 
 // meanwhile is what the messages and sightings know of others that neither end found.
-func (j judge) meanwhile(c Cause) (Cause, bool) {
+func (j judge) meanwhile() (Cause, bool) {
 	for _, f := range j.failures {
-		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.away() {
-			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" when it failed"+j.legally(), f.Line
-			return on(c, f.card), true
+		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.spread() {
+			return yes(Size(foreign) + " when it failed").on(f.card), true
 		}
 	}
-	if bytes, f := j.strange(); bytes > 0 {
-		c.Answer, c.Evidence, c.Detail = Unknown, Size(bytes)+" held by something when it failed"+j.legally(), f.Line
-		return on(c, f.card), true
+	if j.strange > 0 {
+		return untold(Size(j.strange) + " held by something when it failed").on(j.strangeAt.card), true
 	}
 	for _, s := range j.Seen {
-		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
+		about := j.about(s.Device)
+		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(about) > 0 && j.decided() {
 			continue
 		}
-		c.Answer, c.Index, c.Detail = Yes, j.index(s.Device), fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
-		c.Evidence = Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At) + j.legally()
-		if !s.Owner.Found() {
+		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At))
+		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
-		if slices.ContainsFunc(j.about(s.Device), func(f failure) bool { return f.card == nil }) {
+		if slices.ContainsFunc(about, func(f failure) bool { return f.card == nil }) {
 			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
 		}
-		return c, true
+		return c.on(j.mine(s.Device)), true
 	}
-	return c, false
+	return Cause{}, false
 }
 
-const (
-	unplaced = "on which GPU it failed is not known"
-	unknown  = "whether that mattered cannot be told"
-)
-
-// legally words that others may be on the card.
-func (j judge) legally() string {
-	if j.Shared == "" {
-		return ""
-	}
-	return " (this GPU may be shared)"
-}
+const unplaced = "on which GPU it failed is not known"
 
 func (j judge) leftover() Cause {
-	c := Cause{Name: Leftover, Answer: No}
 	if stocks := j.stocks(isLeftover); len(stocks) > 0 {
-		return j.weigh(c, stocks)
+		return j.weigh(Leftover, stocks)
 	}
 	for _, h := range j.held {
 		trifle := h.Bytes.Known() && h.Bytes.Bytes < significant
 		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
-			c.Answer, c.Evidence = Unknown, figure(h.Bytes)+" was there before it; no record whose"
-			c.Index, c.Detail = h.Index, h.Unknown
+			amount := "an unknown amount"
+			if h.Bytes.Known() {
+				amount = Size(h.Bytes.Bytes)
+			}
+			c := untold(amount + " was there before it; no record whose")
+			c.Index = h.Index
 			return c
 		}
 	}
 	switch why := j.unlooked(Leftover); {
 	case why == "" && len(j.stocks(isOthers)) > 0:
-		c.Evidence = "none on record"
+		return no("none on record")
 	case why == "":
-		c.Evidence = "GPU clean at your start"
+		return no("GPU clean at your start")
 	case j.alone():
-		c.Evidence = "nothing else was in use when it failed"
+		return no("nothing else was in use when it failed")
 	default:
-		c.Answer, c.Evidence = Unknown, why
+		return untold(why)
 	}
-	return c
 }
 
 func (j judge) unlisted(leftover Cause) Cause {
-	c := Cause{Name: Unlisted, Answer: No}
 	if stocks := j.stocks(isUnlisted); len(stocks) > 0 {
-		c = j.weigh(c, stocks)
+		c := j.weigh(Unlisted, stocks)
 		switch {
 		case c.Answer == Yes && leftover.Answer == Yes && all(stocks, isLeftover):
 			c.Evidence, c.With = "the same: no process is listed for it", Leftover
@@ -195,24 +181,21 @@ func (j judge) unlisted(leftover Cause) Cause {
 		}
 		return c
 	}
-	if bytes, _ := j.strange(); bytes > 0 {
-		c.Answer, c.Evidence = Unknown, Size(bytes)+" held by something when it failed"
-		return c
+	if j.strange > 0 {
+		return untold(Size(j.strange) + " held by something when it failed")
 	}
 	for _, r := range j.Recorded {
 		if r.Unlisted >= significant && len(j.said(oom.Device)) > 0 && !j.decided() {
-			c.Answer, c.Index = Yes, j.index(r.Device)
-			c.Evidence = Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
-			return c
+			text := Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
+			return yes(text).on(j.mine(r.Device))
 		}
 	}
 	for _, h := range j.held {
 		if h.Unknown != "" && !live(h.Finding) && !j.figured() {
-			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told", h.Unknown
-			return c
+			return untold("whether all memory had a process could not be told")
 		}
 	}
-	return j.absent(c)
+	return j.absent(Unlisted)
 }
 
 // ownLeft reports memory without a process that came while the job ran and that nobody but the job can have left.
@@ -224,33 +207,33 @@ func (j judge) ownLeft() bool {
 
 // weigh decides whether what was found mattered when it failed, as far as messages tell. Where none does, it is by how
 // much it was.
-func (j judge) weigh(c Cause, stocks []stock) Cause {
-	best := stocks[0]
-	for _, s := range stocks {
-		for _, f := range j.about(s.gpu) {
-			if f.card != nil && f.restMattered() && s.bytes >= significant {
-				c.Answer, c.Index, c.Evidence, c.Detail = Yes, j.index(s.gpu), j.wording(s), s.detail()
-				return c
-			}
+func (j judge) weigh(n Name, stocks []stock) Cause {
+	s := stocks[0]
+	for _, each := range stocks {
+		if slices.ContainsFunc(j.about(each.gpu), func(f failure) bool {
+			return f.card != nil && f.restMattered() && each.bytes >= significant
+		}) {
+			return yes(j.wording(each)).on(j.mine(each.gpu))
 		}
 	}
-	c.Answer, c.Index, c.Evidence, c.Detail = Unknown, j.index(best.gpu), j.wording(best), best.detail()
+	c := untold(j.wording(s)).on(j.mine(s.gpu))
+	failed, why := len(j.about(s.gpu)) > 0, j.unlooked(n)
 	switch {
-	case len(j.about(best.gpu)) > 0 && j.decided():
+	case failed && j.decided():
 		c.Answer, c.Evidence = No, c.Evidence+", but not decisive"
-	case len(j.about(best.gpu)) > 0 && j.unplaced():
+	case failed && j.unplaced():
 		c.Evidence += "; " + unplaced
-	case len(j.about(best.gpu)) > 0:
-		c.Evidence += "; " + unknown
-	case best.bytes >= significant && (best.start || c.Name != Unlisted):
+	case failed:
+		c.Evidence += "; whether that mattered cannot be told"
+	case s.bytes >= significant && (s.start || n != Unlisted):
 		c.Answer = Yes
-	case best.bytes >= significant:
+	case s.bytes >= significant:
 		c.Evidence += "; not known since when"
-	case best.blurs:
+	case s.blurs:
 		c.Evidence = "how much it held is unknown"
-	case j.unlooked(c.Name) != "":
-		c.Evidence += " only; " + j.unlooked(c.Name)
-	case c.Name != Leftover:
+	case why != "":
+		c.Evidence += " only; " + why
+	case n != Leftover:
 		c.Evidence += " only" + j.between()
 	default:
 		c.Answer, c.Evidence = No, c.Evidence+" only"
@@ -271,7 +254,7 @@ func (j judge) wording(s stock) string {
 		text = "at least " + text
 	}
 	if !s.start {
-		return text + " at the end of your job" + j.legally()
+		return text + " at the end of your job"
 	}
 	text += " when your job began"
 	if h := s.found[0]; len(s.found) == 1 {
@@ -286,7 +269,7 @@ func (j judge) wording(s stock) string {
 			text += fmt.Sprintf(", %sby your job %d", Probably(o), o.Job)
 		}
 	}
-	return text + j.legally()
+	return text
 }
 
 // Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
@@ -297,42 +280,23 @@ func Probably(o *finding.Owner) string {
 	return ""
 }
 
-// detail names processes and jobs, for an admin.
-func (s stock) detail() string {
-	text := ""
-	for i, h := range s.found {
-		if i > 0 {
-			text += "; "
-		}
-		if text += fmt.Sprintf("%s %s", h.Code, figure(h.Bytes)); h.Holder != nil {
-			text += fmt.Sprintf(" PID %d", h.Holder.PID)
-		}
-		if h.Owner != nil {
-			text += fmt.Sprintf(" job %d (%s)", h.Owner.Job, h.Owner.Level)
-		}
-	}
-	return text
-}
-
 // absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,
 // or where memory of the card was not what the job failed for.
-func (j judge) absent(c Cause) Cause {
-	bytes, _ := j.strange()
-	switch why := j.unlooked(c.Name); {
+func (j judge) absent(n Name) Cause {
+	switch why := j.unlooked(n); {
 	case j.alone() && why == "":
-		c.Evidence = "none at start, end or failure"
+		return no("none at start, end or failure")
 	case j.alone():
-		c.Evidence = "none when it failed"
+		return no("none when it failed")
 	case why != "":
-		c.Answer, c.Evidence = Unknown, why
-	case j.figured() && bytes == 0, j.startless() && j.addressSpace() != "":
-		c.Evidence = "none at start or end"
+		return untold(why)
+	case j.figured() && j.strange == 0, j.startless() && j.addressSpace() != "":
+		return no("none at start or end")
 	case j.Whole && j.own().Answer == Yes:
-		c.Evidence = "none at start or end" + j.between()
+		return no("none at start or end" + j.between())
 	default:
-		c.Answer, c.Evidence = Unknown, "none at start or end"+j.between()
+		return untold("none at start or end" + j.between())
 	}
-	return c
 }
 
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
@@ -380,11 +344,3 @@ func (j judge) unseen(s *finding.Side, end, hook string) string {
 }
 
 const noCards = "which GPUs it had is not known"
-
-// on names the card of a message.
-func on(c Cause, card *finding.Card) Cause {
-	if card != nil {
-		c.Index = &card.Index
-	}
-	return c
-}

@@ -16,11 +16,10 @@ func (j judge) limits() Cause {
 		return c
 	}
 	if m, ok := j.capped(); ok {
-		return Cause{Name: Limits, Answer: Yes,
-			Evidence: fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes))}
+		return yes(fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes)))
 	}
 	if text := j.addressSpace(); text != "" {
-		return Cause{Name: Limits, Answer: Yes, Evidence: text}
+		return yes(text)
 	}
 	if c.Evidence != "" {
 		return c
@@ -28,41 +27,35 @@ func (j judge) limits() Cause {
 	return j.unlimited()
 }
 
-const tooOr = "host memory ran out too; whether that came first cannot be told"
-
 // hostMemory judges the signs that host memory ran out: the job's processes that the kernel ended, Slurm's state and
 // line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
 // hours before, unless the job was ended for it.
 func (j judge) hostMemory() Cause {
-	c := Cause{Name: Limits, Answer: Unknown}
 	slurms := slices.ContainsFunc(j.said(oom.Host), func(m oom.Message) bool { return m.Framework == oom.Slurm })
 	full := slices.ContainsFunc(j.failures, failure.short)
 	ended := j.endedBy(9) && (j.endedBy(slurmOutOfMemory) || slurms)
-	if pid, cgroup := j.killed(); pid != 0 {
-		c.Evidence, c.Detail = fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid), cgroup
-	} else if slurms {
-		c.Evidence = "host memory ran out, not the GPU's"
-	} else if j.endedBy(slurmOutOfMemory) {
-		c.Evidence = "host memory ran out (Slurm's job state)"
+	pid := j.killed()
+	switch {
+	case (pid != 0 || slurms || j.endedBy(slurmOutOfMemory)) && full && !ended:
+		return untold("host memory ran out too; whether that came first cannot be told")
+	case pid != 0:
+		return yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))
+	case slurms:
+		return yes("host memory ran out, not the GPU's")
+	case j.endedBy(slurmOutOfMemory):
+		return yes("host memory ran out (Slurm's job state)")
 	}
-	if c.Evidence != "" {
-		if c.Answer = Yes; full && !ended {
-			c.Answer, c.Evidence = Unknown, tooOr
-		}
-		return c
-	}
+	c := untold("")
 	for _, m := range j.said(oom.Host) {
-		switch c.Detail = m.Line; {
+		switch {
 		case len(j.said(oom.Device)) > 0:
-			c.Evidence = "refused host memory too; whether that mattered cannot be told"
+			c = untold("refused host memory too; whether that mattered cannot be told")
 		case j.cramped():
-			c.Answer, c.Evidence = Yes, "refused host memory; ulimit -v is "+Size(j.AddressSpace.Bytes)
-			return c
+			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes))
 		case ambiguous(m):
-			c.Evidence = "a library could not be mapped: a limit, or a directory that allows no programs"
+			c = untold("a library could not be mapped: a limit, or a directory that allows no programs")
 		default:
-			c.Answer, c.Evidence = Yes, "refused host memory, not the GPU's"
-			return c
+			return yes("refused host memory, not the GPU's")
 		}
 	}
 	return c
@@ -76,18 +69,17 @@ func (j judge) hostAlone() bool {
 
 // killed is a process of the job that the kernel ended for host memory. When is not known: that log has a clock of its
 // own.
-func (j judge) killed() (pid int, cgroup string) {
+func (j judge) killed() (pid int) {
 	if j.Kernel == nil {
-		return 0, ""
+		return 0
 	}
 	for _, k := range j.Kernel.Kills {
 		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
-		mine := o.ID == j.Job.ID || o.SLUID != "" && o.SLUID == j.Job.SLUID
-		if o.Found() && mine && !j.another(o) {
-			return k.PID, k.Cgroup
+		if o.Same(slurm.Owner{ID: j.Job.ID, SLUID: j.Job.SLUID}) {
+			return k.PID
 		}
 	}
-	return 0, ""
+	return 0
 }
 
 // slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such
@@ -99,12 +91,8 @@ func signal(status int) int { return status & 0x7f }
 // endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
 // Signal 9 is scancel's and the time limit's too.
 func (j judge) endedBy(sig int) bool {
-	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
-		if j.Job.Exit.Known && (signal(status) == sig || sig == 9 && status>>8&0xff == 128+9) {
-			return true
-		}
-	}
-	return false
+	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
+	return j.Job.Exit.Known && (by(j.Job.Exit.Raw) || by(j.Job.Exit.Derived))
 }
 
 // ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.
@@ -139,7 +127,7 @@ func (j judge) addressSpace() string {
 	if refused && !j.started() && j.cramped() && j.AddressSpace.Bytes < room {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
 	}
-	if j.startless() && !j.away() && j.emptyThroughout() && room > 0 {
+	if j.startless() && !j.spread() && j.emptyThroughout() && room > 0 {
 		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
 	}
 	return ""
@@ -159,27 +147,25 @@ func (j judge) emptyThroughout() bool {
 
 // unlimited answers where no limit was found.
 func (j judge) unlimited() Cause {
-	c := Cause{Name: Limits, Answer: Unknown}
 	unread := j.unreadLog()
 	switch {
 	case j.ranOut():
-		c.Answer, c.Evidence = No, "the GPU's memory ran out"
+		return no("the GPU's memory ran out")
 	case j.endedBy(9) && unread != "":
-		c.Evidence = "ended by signal 9; whether for host memory is not known"
+		return untold("ended by signal 9; whether for host memory is not known")
 	case j.startless():
-		c.Evidence = "CUDA could not start for want of memory; why is not known"
+		return untold("CUDA could not start for want of memory; why is not known")
 	case unread != "":
-		c.Evidence = unread
+		return untold(unread)
 	case j.cramped():
-		c.Evidence = "ulimit -v is " + Size(j.AddressSpace.Bytes)
+		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
 	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited:
-		c.Evidence = "its ulimit -v is not known (the task hooks tell)"
+		return untold("its ulimit -v is not known (the task hooks tell)")
 	case j.unsearched() != "":
-		c.Evidence = "no ulimit -v, nothing killed; " + j.unsearched()
+		return untold("no ulimit -v, nothing killed; " + j.unsearched())
 	case len(j.said(oom.Device)) > 0 && !j.started(): // a CPU's allocator may say the same
-		c.Evidence = "no ulimit -v at first, nothing killed"
+		return untold("no ulimit -v at first, nothing killed")
 	default:
-		c.Answer, c.Evidence = No, "no ulimit -v, nothing killed"
+		return no("no ulimit -v, nothing killed")
 	}
-	return c
 }

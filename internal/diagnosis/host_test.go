@@ -11,7 +11,6 @@ import (
 // Beside a message about a full card host memory is called the cause only where the job was ended for it.
 func TestStaleHostMemory(t *testing.T) {
 	python, slurms := says(oom.Host, oom.Other), says(oom.Host, oom.Slurm)
-	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
 	killed := func(exit int, m ...oom.Message) func(*Input) {
 		return func(in *Input) {
 			in.Messages, in.Job.Exit.Raw = m, exit
@@ -19,12 +18,12 @@ func TestStaleHostMemory(t *testing.T) {
 		}
 	}
 	judged(t, []row{
-		{"caught, then the GPU was full", said(python, itself), Limits, Unknown, "whether that mattered"},
-		{"after the GPU was full", said(itself, python), Limits, Unknown, "whether that mattered"},
-		{"caught, then no figures", said(python, jax(20)), Limits, Unknown, "whether that mattered"},
-		{"caught, then no figures, under a limit", func(in *Input) { said(python, jax(20))(in); in.AddressSpace = gib(4) }, Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"Slurm's line comes last whenever it was", said(itself, slurms), Limits, Unknown, "came first"},
-		{"Slurm's line alone", said(slurms), Limits, Yes, "ran out"},
+		{"caught, then the GPU was full", saying(python, itself), Limits, Unknown, "whether that mattered"},
+		{"after the GPU was full", saying(itself, python), Limits, Unknown, "whether that mattered"},
+		{"caught, then no figures", saying(python, jax(20)), Limits, Unknown, "whether that mattered"},
+		{"caught, then no figures, under a limit", both(saying(python, jax(20)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm's line comes last whenever it was", saying(itself, slurms), Limits, Unknown, "came first"},
+		{"Slurm's line alone", saying(slurms), Limits, Yes, "ran out"},
 		{"a helper killed, then the GPU was full", killed(1<<8, itself), Limits, Unknown, "came first"},
 		{"the same, by Slurm's state", killed(125, itself), Limits, Unknown, "came first"},
 		{"a helper killed, the GPU full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
@@ -35,7 +34,7 @@ func TestStaleHostMemory(t *testing.T) {
 		{"killed, and no GPU was full", killed(9), Limits, Yes, "ended your process 901"},
 		{"nothing said", killed(1 << 8), Limits, Yes, "ended your process 901"},
 		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
-		{"Slurm's state and a full GPU", func(in *Input) { said(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
+		{"Slurm's state and a full GPU", func(in *Input) { saying(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
 	})
 	in := well(1)
 	in.Messages = []oom.Message{python, itself}

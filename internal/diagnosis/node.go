@@ -14,9 +14,9 @@ import (
 // pieces judges by the test allocation whether free memory can be had in one block. Where a message shows that less was
 // free than asked, it made no difference.
 func (j judge) pieces() Cause {
-	c := Cause{Name: Pieces, Answer: No}
+	c := no("")
 	for _, f := range j.failures {
-		if c = on(c, f.card); !f.short() {
+		if c = c.on(f.card); !f.short() {
 			c.Answer = Unknown
 			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
 		} else if c.Evidence == "" {
@@ -30,99 +30,88 @@ func (j judge) pieces() Cause {
 		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || j.fits(p.Largest.Bytes) {
 			continue
 		}
-		c.Answer, c.Index = Yes, j.index(p.Device)
-		c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes),
-			j.clock(" at ", p.At))
+		gap := yes(fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes),
+			j.clock(" at ", p.At)))
 		if j.unplaced() {
-			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
+			gap = untold(gap.Evidence + "; " + unplaced)
 		}
-		return c
+		return gap.on(j.mine(p.Device))
 	}
 	if c.Answer == Unknown {
 		return c
 	}
-	text, why := j.untested()
-	if text != "" {
-		c.Answer, c.Evidence, c.Detail = Unknown, text, why
-		return c
+	if why := j.untested(); why != "" {
+		return untold(why)
 	}
-	c.Evidence = "free memory came in one block"
-	return c
+	return no("free memory came in one block")
 }
 
 // fits reports that every allocation that failed, as far as known, would have fit into a block.
 func (j judge) fits(block uint64) bool {
 	all := j.said(oom.Device)
-	for _, m := range all {
-		if !m.Asked.Known() || m.Asked.Bytes > block {
-			return false
-		}
-	}
-	return len(all) > 0
+	mayNot := func(m oom.Message) bool { return !m.Asked.Known() || m.Asked.Bytes > block }
+	return len(all) > 0 && !slices.ContainsFunc(all, mayNot)
 }
 
-// untested says that the test allocations do not tell, and for an admin why not; empty where every card's told.
-func (j judge) untested() (text, why string) {
+// untested says that the test allocations do not tell; empty where every card's told.
+func (j judge) untested() string {
 	if len(j.Cards) == 0 {
-		return noCards, ""
+		return noCards
 	}
-	told := map[gpu.ID]bool{}
-	text = "not tested (the probe does, at a clean end)"
+	told, why := map[gpu.ID]bool{}, "not tested (the probe does, at a clean end)"
 	for _, p := range j.Probes {
 		switch {
 		case (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) && p.Free.Known() && p.Largest.Known():
 			told[p.Device] = true
-		case p.Result == gpu.ProbeSkipped:
-			why = p.Why
-		default:
-			text, why = "a test allocation failed", p.Why
+		case p.Result != gpu.ProbeSkipped:
+			why = "a test allocation failed"
 		}
 	}
-	for _, c := range j.Cards {
-		if !told[c.Device.ID] {
-			return text, why
-		}
+	if slices.ContainsFunc(j.Cards, func(c finding.Card) bool { return !told[c.Device.ID] }) {
+		return why
 	}
-	return "", ""
+	return ""
 }
 
 // share judges whether the job had less than a card. That is so by design: alone it explains nothing.
 func (j judge) share(d Diagnosis) Cause {
-	c := Cause{Name: Share, Answer: Yes}
+	c := j.shared()
+	c.Name = Share
 	for _, n := range rank {
-		if o := d.Cause(n); o.Answer == Yes && o.With == "" && c.With == "" {
+		if o := d.Cause(n); c.Answer == Yes && o.Answer == Yes && o.With == "" && c.With == "" {
 			c.With = n // it is a companion of the first that explains more
 		}
-	}
-	for _, card := range j.Cards {
-		if card.Device.Parent != "" {
-			c.Index, c.Evidence = &card.Index, "a part of a GPU (MIG)"
-			if room := j.capacity(card.Device.ID); room > 0 {
-				c.Evidence += " with " + Size(room)
-			}
-			return c
-		}
-	}
-	switch {
-	case j.Shared != "":
-		c.Evidence = "others may use the same GPU: " + j.Shared
-		return c
-	case j.Job.MPSPercent != "":
-		c.Evidence = "CUDA MPS shares the GPU"
-		return c
-	}
-	c = Cause{Name: Share, Answer: No, Evidence: "it had the whole GPU"}
-	if len(j.Cards) == 0 {
-		c.Answer, c.Evidence = Unknown, noCards
-	} else if j.SharedUnknown != "" {
-		c.Answer, c.Evidence = Unknown, j.SharedUnknown
 	}
 	return c
 }
 
+func (j judge) shared() Cause {
+	for _, card := range j.Cards {
+		if card.Device.Parent == "" {
+			continue
+		}
+		text := "a part of a GPU (MIG)"
+		if room := j.capacity(card.Device.ID); room > 0 {
+			text += " with " + Size(room)
+		}
+		return yes(text).on(&card)
+	}
+	switch {
+	case j.Shared != "":
+		return yes("others may use the same GPU: " + j.Shared)
+	case j.Job.MPSPercent != "":
+		return yes("CUDA MPS shares the GPU")
+	case len(j.Cards) == 0:
+		return untold(noCards)
+	case j.SharedUnknown != "":
+		return untold(j.SharedUnknown)
+	}
+	return no("it had the whole GPU")
+}
+
 // fault judges the driver's and the card's condition.
 func (j judge) fault() Cause {
-	best := Cause{Name: Fault, Answer: No}
+	best := no("")
 	for _, f := range j.Findings {
 		best = worse(best, j.blame(f, false))
 	}
@@ -137,9 +126,9 @@ func (j judge) fault() Cause {
 
 // blame judges one finding of an end; its evidence is empty where it speaks of no fault.
 func (j judge) blame(f finding.Finding, start bool) Cause {
-	c := Cause{Name: Fault, Answer: Yes, Detail: string(f.Code) + " " + f.Observed, Index: f.Index}
 	e := f.Code.Traits()
-	if c.Evidence = e.Fault; f.Code == code.XidFatal && f.Xid != 0 {
+	c := yes(e.Fault)
+	if c.Index = f.Index; f.Code == code.XidFatal && f.Xid != 0 {
 		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
 	// what hung or broke before the job began may have been well since, and CUDA that served the job had a driver
@@ -150,7 +139,7 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	case e.Silence != "" && (e.Fault == "" || doubtful):
 		c.Answer, c.Evidence = Unknown, e.Silence
 		if start && (f.Code == code.Slow || f.Code == code.Unread) { // later it was read
-			return Cause{Name: Fault, Answer: No}
+			return no("")
 		}
 	case e.Fault != "" && doubtful:
 		c.Answer, c.Evidence = Unknown, "not certain: "+c.Evidence
@@ -158,7 +147,7 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	case f.Code == code.Xid && f.Unknown == "" && !start:
 		c.Answer, c.Evidence = No, "the driver reported a program's error, not the GPU's"
 	default:
-		return Cause{Name: Fault, Answer: No}
+		return no("")
 	}
 	if start {
 		c.Evidence = "when your job began: " + c.Evidence
@@ -168,49 +157,42 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 
 // well answers where no finding speaks of a fault: no, if all that can be read was.
 func (j judge) well(c Cause) Cause {
-	met, unread := j.said(oom.Fault), j.unread()
-	if c.Evidence == "" && len(met) > 0 {
-		c.Evidence, c.Detail = "your program met a GPU error, but GPU and driver are well", met[0].Line
-	}
-	untested, _ := j.untested()
+	met, unread := len(j.said(oom.Fault)) > 0, j.unread()
+	why := ""
 	switch {
 	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
-		c.Answer, c.Detail = Unknown, j.Kernel.Mismatch
-		c.Evidence = "a program on this node had a library of another version than the driver"
-	case j.fatal() != "":
-		c.Answer, c.Detail = Unknown, j.fatal()
-		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
-	case unread != "" && len(met) > 0:
-		c.Answer, c.Evidence = Unknown, "your program met a GPU error; "+unread
+		why = "a program on this node had a library of another version than the driver"
+	case j.fatal():
+		why = "the driver reported a fault of a GPU; whether of your job's cannot be told"
+	case unread != "" && met:
+		why = "your program met a GPU error; " + unread
 	case unread != "":
-		c.Answer, c.Evidence = Unknown, unread
-	case len(met) > 0 && untested != "":
-		c.Answer, c.Evidence = Unknown, "your program met a GPU error; CUDA was not tested after it"
+		why = unread
+	case met && j.untested() != "":
+		why = "your program met a GPU error; CUDA was not tested after it"
+	case c.Evidence == "" && met:
+		return no("your program met a GPU error, but GPU and driver are well")
 	case c.Evidence == "":
-		c.Evidence = "none in driver and kernel log"
+		return no("none in driver and kernel log")
+	default:
+		return c
 	}
+	c.Answer, c.Evidence = Unknown, why
 	return c
 }
 
-// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's
-// cards.
-func (j judge) fatal() string {
+// fatal: the kernel's log has a fault that no finding tells of, and that may be of one of the job's cards.
+func (j judge) fatal() bool {
 	if j.Kernel == nil {
-		return ""
+		return false
 	}
-	for _, x := range j.Kernel.Xids {
-		others := func(c finding.Card) bool { return c.Device.BusID != "" && c.Device.BusID != x.BusID }
-		if len(j.Cards) > 0 && !slices.ContainsFunc(j.Cards, func(c finding.Card) bool { return !others(c) }) {
-			continue
-		}
-		for _, f := range health.Judge(health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
-			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}) {
-			if f.Code == code.XidFatal {
-				return f.Observed
-			}
-		}
-	}
-	return ""
+	return slices.ContainsFunc(j.Kernel.Xids, func(x gpu.Xid) bool {
+		mayBeOn := func(c finding.Card) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
+		alone := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
+			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
+		return (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn)) && slices.ContainsFunc(health.Judge(alone),
+			func(f finding.Finding) bool { return f.Code == code.XidFatal })
+	})
 }
 
 // unread says what of the node's condition was not read; empty where all of it was.

@@ -13,28 +13,26 @@ import (
 
 // pool judges pieces inside the framework's own pool.
 func (j judge) pool() Cause {
-	c := Cause{Name: Pool, Answer: Unknown, Evidence: cmp.Or(j.unsearched(), "no message in its output tells")}
+	c := untold(cmp.Or(j.unsearched(), "no message in its output tells"))
 	for _, f := range j.failures {
 		if !f.Idle.Known() {
 			continue
 		}
-		c = on(c, f.card)
-		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", Size(f.Idle.Bytes), Size(f.asked))
+		idle, asked := Size(f.Idle.Bytes), Size(f.asked)
 		if f.poolMattered() {
-			c.Answer = Yes
-			c.Evidence = fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", Size(f.Idle.Bytes),
-				Size(f.asked), Size(f.free))
-			return c
+			text := fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", idle, asked, Size(f.free))
+			return yes(text).on(f.card)
 		}
+		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", idle, asked)
+		c = c.on(f.card)
 	}
 	for _, m := range j.said(oom.Device) {
 		if f, ok := j.failure(m); !ok || !f.Idle.Known() {
-			c.Answer, c.Index, c.Evidence = Unknown, nil, who(m)+" does not say what its pool kept"
-			return c
+			return untold(who(m) + " does not say what its pool kept")
 		}
 	}
 	if why := j.notTheCard(); why != "" {
-		c.Answer, c.Evidence = No, why
+		return no(why)
 	}
 	return c
 }
@@ -53,24 +51,22 @@ func (j judge) notTheCard() string {
 // own judges the job's own need: whether all that it used and asked for would have fit on the card, had nothing else
 // been there.
 func (j judge) own() Cause {
-	c := Cause{Name: Own, Answer: No}
+	c := no("")
 	for _, f := range j.failures {
-		c = worse(c, on(need(Cause{Name: Own}, f), f.card))
+		c = worse(c, need(f).on(f.card))
 	}
 	if c.Evidence != "" && (c.Answer != No || j.every(func(failure) bool { return true })) {
 		return c
 	}
-	c = Cause{Name: Own, Answer: No}
 	for _, m := range j.said(oom.Device) {
 		if room := j.roomiest(); room > 0 && m.Asked.Bytes > room {
-			c.Answer, c.Evidence = Yes, atOnce(m.Asked.Bytes, room)
-			return c
+			return yes(atOnce(m.Asked.Bytes, room))
 		}
 	}
-	if c.Evidence = j.notTheCard(); c.Evidence != "" {
-		return c
+	if why := j.notTheCard(); why != "" {
+		return no(why)
 	}
-	if c = j.measured(c); c.Answer == Yes && j.away() {
+	if c = j.measured(); c.Answer == Yes && j.spread() {
 		c.Answer, c.Evidence = Unknown, c.Evidence+"; known of "+j.Job.Node+" alone"
 	}
 	return c
@@ -87,39 +83,33 @@ func worse(a, b Cause) Cause {
 
 // atOnce words a single allocation that no GPU of the kind has room for.
 func atOnce(asked, room uint64) string {
-	if asked >= overflown {
-		return fmt.Sprintf("asked %s at once: a number that overflowed, or was less than 0", Size(asked))
-	}
 	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
 }
 
 // need judges one balance.
-func need(c Cause, f failure) Cause {
-	c.Answer = No
+func need(f failure) Cause {
 	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), Size(f.asked)); {
 	case f.asked > f.total:
-		c.Answer, c.Evidence = Yes, atOnce(f.asked, f.total)
+		return yes(atOnce(f.asked, f.total))
 	case !f.short():
-		c.Evidence = fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked))
+		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
 	case f.ownNeed(), !f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle: // little is left for others
-		c.Answer, c.Evidence = Yes, use
+		return yes(use)
 	case f.restKnown:
-		c.Evidence = fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total))
-	default:
-		c.Answer, c.Evidence = Unknown, "the message does not say how much it had in all"
+		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total)))
 	}
-	return c
+	return untold("the message does not say how much it had in all")
 }
 
 // measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a
 // card on a process had it to itself, and no room for another step; less proves nothing.
-func (j judge) measured(c Cause) Cause {
-	c.Answer, c.Evidence = Unknown, j.unmeasured()
+func (j judge) measured() Cause {
+	c := untold(unmeasured)
 	var most gpu.Figure
 	see := func(bytes gpu.Figure, id gpu.ID, text string) {
 		if room := j.capacity(id); room > 0 && bytes.Bytes > most.Bytes {
-			most, c.Index, c.Evidence = bytes, j.index(id), pair(bytes.Bytes, " of ", room)+text
-			if c.Answer = Unknown; bytes.Bytes >= room/10*9 {
+			most, c = bytes, untold(pair(bytes.Bytes, " of ", room)+text).on(j.mine(id))
+			if bytes.Bytes >= room/10*9 {
 				c.Answer = Yes
 			}
 		}
@@ -135,20 +125,7 @@ func (j judge) measured(c Cause) Cause {
 	return c
 }
 
-// unmeasured says why nothing was measured, and what would change that.
-func (j judge) unmeasured() string {
-	for _, h := range j.Health {
-		switch {
-		case h.Accounting.Unknown != "":
-			return "no figures; accounting: " + h.Accounting.Unknown
-		case h.Accounting.Mode == "off":
-			return "not measured: accounting is off (your admin can set nvidia.accounting)"
-		case h.Accounting.Mode == "on":
-			return "accounting has no process of your job"
-		}
-	}
-	return "not measured: accounting was not read"
-}
+const unmeasured = "not measured: accounting has no process of your job (your admin can set nvidia.accounting)"
 
 // peak is one process of accounting on one card.
 type peak struct {
@@ -174,7 +151,7 @@ func (j judge) accounted() []peak {
 // begun: nobody but the job can have started this process.
 func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
 	another := func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }
-	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.index(id) != nil &&
+	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.mine(id) != nil &&
 		!slices.ContainsFunc(j.held, another) &&
 		!slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Device == id && !s.Own })
 	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
@@ -183,37 +160,32 @@ func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
 
 // processes judges whether several processes of the job were on one card at once.
 func (j judge) processes() Cause {
-	c := Cause{Name: Processes, Answer: Unknown}
 	for _, f := range j.failures {
-		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.away() {
-			c.Answer, c.Evidence = Yes, fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))
-			return on(c, f.card)
+		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.spread() {
+			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
 		}
 	}
 	n, at, id := j.together()
 	several := fmt.Sprintf("%d of your job on one GPU%s%s", n, j.clock(" at ", at), j.unused())
-	bytes, _ := j.strange()
 	switch {
 	case j.alone():
-		c.Answer, c.Evidence = No, "one alone had it when it failed"
+		return no("one alone had it when it failed")
 	case n > 1 && j.decided():
-		c.Answer, c.Evidence = No, several+", but not decisive"
+		return no(several + ", but not decisive")
 	case n > 1:
-		c.Answer, c.Index, c.Evidence = Yes, j.index(id), several
-	case bytes > 0:
-		c.Evidence = fmt.Sprintf("something else held %s; it may be your job's own", Size(bytes))
+		return yes(several).on(j.mine(id))
+	case j.strange > 0:
+		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
-		c.Answer, c.Evidence = No, "the rest was not your job's"
+		return no("the rest was not your job's")
 	case j.startless() && j.addressSpace() != "":
-		c.Answer, c.Evidence = No, "CUDA did not even start"
+		return no("CUDA did not even start")
 	case j.Samples > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples))
+		return untold(fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples)))
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + "; no one looked again (the recorder would)"
-	default:
-		c.Evidence = "no one looked while it ran (the recorder would)"
+		return untold("one seen" + j.clock(" at ", at) + "; no one looked again (the recorder would)")
 	}
-	return c
+	return untold("no one looked while it ran (the recorder would)")
 }
 
 // together is the most processes of the job that one look saw on one card.
@@ -244,8 +216,8 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 func (j judge) unused() string {
 	var idle []string
 	for _, r := range j.Recorded {
-		if index := j.index(r.Device); r.Unused && index != nil {
-			idle = append(idle, fmt.Sprint(*index))
+		if card := j.mine(r.Device); r.Unused && card != nil {
+			idle = append(idle, fmt.Sprint(card.Index))
 		}
 	}
 	switch {

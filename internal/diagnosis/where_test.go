@@ -11,65 +11,39 @@ import (
 	"bookend/internal/settle"
 )
 
-func TestSeveralNodes(t *testing.T) {
-	for list, want := range map[string]bool{
-		"": false, "n1": false, "gpu-node-7": false, "n[001]": false, "n1,n2": true, "n[1-2]": true, "n[1,3]": true, "rack[0-1]n3": true, "a-b[7]-c": false,
-	} {
-		if got := severalNodes(list); got != want {
-			t.Errorf("%q: %v", list, got)
-		}
-	}
-}
-
 // The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
 // and nothing on this node's cards is weighed against them.
 func TestSeveralNodesShareAnOutput(t *testing.T) {
-	two := func(f func(*Input)) func(*Input) {
-		return func(in *Input) { in.Job.NodeList = "n[1-2]"; f(in) }
+	two := func(f ...func(*Input)) func(*Input) {
+		return both(append(f, func(in *Input) { in.Job.NodeList = "n[1-2]" })...)
 	}
 	left := func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 0, before)) }
-	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
-	at := beside
-	at.PID = 900
 	judged(t, []row{
-		{"its own use", two(said(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
-		{"its pool", two(said(pooled)), Pool, Yes, "unallocated"},
-		{"would fit but for another", two(said(beside)), Own, No, "asked fit in"},
-		{"no one else when it failed", two(said(itself)), Others, Unknown, "known of n1 alone"},
-		{"somebody when it failed", two(said(beside)), Others, Unknown, "held by something"},
-		{"clean here", two(said(beside)), Leftover, Unknown, "known of n1 alone"},
-		{"well here", two(said(jax(20))), Fault, Unknown, "known of n1 alone"},
-		{"well here, and memory ran out", two(said(itself)), Fault, Unknown, "known of n1 alone"},
-		{"in one block here", two(said(jax(20))), Pieces, Unknown, "known of n1 alone"},
+		{"its own use", two(saying(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
+		{"its pool", two(saying(pooled)), Pool, Yes, "unallocated"},
+		{"would fit but for another", two(saying(beside)), Own, No, "asked fit in"},
+		{"no one else when it failed", two(saying(itself)), Others, Unknown, "known of n1 alone"},
+		{"somebody when it failed", two(saying(beside)), Others, Unknown, "held by something"},
+		{"clean here", two(saying(beside)), Leftover, Unknown, "known of n1 alone"},
+		{"well here", two(saying(jax(20))), Fault, Unknown, "known of n1 alone"},
+		{"well here, and memory ran out", two(saying(itself)), Fault, Unknown, "known of n1 alone"},
+		{"in one block here", two(saying(jax(20))), Pieces, Unknown, "known of n1 alone"},
 		{"in pieces here", two(func(in *Input) {
-			said(jax(120))(in)
+			saying(jax(120))(in)
 			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
 		}), Pieces, Unknown, "not known"},
-		{"little was free there", two(said(itself)), Pieces, Unknown, "only 921 MiB free"},
-		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which GPU it failed is not known"},
-		{"left here, and failed here", two(func(in *Input) {
-			left(in)
-			said(at)(in)
-			in.Seen = []Sighting{seen(500, 900, 20, true)}
-		}), Leftover, Yes, "100.5 GiB when your job began"},
-		{"seen here", two(func(in *Input) { said(beside)(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "GiB held"},
-		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "known of n1 alone"},
-		{"PyTorch lists a process of that number", two(func(in *Input) {
-			m := beside
-			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
-			said(m)(in)
-			in.Seen = []Sighting{seen(500, 5150, 30, false)}
-		}), Others, Unknown, "held by something"},
-		{"several here", two(func(in *Input) {
-			said(jax(20))(in)
-			in.Seen = []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
-		}), Processes, Unknown, "2 of your job"},
-		{"a full GPU here", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 900, 133, true)} }), Own, Unknown, "133.0 of 139.8"},
-		{"no start on an empty GPU here", two(said(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
-		{"no start under a limit", two(func(in *Input) { said(says(oom.Init, oom.PyTorch))(in); in.AddressSpace = gib(4) }), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"host memory", two(said(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
+		{"little was free there", two(saying(itself)), Pieces, Unknown, "only 921 MiB free"},
+		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "on which GPU it failed is not known"},
+		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
+		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "known of n1 alone"},
+		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
+		{"several here", two(saying(jax(20)), seeing(seen(500, 900, 60, true), seen(500, 901, 60, true))), Processes, Unknown, "2 of your job"},
+		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "133.0 of 139.8"},
+		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"host memory", two(saying(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
 		{"failed without a word", two(func(*Input) {}), Leftover, Unknown, "known of n1 alone"},
-		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; said(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
+		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; saying(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
 	})
 	in := well(1)
 	in.Job.NodeList, in.Messages = "n[1-2]", []oom.Message{beside}
@@ -90,8 +64,7 @@ func TestUnplaced(t *testing.T) {
 		in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
 		return in
 	}
-	listing, many := beside, itself
-	listing.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
+	many := itself
 	many.Count = 2
 	for name, tt := range map[string]struct {
 		in    Input
@@ -101,7 +74,7 @@ func TestUnplaced(t *testing.T) {
 	}{
 		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
 		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
-		"somebody whom it lists":      {world(listing, there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB"},
+		"somebody whom it lists":      {world(listing(5150, 100.4), there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB"},
 		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
 		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
 	} {

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -20,12 +21,13 @@ func Why(in Input) Diagnosis {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
 	leftover := j.leftover()
-	d.Causes = []Cause{
+	names := []Name{Others, Leftover, Unlisted, Pieces, Pool, Fault, Own, Processes, Limits}
+	for i, c := range []Cause{
 		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
 		j.processes(), j.limits(),
-	}
-	for i, c := range d.Causes {
-		d.Causes[i] = j.elsewhere(c)
+	} {
+		c.Name = names[i]
+		d.Causes = append(d.Causes, j.elsewhere(c))
 	}
 	d.Causes = append(d.Causes, j.share(d))
 	if d.Reason, d.Asked = j.asked(d); d.Reason != "" {
@@ -42,6 +44,9 @@ type judge struct {
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
+	// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
+	strange   uint64
+	strangeAt failure
 }
 
 func newJudge(in Input) judge {
@@ -54,6 +59,11 @@ func newJudge(in Input) judge {
 		}
 	}
 	j.peaks = j.accounted()
+	for _, f := range slices.Backward(j.failures) {
+		if known := j.known(f); f.restMattered() && f.rest >= known+significant {
+			j.strange, j.strangeAt = f.rest-known, f
+		}
+	}
 	return j
 }
 
@@ -129,9 +139,10 @@ func (j judge) unsearched() string {
 	return ""
 }
 
-func (j judge) index(id gpu.ID) *int {
+// mine is the job's card of an id, nil for none.
+func (j judge) mine(id gpu.ID) *finding.Card {
 	if i := slices.IndexFunc(j.Cards, func(c finding.Card) bool { return c.Device.ID == id }); i >= 0 {
-		return &j.Cards[i].Index
+		return &j.Cards[i]
 	}
 	return nil
 }
@@ -158,33 +169,13 @@ func (j judge) roomiest() (bytes uint64) {
 }
 
 // spread reports a job of several nodes, or of several components: its output has the messages of all of them.
-func (j judge) spread() bool { return j.Job.HetJobID != 0 || severalNodes(j.Job.NodeList) }
-
-// severalNodes reports a node list as Slurm writes it that has more than one name: "n1,n3", "n[1-2]".
-func severalNodes(list string) bool {
-	elements := slurm.Elements(list)
-	if len(elements) != 1 {
-		return len(elements) > 1
-	}
-	names, ok := slurm.Expand(elements[0])
-	return !ok || len(names) > 1
-}
-
-// away: the job may have failed on another node, whose cards nobody here has seen. Only a process that was seen here
-// proves that a message is of this node.
-func (j judge) away() bool {
-	for _, m := range j.Messages {
-		if j.spread() && len(j.sightedOn(m.PID)) == 0 {
-			return true
-		}
-	}
-	return j.spread() && len(j.Messages) == 0
-}
+// It may have failed on another node, whose cards nobody here has seen.
+func (j judge) spread() bool { return j.Job.HetJobID != 0 || strings.ContainsAny(j.Job.NodeList, ",[") }
 
 // elsewhere takes back what is known of this node alone, where the job may have failed on another.
 func (j judge) elsewhere(c Cause) Cause {
 	switch {
-	case !j.away(), c.Answer == Unknown, c.Name == Pool, c.Name == Own, c.Answer == Yes && c.Name == Fault,
+	case !j.spread(), c.Answer == Unknown, c.Name == Pool, c.Name == Own, c.Answer == Yes && c.Name == Fault,
 		c.Answer == Yes && c.Name == Limits:
 		return c
 	}
@@ -206,8 +197,11 @@ func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 // card is the job's card that a message is about, nil where that is not certain. The framework's own number says
 // nothing: it counts what its process sees, in the order of CUDA_VISIBLE_DEVICES.
 func (j judge) card(m oom.Message) *finding.Card {
+	if j.spread() {
+		return nil
+	}
 	on := j.sightedOn(m.PID)
-	if len(on) == 0 && !j.spread() { // the cards of the processes that it lists
+	if len(on) == 0 { // the cards of the processes that it lists
 		for _, p := range m.Others {
 			for _, h := range j.held {
 				if live(h.Finding) && h.Holder.PID == p.PID {
@@ -217,7 +211,7 @@ func (j judge) card(m oom.Message) *finding.Card {
 		}
 	}
 	for i, c := range j.Cards {
-		if len(on) == 1 && on[c.Device.ID] || len(j.Cards) == 1 && !j.spread() {
+		if len(on) == 1 && on[c.Device.ID] || len(j.Cards) == 1 {
 			return &j.Cards[i]
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
 
@@ -130,7 +129,6 @@ func (j judge) headline(d Diagnosis) string {
 	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
-	bytes, _ := j.strange()
 	switch {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
@@ -140,8 +138,8 @@ func (j judge) headline(d Diagnosis) string {
 		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; " + j.unexplained()
-	case bytes > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(bytes))
+	case j.strange > 0:
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
@@ -205,13 +203,8 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 			return false
 		}
 	}
-	for _, h := range j.held {
-		if h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant {
-			return false
-		}
-	}
-	bytes, _ := j.strange()
-	return bytes == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
+	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
+	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
 // TellAdmin begins the remedy that is not the owner's own.
@@ -231,9 +224,9 @@ func (j judge) try(d Diagnosis) (out []string) {
 			all = append(all, j.remedies(n)...)
 		}
 	}
-	if bytes, _ := j.strange(); bytes > 0 && len(all) == 0 {
+	if j.strange > 0 && len(all) == 0 {
 		all = []string{"nvidia-smi in your job: is the other process yours?"}
-		if !j.away() {
+		if !j.spread() {
 			all = append(all, j.remedies(Others)...)
 		}
 	}
@@ -258,7 +251,7 @@ func (j judge) remedies(n Name) []string {
 			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
 	}
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
-		return named(better[n][m[0].Framework], m[0].Setting)
+		return better[n][m[0].Framework]
 	}
 	_, capped := j.capped()
 	switch host := n == Limits && j.hostMemory().Answer == Yes; {
@@ -272,25 +265,11 @@ func (j judge) remedies(n Name) []string {
 	return texts[n].try
 }
 
-// named has the variable of PyTorch's pool by the name that this PyTorch has for it.
-func named(try []string, setting string) []string {
-	if setting == "" {
-		return try
-	}
-	return append([]string{strings.Replace(try[0], oom.Settings[0], setting, 1)}, try[1:]...)
-}
-
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"
-
-// overflown, in bytes, is more than any machine has.
-const overflown = 10 << 50
 
 // Size words bytes as a user compares them with what the framework says.
 func Size(bytes uint64) string {
-	switch {
-	case bytes >= overflown:
-		return fmt.Sprintf("%d PiB", bytes>>50)
-	case bytes >= 1<<30:
+	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", bytes>>20)
@@ -303,13 +282,6 @@ func pair(a uint64, between string, b uint64) string {
 		first = strings.TrimSuffix(first, " GiB")
 	}
 	return first + between + second
-}
-
-func figure(f gpu.Figure) string {
-	if !f.Known() {
-		return "an unknown amount"
-	}
-	return Size(f.Bytes)
 }
 
 // clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end

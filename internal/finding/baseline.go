@@ -93,10 +93,8 @@ func (b Baseline) same(o Baseline) bool {
 // hold it and no job of this epoch had the card before, which could have left it.
 func (s Scene) service(c Card) string {
 	given := func(o attrib.Record) bool { return o.MayHold(c.Device.ID) }
-	if slices.ContainsFunc(s.Others, given) {
-		return ""
-	}
-	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||
+		slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
 		return ""
 	}
 	return s.opener(c)
@@ -127,13 +125,9 @@ const longestStart = 10 * time.Second
 // startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own.
 func (s Scene) startedAtRest(id gpu.ID) bool {
 	r, ok := s.Before.Snapshot.Reading(id)
-	if !ok || r.ProcessesUnknown != "" {
+	stranger := func(p gpu.Process) bool { return !resident(p, s.Before.Processes[p.PID]) }
+	if !ok || r.ProcessesUnknown != "" || slices.ContainsFunc(r.Processes, stranger) {
 		return false
-	}
-	for _, p := range r.Processes {
-		if !resident(p, s.Before.Processes[p.PID]) {
-			return false
-		}
 	}
 	b := s.Baselines[id]
 	if b.At > s.Before.Snapshot.At-longestStart {
@@ -158,6 +152,18 @@ type Side struct {
 // AtRest reports whether every card was seen, and seen clean.
 func (s Side) AtRest(cards []Card) bool {
 	return !slices.ContainsFunc(cards, func(c Card) bool { return s.Curves[c.Device.ID].State != settle.Clean })
+}
+
+// listed is how this look, if there was one, listed a PID on a card, and whether it did.
+func (s *Side) listed(id gpu.ID, pid int) (gpu.Process, bool) {
+	if s == nil {
+		return gpu.Process{}, false
+	}
+	r, _ := s.Snapshot.Reading(id)
+	if i := slices.IndexFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid }); i >= 0 {
+		return r.Processes[i], true
+	}
+	return gpu.Process{}, false
 }
 
 // Settled reports whether every card was seen at rest, clean or not.

@@ -13,22 +13,28 @@ import (
 
 // doubts returns what keeps any finding of this scene from proving the card unusable.
 func (s Scene) doubts(c Card) []string {
-	var d []string
-	if c.Device.Parent != "" {
-		d = append(d, "it is a MIG instance: what its driver reports of one was never measured")
-	}
-	for _, doubt := range []string{s.Doubt, s.RunDoubt} {
-		if doubt != "" {
-			d = append(d, doubt)
+	return holding(
+		doubt{c.Device.Parent != "", "it is a MIG instance: what its driver reports of one was never measured"},
+		doubt{s.Doubt != "", s.Doubt},
+		doubt{s.RunDoubt != "", s.RunDoubt},
+		doubt{s.Shared != "", "this GPU may be shared: " + s.Shared},
+		doubt{s.SharedUnknown != "", "whether this GPU is shared could not be told: " + s.SharedUnknown},
+	)
+}
+
+// doubt is a reason against certainty, where it holds.
+type doubt struct {
+	is   bool
+	text string
+}
+
+func holding(all ...doubt) (texts []string) {
+	for _, d := range all {
+		if d.is {
+			texts = append(texts, d.text)
 		}
 	}
-	if s.Shared != "" {
-		d = append(d, "this GPU may be shared: "+s.Shared)
-	}
-	if s.SharedUnknown != "" {
-		d = append(d, "whether this GPU is shared could not be told: "+s.SharedUnknown)
-	}
-	return d
+	return texts
 }
 
 // certain adds the doubts that depend on the card as a whole: without a clean start on record, with another
@@ -111,20 +117,6 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	}
 }
 
-// listedBefore is how the start listed a PID on the card, and whether it did.
-func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
-	if s.Before == nil {
-		return gpu.Process{}, false
-	}
-	r, _ := s.Before.Snapshot.Reading(c.Device.ID)
-	for _, p := range r.Processes {
-		if p.PID == pid {
-			return p, true
-		}
-	}
-	return gpu.Process{}, false
-}
-
 // AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was
 // measured not to move, and the driver's share of a client to vary by 1 MiB.
 const AsMuch = 8 << 20
@@ -169,10 +161,8 @@ func keptOn(left Finding, now []Holder) bool {
 	in := func(all []Holder, p Holder) bool {
 		return slices.ContainsFunc(all, func(o Holder) bool { return o.PID == p.PID && o.Start == p.Start })
 	}
-	for _, p := range now {
-		if !in(left.Candidates, p) {
-			return false
-		}
+	if slices.ContainsFunc(now, func(p Holder) bool { return !in(left.Candidates, p) }) {
+		return false
 	}
 	ended := false
 	for _, p := range left.Candidates {
@@ -189,13 +179,9 @@ func keptOn(left Finding, now []Holder) bool {
 
 // sameJob returns the owner if all are one job's, nil otherwise.
 func sameJob(owners []*Owner) *Owner {
-	if len(owners) == 0 {
+	another := func(o *Owner) bool { return o.named() != owners[0].named() }
+	if len(owners) == 0 || slices.ContainsFunc(owners, another) {
 		return nil
-	}
-	for _, o := range owners {
-		if o.Job != owners[0].Job || o.SLUID != owners[0].SLUID {
-			return nil
-		}
 	}
 	return owners[0]
 }
@@ -206,10 +192,8 @@ func (s Scene) again() bool { return s.ending() && s.Self.End > 0 }
 // exclusive blames this job for what appeared on its GPU while nobody else had it: only the difference to a
 // start that was at rest can be blamed on anybody.
 func (s Scene) exclusive(c Card) *Owner {
-	if s.Before == nil || !s.Self.Alone || s.Shared != "" || s.again() {
-		return nil
-	}
-	if !s.Before.Curves[c.Device.ID].State.AtRest() {
+	if s.Before == nil || !s.Self.Alone || s.Shared != "" || s.again() ||
+		!s.Before.Curves[c.Device.ID].State.AtRest() {
 		return nil
 	}
 	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: attrib.ByExclusive}
@@ -222,10 +206,7 @@ func FromFault(f gpu.Fault) Finding {
 		gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
 		gpu.FaultLost: code.Lost, gpu.FaultReset: code.Lost, gpu.FaultNoSymbol: code.Old,
 	}
-	c, ok := codes[f.Code]
-	if !ok {
-		c = code.DriverKO
-	}
+	c := cmp.Or(codes[f.Code], code.DriverKO)
 	found := Finding{Code: c, GPU: f.Device, Observed: f.Detail, Expected: "the driver answers for this GPU"}
 	if f.Code == gpu.FaultNoLibrary {
 		found.doubt("the library may be elsewhere: nvidia.nvml_library")

@@ -214,7 +214,7 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	if o.Whose == attrib.Unknown {
 		f.Unknown = o.Why
 	}
-	_, listed := s.listedBefore(c, f.Holder.PID)
+	_, listed := s.Before.listed(c.Device.ID, f.Holder.PID)
 	switch {
 	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
 		f.Code = code.Foreign
@@ -243,7 +243,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Code = code.Phantom
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
-	then, listed := s.listedBefore(c, p.PID)
+	then, listed := s.Before.listed(c.Device.ID, p.PID)
 	switch {
 	case s.between(), s.again():
 		f.Owner = s.inherited(c, p)

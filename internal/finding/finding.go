@@ -82,7 +82,9 @@ func asOwner(o attrib.Owner) *Owner {
 }
 
 // JobName names the job as its cgroup did.
-func (o Owner) JobName() string { return slurm.Owner{ID: o.Job, SLUID: o.SLUID}.Name() }
+func (o Owner) JobName() string { return o.named().Name() }
+
+func (o Owner) named() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUID} }
 
 // Outcome is what became of a process that clean-up was to end. The values are part of records and of the command
 // line's documents: they keep their names.
@@ -258,5 +260,6 @@ func (s Side) lacks(f Finding) bool {
 	}
 	now, known := s.Processes[f.Holder.PID]
 	another := known && now.Why == "" && now.Start != f.Holder.Start
-	return another || !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
+	_, listed := s.listed(f.GPU, f.Holder.PID)
+	return another || !listed
 }

@@ -82,7 +82,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 		switch {
 		case suspect == nil, o.Job == suspect.Job && o.Ambiguous():
 			return nil
-		case o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == ""):
+		case suspect.named().Same(slurm.Owner{ID: o.Job, SLUID: o.SLUID}):
 			its = true
 		case f.Candidates[i].Start >= s.Self.Start:
 			return nil
@@ -96,30 +96,22 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 
 // against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
 // A job may have ended while the GPU was watched: it had less time to go than the watch took.
-func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) (all []string) {
+func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
 	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
 	// thread has ended while others live holds its memory.
 	ends := p.State == "X" || p.State == "D"
 	// At a start the driver lists what root's process holds: it takes no blame from the job before.
 	rootly := (candidate || s.ending()) && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
-	for _, doubt := range []struct {
-		is   bool
-		text string
-	}{
-		{o.Whose == attrib.LiveJob, "it is a live job's"},
-		{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
-		{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
-		{rootly, "it is root's or the system's, and may be a service of this node"},
-		{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
-		{ends, "it may be ending: state " + p.State},
-		{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
-	} {
-		if doubt.is {
-			all = append(all, doubt.text)
-		}
-	}
-	return all
+	return holding(
+		doubt{o.Whose == attrib.LiveJob, "it is a live job's"},
+		doubt{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
+		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
+		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
+		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
+		doubt{ends, "it may be ending: state " + p.State},
+		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
+	)
 }
 
 // mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
@@ -171,8 +163,8 @@ func (s Scene) ofNode(h attrib.Holding) bool {
 }
 
 func (s Scene) lists(c Card, pid int) bool {
-	r, _ := s.Now.Snapshot.Reading(c.Device.ID)
-	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
+	_, listed := s.Now.listed(c.Device.ID, pid)
+	return listed
 }
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
@@ -208,8 +200,7 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 		if o == nil || h.UID != job.UID || o.Level != attrib.ByCgroup && o.Level != attrib.BySighting {
 			return
 		}
-		own := o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "")
-		if own && !h.Gone && h.Why == "" {
+		if o.named().Same(slurm.Owner{ID: job.ID, SLUID: job.SLUID}) && !h.Gone && h.Why == "" {
 			h.Owner = o
 			all = append(all, h)
 		}
@@ -233,12 +224,10 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 // given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
 // share a card by right.
 func (s Scene) given(o attrib.Owner, id gpu.ID) bool {
-	for _, r := range s.Others {
-		if r.Live() && r.Job == o.Job && (r.SLUID == o.SLUID || r.SLUID == "" || o.SLUID == "") && r.MayHold(id) {
-			return true
-		}
-	}
-	return false
+	job := slurm.Owner{ID: o.Job, SLUID: o.SLUID}
+	return slices.ContainsFunc(s.Others, func(r attrib.Record) bool {
+		return r.Live() && job.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}) && r.MayHold(id)
+	})
 }
 
 // Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all

@@ -101,7 +101,11 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
 	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
 	// that he owns, under no other name, is used.
-	fd, err := openRetrying(t.Path, access)
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, err := -1, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(t.Path, access|flags, 0)
+	}
 	if err != nil {
 		return nil, st, refusal(err)
 	}
@@ -117,16 +121,6 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 		return nil, st, refusal(err)
 	}
 	return f, st, nil
-}
-
-func openRetrying(path string, access int) (int, error) {
-	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	for {
-		fd, err := unix.Open(path, access|flags, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
 }
 
 // refusal is an error as a *Refused, nil for none.

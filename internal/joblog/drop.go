@@ -1,11 +1,9 @@
 package joblog
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"bookend/internal/slurm"
@@ -28,6 +26,7 @@ const maxMore = 1 << 20
 // Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim:
 // the targets are opened as the user, the rest is for display and to expand patterns.
 type Drop struct {
+	Bookend int `json:"bookend"` // the version of its form; Encode sets it
 	// Target is of the script's errors, or of all it writes; zero when that is no file.
 	Target Target          `json:"target,omitzero"`
 	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero when the job is no array task
@@ -62,17 +61,12 @@ func (d *Drop) Note(files []Target) {
 // processor addresses.
 const Unlimited = 1 << 62
 
-// record is a Drop in its file.
-type record struct {
-	Bookend int `json:"bookend"`
-	Drop
-}
-
 // Encode returns the record's JSON, with as many of the steps' files as fit into MaxDrop, or an error when it would be
 // larger without them.
 func (d Drop) Encode() ([]byte, error) {
 	for {
-		b, err := json.Marshal(record{dropVersion, d})
+		d.Bookend = dropVersion
+		b, err := json.Marshal(d)
 		if err == nil && len(b) <= MaxDrop {
 			return b, nil
 		}
@@ -83,51 +77,38 @@ func (d Drop) Encode() ([]byte, error) {
 	}
 }
 
-// ParseDrop reads a record: one JSON object of version 1 without unknown keys, with absolute paths or none.
-func ParseDrop(b []byte) (Drop, error) {
-	d, err := parseDrop(b)
+// ParseDrop reads a record of version 1, with absolute paths or none.
+func ParseDrop(b []byte) (d Drop, err error) {
+	if len(b) > MaxDrop {
+		return d, fmt.Errorf("parse drop: %d bytes", len(b))
+	}
+	if err = json.Unmarshal(b, &d); err == nil {
+		err = d.check()
+	}
 	if err != nil {
 		return Drop{}, fmt.Errorf("parse drop: %w", err)
 	}
+	d.Bookend = 0
 	return d, nil
 }
 
-func parseDrop(b []byte) (Drop, error) {
-	if len(b) > MaxDrop {
-		return Drop{}, fmt.Errorf("%d bytes", len(b))
-	}
-	var r record
-	decoder := json.NewDecoder(bytes.NewReader(b))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return Drop{}, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Drop{}, errors.New("more than one value")
-	}
-	if err := r.check(); err != nil {
-		return Drop{}, err
-	}
-	return r.Drop, nil
-}
-
 // check refuses what Encode does not write.
-func (r record) check() error {
+func (d Drop) check() error {
 	switch {
-	case r.Bookend != dropVersion:
-		return fmt.Errorf("version %d", r.Bookend)
-	case r.Array.Master == 0 && r.Array.Task != 0:
+	case d.Bookend != dropVersion:
+		return fmt.Errorf("version %d", d.Bookend)
+	case d.Array.Master == 0 && d.Array.Task != 0:
 		return errors.New("array task without an array")
-	case len(r.Steps) > MaxSteps || r.More < 0 || r.More > maxMore:
-		return fmt.Errorf("%d files of steps, and %d more", len(r.Steps), r.More)
-	case len(r.Name) > MaxName:
-		return fmt.Errorf("name of %d bytes", len(r.Name))
-	case r.AddressSpace > Unlimited:
-		return fmt.Errorf("address space of %d bytes", r.AddressSpace)
+	case len(d.Steps) > MaxSteps || d.More < 0 || d.More > maxMore:
+		return fmt.Errorf("%d files of steps, and %d more", len(d.Steps), d.More)
+	case len(d.Name) > MaxName:
+		return fmt.Errorf("name of %d bytes", len(d.Name))
+	case d.AddressSpace > Unlimited:
+		return fmt.Errorf("address space of %d bytes", d.AddressSpace)
 	}
-	targets := r.Steps
-	if r.Target != (Target{}) {
-		targets = append([]Target{r.Target}, targets...)
+	targets := d.Steps
+	if d.Target != (Target{}) {
+		targets = append([]Target{d.Target}, targets...)
 	}
 	for _, t := range targets {
 		if err := t.check(); err != nil {

@@ -91,8 +91,8 @@ func writes(proc string, pid, fd int) bool {
 const maxCommand = 64 << 10
 
 // Apart reports whether an srun process may have its tasks write where nobody can find it: to a terminal or a pipe of
-// its own; or output and errors to different files, the output to one a task (srun -o out.%t -e err.%t): then the file
-// of the errors, which a TaskEpilog knows, tells nothing of the other.
+// its own; or, as far as its command line tells, to one file a task, with others for the errors (srun -o out.%t -e
+// err.%t): then the file of the errors, which a TaskEpilog knows, tells nothing of the other.
 func Apart(proc string, pid int) bool {
 	// Threat: the user chooses the command line, which is long, or looks like another's.
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
@@ -104,27 +104,15 @@ func Apart(proc string, pid int) bool {
 	if err != nil {
 		return false
 	}
-	// srun leaves the files to slurmstepd: one a task or a node
-	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(option(text, "o", "ou[tpu]*")) {
-		return option(text, "e", "er[ro]*") != ""
-	}
-	return elsewhere(proc, pid, unix.Stdout) || elsewhere(proc, pid, unix.Stderr)
+	errorsToo := regexp.MustCompile(`\x00(?:-[EHklOQsuvXZ]*e|--er)`)
+	return regexp.MustCompile(`%\d*[tnNu]`).Match(text) && errorsToo.Match(text) ||
+		elsewhere(proc, pid, unix.Stdout) || elsewhere(proc, pid, unix.Stderr)
 }
 
 // elsewhere: a descriptor is open, and no file that could be read.
 func elsewhere(proc string, pid, fd int) bool {
 	_, err := Locate(proc, pid, fd)
 	return errors.Is(err, ErrNotFile)
-}
-
-// option is the value of an srun's option in its command line: behind its letter, which options without a value may
-// stand before (-lo FILE), behind the beginning of its name and "=", or the next argument.
-func option(line []byte, letter, name string) string {
-	value := regexp.MustCompile(`\x00(?:-[EHklOQsuvXZ]*` + letter + `\x00?|--` + name + `[=\x00])([^\x00]*)`)
-	if words := value.FindSubmatch(line); words != nil {
-		return string(words[1])
-	}
-	return ""
 }
 
 // OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it

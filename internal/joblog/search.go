@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"bookend/internal/oom"
 )
@@ -13,17 +15,6 @@ import (
 // overlap is how much of a window belongs to the one after it as well: a message, and a report of Bookend's, is whole
 // in one of them.
 const overlap = MaxText
-
-// needles are in lower case; each message about memory has at least one of them, but for errors that have no more
-// than a number. The blank keeps "zoom", "room" and "bloom" out.
-var needles = [][]byte{
-	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"),
-	[]byte("out_of_re"),
-	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"),
-	[]byte("pool size"), []byte("array size"),
-	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
-	[]byte("variable size"), []byte("tensor numel"),
-}
 
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
@@ -38,7 +29,6 @@ type Search struct {
 	text   io.ReaderAt
 	size   int64
 	window []byte
-	lower  []byte
 }
 
 // NewSearch readies the search of a text of so many bytes.
@@ -58,7 +48,7 @@ func (s *Search) Tail() error {
 }
 
 // Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
-// there is more time. Only windows with a needle are looked at in earnest. What it finds stands before what Tail found.
+// there is more time. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) error {
 	for from := s.Read; s.Read < s.size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
 		end := min(s.size, s.size-s.Read+overlap)
@@ -69,10 +59,9 @@ func (s *Search) Back(limit int64, more func() bool) error {
 		run := thisRun(text)
 		earlier := int64(len(text) - len(run))
 		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
-		if s.promising(run) { // what else is said there may stand in the window after it as well
-			said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
-			s.Messages = append(said, s.Messages...)
-		}
+		// what else is said there may stand in the window after it as well
+		said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
+		s.Messages = append(said, s.Messages...)
 	}
 	return nil
 }
@@ -90,39 +79,25 @@ func (s *Search) before(end int64) ([]byte, error) {
 	return s.window[:n], err
 }
 
-// promising reports whether a text has a needle, in whatever case.
-func (s *Search) promising(text []byte) bool {
-	s.lower = s.lower[:0]
-	for _, c := range text {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		s.lower = append(s.lower, c)
-	}
-	return slices.ContainsFunc(needles, func(n []byte) bool { return bytes.Contains(s.lower, n) })
-}
-
 // ours begins a line of Bookend's.
 var ours = []byte("| bookend: ")
 
+// reports are blocks of lines of Bookend's.
+var reports = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)(?:^\| bookend: .*(?:\n|\z))+`) })
+
 // thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
-// another job that writes to the same file, for this run's own is written later. It is one block of lines.
+// another job that writes to the same file, for this run's own is written later.
 func thisRun(text []byte) []byte {
-	for end := len(text); end > 0; {
-		begin := bytes.LastIndexByte(text[:end], '\n') + 1
-		for begin > 0 && bytes.HasPrefix(text[begin:], ours) && bytes.HasPrefix(text[lineBefore(text, begin):], ours) {
-			begin = lineBefore(text, begin)
+	if !bytes.Contains(text, ours) {
+		return text
+	}
+	for _, at := range slices.Backward(reports().FindAllIndex(text, -1)) {
+		if isEnd(text[at[0]:at[1]]) {
+			return text[at[1]:]
 		}
-		if block, after := ownLines(text[begin:]); isEnd(block) {
-			return after
-		}
-		end = begin - 1
 	}
 	return text
 }
-
-// lineBefore is where the line begins that ends before a line's beginning.
-func lineBefore(text []byte, begin int) int { return bytes.LastIndexByte(text[:begin-1], '\n') + 1 }
 
 // divided reports whether a report of Bookend's stands in a text, after an empty line, and may be an end's. What the
 // TaskEpilog says of processes is this run's own.
@@ -134,14 +109,6 @@ func divided(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// ownLines divides the lines of Bookend's with which a text begins from what follows.
-func ownLines(text []byte) (block, after []byte) {
-	for after = text; bytes.HasPrefix(after, ours); {
-		_, after, _ = bytes.Cut(after, []byte("\n"))
-	}
-	return text[:len(text)-len(after)], after
 }
 
 // isEnd tells an end report from a start report, and from what task hooks say.

@@ -167,7 +167,7 @@ type Heard struct {
 func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
-		Limits: c.limits(), Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
+		Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 		Wanted: c.Config.JobLog.Show == config.ShowAll, WallEnd: now,

@@ -33,11 +33,11 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if words[2] != "" {
 		value *= float64(scale(words[2]))
 	}
-	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxAsked {
+	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxFigure {
 		return gpu.Bytes(exact), len(words[0]), true
 	}
-	// as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
-	if err != nil || value >= maxAsked {
+	// in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+	if err != nil || value >= maxFigure {
 		return impossible, len(words[0]), words[2] != ""
 	}
 	return gpu.Bytes(uint64(value)), len(words[0]), words[2] != ""
@@ -85,9 +85,6 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 var sizeOf = lazily(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
 	`chunk|work|local|global|array|matrix|image|model|file|dataset|checkpoint|sample|tile|kernel|type|cluster)$`)
 
-// wide is how far a size with its unit may stand from the word that gives it its meaning.
-const wide = 48 // bytes
-
 // figure is a size in a text, and what it is of.
 type figure struct {
 	of   meaning
@@ -99,7 +96,6 @@ type figure struct {
 type sizes struct {
 	text     string
 	of       meaning
-	from     int  // the end of the word that gave the meaning
 	close    bool // nothing but fillers came since
 	previous string
 	found    []figure
@@ -121,7 +117,7 @@ func sizesIn(text string) []figure {
 		case isDigit(text[i]):
 			length = max(length, s.number(i))
 		default:
-			s.name(text[i:i+length], i+length)
+			s.name(text[i : i+length])
 		}
 		i += length
 	}
@@ -129,15 +125,12 @@ func sizesIn(text string) []figure {
 }
 
 // name takes a name's parts. Once one says that the name is no request, no other makes it one: max_alloc_size.
-func (s *sizes) name(name string, end int) {
+func (s *sizes) name(name string) {
 	known := false
 	for _, word := range part().FindAllString(name, -1) {
 		word = strings.ToLower(word)
 		m, found := meanings()[word]
-		switch {
-		case strings.HasSuffix(word, "alloc"): // every library's
-			m, found = asked, true
-		case word == "size" && sizeOf().MatchString(s.previous): // of something else than memory
+		if word == "size" && sizeOf().MatchString(s.previous) { // of something else than memory
 			m = nothing
 		}
 		s.previous = word
@@ -146,9 +139,8 @@ func (s *sizes) name(name string, end int) {
 		case !found:
 			s.close = false
 		case m == filler, m == asked && known:
-			s.close = s.close || word == "bytes" && s.of == asked
 		default:
-			s.of, s.from, s.close = m, end, true
+			s.of, s.close = m, true
 			known = known || m != asked
 		}
 	}
@@ -158,14 +150,11 @@ func (s *sizes) name(name string, end int) {
 func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	rest := strings.ToLower(s.text[i+length:])
-	if words := unitBefore().FindStringSubmatch(s.text[max(0, i-16):i]); words != nil && !unit {
-		unit, n.Bytes = true, n.Bytes*scale(words[1])
-	}
 	of := nothing
 	switch {
 	case isFactor(s.text[:i], rest):
 	case unit:
-		if of = afterwards(rest); of == nothing && i-s.from <= wide {
+		if of = afterwards(rest); of == nothing {
 			of = s.of
 		}
 	case s.close && plainNumber(s.text[i:i+length], rest):
@@ -176,9 +165,6 @@ func (s *sizes) number(i int) int {
 	}
 	return length
 }
-
-// unitBefore is the unit in "size (MB): 421".
-var unitBefore = lazily(`[([](?i:([kmgt])i?b|(?:mega|giga)bytes)[])][ :=]*$`)
 
 // isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isFactor(before, rest string) bool {
@@ -194,8 +180,7 @@ var (
 
 // plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
-	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest) &&
-		(!strings.HasPrefix(rest, ":") || len(digits) > 6)
+	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest)
 }
 
 // followers are the words after a size that tell what it is of.
@@ -226,23 +211,6 @@ func (m *Message) take(found []figure, only ...meaning) {
 	for _, f := range found {
 		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
 			*field = f.size
-		}
-	}
-}
-
-// gpuForms are "GPU 0", "device:GPU:1", "GPU_0_bfc", "cuda:2", "on device 3", "device ordinal 0": no size, share,
-// address or version.
-var gpuForms = lazily(`(?:^|[^a-z0-9])(?:gpu|cuda|rocm|device ordinal|device|dev)[ :=_#]?(\d{1,4})` +
-	`(?:$|[^a-z0-9%.: ]|[.:](?:$|[^0-9])| *$| +(\S*))`)
-
-// onGPU reads the number of the GPU.
-func (m *Message) onGPU(lower string) {
-	for _, words := range gpuForms().FindAllStringSubmatch(lower, -1) {
-		unit := strings.TrimRight(words[2], ",.;)")
-		if _, _, isSize := sized("1 " + unit); (unit == "" || !isSize) && number(words[1]) <= maxGPU {
-			n := number(words[1])
-			m.GPU = &n
-			return
 		}
 	}
 }

@@ -25,17 +25,13 @@ func (st statement) fill(m *Message) bool {
 	if text := st.line.body[begin:end]; m.Kind == Host {
 		m.take(sizesIn(text), asked)
 	} else {
-		m.onGPU(st.line.lower[begin:end])
 		m.take(sizesIn(text))
 	}
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
-	if !m.Asked.Known() {
-		if text := st.whole(); len(text) > len(st.line.body)-st.pos {
-			m.take(sizesIn(text), asked)
-		}
-		st.above(m)
+	if text := st.whole(); !m.Asked.Known() && len(text) > len(st.line.body)-st.pos {
+		m.take(sizesIn(text), asked)
 	}
 	return true
 }
@@ -43,18 +39,6 @@ func (st statement) fill(m *Message) bool {
 // isTorch: PyTorch's message, or its first sentence.
 func isTorch(after string) bool {
 	return strings.Contains(after, "tried to allocate ") || strings.HasSuffix(after, " out of memory.")
-}
-
-// wants: a line that may say for what memory there was a need.
-var wants = lazily(`request|alloc|need|requir`)
-
-// above looks for the size that was asked on the lines before, as far as they are no messages of their own.
-func (st statement) above(m *Message) {
-	for l := range st.s.near(st.at, -1, linesBelow) {
-		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.isError() || wants().MatchString(l.lower)) {
-			m.take(sizesIn(l.body), asked)
-		}
-	}
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -103,7 +87,6 @@ var (
 	torchReserved  = form(`SIZE reserved in total`)
 	torchGPU       = lazily(`GPU (\d{1,3})\b`)
 	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
-	torchSetting   = lazily(`PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF`)
 	// what comes then is advice, or another line
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
@@ -123,7 +106,6 @@ func sizeIn(text string, f pattern) gpu.Figure {
 
 // readTorch reads all generations of PyTorch's message, from the size on.
 func readTorch(m *Message, rest string) bool {
-	m.Setting = torchSetting().FindString(rest)
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}
@@ -131,8 +113,7 @@ func readTorch(m *Message, rest string) bool {
 		return false
 	}
 	if words := torchGPU().FindStringSubmatch(rest); words != nil {
-		n := number(words[1])
-		m.GPU = &n
+		m.GPU = number(words[1], maxGPU)
 	}
 	m.Limit, m.Total, m.Free = sizeIn(rest, torchLimit), sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
 	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
@@ -141,8 +122,9 @@ func readTorch(m *Message, rest string) bool {
 	}
 	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
-			if n, length, _ := sized(words[2]); length > 0 && within(number(words[1]), 1, maxPID) {
-				m.Others = append(m.Others, Process{PID: number(words[1]), Memory: n})
+			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
+				n, _, _ := sized(words[2])
+				m.Others = append(m.Others, Process{PID: *pid, Memory: n})
 			}
 		}
 	}
@@ -156,9 +138,7 @@ func readVLLM(m *Message, text string) bool {
 	if words == nil {
 		return false
 	}
-	if n := number(words[1]); n >= 0 {
-		m.GPU = &n
-	}
+	m.GPU = number(words[1], maxGPU)
 	m.Free, _, _ = sized(words[2] + " " + words[4])
 	m.Total, _, _ = sized(words[3] + " " + words[4])
 	m.Asked, _, _ = sized(words[5])

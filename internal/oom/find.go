@@ -19,16 +19,15 @@ func Find(tail []byte) []Message {
 			continue
 		}
 		if f, ok := s.message(l); ok {
-			f.stream, f.at, f.PID = l.stream, s.at, int(l.pid)
-			if rank := int(l.rank); rank >= 0 {
-				f.Rank = &rank
+			f.stream, f.at, f.Rank = l.stream, s.at, l.rank
+			if l.pid != nil {
+				f.PID = *l.pid
 			}
 			s.add(f)
 		}
 	}
 	var out []Message
 	for _, f := range s.found[max(0, len(s.found)-MaxMessages):] {
-		f.bounded()
 		out = append(out, f.Message)
 	}
 	return out
@@ -77,7 +76,7 @@ func (st statement) message() (found, bool) {
 	}
 	f := found{Message: blank()}
 	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
-	if kind == Fault || kind == Shared || st.text == segment {
+	if kind == Fault || kind == Shared || st.text == Segment {
 		f.group = st.text
 	}
 	return f, st.fill(&f.Message)
@@ -160,10 +159,10 @@ func (f found) isAgain(old found) bool {
 	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
 		return false
 	}
-	if f.GPU == nil || old.GPU == nil {
-		return f.GPU == old.GPU || f.pooled() || f.isNear(old) && !f.Asked.Known()
+	if f.GPU != nil && old.GPU != nil {
+		return *f.GPU == *old.GPU
 	}
-	return *f.GPU == *old.GPU
+	return f.GPU == old.GPU || f.isNear(old) && !f.Asked.Known()
 }
 
 // inherit takes from an earlier part of the message what this one does not say.

@@ -52,16 +52,16 @@ func FuzzAmount(f *testing.F) {
 	}
 	f.Add("", uint64(1)<<52)
 	f.Fuzz(func(t *testing.T, text string, n uint64) {
-		if got, length, _ := sized(text); length > 0 && (!possible(got, maxAsked) || text[0] != '.' && text[0] != ',' && (text[0] < '0' || text[0] > '9')) {
+		if got, length, _ := sized(text); length > 0 && (!possible(got) || text[0] != '.' && text[0] != ',' && (text[0] < '0' || text[0] > '9')) {
 			t.Errorf("%q: %+v", text, got)
 		}
 		got, _, ok := sized(fmt.Sprintf("%d bytes", n))
-		if known := float64(n) < maxAsked; !ok || got.Known() != known || known && got.Bytes != n {
+		if known := n < maxFigure; !ok || got.Known() != known || known && got.Bytes != n {
 			t.Errorf("%d bytes: %+v, %v", n, got, ok)
 		}
 		n %= 1 << 20
 		for unit, size := range map[string]uint64{"KiB": 1 << 10, "MB": 1 << 20, "GiB": 1 << 30} {
-			if got, _, ok := sized(fmt.Sprint(n) + unit + " of"); !ok || got.Known() && got.Bytes != n*size || !got.Known() && float64(n*size) < maxAsked {
+			if got, _, ok := sized(fmt.Sprint(n) + unit + " of"); !ok || got.Known() && got.Bytes != n*size || !got.Known() && n*size < maxFigure {
 				t.Errorf("%d %s: %+v, %v", n, unit, got, ok)
 			}
 		}

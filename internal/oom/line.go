@@ -13,9 +13,8 @@ type line struct {
 	lower  string // body in lower case
 	head   string // what was before it, in lower case
 	stream string // of the process, by the names that launchers give it
-	pid    int32  // of the process, where a launcher says it; 0 for unknown
-	rank   int32  // the same; -1 for unknown
-	level  byte   // the logger's: its first letter
+	pid    *int   // of the process, where a launcher says it
+	rank   *int   // the same
 	words  *facts
 }
 
@@ -26,6 +25,7 @@ func (l *line) facts() *facts {
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
+			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
 		}
 		l.words = &f
 	}
@@ -61,10 +61,8 @@ func withLine(lines []line, text string) []line {
 	return append(lines, l)
 }
 
-// isError: by a word for an error, or its logger's level.
-func (l *line) isError() bool {
-	return l.level != 0 && strings.IndexByte("EFC", l.level) >= 0 || l.facts().has[isError]
-}
+// isLevel is a logger's, of an error.
+var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
 
 // hits are the signs in the line.
 func (l *line) hits() []hit {
@@ -127,13 +125,13 @@ func shown(body string, i int) string {
 	return body
 }
 
-// number is the decimal that a text begins with, -1 where there is none.
-func number(text string) int {
-	end := len(text) - len(strings.TrimLeft(text, "0123456789"))
-	if n, err := strconv.Atoi(text[:end]); err == nil {
-		return n
+// number is what digits say, nil where there are none, or more than can be.
+func number(digits string, most int) *int {
+	n, err := strconv.Atoi(digits)
+	if err != nil || n > most {
+		return nil
 	}
-	return -1
+	return &n
 }
 
 func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }

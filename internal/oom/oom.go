@@ -39,15 +39,13 @@ const (
 type Message struct {
 	Kind      Kind       `json:"kind"`
 	Framework Framework  `json:"framework,omitempty"`
-	GPU       *int       `json:"gpu,omitempty"` // the framework's own number: counted within the job
+	GPU       *int       `json:"gpu,omitempty"` // as PyTorch or vLLM count it, within the job
 	Asked     gpu.Figure `json:"asked"`         // the allocation that failed
 	Total     gpu.Figure `json:"total"`         // of the card, or of the share that the process has
 	Free      gpu.Figure `json:"free"`          // of the card
 	InUse     gpu.Figure `json:"in_use"`        // by this process, context included
 	Allocated gpu.Figure `json:"allocated"`     // of the framework's pool, in live use
 	Idle      gpu.Figure `json:"idle"`          // of the framework's pool, reserved but unallocated
-	// Setting is the variable that the message names for the framework's pool, one of Settings or empty.
-	Setting string `json:"setting,omitempty"`
 	// Limit is what the framework was told not to exceed: a fraction of the card, a pool's size.
 	Limit gpu.Figure `json:"limit"`
 	PID   int        `json:"pid,omitempty"` // of the process that says it, where it does
@@ -59,9 +57,6 @@ type Message struct {
 	// File tells the files of one job's output apart, from 0: only messages of one file stand in the order of time.
 	File int `json:"file,omitempty"`
 }
-
-// Settings are the names that PyTorch has had for its pool's variable, the commonest first.
-var Settings = []string{"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}
 
 // Process is another process that a message names.
 type Process struct {

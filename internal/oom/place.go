@@ -70,12 +70,7 @@ func (st statement) endsError() bool {
 	} else if !strings.HasSuffix(st.before(), ": ") {
 		return false
 	}
-	for l := range st.s.near(st.at, -1, count) {
-		if l.isError() {
-			return true
-		}
-	}
-	return false
+	return st.near(-1, count, isError)
 }
 
 // hostNear: the call that failed is named by another line, and was for host memory; or it is an earlier error of such a

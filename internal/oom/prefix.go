@@ -22,23 +22,12 @@ var prefixes = []struct {
 		return (!strings.HasPrefix(rest, "[") || !strings.Contains(place, "::")) && l.speaks(words[0], words[1])
 	}},
 	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
-	{lazily(`^\| `), func(_ *line, _ []string, rest string) bool {
-		return !strings.HasPrefix(rest, "bookend:")
-	}},
-	{lazily(`^(INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), (*line).levelled},
-	{lazily(`^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ [\d:]{5,8} \S+ [^:]*: `), nil},
-	// docker compose; behind a level it is a logger
-	{lazily(`^([\w.-]+) +\| `), func(l *line, words []string, _ string) bool {
-		return l.level == 0 && l.speaks(words[1], "")
-	}},
-	{lazily(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
-		return l.speaks("rank", words[1])
-	}},
+	{lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), nil},
 }
 
 // undecorated takes the prefixes off.
 func undecorated(text string) line {
-	l := line{body: text, rank: -1}
+	l := line{body: text}
 	for range maxPrefixes {
 		if len(l.body) < shortest || !l.prefix() {
 			break
@@ -71,21 +60,12 @@ func (l *line) bracket(words []string, rest string) bool {
 	if inside := words[1]; strings.TrimLeft(rest, ": ") == "" {
 		return false
 	} else if pid := pidIn().FindStringSubmatch(inside); pid != nil {
-		l.pid = int32(number(pid[1]))
+		l.pid = number(pid[1], maxPID)
 		l.speaks(inside, "")
 		l.ranked(inside)
 	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
 		l.speaks(inside, "")
-	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
-		l.level = level[0]
 	}
-	return true
-}
-
-var prefixLevel = lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])$`)
-
-func (l *line) levelled(words []string, _ string) bool {
-	l.level = words[1][0]
 	return true
 }
 
@@ -98,8 +78,8 @@ func (l *line) ranked(text string) bool {
 // speaks notes by what name the line's process goes, and its rank.
 func (l *line) speaks(name, rank string) bool {
 	l.stream += name + " "
-	if n := number(rank); n >= 0 && n <= maxRank {
-		l.rank = int32(n)
+	if n := number(rank, maxRank); n != nil {
+		l.rank = n
 	}
 	return true
 }

@@ -63,10 +63,8 @@ func (st statement) reported() bool {
 }
 
 var (
-	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
-	beginsCause = lazily(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
-	isCause     = lazily(`:[ (]*$`)
-	lastWord    = lazily(`[^ ]*$`)
+	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
+	isCause    = lazily(`:[ (]*$`)
 )
 
 // formed: the sign is a whole name, number or end where it has to be.
@@ -75,10 +73,8 @@ func (st statement) formed(before, after string) bool {
 	case st.coded:
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
 	case st.head:
-		return st.kind == Device && strings.HasPrefix(after, ": ") ||
-			(after == "" || after[0] == ':' || after[0] == '(') &&
-				beginsCause().MatchString(lastWord().ReplaceAllString(before, ""))
-	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
+		return after == "" || after[0] == ':' || after[0] == '('
+	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
 		return st.ofMemory() && !st.facts.has[isOther]
@@ -96,11 +92,13 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 
 // ofMemory: a word for memory, or a size of some, is on the line or on those below it.
 func (st statement) ofMemory() bool {
-	if st.facts.has[isMemory] {
-		return true
-	}
-	for l := range st.s.near(st.at, 1, linesBelow) {
-		if l.facts().has[isMemory] {
+	return st.facts.has[isMemory] || st.near(1, linesBelow, isMemory)
+}
+
+// near: one of so many lines above the statement (step -1) or below it has such a word.
+func (st statement) near(step, count int, c class) bool {
+	for l := range st.s.near(st.at, step, count) {
+		if l.facts().has[c] {
 			return true
 		}
 	}
@@ -185,7 +183,7 @@ func (st statement) discussed(after string) bool {
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
-	if st.facts.has[isError] || st.line.isError() {
+	if st.facts.has[isError] || st.line.facts().has[isError] {
 		return true
 	}
 	if strings.Contains(st.before(), "warn") {
@@ -198,13 +196,5 @@ func (st statement) failed() bool {
 
 // survived: the program says that it goes on, on the same line or right after it.
 func (st statement) survived() bool {
-	if st.facts.has[goesOn] {
-		return true
-	}
-	for l := range st.s.near(st.at, 1, linesBelow+1) {
-		if l.facts().has[goesOn] {
-			return true
-		}
-	}
-	return false
+	return st.facts.has[goesOn] || st.near(1, linesBelow+1, goesOn)
 }

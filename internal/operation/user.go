@@ -75,9 +75,9 @@ type Searched struct {
 	Earlier bool   `json:"earlier,omitempty"` // as joblog.Search has it
 }
 
-// lookBack is how much is looked through before the last oom.MaxTail bytes, of all outputs of a job together: some 30
-// ms.
-const lookBack = 16 << 20
+// lookBack is how much is looked through before the last oom.MaxTail bytes, of all outputs of a job together: some 0.4
+// s of usual text.
+const lookBack = 8 << 20
 
 // Tail starts as root and gives that up, for good, before it opens anything of the user's. What the job wrote stays
 // in this process: only what is understood of it goes back.

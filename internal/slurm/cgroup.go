@@ -63,6 +63,14 @@ func (o Owner) Name() string {
 // Found reports whether a job was named.
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 
+// Same reports whether both name one job: where both know its SLUID by that, for an id may come again.
+func (o Owner) Same(p Owner) bool {
+	if o.SLUID != "" && p.SLUID != "" {
+		return o.SLUID == p.SLUID
+	}
+	return o.ID != 0 && o.ID == p.ID
+}
+
 // with joins what another line of the same process said. On cgroup v1 some lines stop at the job and only some
 // name a step.
 func (o Owner) with(next Owner) Owner {

@@ -44,7 +44,6 @@ func calm(output string) story {
 	s.Job = slurm.Job{ID: 42, UID: me, Node: "n1", Batch: true, Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}}
 	s.Cards = []finding.Card{{Index: 0, Device: gpu.Device{ID: card, BusID: busID}}}
 	s.Start, s.End = side(settle.Clean, 0), side(settle.Clean, 0)
-	s.Limits = finding.Limits{Report: 32 * mebi, Drain: 512 * mebi, PerClient: 9 * mebi}
 	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi),
 		Largest: gpu.Bytes(143154 * mebi), At: boot}}
 	s.Health = []gpu.Health{{Device: card, Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}},

@@ -106,5 +106,5 @@ var exceptions = [...]struct {
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
 	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
-	{"pure", "internal/oom", what("import", "sync"), "compiles its forms at their first use, and never at start"},
+	{"pure", "internal/oom", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
 }

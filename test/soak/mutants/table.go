@@ -84,7 +84,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "legal sharing not doubted", File: certain, Func: "Scene.doubts",
-		Old: "if s.Shared != \"\" {", New: "if s.Shared == \"\" && s.Doubt != \"\" {",
+		Old: "doubt{s.Shared != \"\",", New: "doubt{s.Shared == \"\" && s.Doubt != \"\",",
 	},
 	{
 		Name: "processes with another GPU not doubted", File: holders, Func: "Scene.bystanders",
