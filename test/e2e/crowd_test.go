@@ -120,7 +120,6 @@ func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) 
 	found := slices.DeleteFunc(slices.Clone(r.Ends[0].Findings),
 		func(f finding.Finding) bool { return f.Code == code.StateLock })
 	s.judgesEnd(j, r, string(text), found)
-	s.inTime("n1", 120*time.Second, 240*time.Second, j.ID)
 	return card
 }
 
