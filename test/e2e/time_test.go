@@ -74,3 +74,20 @@ func TestWedgedDriver(t *testing.T) {
 	after := s.runs(s.user, "echo working", oneGPU)
 	s.userReads(after, "working", "", leftClean)
 }
+
+// An admin's mistake on every node at once, a backend that is not there: jobs go on, and no node drains.
+func TestNoMassDrain(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Nodes: []string{"n1", "n2", "n3"}, Mode: "enforce"})
+	s.takesAway("bookend-gpu")
+	for range 2 {
+		job := s.runs(s.user, "echo working", "--nodes=3", oneGPU)
+		s.jobIs(job, "COMPLETED")
+		for _, node := range s.nodes {
+			s.nodeIsUp(node)
+			for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
+				s.logSays(node, job, program, "BKD-BK-MISSING", "exit=0")
+			}
+		}
+	}
+}
