@@ -76,19 +76,6 @@ func TestProbeAtTheEnd(t *testing.T) {
 	n.tested(n.endOf(103), gpu.ProbeSkipped, "BKD-ORPHAN") // nobody who may use the GPU may lose by a test
 }
 
-// Where the admin wants it each end tests.
-func TestProbeAtEachEnd(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "observe")
-	n.configure(func(c *conf) { c.extra = "probe: {every: 0s}\n" })
-	n.kernel("eth0: link is up")
-	n.job(100)
-	n.job(101)
-	if first, again := n.tested(n.endOf(100), gpu.ProbeOK, ""), n.tested(n.endOf(101), gpu.ProbeOK, ""); again.At <= first.At {
-		t.Errorf("%+v", again)
-	}
-}
-
 // What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
 // error cannot be the test's own.
 func TestProbeFinds(t *testing.T) {

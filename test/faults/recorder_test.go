@@ -1,16 +1,12 @@
 package faults
 
 import (
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"bookend/internal/ledger"
-	"bookend/internal/slurm"
 	"bookend/test/rig"
 )
 
@@ -49,47 +45,6 @@ func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.R
 		return of != nil && is(on)
 	})
 	return on
-}
-
-const mib = 1 << 20
-
-// What a job used, and who came and went beside it, is on record at its end, though nobody is there any more. The
-// recorder goes by itself.
-func TestRecorder(t *testing.T) {
-	n := recording(t)
-	n.clean(n.own(prolog), newJob())
-	n.recorder()
-	mine, theirs := n.leftover("--mib", "20000"), n.holder(bystander, nil, "--mib", "3000")
-	n.inCgroup(mine, "100")
-	n.move(theirs, filepath.Base(n.dir)+"-b_slurmstepd.scope", "job_200/step_batch/user/task_0")
-	n.recorded("both processes", func(r ledger.Recorded) bool {
-		jobless := func(p ledger.RecordedProcess) bool { return !p.Owner.Found() }
-		return len(r.Processes) == 2 && !slices.ContainsFunc(r.Processes, jobless)
-	})
-	if out, _ := n.bookend("status", "--records"); !strings.Contains(out, "recorder ") || !strings.Contains(out, "(1 job)") {
-		t.Errorf("status: %s", out)
-	}
-	theirs.End()
-	mine.End()
-	n.clean(n.own(epilog), newJob())
-	of := n.endOf(100).Recording
-	if of == nil {
-		t.Fatal("nothing of it is on record")
-	}
-	on, run := of.GPUs[0], n.run(100)
-	if on.Own.Bytes>>20 < 20000 || on.Own.Bytes>>20 > 20600 || on.Peak.Bytes < on.Own.Bytes+3000*mib || on.More > 0 {
-		t.Errorf("%+v", on)
-	}
-	owner := func(id slurm.JobID) func(ledger.RecordedProcess) bool {
-		return func(p ledger.RecordedProcess) bool { return p.Owner.ID == id && p.Most > 0 }
-	}
-	if !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)) {
-		t.Errorf("%+v", on.Processes)
-	}
-	if gaps := of.Gaps(run.Start.At, run.Ends[0].At); len(gaps) > 0 {
-		t.Errorf("%d samples, gaps %v", of.Samples, gaps)
-	}
-	await(t, "the recorder's end", func() bool { return len(rig.Recorders(n.dir)) == 0 })
 }
 
 // Jobs that begin at once have one recorder. It keeps nobody waiting, whatever becomes of it, and where it saw nothing
