@@ -20,8 +20,7 @@ var oneNode = []Node{{Name: "n1"}}
 
 func anybody(t *testing.T) string {
 	t.Helper()
-	names := must.Have(Users(1))(t)
-	return names[0]
+	return Users(1)[0]
 }
 
 // TestLoopbackOnly: whoever reaches slurmd and has the key is root here.
@@ -50,7 +49,7 @@ func TestLoopbackOnly(t *testing.T) {
 
 // TestSameNames: cgroups carry the node's name only, so the second cluster has to wait for the first.
 func TestSameNames(t *testing.T) {
-	tracks := must.Have(Tracks())(t)
+	tracks := Tracks()
 	track := tracks[len(tracks)-1]
 	first := Start(t, Options{Track: track, Nodes: oneNode})
 	if _, err := Up(Options{Dir: TempDir(t), Track: track, Nodes: oneNode, Patience: time.Second}); err == nil ||

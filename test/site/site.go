@@ -74,9 +74,7 @@ func Up(o Options) (_ *Site, err error) {
 	if err := s.install(o); err != nil {
 		return nil, err
 	}
-	if s.Users, err = cluster.Users(2); err != nil {
-		return nil, err
-	}
+	s.Users = cluster.Users(2)
 	return s, s.start(o)
 }
 

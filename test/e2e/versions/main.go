@@ -52,10 +52,7 @@ func main() {
 }
 
 func runAll(slurm, track, only string) error {
-	tracks, err := cluster.Tracks()
-	if err != nil {
-		return err
-	}
+	tracks := cluster.Tracks()
 	if track != "all" {
 		tracks = nil
 		for name := range strings.SplitSeq(track, ",") {
