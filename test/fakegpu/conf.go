@@ -3,6 +3,7 @@ package fakegpu
 import (
 	"bytes"
 	"debug/elf"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,45 +25,31 @@ const maxGPUs = 64
 // settings are world.conf's keys and values.
 type settings map[string]string
 
-// globals are the keys without a card and their defaults; "" is unset. Sizes are the measured ones of an H200
-// under driver 580.
-var globals = settings{
-	"gpus":           "4",
-	"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": "13000",
-	"context_mib":       "527",  // what one context adds to used
-	"client_hidden_mib": "9",    // the part of it that no process's figure shows
-	"contextless_mib":   "3",    // footprint of a process that allocates without a context
-	"teardown":          "auto", // plain, jumpy, none; auto: jumpy for memory in more than 64 blocks
-	"teardown_ms":       "",     // 150 plain, 110 jumpy
-	"teardown_stall_ms": "380",  // how long a memory call blocks in a jumpy teardown
-	"process_stride":    "",     // 32: entries of that length in every version of the process lists
-	"process_stride_v3": "",     // 32: in version 3 alone, as drivers 535.43 to 535.86 have it
-	"freezer":           "",     // cgroup v1 folder for the action freeze; New names one
-}
+//go:embed defaults.conf
+var defaults string
 
-// perGPU are the keys of one card; defaults that depend on its number are filled in by complete.
-var perGPU = settings{
-	"uuid": "", "bus": "", "minor": "", "name": "NVIDIA H200", "excluded": "",
-	"total_mib": "143771", "reserved_mib": "615",
-	"extra_mib":      "",  // used by nobody who could be listed
-	"moving_mib":     "",  // the same, there and gone again every 0.7 s
-	"largest_mib":    "",  // bound on one allocation; otherwise free - 2 MiB
-	"vmm":            "1", // 0: memory cannot be had without a context
-	"list":           "",  // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
-	"process_memory": "",  // -1: not available for every process
-	"mig_lists":      "",  // parent: a MIG instance lists the processes of the whole card
-	"busy":           "0", // percent
-	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
-	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
-	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",
-	"ecc_uncorrected_ever": "0",
-	"recovery_action_type": "1", "recovery_action_rc": "0", // of that field's value
-	"retired_pages": "", "retired_pending": "0", // the first set: a card from before Ampere
-	"fabric_state": "0", "fabric_status": "0",
-	"clocks_event_reasons": "1", // idle
-	"accounting_mode":      "0", // until nvmlDeviceSetAccountingMode
-	// PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
-	"accounted": "",
+// globals are the keys without a card and their defaults; perGPU those of one card, of which complete fills in what
+// depends on its number.
+var globals, perGPU = func() (globals, perGPU settings) {
+	globals, perGPU = parse(defaults), settings{}
+	for key, value := range globals {
+		if of, is := strings.CutPrefix(key, "gpu."); is {
+			perGPU[of] = value
+			delete(globals, key)
+		}
+	}
+	return globals, perGPU
+}()
+
+// parse reads lines of KEY = VALUE.
+func parse(text string) settings {
+	s := settings{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
+			s[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return s
 }
 
 // buses are a machine's in ascending order; beyond them come those of the next PCI domain.
@@ -147,7 +134,7 @@ var exported = sync.OnceValues(func() (map[string]bool, error) {
 })
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
-// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), instanceKey, and the rules of misbehaviour
+// the next call of any process. Keys: see defaults.conf (gpu.KEY as gpuN.KEY), instanceKey, and the rules of misbehaviour
 //
 //	on.FUNCTION = ACTION [after N] [times M]
 //	on.FUNCTION.gpuN, on.any.gpuN       for one card; the more exact rule wins
@@ -192,13 +179,7 @@ func (w *World) settings() (settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := settings{}
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, "="); ok {
-			s[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return s, nil
+	return parse(string(text)), nil
 }
 
 // apply writes world.conf and makes the rest of the world agree with it.
