@@ -41,7 +41,7 @@ func (r *run) checkOrphan() {
 }
 
 // takesLate runs a job that leaves a process which takes memory only when the epilog is over.
-func (r *run) takesLate() *record.Job {
+func (r *run) takesLate() *job {
 	late := r.gate() + "-late"
 	s := r.stand()
 	h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late)
@@ -77,7 +77,7 @@ func (r *run) checkSeen() {
 	r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool,
 		diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
 	const between = "while your job ran, seen at " // by the look between the two ends, and not otherwise
-	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Others))
+	c := job.because(diagnosis.Others)
 	r.holds("how it is known", between+"...", c.Evidence, strings.Contains(c.Evidence, between))
 	r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])),
 		!strings.Contains(job.Output, r.site.Users[1]))
@@ -96,7 +96,7 @@ func (r *run) checkResume() {
 }
 
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
-func (r *run) backToWork(job *record.Job) {
+func (r *run) backToWork(job *job) {
 	r.daemon.killAll()
 	r.awaitIdle()
 	time.Sleep(deadListed)
@@ -116,7 +116,7 @@ func (r *run) backToWork(job *record.Job) {
 }
 
 // sees wants a check to have seen this process alone, none for 0.
-func (r *run) sees(c record.NodeCheck, uuid string, pid int) {
+func (r *run) sees(c nodeCheck, uuid string, pid int) {
 	want, seen := []string{}, []string{}
 	if pid != 0 {
 		want = append(want, fmt.Sprintf("%d on %s", pid, uuid))

@@ -261,3 +261,5 @@ func (l *lane) tested(out []byte) (least uint64) {
 	}
 	return least
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

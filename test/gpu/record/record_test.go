@@ -105,17 +105,3 @@ func TestPair(t *testing.T) {
 		}
 	}
 }
-
-// A cause that is judged card by card is what it is on the worst of them.
-func TestDiagnosisOf(t *testing.T) {
-	d := &Diagnosis{Causes: []Cause{{Name: "a", Answer: "no"}, {Name: "b", Answer: "yes"},
-		{Name: "a", Answer: "cannot tell"}, {Name: "b", Answer: "no"}}}
-	for name, want := range map[string]string{"a": "cannot tell", "b": "yes", "c": ""} {
-		if c, found := d.Of(name); c.Answer != want || found != (want != "") {
-			t.Errorf("%s is %q (%v), want %q", name, c.Answer, found, want)
-		}
-	}
-	if _, found := (*Diagnosis)(nil).Of("a"); found {
-		t.Error("no diagnosis has an answer")
-	}
-}
