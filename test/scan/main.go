@@ -24,6 +24,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/holders"
+	"bookend/test/rig"
 )
 
 // options say what to start, and how fast it must be found.
@@ -59,29 +60,24 @@ func main() {
 var errFailed = errors.New("failed")
 
 // bench starts the processes, searches for the holders, and says how that went.
-func bench(o options, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "scanbench")
-	if err != nil {
-		return err
+func bench(o options, out io.Writer) (err error) {
+	if broken := rig.Attempt(func() { err = search(o, out) }); broken != nil {
+		return broken
 	}
+	return err
+}
+
+func search(o options, out io.Writer) error {
+	dir := rig.Have(os.MkdirTemp("", "scanbench"))
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
-	if err := makeNodes(dir); err != nil {
-		return err
-	}
+	dir = rig.Have(filepath.EvalSymlinks(dir))
+	rig.Try(makeNodes(dir))
 	began := time.Now()
-	want, stop, err := populate(o, dir)
+	want, stop := populate(o, dir)
 	defer stop()
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs,
 		time.Since(began).Seconds())
-	if err := confine(o.CPUs); err != nil {
-		return err
-	}
+	rig.Try(confine(o.CPUs))
 	return measure(o, filepath.Join(dir, "dev"), want, out)
 }
 
@@ -119,12 +115,11 @@ var roles = []struct {
 	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
 }
 
-// populate starts all processes and returns what the search must find. Stop ends them.
-func populate(o options, dir string) (want map[int]attrib.Holding, stop func(), err error) {
+// populate starts all processes and returns what the search must find. Stop ends them; so does the end of this program.
+func populate(o options, dir string) (want map[int]attrib.Holding, stop func()) {
 	const minFDs = 8 // what a role may need: its nodes, the nursery's own descriptors, and a filler
-	stop = func() {}
 	if o.Processes < len(roles) || o.FDs < minFDs {
-		return nil, stop, fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs)
+		panic(fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs))
 	}
 	in := strings.NewReplacer("D/", dir+"/dev/", "F/", dir+"/files/")
 	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps),
@@ -134,32 +129,20 @@ func populate(o options, dir string) (want map[int]attrib.Holding, stop func(), 
 	}
 	cmd := exec.Command(o.Nursery, args...)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, stop, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, stop, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, stop, err
-	}
-	stop = func() {
-		stdin.Close()
-		_ = cmd.Wait()
-	}
+	stdin, stdout := rig.Have(cmd.StdinPipe()), rig.Have(cmd.StdoutPipe())
+	rig.Try(cmd.Start())
 	want = map[int]attrib.Holding{}
 	for _, r := range roles {
 		var pid int
-		if _, err := fmt.Fscan(stdout, &pid); err != nil {
-			return nil, stop, fmt.Errorf("start processes: %w", err)
-		}
+		rig.Have(fmt.Fscan(stdout, &pid))
 		if len(r.want.Open()) > 0 {
 			want[pid] = r.want
 		}
 	}
-	return want, stop, nil
+	return want, func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	}
 }
 
 // confine keeps this process to so many CPUs.
