@@ -79,14 +79,6 @@ func TestAsItShould(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for want, millis := range map[float64][]float64{0: nil, 3: {9, 1, 3}, 2.5: {4, 1, 3, 2}} {
-		if got := (Timing{Millis: millis}).Median(); got != want {
-			t.Errorf("median of %v is %v, want %v", millis, got, want)
-		}
-	}
-}
-
 func TestPair(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ours, bare []float64
