@@ -23,13 +23,13 @@ const writing = "start: hook write run/state"
 const together = "two ends at once"
 
 // mutants plants each, and prints what noticed it.
-func (b bench) mutants(o order) error {
+func (b bench) mutants(only string) error {
 	survived := 0
 	for _, m := range plantings {
-		if !strings.Contains(m.Name, o.only) {
+		if !strings.Contains(m.Name, only) {
 			continue
 		}
-		by := b.notice(m, o)
+		by := b.notice(m)
 		if by == "" {
 			survived++
 			by = "NOTHING"
@@ -43,14 +43,13 @@ func (b bench) mutants(o order) error {
 }
 
 // notice says what notices a planted mistake, "" for nothing.
-func (b bench) notice(m mutant.Mutant, o order) (by string) {
+func (b bench) notice(m mutant.Mutant) (by string) {
 	programs, t := b.programs(m), newTally()
-	o.only, o.workers = m.Part, min(o.workers, 2)
 	err := rig.Attempt(func() {
 		if m.Part == together {
 			b.twoEnds(programs, t)
 		} else {
-			b.faults(o, programs, t)
+			b.faults(m.Part, 2, programs, t)
 		}
 	})
 	if wrong := wrongHistory(""); errors.As(err, &wrong) {

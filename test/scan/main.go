@@ -29,9 +29,7 @@ import (
 
 // options say what to start, and how fast it must be found.
 type options struct {
-	Processes, FDs, Maps int
-	CPUs                 int
-	Runs                 int
+	Processes, FDs, CPUs int
 	Max                  time.Duration
 	Nursery              string // the program that starts the processes
 }
@@ -40,13 +38,10 @@ func main() {
 	var o options
 	flag.IntVar(&o.Processes, "processes", 20000, "processes to start")
 	flag.IntVar(&o.FDs, "fds", 50, "descriptors that each has open")
-	flag.IntVar(&o.Maps, "maps", 20, "mappings that each has, beside those of its program")
 	flag.IntVar(&o.CPUs, "cpus", 4, "CPUs that the search may use")
-	flag.IntVar(&o.Runs, "runs", 3, "searches; the slowest counts")
 	flag.DurationVar(&o.Max, "max", 2*time.Second, "time that a search may take")
-	beside := filepath.Join(filepath.Dir(os.Args[0]), "nursery")
-	flag.StringVar(&o.Nursery, "nursery", beside, "program that starts the processes")
 	flag.Parse()
+	o.Nursery = filepath.Join(filepath.Dir(os.Args[0]), "nursery")
 	if err := bench(o, os.Stdout); errors.Is(err, errFailed) {
 		fmt.Fprintln(os.Stderr, "scanbench:", err)
 		os.Exit(1)
@@ -55,6 +50,12 @@ func main() {
 		os.Exit(2)
 	}
 }
+
+// maps are the mappings that each process has, beside those of its program; of so many searches the slowest counts.
+const (
+	maps     = 20
+	searches = 3
+)
 
 // errFailed says that the search was measured and found wanting.
 var errFailed = errors.New("failed")
@@ -122,7 +123,7 @@ func populate(o options, dir string) (want map[int]attrib.Holding, stop func()) 
 		panic(fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs))
 	}
 	in := strings.NewReplacer("D/", dir+"/dev/", "F/", dir+"/files/")
-	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps),
+	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(maps),
 		in.Replace("/dev/null /dev/zero /proc/self/stat F/libnvidia-ml.so.1 F/" + deep)}
 	for _, r := range roles {
 		args = append(args, in.Replace(r.open))
@@ -155,7 +156,7 @@ func confine(cpus int) error {
 func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) error {
 	var slowest time.Duration
 	var wrong []string
-	for run := range o.Runs {
+	for run := range searches {
 		began := time.Now()
 		scan := holders.Scan("/proc", dev, time.Minute)
 		took := time.Since(began)
