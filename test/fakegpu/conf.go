@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	_ "embed"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"bookend/test/rig"
 )
 
 // MiB is 2^20 bytes, the unit of world.conf's sizes.
@@ -109,28 +110,22 @@ func check(key, value string) error {
 	case m[1] == "any":
 		return nil
 	}
-	functions, err := exported()
-	if err == nil && !functions[m[1]] {
-		err = fmt.Errorf("%q: no library has the function %q", key, m[1])
+	if !exported()[m[1]] {
+		return fmt.Errorf("%q: no library has the function %q", key, m[1])
 	}
-	return err
+	return nil
 }
 
-var exported = sync.OnceValues(func() (map[string]bool, error) {
-	files, err := binaries()
+// exported are the functions of the libraries.
+var exported = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, lib := range []string{nvmlName, cudaName} {
-		f, bad := elf.NewFile(bytes.NewReader(files[lib]))
-		if err = errors.Join(err, bad); err != nil {
-			return nil, err
-		}
-		symbols, bad := f.DynamicSymbols()
-		err = errors.Join(err, bad)
-		for _, s := range symbols {
+		library := rig.Have(elf.NewFile(bytes.NewReader(rig.Have(binaries())[lib])))
+		for _, s := range rig.Have(library.DynamicSymbols()) {
 			names[s.Name] = names[s.Name] || s.Section != elf.SHN_UNDEF
 		}
 	}
-	return names, err
+	return names
 })
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
@@ -144,24 +139,18 @@ var exported = sync.OnceValues(func() (map[string]bool, error) {
 // ignored), freeze (the process is in state D and not even SIGKILL ends it before Thaw; needs cgroup v1's freezer
 // and root).
 func (w *World) Set(key, value string) error {
-	s, err := w.settings()
-	if err != nil {
-		return err
-	}
-	if s[key] = value; value == "" {
-		delete(s, key)
-	}
-	if err := check(key, value); err != nil {
-		return fmt.Errorf("set world.conf: %w", err)
-	}
-	return w.apply(s)
+	return rig.Attempt(func() {
+		s := w.settings()
+		if s[key] = value; value == "" {
+			delete(s, key)
+		}
+		rig.Try(check(key, value))
+		w.apply(s)
+	})
 }
 
 // Get returns a key of world.conf, "" where it is not set.
-func (w *World) Get(key string) string {
-	s, _ := w.settings()
-	return s[key]
-}
+func (w *World) Get(key string) string { return w.settings()[key] }
 
 // UUID returns a card's UUID.
 func (w *World) UUID(gpu int) string { return w.Get(gpuKey(gpu, "uuid")) }
@@ -174,31 +163,26 @@ func (w *World) Node(gpu int) string {
 	return filepath.Join(w.Dev(), "nvidia"+w.Get(gpuKey(gpu, "minor")))
 }
 
-func (w *World) settings() (settings, error) {
-	text, err := os.ReadFile(filepath.Join(w.dir, "world.conf"))
-	if err != nil {
-		return nil, err
-	}
-	return parse(string(text)), nil
+func (w *World) settings() settings {
+	text, _ := os.ReadFile(filepath.Join(w.dir, "world.conf")) // none where the world has been taken away
+	return parse(string(text))
 }
 
 // apply writes world.conf and makes the rest of the world agree with it.
-func (w *World) apply(s settings) error {
+func (w *World) apply(s settings) {
 	if n := s.cards(); n < 1 || n > maxGPUs {
-		return fmt.Errorf("gpus = %q: want 1 to %d", s["gpus"], maxGPUs)
+		panic(fmt.Errorf("gpus = %q: want 1 to %d", s["gpus"], maxGPUs))
 	}
 	if s["freezer"] == "" {
 		s["freezer"] = freezerOf(w.dir)
 	}
 	var text strings.Builder
-	var bad error
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		if bad = errors.Join(bad, check(key, s[key])); s[key] != "" {
+		rig.Try(check(key, s[key]))
+		if s[key] != "" {
 			fmt.Fprintf(&text, "%s = %s\n", key, s[key])
 		}
 	}
-	if bad != nil {
-		return bad
-	}
-	return errors.Join(replace(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644), w.render(s))
+	rig.Try(replace(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644))
+	w.render(s)
 }
