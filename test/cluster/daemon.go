@@ -32,16 +32,3 @@ func (c *Cluster) StartController() error {
 		}
 	}
 }
-
-// FreezeController stops slurmctld in its tracks: it takes connections and answers none. Without freeze it goes on.
-func (c *Cluster) FreezeController(freeze bool) error {
-	all := daemonsOf(c.paths.dir, record{Daemons: []string{controller}})
-	if len(all) != 1 {
-		return fmt.Errorf("freeze %s: found %d of it", controller, len(all))
-	}
-	signal := syscall.SIGCONT
-	if freeze {
-		signal = syscall.SIGSTOP
-	}
-	return syscall.Kill(all[0].pid, signal)
-}
