@@ -91,7 +91,8 @@ func addFile(t *tar.Writer, name, file string) error {
 		text = "" // it cannot be read, which the backend meets too
 	}
 	text = hashed(text)
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}); err != nil {
+	header := tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}
+	if err := t.WriteHeader(&header); err != nil {
 		return err
 	}
 	_, err = io.WriteString(t, text)

@@ -108,7 +108,10 @@ var entries = []Entry{
 	{RemapFailed, Serious, Card, Node, "row remapping failed",
 		"A memory row with uncorrectable errors could not be replaced. NVIDIA recommends replacing the GPU.",
 		"Run NVIDIA's field diagnostics and return the GPU.",
-		Traits{Exit: 28, Start: ToWarn, End: ToDrain, Condition: true, Fault: "a bad memory row could not be replaced"}},
+		Traits{
+			Exit: 28, Start: ToWarn, End: ToDrain, Condition: true,
+			Fault: "a bad memory row could not be replaced",
+		}},
 	{RemapPending, Warning, Card, Node, "row remapping waits for a reset",
 		"Memory rows with errors will be replaced at the next reset. Until then the bad page is not used.",
 		"Reset the GPU or reboot the node at the next maintenance.",
@@ -134,7 +137,10 @@ var entries = []Entry{
 	{XidFatal, Serious, Card, Node, "driver reported a GPU fault (Xid)",
 		"The kernel log has an Xid on this GPU since the job started that requires a reset, a reboot or a repair.",
 		"Follow docs/health.md for the number.",
-		Traits{Exit: 29, Start: ToWarn, End: ToDrain, Condition: true, Fault: "the driver reported a fault of the GPU"}},
+		Traits{
+			Exit: 29, Start: ToWarn, End: ToDrain, Condition: true,
+			Fault: "the driver reported a fault of the GPU",
+		}},
 	{Throttle, Note, Card, Node, "GPU is slowed down",
 		"The driver lowers the GPU's clocks because of heat or power. Jobs are slower; memory is not affected.",
 		"If it stays, check cooling and power.",

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
 // cgroupHost is what this host mounts of cgroups.
@@ -23,28 +26,14 @@ type cgroupHost struct {
 }
 
 // Tracks lists the ways to track that this host can run: LinuxProc, then those whose hierarchy is writable.
-func Tracks() ([]Track, error) {
-	host, err := findCgroups()
-	if err != nil {
-		return nil, err
-	}
-	var tracks []Track
-	for _, t := range []Track{LinuxProc, CgroupV1, CgroupV2} {
-		if host.can(t) {
-			tracks = append(tracks, t)
-		}
-	}
-	return tracks, nil
+func Tracks() []Track {
+	host := findCgroups()
+	return slices.DeleteFunc([]Track{LinuxProc, CgroupV1, CgroupV2}, func(t Track) bool { return !host.can(t) })
 }
 
 // findCgroups reads what is mounted. Slurm's v1 plugin looks below /sys/fs/cgroup only.
-func findCgroups() (cgroupHost, error) {
-	var host cgroupHost
-	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return host, err
-	}
-	for _, line := range strings.Split(string(table), "\n") {
+func findCgroups() (host cgroupHost) {
+	for line := range strings.Lines(string(rig.Have(os.ReadFile("/proc/self/mounts")))) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) < 3 || !strings.HasPrefix(f[1], "/sys/fs/cgroup"):
@@ -54,12 +43,8 @@ func findCgroups() (cgroupHost, error) {
 			host.v2 = f[1]
 		}
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return host, err
-	}
-	host.hybrid = !strings.HasPrefix(string(own), "0::")
-	return host, nil
+	host.hybrid = !strings.HasPrefix(string(rig.Have(os.ReadFile("/proc/self/cgroup"))), "0::")
+	return host
 }
 
 func (h cgroupHost) can(t Track) bool {
@@ -92,64 +77,49 @@ func (h cgroupHost) folders(t Track, nodes []Node) []string {
 	return dirs
 }
 
-// lockNames waits until no other cluster of this host uses cgroups under these names. Closing a returned file,
-// or the end of this process, frees a name.
-func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File, err error) {
-	if err := makeFolder(base, 0o755); err != nil {
-		return nil, err
-	}
-	for _, n := range nodes {
-		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))),
-			os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+// lockNames waits until no other cluster of this host uses cgroups under these names. Closing a lock, or the end of this
+// process, frees a name.
+func (c *Cluster) lockNames(patience time.Duration) {
+	makeFolder(base, 0o755)
+	for _, n := range c.options.Nodes {
+		name := fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(c.options.Track)))
+		lock := rig.Have(os.OpenFile(filepath.Join(base, name), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600))
+		c.locks = append(c.locks, lock)
+		taken := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+		err := taken()
+		for deadline := time.Now().Add(patience); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(deadline); {
+			time.Sleep(50 * time.Millisecond)
+			err = taken()
+		}
 		if err != nil {
-			return locks, err
-		}
-		locks = append(locks, lock)
-		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
-				return locks, fmt.Errorf("another cluster has cgroups of a node %q: %w", n.Name, err)
-			}
+			panic(fmt.Errorf("another cluster has cgroups of a node %q: %w", n.Name, err))
 		}
 	}
-	return locks, nil
 }
 
 // prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed.
 // Those that are in use belong to another Slurm, or to a cluster whose folder is gone without a Sweep.
-func (h cgroupHost) prepareCgroups(t Track, nodes []Node) error {
+func (h cgroupHost) prepareCgroups(t Track, nodes []Node) {
 	for _, dir := range h.folders(t, nodes) {
 		if err := removeCgroup(dir); err != nil {
-			return fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
+			panic(fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err))
 		}
 	}
-	if t != CgroupV2 {
-		return nil
+	if t == CgroupV2 {
+		rig.Try(os.MkdirAll(h.slice(), 0o755))
 	}
-	if err := os.Mkdir(h.slice(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
 }
 
 // removeCgroup removes a cgroup and those below it, deepest first. A missing one is no error, a populated
 // one is.
 func removeCgroup(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
+		if !e.IsDir() {
+			continue
+		}
+		if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
 	}
 	// rmdir only: a cgroup's files cannot be unlinked, and os.RemoveAll would try.
@@ -159,19 +129,15 @@ func removeCgroup(dir string) error {
 	return nil
 }
 
-// cgroupMembers lists the processes in a cgroup and below it.
-func cgroupMembers(dir string) []int {
-	var pids []int
-	// A cgroup may vanish while it is walked: what cannot be read has no members.
+// cgroupMembers lists the processes in a cgroup and below it. It may vanish while it is walked: what cannot be read has
+// no members.
+func cgroupMembers(dir string) (pids []int) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Name() != "cgroup.procs" {
 			return nil
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil
-		}
-		for _, word := range strings.Fields(string(text)) {
+		text, _ := os.ReadFile(path)
+		for word := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
 				pids = append(pids, pid)
 			}
@@ -184,10 +150,7 @@ func cgroupMembers(dir string) []int {
 // Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service
 // manager, cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
 func Escape(pid int) error {
-	host, err := findCgroups()
-	if err != nil {
-		return err
-	}
+	host := findCgroups()
 	mounts := host.v1
 	if host.v2 != "" {
 		mounts = append(mounts, host.v2)
@@ -205,15 +168,13 @@ func Escape(pid int) error {
 var shimSource []byte
 
 // buildShim compiles the library that hides a hybrid host's v1 lines from slurmd.
-func buildShim(folder string) (string, error) {
+func buildShim(folder string) (library string) {
 	source, library := filepath.Join(folder, "v2only.c"), filepath.Join(folder, "v2only.so")
-	if err := os.WriteFile(source, shimSource, 0o644); err != nil {
-		return "", err
-	}
+	rig.Try(os.WriteFile(source, shimSource, 0o644))
 	// Fortified headers would define the functions that the library replaces.
 	cc := exec.Command("cc", "-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o", library, source, "-ldl")
 	if out, err := cc.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the cgroup shim: %w\n%s", err, out)
+		panic(fmt.Errorf("compile the cgroup shim: %w\n%s", err, out))
 	}
-	return library, nil
+	return library
 }

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"bookend/test/rig"
 )
 
 // Track is how Slurm finds a job's processes, and so what may outlive a job.
@@ -96,12 +98,11 @@ type Cluster struct {
 // Up starts a cluster and returns when every node is idle. What an earlier, killed run left in Dir is ended
 // first. With cgroups it waits until no other cluster has nodes of the same names. On failure nothing is left
 // running and the error carries the tail of the daemons' logs.
-func Up(o Options) (*Cluster, error) {
-	c, err := prepare(o)
-	if err != nil {
+func Up(o Options) (c *Cluster, err error) {
+	if err := rig.Attempt(func() { c = prepare(o) }); err != nil {
 		return nil, fmt.Errorf("prepare cluster in %q: %w", o.Dir, err)
 	}
-	if err := c.start(); err != nil {
+	if err := rig.Attempt(c.start); err != nil {
 		err = fmt.Errorf("start cluster in %q: %w\n%s", o.Dir, err, c.Logs(40))
 		return nil, errors.Join(err, c.Down())
 	}
@@ -133,73 +134,56 @@ func (o Options) daemons() []string {
 	return names
 }
 
-func prepare(o Options) (*Cluster, error) {
-	o, err := complete(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := Sweep(o.Dir); err != nil {
-		return nil, err
-	}
-	c := &Cluster{options: o, paths: paths{o.Dir}}
-	if err := c.makeFolders(); err != nil {
-		return nil, err
-	}
-	if c.cgroups, err = findCgroups(); err != nil {
-		return nil, err
-	}
+func prepare(o Options) *Cluster {
+	o = complete(o)
+	rig.Try(Sweep(o.Dir))
+	c := &Cluster{options: o, paths: paths{o.Dir}, cgroups: findCgroups()}
+	c.makeFolders()
 	if !c.cgroups.can(o.Track) {
-		return nil, fmt.Errorf("this host has no hierarchy for %s", o.Track)
+		panic(fmt.Errorf("this host has no hierarchy for %s", o.Track))
 	}
-	if err := c.writeConf(); err != nil || o.Before == nil {
-		return c, err
+	c.writeConf()
+	if o.Before != nil {
+		rig.Try(o.Before(c.ConfFile()))
 	}
-	return c, o.Before(c.ConfFile())
+	return c
 }
 
 // complete fills in defaults and refuses what cannot work.
-func complete(o Options) (Options, error) {
+func complete(o Options) Options {
 	if os.Geteuid() != 0 {
-		return o, errors.New("a cluster needs root: slurmd starts jobs as their users")
+		panic(errors.New("a cluster needs root: slurmd starts jobs as their users"))
 	}
 	// munged's socket and slurmd's step sockets below Dir have to fit into 108 bytes.
 	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
-		return o, fmt.Errorf("directory %q: want an absolute path of at most 64 plain characters", o.Dir)
+		panic(fmt.Errorf("directory %q: want an absolute path of at most 64 plain characters", o.Dir))
 	}
 	o.Track, o.Root = cmp.Or(o.Track, LinuxProc), cmp.Or(o.Root, Root())
 	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
-	return o, nil
+	return o
 }
 
 // makeFolders makes the tree. Root owns it and others cannot write to it: hooks and their configuration are
 // read from here by root.
-func (c *Cluster) makeFolders() error {
+func (c *Cluster) makeFolders() {
 	for _, old := range []string{"log", "state", "spool"} {
-		if err := os.RemoveAll(c.paths.in(old)); err != nil {
-			return err
-		}
+		rig.Try(os.RemoveAll(c.paths.in(old)))
 	}
 	for name, mode := range map[string]os.FileMode{
 		"": 0o755, "etc": 0o755, "log": 0o755, "state": 0o700, "spool": 0o755, "home": 0o755,
 		"munge": 0o711, "hooks": 0o755,
 	} {
-		if err := makeFolder(c.paths.in(name), mode); err != nil {
-			return err
-		}
+		makeFolder(c.paths.in(name), mode)
 	}
 	for _, n := range c.options.Nodes {
 		for _, device := range n.Devices { // for a missing one slurmd would wait 20 s and then skip it
-			if _, err := os.Stat(device); err != nil {
-				return err
-			}
+			rig.Have(os.Stat(device))
 		}
 	}
-	return nil
 }
 
-func makeFolder(path string, mode os.FileMode) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode) // whatever the umask was
+// makeFolder makes one, with this mode whatever the umask is.
+func makeFolder(path string, mode os.FileMode) {
+	rig.Try(os.MkdirAll(path, 0o755))
+	rig.Try(os.Chmod(path, mode))
 }

@@ -14,24 +14,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // lookUp finds a program below root; the answer is its path as seen from there.
-func lookUp(root, name string) (string, error) {
+func lookUp(root, name string) string {
 	if filepath.IsAbs(name) {
-		return name, nil
+		return name
 	}
 	for _, dir := range strings.Split(searchPath, ":") {
 		path := filepath.Join(dir, name)
 		info, err := os.Lstat(filepath.Join(root, path))
 		// An absolute link ("alternatives") leads elsewhere when followed from outside of root.
 		if err == nil && (info.Mode().IsRegular() || info.Mode().Type() == os.ModeSymlink) {
-			return path, nil
+			return path
 		}
 	}
-	return "", fmt.Errorf("no program %q below %q; test/install-slurm.sh installs Slurm", name, root)
+	panic(fmt.Errorf("no program %q below %q; test/install-slurm.sh installs Slurm", name, root))
 }
 
 // identity is who a command runs as.
@@ -41,97 +43,72 @@ type identity struct {
 	groups   []uint32
 }
 
-func lookUpUser(name string) (identity, error) {
+func lookUpUser(name string) identity {
 	if name == "" || name == "root" {
-		return identity{name: "root"}, nil
+		return identity{name: "root"}
 	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return identity{}, err
-	}
-	ids, err := u.GroupIds()
-	if err != nil {
-		return identity{}, err
-	}
+	u := rig.Have(user.Lookup(name))
 	var numbers []uint32
-	for _, text := range append([]string{u.Uid, u.Gid}, ids...) {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			return identity{}, fmt.Errorf("user %q: %w", name, err)
-		}
-		numbers = append(numbers, uint32(n))
+	for _, text := range append([]string{u.Uid, u.Gid}, rig.Have(u.GroupIds())...) {
+		numbers = append(numbers, uint32(rig.Have(strconv.ParseUint(text, 10, 32))))
 	}
-	return identity{name, numbers[0], numbers[1], numbers[2:]}, nil
+	return identity{name, numbers[0], numbers[1], numbers[2:]}
 }
 
 // Users returns n unprivileged accounts that every Linux has and no service runs under, for jobs. Nothing is
 // added to the host's accounts.
-func Users(n int) ([]string, error) {
-	var found []string
+func Users(n int) (found []string) {
 	for _, name := range []string{"games", "news", "uucp", "lp", "mail", "operator", "ftp", "bin", "daemon"} {
 		if u, err := user.Lookup(name); err == nil && u.Uid != "0" && len(found) < n {
 			found = append(found, name)
 		}
 	}
 	if len(found) < n {
-		return nil, fmt.Errorf("found the accounts %q, want %d", found, n)
+		panic(fmt.Errorf("found the accounts %q, want %d", found, n))
 	}
-	return found, nil
+	return found
 }
 
 // Home returns the folder below Dir in which the user's jobs run. It is made when first asked for.
-func (c *Cluster) Home(user string) (string, error) {
-	who, err := lookUpUser(user)
-	if err != nil {
-		return "", err
-	}
-	return c.home(who)
+func (c *Cluster) Home(user string) (dir string, err error) {
+	err = rig.Attempt(func() { dir = c.home(lookUpUser(user)) })
+	return dir, err
 }
 
-func (c *Cluster) home(who identity) (string, error) {
+func (c *Cluster) home(who identity) string {
 	dir := c.paths.in("home", who.name)
 	// Refused if it exists as another's, or as a link that a job made in its place: root changes its owner.
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
+	if err := os.Mkdir(dir, 0o755); !errors.Is(err, os.ErrExist) {
+		rig.Try(err)
 	}
-	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() {
-		return "", fmt.Errorf("home %q: not a directory: %v", dir, err)
+	if info := rig.Have(os.Lstat(dir)); !info.IsDir() {
+		panic(fmt.Errorf("home %q: not a directory", dir))
 	}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, int(who.uid), int(who.gid))); err != nil {
-		return "", err
-	}
-	return dir, c.remember(who)
+	rig.Try(errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, int(who.uid), int(who.gid))))
+	c.remember(who)
+	return dir
 }
 
 // remember notes a user whose processes EndLeftovers may end.
-func (c *Cluster) remember(who identity) error {
+func (c *Cluster) remember(who identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if who.uid == 0 || slices.Contains(c.record.Users, who.uid) {
-		return nil
+	if who.uid != 0 && !slices.Contains(c.record.Users, who.uid) {
+		c.record.Users = append(c.record.Users, who.uid)
+		c.record.write(c.paths.dir)
 	}
-	c.record.Users = append(c.record.Users, who.uid)
-	return c.record.write(c.paths.dir)
 }
 
 // Command returns a command that talks to this cluster: a program of Slurm's by name, or any by absolute path,
 // run as the user ("" is root) in Home(user), with an environment that holds SLURM_CONF and nothing of ours.
-func (c *Cluster) Command(user, name string, args ...string) (*exec.Cmd, error) {
-	who, err := lookUpUser(user)
-	if err != nil {
-		return nil, err
-	}
-	home, err := c.home(who)
-	if err != nil {
-		return nil, err
-	}
-	cmd, err := c.command(who, home, name, args...)
-	if err != nil {
-		return nil, err
-	}
-	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+who.name, "LOGNAME="+who.name, "LANG=C", "SHELL=/bin/sh")
-	return cmd, nil
+func (c *Cluster) Command(user, name string, args ...string) (cmd *exec.Cmd, err error) {
+	err = rig.Attempt(func() {
+		who := lookUpUser(user)
+		home := c.home(who)
+		cmd = c.command(who, home, name, args...)
+		cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+who.name, "LOGNAME="+who.name, "LANG=C", "SHELL=/bin/sh")
+	})
+	return cmd, err
 }
 
 // run runs a command to its end and returns what it wrote to both outputs.

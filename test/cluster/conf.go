@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -8,19 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"bookend/test/rig"
 )
 
 // writeConf writes the three files of Slurm's configuration.
-func (c *Cluster) writeConf() error {
-	ports, err := freePorts(1 + len(c.options.Nodes))
-	if err != nil {
-		return err
-	}
-	c.ports = ports
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
+func (c *Cluster) writeConf() {
+	c.ports = freePorts(1 + len(c.options.Nodes))
+	host := rig.Have(os.Hostname())
 	hosts, _ := os.ReadFile("/etc/hosts") // without one the name means nothing
 	c.address, c.bound = loopback(string(hosts), host)
 	host, _, _ = strings.Cut(host, ".")
@@ -29,11 +25,8 @@ func (c *Cluster) writeConf() error {
 		"gres.conf":   c.gresConf(),
 		"cgroup.conf": c.cgroupConf(),
 	} {
-		if err := os.WriteFile(c.paths.in("etc", name), []byte(text), 0o644); err != nil {
-			return err
-		}
+		rig.Try(os.WriteFile(c.paths.in("etc", name), []byte(text), 0o644))
 	}
-	return nil
 }
 
 // loopback returns the daemons' address, and whether they can be bound to it. Told not to listen on all addresses,
@@ -56,90 +49,52 @@ func loopback(hosts, host string) (address string, bound bool) {
 	return "127.0.0.1", false
 }
 
+//go:embed slurm.conf
+var usual string
+
 func (c *Cluster) slurmConf(host string) string {
 	o := c.options
-	settings := c.usual(host)
+	values := map[string]string{"host": host, "address": c.address, "port": strconv.Itoa(c.ports[0]), "dir": c.paths.dir}
+	lines := slices.Collect(strings.SplitSeq(os.Expand(usual, func(name string) string { return values[name] }), "\n"))
 	if c.bound {
-		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
+		lines = append(lines, "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny")
 	}
 	if o.Configless {
-		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
+		lines = append(lines, "SlurmctldParameters=enable_configless")
 	}
 	if o.Track != LinuxProc {
-		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"},
-			[2]string{"TaskPlugin", "task/cgroup"})
+		lines = append(lines, "ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup")
 	}
 	for _, hook := range [][2]string{
 		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
 		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
 	} {
 		if hook[1] != "" {
-			settings = append(settings, hook)
+			lines = append(lines, hook[0]+"="+hook[1])
 		}
 	}
-	return strings.Replace(joinSettings(settings, o.Conf), "=SOCKET,", "=socket="+c.paths.socket()+",", 1) + c.nodeLines(host)
+	text := joinSettings(append(lines, o.Conf...))
+	return strings.Replace(text, "=SOCKET,", "=socket="+c.paths.socket()+",", 1) + c.nodeLines(host)
 }
 
-// usual are the settings of every cluster.
-func (c *Cluster) usual(host string) [][2]string {
-	p := c.paths
-	return [][2]string{
-		{"ClusterName", "bookend"},
-		{"SlurmctldHost", fmt.Sprintf("%s(%s)", host, c.address)},
-		{"SlurmctldPort", strconv.Itoa(c.ports[0])},
-		{"SlurmUser", "root"},
-		{"SlurmdUser", "root"},
-		{"AuthType", "auth/munge"},
-		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two
-		// minutes.
-		{"AuthInfo", "SOCKET,cred_expire=10"},
-		{"StateSaveLocation", p.in("state")},
-		{"SlurmdSpoolDir", p.in("spool", "%n")},
-		{"SlurmctldPidFile", p.pidFile("slurmctld")},
-		{"SlurmdPidFile", p.pidFile("slurmd-%n")},
-		{"SlurmctldLogFile", p.log("slurmctld")},
-		{"SlurmdLogFile", p.log("slurmd-%n")},
-		{"SlurmdDebug", "debug2"}, // below it a hook's output is lost unless it fails
-		{"MpiDefault", "none"},
-		{"MailProg", "/bin/true"},
-		{"AccountingStorageType", "accounting_storage/none"},
-		{"SelectType", "select/cons_tres"},
-		{"SelectTypeParameters", "CR_CPU_Memory"},
-		{"SchedulerParameters", "sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=1"},
-		{"SlurmdParameters", "config_overrides"}, // two cores pose as many
-		{"GresTypes", "gpu,shard"},
-		{"ReturnToService", "2"},
-		{"KillWait", "2"},
-		{"UnkillableStepTimeout", "20"},
-		{"PropagateResourceLimits", "NONE"},
-		{"ProctrackType", "proctrack/linuxproc"},
-		{"TaskPlugin", "task/none"},
-	}
-}
-
-// joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of
-// duplicates; lines that Slurm lets repeat, some of them since 24.05, are kept, and "Include FILE" lines come last.
-func joinSettings(settings [][2]string, further []string) string {
-	var includes strings.Builder
-	for _, line := range further {
-		key, value, ok := strings.Cut(line, "=")
-		if !ok {
-			includes.WriteString(line + "\n")
-			continue
-		}
-		settings = append(settings, [2]string{strings.TrimSpace(key), value})
-	}
+// joinSettings joins lines. The later of two equal keys wins, as Slurm only warns of duplicates; lines that Slurm lets
+// repeat, some of them since 24.05, are kept, and "Include FILE" lines come last.
+func joinSettings(lines []string) string {
+	var settings, includes []string
 	last := map[string]int{}
-	for i, s := range settings {
-		last[strings.ToLower(s[0])] = i
-	}
-	var b strings.Builder
-	for i, s := range settings {
-		if slices.Contains(repeated, strings.ToLower(s[0])) || last[strings.ToLower(s[0])] == i {
-			fmt.Fprintf(&b, "%s=%s\n", s[0], s[1])
+	for _, line := range lines {
+		key, _, ok := strings.Cut(line, "=")
+		switch key = strings.ToLower(strings.TrimSpace(key)); {
+		case !ok:
+			includes = append(includes, line)
+			continue
+		case last[key] > 0 && !slices.Contains(repeated, key):
+			settings[last[key]-1] = ""
 		}
+		settings = append(settings, line)
+		last[key] = len(settings)
 	}
-	return b.String() + includes.String()
+	return strings.Join(append(settings, includes...), "\n") + "\n"
 }
 
 var repeated = []string{"partitionname", "nodename", "prolog", "epilog"}
@@ -191,12 +146,11 @@ func (c *Cluster) cgroupConf() string {
 }
 
 // freePorts returns n ports that nobody listens on, below the range from which the kernel picks for clients.
-func freePorts(n int) ([]int, error) {
+func freePorts(n int) (ports []int) {
 	const low, high = 20000, 32000
-	var ports []int
 	for range 1000 {
 		if len(ports) == n {
-			return ports, nil
+			return ports
 		}
 		port := low + rand.IntN(high-low)
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
@@ -206,5 +160,5 @@ func freePorts(n int) ([]int, error) {
 		defer l.Close() // held until all are chosen, so that none is chosen twice
 		ports = append(ports, port)
 	}
-	return nil, fmt.Errorf("found %d free ports, want %d", len(ports), n)
+	panic(fmt.Errorf("found %d free ports, want %d", len(ports), n))
 }

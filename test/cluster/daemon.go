@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"bookend/test/rig"
 )
 
 // controller is the daemon that keeps the nodes' states.
@@ -20,7 +22,8 @@ func (c *Cluster) StopController() error {
 
 // StartController starts slurmctld with the state that it left, and waits until it answers.
 func (c *Cluster) StartController() error {
-	if err := c.startDaemon(controller, c.daemonEnv(), controller, "-i"); err != nil {
+	start := func() { c.startDaemon(controller, c.daemonEnv(), controller, "-i") }
+	if err := rig.Attempt(start); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(c.options.Patience); ; time.Sleep(50 * time.Millisecond) {
@@ -28,17 +31,4 @@ func (c *Cluster) StartController() error {
 			return err
 		}
 	}
-}
-
-// FreezeController stops slurmctld in its tracks: it takes connections and answers none. Without freeze it goes on.
-func (c *Cluster) FreezeController(freeze bool) error {
-	all := daemonsOf(c.paths.dir, record{Daemons: []string{controller}})
-	if len(all) != 1 {
-		return fmt.Errorf("freeze %s: found %d of it", controller, len(all))
-	}
-	signal := syscall.SIGCONT
-	if freeze {
-		signal = syscall.SIGSTOP
-	}
-	return syscall.Kill(all[0].pid, signal)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
 // record is what Dir/cluster.json keeps, so that a later process can clean up after a killed one.
@@ -25,8 +27,7 @@ type record struct {
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
 
-func readRecord(dir string) (record, error) {
-	var r record
+func readRecord(dir string) (r record, err error) {
 	text, err := os.ReadFile(recordFile(dir))
 	if err != nil {
 		return r, err
@@ -34,12 +35,8 @@ func readRecord(dir string) (record, error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-func (r record) write(dir string) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(recordFile(dir), text, 0o600)
+func (r record) write(dir string) {
+	rig.Try(os.WriteFile(recordFile(dir), rig.Have(json.Marshal(r)), 0o600))
 }
 
 // Down ends the cluster: its daemons, running hooks and running jobs, its cgroups, and whatever is mounted
@@ -96,17 +93,10 @@ func kill(all []process) error {
 
 // daemonsOf finds the daemons by their pid files. The environment of each must name this cluster: the file
 // may be old and the pid another's.
-func daemonsOf(dir string, r record) []process {
-	var found []process
+func daemonsOf(dir string, r record) (found []process) {
 	for _, name := range r.Daemons {
-		text, err := os.ReadFile(paths{dir}.pidFile(name))
-		if err != nil {
-			continue
-		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			continue
-		}
+		text, _ := os.ReadFile(paths{dir}.pidFile(name))
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		if p, ok := readProcess(pid); ok && !p.ended && p.hasEnv(signs(dir)...) {
 			found = append(found, p)
 		}
@@ -181,31 +171,20 @@ func removeCgroups(r record) error {
 }
 
 // unmountBelow unmounts what tests mounted below dir, last first.
-func unmountBelow(dir string) error {
-	mounts, err := mountsBelow(dir)
-	if err != nil {
-		return err
-	}
-	slices.Reverse(mounts)
-	var errs []error
-	for _, m := range mounts {
-		if err := unix.Unmount(m, unix.MNT_DETACH); err != nil {
-			errs = append(errs, fmt.Errorf("unmount %q: %w", m, err))
+func unmountBelow(dir string) (err error) {
+	for _, m := range slices.Backward(mountsBelow(dir)) {
+		if bad := unix.Unmount(m, unix.MNT_DETACH); bad != nil {
+			err = errors.Join(err, fmt.Errorf("unmount %q: %w", m, bad))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-func mountsBelow(dir string) ([]string, error) {
-	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, line := range strings.Split(string(table), "\n") {
+func mountsBelow(dir string) (found []string) {
+	for line := range strings.Lines(string(rig.Have(os.ReadFile("/proc/self/mounts")))) {
 		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
 			found = append(found, f[1])
 		}
 	}
-	return found, nil
+	return found
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"bookend/test/rig"
 )
 
 // HookFile returns the path of a hook in a cluster's folder. It may go into Options before the hook exists.
@@ -14,7 +16,7 @@ func HookFile(dir, name string) string { return paths{dir}.in("hooks", name) }
 // its path. Slurm gives hooks neither arguments nor a PATH.
 func WriteHook(dir, name, text string) (string, error) {
 	file := HookFile(dir, name)
-	if err := makeFolder(filepath.Dir(file), 0o755); err != nil {
+	if err := rig.Attempt(func() { makeFolder(filepath.Dir(file), 0o755) }); err != nil {
 		return "", err
 	}
 	// A process that is forked meanwhile would have the file open for writing, and nobody could run it.

@@ -2,12 +2,13 @@ package cluster
 
 import (
 	_ "embed"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"bookend/test/rig"
 )
 
 // Slurm in another root folder runs in one mount namespace a cluster, whose root that folder is. munged, the first
@@ -21,15 +22,11 @@ var enterScript string
 func (c *Cluster) elsewhere() bool { return c.options.Root != "/" }
 
 // daemon builds the command line of a daemon, which runs as root.
-func (c *Cluster) daemon(name string, args ...string) (*exec.Cmd, error) {
-	dir := c.paths.in("log")
-	path, err := lookUp(c.options.Root, name)
-	if err != nil {
-		return nil, err
-	}
+func (c *Cluster) daemon(name string, args ...string) *exec.Cmd {
+	dir, path := c.paths.in("log"), lookUp(c.options.Root, name)
 	switch {
 	case !c.elsewhere():
-		return c.direct(identity{}, dir, "", path, args), nil
+		return c.direct(identity{}, dir, "", path, args)
 	case name == "munged":
 		used := "shared"
 		if c.options.OwnRoot {
@@ -38,27 +35,19 @@ func (c *Cluster) daemon(name string, args ...string) (*exec.Cmd, error) {
 		binds := strings.Join(append([]string{c.paths.dir}, c.options.Binds...), ":")
 		args = append([]string{"--mount", "--propagation=private", "/bin/sh", "-c", enterScript, "enter.sh",
 			c.options.Root, dir, binds, used, path}, args...)
-		return c.direct(identity{}, dir, "", "/usr/bin/unshare", args), nil
+		return c.direct(identity{}, dir, "", "/usr/bin/unshare", args)
 	}
-	proc, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	args = append([]string{"--mount=" + proc + "/ns/mnt", "--", "/usr/bin/env", "-C", dir, path}, args...)
-	return c.direct(identity{}, dir, "", "/usr/bin/nsenter", args), nil
+	args = append([]string{"--mount=" + c.namespace() + "/ns/mnt", "--", "/usr/bin/env", "-C", dir, path}, args...)
+	return c.direct(identity{}, dir, "", "/usr/bin/nsenter", args)
 }
 
 // command builds the command line of anybody's command.
-func (c *Cluster) command(who identity, dir, name string, args ...string) (*exec.Cmd, error) {
-	path, err := lookUp(c.options.Root, name)
-	if err != nil || !c.elsewhere() {
-		return c.direct(who, dir, "", path, args), err
+func (c *Cluster) command(who identity, dir, name string, args ...string) *exec.Cmd {
+	root := ""
+	if c.elsewhere() {
+		root = c.namespace() + "/root"
 	}
-	proc, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	return c.direct(who, dir, proc+"/root", path, args), nil
+	return c.direct(who, dir, root, lookUp(c.options.Root, name), args)
 }
 
 func (c *Cluster) direct(who identity, dir, root, path string, args []string) *exec.Cmd {
@@ -71,15 +60,7 @@ func (c *Cluster) direct(who identity, dir, root, path string, args []string) *e
 }
 
 // namespace is the folder in /proc of munged, in whose mount namespace Slurm runs.
-func (c *Cluster) namespace() (string, error) {
-	file := c.paths.pidFile("munged")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("find Slurm's mount namespace: %w", err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return "", fmt.Errorf("find Slurm's mount namespace: %s holds %q", file, text)
-	}
-	return procPath(pid), nil
+func (c *Cluster) namespace() string {
+	text := rig.Have(os.ReadFile(c.paths.pidFile("munged")))
+	return procPath(rig.Have(strconv.Atoi(strings.TrimSpace(string(text)))))
 }

@@ -130,3 +130,6 @@ func nameJob(runs []HookRun, id JobID, hook, exit, signal string) {
 		}
 	}
 }
+
+// jobNamed is how slurmd's log names a job; its one group is the id.
+const jobNamed = `\[?(?:job |jobid |JobId=)(\d+)(?:'s|\]| SLUID=\w+)?`

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // base holds the folders of test clusters. Not /tmp, which others may write to: root's hooks trust no
@@ -18,19 +20,18 @@ const base = "/var/lib/bookend-test"
 
 // Scratch makes a new folder fit for a cluster: root's, searchable by all, on a file system that allows
 // programs and devices. Its name carries our pid, so that SweepDead knows when it is nobody's.
-func Scratch() (string, error) {
+func Scratch() (dir string, err error) {
 	for {
-		if err := makeFolder(base, 0o755); err != nil {
+		err := os.MkdirAll(base, 0o755)
+		if err == nil {
+			dir, err = os.MkdirTemp(base, strconv.Itoa(os.Getpid())+"-")
+		}
+		switch {
+		case err == nil:
+			return dir, errors.Join(os.Chmod(base, 0o755), os.Chmod(dir, 0o755))
+		case !errors.Is(err, os.ErrNotExist): // another process's Remove was just the last
 			return "", err
 		}
-		dir, err := os.MkdirTemp(base, strconv.Itoa(os.Getpid())+"-")
-		if errors.Is(err, os.ErrNotExist) {
-			continue // another process's Remove was just the last
-		}
-		if err != nil {
-			return "", err
-		}
-		return dir, os.Chmod(dir, 0o755)
 	}
 }
 
@@ -70,11 +71,8 @@ func SweepDead() error {
 
 func isDead(pid string) bool {
 	n, err := strconv.Atoi(pid)
-	if err != nil {
-		return false
-	}
 	p, ok := readProcess(n)
-	return !ok || p.ended
+	return err == nil && (!ok || p.ended)
 }
 
 // discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is
@@ -99,8 +97,8 @@ func removeTree(dir string) error {
 	if err := unmountBelow(dir); err != nil {
 		return err
 	}
-	if mounts, err := mountsBelow(dir); err != nil || len(mounts) > 0 {
-		return fmt.Errorf("remove %q: still mounted below: %q: %w", dir, mounts, err)
+	if mounts := mountsBelow(dir); len(mounts) > 0 {
+		return fmt.Errorf("remove %q: still mounted below: %q", dir, mounts)
 	}
 	return os.RemoveAll(dir)
 }
@@ -109,13 +107,8 @@ func removeTree(dir string) error {
 // first (SweepDead).
 func TempDir(t testing.TB) string {
 	t.Helper()
-	if err := SweepDead(); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, SweepDead())
+	dir := must.Have(Scratch())(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("kept for a look: %s", dir)
@@ -133,18 +126,14 @@ func Start(t testing.TB, o Options) *Cluster {
 	if o.Dir == "" {
 		o.Dir = TempDir(t)
 	}
-	c, err := Up(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Have(Up(o))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.Logs(40))
 		}
-		if err := c.Down(); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.EndLeftovers(); err != nil {
+		down := c.Down()
+		_, left := c.EndLeftovers()
+		if err := errors.Join(down, left); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 func TestCrash(t *testing.T) {
 	b := testBench(t)
 	programs, got := b.programs(mutant.Mutant{}), newTally()
-	b.faults(order{only: writing, workers: 2}, programs, got)
+	b.faults(writing, 2, programs, got)
 	b.twoEnds(programs, got)
 	if got.tried < 5 || got.classes["new state without a word"] == 0 || got.classes["old state, trouble said"] == 0 ||
 		got.classes["killed: old state"] == 0 {
@@ -30,7 +30,7 @@ func TestCrash(t *testing.T) {
 
 // A record written in place is noticed.
 func TestNoticed(t *testing.T) {
-	if testBench(t).notice(plantings[0], order{workers: 1}) == "" {
+	if testBench(t).notice(plantings[0]) == "" {
 		t.Error("noticed by nothing")
 	}
 }

@@ -3,7 +3,7 @@
 // asked to, or be the last one before SIGKILL. After each it reads everything as the next hook would, and lets that
 // hook run. At last it plants mistakes in the code, one at a time, of which each must be noticed.
 //
-//	crash [--only TEXT] [--workers N] [--faults=false] [--mutants=false]
+//	crash [--only TEXT]
 //
 // It is run as root in the root of the tree. Exit codes: 0 all was as it must be, 1 something was not, 64 usage, or
 // something that keeps the run from being made.
@@ -34,30 +34,19 @@ func (b bench) programs(m mutant.Mutant) (folder string) {
 	return rig.Have(b.Build(m, "bookend-prolog", "bookend-epilog", rig.Backend))
 }
 
-// order is what is to be done.
-type order struct {
-	only    string
-	workers int
-	faults  bool
-	mutants bool
-}
+// workers are nodes side by side: most of a hook's time is waiting.
+var workers = 3 * runtime.NumCPU()
 
 func work(on *rig.Bench, args []string) error {
-	var o order
 	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
-	flags.StringVar(&o.only, "only", "", "try the faults and mutants alone whose name contains `TEXT`")
-	flags.IntVar(&o.workers, "workers", 3*runtime.NumCPU(), "nodes side by side: most of a hook's time is waiting")
-	flags.BoolVar(&o.faults, "faults", true, "try each fault")
-	flags.BoolVar(&o.mutants, "mutants", true, "plant mistakes, too")
+	only := flags.String("only", "", "try the faults and mutants alone whose name contains `TEXT`")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read arguments: %w", err)
 	}
 	b, began := bench{on}, time.Now()
 	programs, t := b.programs(mutant.Mutant{}), newTally()
-	if o.faults {
-		b.faults(o, programs, t)
-	}
-	if o.only == "" {
+	b.faults(*only, workers, programs, t)
+	if *only == "" {
 		b.twoEnds(programs, t)
 	}
 	t.print(os.Stdout)
@@ -65,8 +54,5 @@ func work(on *rig.Bench, args []string) error {
 	if len(t.failed) > 0 {
 		return rig.ErrWrong
 	}
-	if o.mutants {
-		return b.mutants(o)
-	}
-	return nil
+	return b.mutants(*only)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -36,26 +37,8 @@ func cardID(i int) string { return fmt.Sprintf("GPU-5a0c9f3e-0000-4000-8000-%012
 const information = "Model: \t\t A GPU\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n" +
 	"GPU Excluded:\t No\n"
 
-// configuration: drains, but for faults of Bookend's own; no step waits for what does not come. Deadlines that a busy
-// machine does not reach; the kernel's log is not read, for which no deadline can be set.
-const configuration = `version: 1
-mode: enforce
-on_own_error: warn
-backend: %[1]s/backend/backend
-paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log}
-nvidia: {driver_proc: %[1]s/driver, gpu_map: {%[3]s}}
-slurm: {shards: "no"}
-deadlines:
-  prolog: {total: 200s, driver: 100s, processes: 50s, records: 60s}
-  epilog: {total: 300s, driver: 100s, processes: 50s, probe: 50s, job_log: 10s, records: 60s}
-settle:
-  prolog: {max: 50s, stable: 200ms}
-  epilog: {max: 50s, stable: 200ms}
-drain: {reason_by: none}
-%[2]slog: {syslog: false}
-record: {every: 0s}
-metrics: {textfile: %[1]s/var/bookend.prom}
-`
+//go:embed bookend.yaml
+var configuration string
 
 // newNode makes a machine in a folder, of root's all the way up, that does not exist, and beside it the one in which
 // images are decoded; extra are further lines of its configuration.
@@ -76,7 +59,8 @@ func newNode(dir, programs, extra string) *node {
 		files["driver/gpus/"+bus+"/information"] = fmt.Sprintf(information, cardID(i), bus, i)
 		numbers = append(numbers, fmt.Sprintf("%d: %s", i, cardID(i)))
 	}
-	files["bookend.yaml"] = fmt.Sprintf(configuration, dir, extra, strings.Join(numbers, ", "))
+	values := map[string]string{"dir": dir, "numbers": strings.Join(numbers, ", ")}
+	files["bookend.yaml"] = os.Expand(configuration, func(name string) string { return values[name] }) + extra
 	for name, text := range files {
 		n.put(name, text)
 	}

@@ -145,8 +145,8 @@ func (s *stand) follow(t trial, left []string) attempt {
 }
 
 // faults tries every fault, on stands side by side.
-func (b bench) faults(o order, programs string, t *tally) {
-	stands, made := make([]*stand, o.workers), -1
+func (b bench) faults(only string, workers int, programs string, t *tally) {
+	stands, made := make([]*stand, workers), -1
 	count := func() (int, bool) {
 		made++
 		return made, made < len(stands)
@@ -154,7 +154,7 @@ func (b bench) faults(o order, programs string, t *tally) {
 	rig.Try(rig.Each(stands, count, func(_ *stand, i int) error {
 		return rig.Attempt(func() { stands[i] = newStand(rig.Have(b.Folder("stand")), programs) })
 	}))
-	trials, seen := plan(stands[0].steps, o.only)
+	trials, seen := plan(stands[0].steps, only)
 	t.seen, t.tried = seen, len(trials)
 	next := func() (tr trial, more bool) {
 		if more = len(trials) > 0; more {

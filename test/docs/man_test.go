@@ -13,27 +13,6 @@ import (
 	"bookend/internal/code"
 )
 
-// What the pages of several programs have in common.
-const (
-	manFiles = `*/etc/bookend/bookend.yaml*
-: the configuration
-
-*/run/bookend*
-: records of running jobs, reports to users, and what their task hooks say; a tmpfs
-
-*/var/lib/bookend*
-: records of ended jobs, counts, and the metrics
-
-*/var/log/bookend/bookend.log*
-: one line for each hook of a job with GPUs`
-
-	manEnvironment = `**SLURM_***, **SLURMD_NODENAME**, **CUDA_VISIBLE_DEVICES**
-: what slurmd tells its hooks
-
-**BOOKEND_CONFIG**
-: another configuration file, set by a script that slurm.conf names. Only root may own and write it and its directories`
-)
-
 // keyRow is a key's row of docs/config.md.
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.*?) ?\\| (.*) \\|\n")
 
@@ -70,10 +49,8 @@ func filled(t *testing.T, name string) string {
 		return exits(func(code.Code) bool { return true })
 	case "{exits healthcheck}":
 		return exits(func(c code.Code) bool { return c.Traits().Unchecked })
-	case "{files}":
-		return manFiles
-	case "{environment}":
-		return manEnvironment
+	case "{files}", "{environment}": // what the pages of several programs have in common
+		return strings.TrimSpace(read(t, "testdata/man-"+strings.Trim(name, "{}")+".md"))
 	case "{bookend.yaml}":
 		return strings.TrimSpace(read(t, "../../configs/bookend.yaml"))
 	case "{keys}":

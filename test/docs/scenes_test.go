@@ -1,7 +1,12 @@
 package docs
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -94,87 +99,72 @@ func holder(pid int, uid uint32, name string, ago time.Duration) *finding.Holder
 	return &finding.Holder{Process: attrib.Process{PID: pid, UID: uid, Name: name, Start: boot - ago}}
 }
 
-// torch is PyTorch's message with figures of the moment.
-func torch(asked, free, others, mine, live, idle string) string {
-	return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " + asked +
-		". GPU 0 has a total capacity of 139.80 GiB of which " +
-		free + " is free. " + others + "Including non-PyTorch memory, this process has " + mine +
-		" memory in use. Of the allocated memory " +
-		live + " is allocated by PyTorch, and " + idle + " is reserved by PyTorch but unallocated.\n"
-}
+// scenes are the samples by name; changes is what no file says of some, plain are jobs whose headline has to be read by
+// itself.
+var (
+	scenes  = readScenes()
+	changes = map[string]func(*story){
+		"pieces": func(s *story) {
+			s.Findings = health.FoundByTests(s.Cards, []health.Outcome{{Probe: s.Probes[0], Seen: 1}})
+		},
+		"fault": func(s *story) {
+			s.Findings = health.Judge(health.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})
+		},
+	}
+	plain = map[string]func() story{
+		"something else": scenes["something else"],
+		"no figures":     scenes["no figures"],
+		"shared":         scenes["shared"],
+		"all ruled out": func() story {
+			s := scenes["others"]()
+			s.output, s.Findings[0].Bytes = scenes["no figures"]().output, gpu.Bytes(100*mebi)
+			return s
+		},
+		"not all read": func() story {
+			s := scenes["no figures"]()
+			s.Kernel = nil
+			return s
+		},
+		"failed": func() story { return calm("") },
+		"failed by a GPU error": func() story {
+			return calm("RuntimeError: CUDA error: an illegal memory access was encountered\n")
+		},
+		"failed by a fault": func() story { return silent(scenes["fault"]()) },
+		"failed, not alone": func() story { return silent(scenes["others"]()) },
+		"ended well":        func() story { return well(scenes["others"]()) },
+	}
+)
 
-// noDevices is what PyTorch says where CUDA cannot start for want of address space.
-const noDevices = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before " +
-	"calling NumCudaDevices() that might have already set an error? Error 2: out of memory\n"
-
-// scenes are the samples by name.
-var scenes = map[string]func() story{
-	"others":    others,
-	"inherited": func() story { s := leftover(); s.start = true; return s },
-	"leftover":  leftover,
-	"unlisted":  unlisted,
-	"pieces":    pieces,
-	"pool": func() story {
-		return calm(torch("22.78 GiB", "13.21 GiB", "", "126.59 GiB", "99.82 GiB", "25.90 GiB"))
-	},
-	"fault": fault,
-	"own":   own,
-	"processes": func() story {
-		s := calm(torch("2.00 GiB", "1.12 GiB", "Process 5102 has 68.77 GiB memory in use. ", "69.90 GiB", "69.05 GiB",
-			"310.22 MiB"))
-		for _, pid := range []int{5101, 5102} {
-			s.Seen = append(s.Seen, diagnosis.Sighting{At: boot - 20*time.Minute, Device: card, PID: pid,
-				Bytes: gpu.Bytes(68 * gibi), Own: true})
+func readScenes() map[string]func() story {
+	all, edits := map[string]func() story{}, map[string][]byte{}
+	files, err := txtar.ParseFile("testdata/scenes.txtar")
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range files.Files {
+		if name, is := strings.CutSuffix(f.Name, ".json"); is {
+			edits[name] = f.Data
+			continue
 		}
+		all[f.Name] = func() story {
+			s := calm(string(f.Data))
+			if edit := edits[f.Name]; edit != nil {
+				if err := json.Unmarshal(edit, &s.Input); err != nil {
+					panic(fmt.Errorf("%s: %w", f.Name, err))
+				}
+			}
+			if change := changes[f.Name]; change != nil {
+				change(&s)
+			}
+			return s
+		}
+	}
+	all["inherited"] = func() story {
+		s := all["leftover"]()
+		s.start = true
 		return s
-	},
-	"address space": func() story {
-		s := calm(noDevices)
-		s.AddressSpace = gpu.Bytes(4 * gibi)
-		return s
-	},
-	"limit in the script": func() story { // which the task hook, before the script, did not see
-		return calm(noDevices)
-	},
-	"something else": func() story {
-		return calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB",
-			"104.20 GiB", "1.93 GiB"))
-	},
-	"no figures": func() story { return calm("RuntimeError: CUDA error: out of memory\n") },
-	"host": func() story {
-		return calm("slurmstepd: error: Detected 1 oom_kill event in StepId=42.batch. Some of the step tasks have " +
-			"been OOM Killed.\n")
-	},
-	"shared": func() story {
-		return calm("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, " +
-			"Hardware limit: 232448. Reducing block sizes or `num_stages` may help.\n")
-	},
-	"share": share,
-}
-
-// plain are jobs whose headline has to be read by itself.
-var plain = map[string]func() story{
-	"something else": scenes["something else"],
-	"no figures":     scenes["no figures"],
-	"shared":         scenes["shared"],
-	"all ruled out": func() story {
-		s := others()
-		s.output, s.Findings[0].Bytes = scenes["no figures"]().output, gpu.Bytes(100*mebi)
-		return s
-	},
-	"not all read": func() story {
-		s := scenes["no figures"]()
-		s.Kernel = nil
-		return s
-	},
-	"failed": func() story { return calm("") },
-	"failed by a GPU error": func() story {
-		return calm("RuntimeError: CUDA error: an illegal memory access was " +
-			"encountered\n")
-	},
-	"failed by a fault": func() story { return silent(fault()) },
-	"failed, not alone": func() story { return silent(others()) },
-	"ended well":        func() story { return well(others()) },
+	}
+	return all
 }
 
 // silent is a job that says nothing of what it met.
@@ -187,68 +177,4 @@ func silent(s story) story {
 func well(s story) story {
 	s.Job.Exit.Raw = 0
 	return silent(s)
-}
-
-func others() story {
-	s := calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB", "104.20 GiB",
-		"1.93 GiB"))
-	s.End = side(settle.Flat, 30740)
-	s.Findings = []finding.Finding{found(code.Foreign, 30740, holder(8812, other, "python", 30*time.Minute),
-		&finding.Owner{Job: 57, UID: other, Level: attrib.ByCgroup})}
-	return s
-}
-
-func leftover() story {
-	s := calm(torch("24.00 GiB", "14.90 GiB", "Process 20949 has 20.03 GiB memory in use. ", "104.87 GiB",
-		"103.02 GiB", "1.31 GiB"))
-	s.Start, s.End = side(settle.Flat, 20518), side(settle.Clean, 20518) // clean is: nothing more than at the start
-	s.StartFindings = []finding.Finding{found(code.Dirty, 20518, holder(20949, me, "train", 85*time.Minute),
-		&finding.Owner{Job: 12, UID: me, Level: attrib.ByExclusive})}
-	return s
-}
-
-func unlisted() story {
-	s := calm(torch("24.00 GiB", "14.90 GiB", "", "104.87 GiB", "103.02 GiB", "1.31 GiB"))
-	s.Start, s.End = side(settle.Clean, 0), side(settle.Flat, 20518)
-	f := found(code.Residue, 20518, nil, &finding.Owner{Job: 42, UID: me, Level: attrib.ByExclusive})
-	f.Candidates, f.Searched = []finding.Holder{*holder(31180, me, "server", 40*time.Minute)}, true
-	s.Findings = []finding.Finding{f}
-	return s
-}
-
-func pieces() story {
-	s := calm("RuntimeError: CUDA error: out of memory\n")
-	s.Probes[0].Result, s.Probes[0].Largest = gpu.ProbeGap, gpu.Bytes(61204*mebi)
-	s.Probes[0].Attempts = 34
-	s.Findings = health.FoundByTests(s.Cards, []health.Outcome{{Probe: s.Probes[0], Seen: 1}})
-	return s
-}
-
-func fault() story {
-	s := calm("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
-	s.Kernel.Xids = []gpu.Xid{{KernelMark: gpu.KernelMark{At: 35940 * time.Second}, BusID: busID, Code: 48, PID: 31180}}
-	s.Findings = health.Judge(health.Input{Cards: s.Cards, Now: s.Health, Kernel: s.Kernel})
-	return s
-}
-
-func own() story {
-	s := calm(torch("4.50 GiB", "1.87 GiB", "", "137.93 GiB", "135.60 GiB", "1.74 GiB"))
-	s.Health[0].Accounting = gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
-		{PID: 31180, Peak: gpu.Bytes(141240 * mebi), Began: ended.Add(-50 * time.Minute), Ran: 50 * time.Minute}}}
-	return s
-}
-
-func share() story {
-	s := calm("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity " +
-		"of 16.00 GiB of which 1.21 GiB " +
-		"is free. Including non-PyTorch memory, this process has 14.79 GiB memory in use. Of the allocated memory " +
-		"13.90 GiB is allocated by " +
-		"PyTorch, and 210.00 MiB is reserved by PyTorch but unallocated.\n")
-	s.Cards[0].Device.Parent = "GPU-parent"
-	for _, e := range []*finding.Side{s.Start, s.End} {
-		e.Snapshot.Readings[0].Memory = gpu.Memory{Total: gpu.Bytes(16384 * mebi), Reserved: gpu.Bytes(0),
-			Used: gpu.Bytes(0), Free: gpu.Bytes(16384 * mebi)}
-	}
-	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance: the test was never tried on one", At: boot}}
-	return s
 }

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +26,6 @@ func TestCleanUp(t *testing.T) {
 	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
 	s.tell("a job's orphan is ended, and no other process on its GPU", cleansUp)
 	s.tell("one without proof is left alone", cleansUpNothingUnproven)
-	s.adminConfigures("n1", "observe", "")
-	s.tell("a second epilog ends nothing", secondDoesNotCleanUp)
 }
 
 // escaped is a job with an orphan that the recorder saw in its cgroup, and that has left it since.
@@ -91,19 +87,4 @@ func cleansUpNothingUnproven(s *story) {
 	s.holds(0, 0, s.pid(job))
 	s.nodeIsDrained("n1", s.ofOrphan(job))
 	s.hooksRan("n1", "prolog 0", "epilog 10")
-}
-
-// secondDoesNotCleanUp: the first epilog leaves the orphan, as clean-up is off; the second runs with clean-up on.
-func secondDoesNotCleanUp(s *story) {
-	text := must.Have(os.ReadFile(s.on.ConfigFile("n1")))(s.t)
-	second := filepath.Join(s.on.Dir, "etc/second.yaml")
-	must.Do(s.t, os.WriteFile(second, append(text, cleaning...), 0o644))
-	s.epilogEndsWith("BOOKEND_CONFIG=" + second + " " + s.on.Program("bookend-epilog"))
-	s.t.Cleanup(func() { s.epilogEndsWith("exit 0") })
-	job, orphan := s.escaped()
-	s.touches(s.user, "done")
-	s.ends(job)
-
-	s.holds(0, 0, orphan)
-	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: sighting", "BKD-AGAIN")
 }

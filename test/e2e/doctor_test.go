@@ -46,7 +46,7 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 // then spoils.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	tracks := must.Have(cluster.Tracks())(t)
+	tracks := cluster.Tracks()
 	o := site.Options{Setup: true,
 		Conf: []string{"UnkillableStepTimeout=120", "PrologFlags=Contain"}, Track: cluster.LinuxProc,
 		Config: asShipped}

@@ -269,29 +269,19 @@ func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 
-// A controller that does not answer costs a health check a few seconds, and nothing is lost.
+// A controller that is down costs a health check a few seconds, and nothing is lost. One that hangs is TestNoAnswer's of
+// internal/slurmcmd.
 func TestControllerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	for title, c := range map[string]struct{ goes, comes func() error }{
-		"it is down": {s.on.StopController, s.on.StartController},
-		"it hangs": {func() error { return s.on.FreezeController(true) },
-			func() error { return s.on.FreezeController(false) }},
-	} {
-		s.tell(title, func(s *story) { s.whileNobodyAnswers(c.goes, c.comes) })
-	}
-}
-
-func (s *story) whileNobodyAnswers(goes, comes func() error) {
-	s.t.Helper()
 	gone := false
 	turn := func(now bool) {
 		if gone != now {
-			must.Do(s.t, map[bool]func() error{true: goes, false: comes}[now]())
+			must.Do(s.t, map[bool]func() error{true: s.on.StopController, false: s.on.StartController}[now]())
 			gone = now
 		}
 	}
-	s.t.Cleanup(func() { turn(false) })
+	t.Cleanup(func() { turn(false) })
 	back := func() {
 		turn(false)
 		s.untilNode("n1", "is known to the controller", func(n cluster.NodeState) bool { return n.Has("IDLE") })

@@ -55,21 +55,6 @@ func moreAt(job cluster.JobID) string {
 // lines joins lines and paragraphs.
 func lines(all ...string) []string { return strings.Split(strings.Join(all, "\n"), "\n") }
 
-// Who inherits another's orphan is told no more than that.
-func TestInherited(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{})
-	first := s.runs(s.stranger, leavesOrphan, oneGPU)
-	second := s.runs(s.user, "echo working", oneGPU)
-
-	s.nodeIsUp("n1")
-	s.userReads(second, lines(
-		notCleanBefore,
-		"| bookend:   Held by a process that is not yours, probably left by another user's job",
-		notCausedBy(second, 140629), "working", "", leftEarlier("since TIME"), moreAt(second))...)
-	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
-}
-
 // An orphan drains the node until an admin has dealt with it.
 func TestEnforce(t *testing.T) {
 	t.Parallel()

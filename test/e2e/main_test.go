@@ -7,6 +7,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -32,36 +33,23 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if err := chooseTrack(os.Getenv("BOOKEND_E2E_TRACK")); err != nil {
-		return complain(err)
+	if name := cluster.Track(os.Getenv("BOOKEND_E2E_TRACK")); name != "" {
+		if track = name; !slices.Contains(cluster.Tracks(), track) {
+			return complain(fmt.Errorf("BOOKEND_E2E_TRACK=%s: this host can %q", name, cluster.Tracks()))
+		}
 	}
-	if err := cluster.SweepDead(); err != nil {
-		return complain(err)
-	}
-	dir, err := cluster.Scratch()
+	err := cluster.SweepDead()
 	if err == nil {
-		err = mountns.Shadow(dir)
+		programs, err = cluster.Scratch()
+	}
+	if err == nil {
+		defer cluster.Remove(programs)
+		err = errors.Join(mountns.Shadow(programs), build.Programs(programs, "", build.Shipped...))
 	}
 	if err != nil {
 		return complain(err)
 	}
-	defer cluster.Remove(dir)
-	if err := build.Programs(dir, "", build.Shipped...); err != nil {
-		return complain(err)
-	}
-	programs = dir
 	return m.Run()
-}
-
-func chooseTrack(name string) error {
-	tracks, err := cluster.Tracks()
-	if err != nil || name == "" {
-		return err
-	}
-	if track = cluster.Track(name); !slices.Contains(tracks, track) {
-		return fmt.Errorf("BOOKEND_E2E_TRACK=%s: this host can %q", name, tracks)
-	}
-	return nil
 }
 
 func complain(err error) int {

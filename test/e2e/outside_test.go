@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	_ "embed"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,24 +19,9 @@ import (
 // came from outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the
 // place of the user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does
 // so.
-const exitProgram = `#!/bin/sh
-cuda={dir}/world-$SLURMD_NODENAME/fakecuda
-case " $* " in
-*" --orphan "* | *" --fork-hold "*) ;;
-*) exec "$cuda" "$@" ;;
-esac
-{ # without the shell's own word on a program that was killed
-	said=$("$cuda" "$@" 2>&3 3>&-) # what it leaves must keep no one waiting
-	code=$?
-} 3>&2 2>/dev/null
-for pid in $(echo "$said" | grep -o -E ' (pid|child|holder)=[0-9]+' | cut -d= -f2 | sort -u); do
-	[ -e "/proc/$pid" ] || continue
-	: >"{exit}/$pid"
-	while [ -e "{exit}/$pid" ]; do sleep 0.01; done
-done
-echo "$said"
-exit $code
-`
+//
+//go:embed testdata/exit.sh
+var exitProgram string
 
 // exit is the folder in which processes ask to be let out of their job, or something in it.
 func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit", name) }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"io/fs"
 	"os/exec"
 	"os/user"
@@ -40,8 +39,7 @@ func TestPrivacy(t *testing.T) {
 			if (leaks != "") != told {
 				t.Errorf("%s", leaks)
 			}
-			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job),
-				"bookend show " + string(job), "bookend show " + string(job) + " --json"} {
+			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job)} {
 				if told && !strings.Contains(leaks, from+": "+s.user+" reads job "+string(guest)+" of") {
 					t.Errorf("nothing from %s in\n%s", from, leaks)
 				}
@@ -51,11 +49,8 @@ func TestPrivacy(t *testing.T) {
 	}
 }
 
-// readable is a text that a user can read, and what they typed for it.
-type readable struct {
-	reader, from, text string
-	typed              []string
-}
+// readable is a text that a user can read.
+type readable struct{ reader, from, text string }
 
 // terminals are what the users of a site saw on theirs.
 type terminals struct {
@@ -69,56 +64,26 @@ func (t *terminals) showed(user, text string) {
 	t.texts = append(t.texts, readable{reader: user, from: "terminal", text: text})
 }
 
-// leaks checks every text that a site's users can read: what their jobs wrote, their terminals showed, Bookend reported to
-// them, and its command line answers.
+// leaks checks every text that a site's users can read: what their jobs wrote, their terminals showed, and Bookend
+// reported to them. What its command line answers TestCommandsTellNothingOfOthers of test/faults tries.
 func (s *story) leaks() (leaks []string) {
 	s.t.Helper()
 	facts := privacy.Know(s.people(), s.remembered())
-	texts, shown := s.terminals.texts, s.answers()
+	check := func(texts []readable, of func(r readable) []string) {
+		for _, r := range texts {
+			for _, leak := range of(r) {
+				leaks = append(leaks, r.from+": "+leak)
+			}
+		}
+	}
+	printed := func(r readable) []string { return privacy.Leaks(r.text, r.reader, facts) }
+	check(s.terminals.texts, printed)
 	for _, name := range s.on.Users {
-		texts = append(texts, written(name, s.home(name))...)
-		shown = append(shown, written(name, filepath.Join(s.on.Run(), "report"))...)
-	}
-	for _, r := range texts {
-		for _, leak := range privacy.Leaks(r.text, r.reader, facts) {
-			leaks = append(leaks, r.from+": "+leak)
-		}
-	}
-	for _, r := range shown {
-		for _, leak := range privacy.Shown(r.text, r.typed, r.reader, facts) {
-			leaks = append(leaks, r.from+": "+leak)
-		}
+		check(written(name, s.home(name)), printed)
+		check(written(name, filepath.Join(s.on.Run(), "report")),
+			func(r readable) []string { return privacy.Shown(r.text, nil, r.reader, facts) })
 	}
 	return leaks
-}
-
-// mostAsked is of how many jobs of a site users ask: a crowd's are alike.
-const mostAsked = 8
-
-// answers are what the command line says to users of each job, theirs or not, and of the node.
-func (s *story) answers() (all []readable) {
-	s.t.Helper()
-	for _, node := range s.nodes {
-		questions := [][]string{{"status", "--json"}, {"history", "--json"}, {"history", "--repeat-offenders"}}
-		runs, _ := s.allRuns(node)
-		for i, r := range runs[:min(len(runs), mostAsked)] {
-			id := fmt.Sprint(r.Job.ID)
-			questions = append(questions, []string{"show", id, "--node", node})
-			if i == 0 || r.Job.ID != runs[i-1].Job.ID {
-				questions = append(questions, []string{"show", id, "--json", "--node", node})
-			}
-		}
-		for _, user := range s.on.Users {
-			for _, args := range questions {
-				cmd := as(user, s.on.Program("bookend"), args...)
-				cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "TZ=UTC"}, "/"
-				text, _ := cmd.CombinedOutput() // most of it is refused
-				typed, _, _ := strings.Cut(strings.Join(args, " "), " --node")
-				all = append(all, readable{user, "bookend " + typed, string(text), args})
-			}
-		}
-	}
-	return all
 }
 
 // as is a program that a user runs.

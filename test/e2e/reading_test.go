@@ -1,14 +1,16 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
+
 	"bookend/internal/slurmcmd"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -17,33 +19,11 @@ func TestSlurmReadsTheSame(t *testing.T) {
 	t.Parallel()
 	on := cluster.TempDir(t)
 	dir := filepath.Join(on, "odd")
-	for name, text := range map[string]string{
-		"odd.conf": `killwait = 7 # whatever the case, blanks around the sign
-PrologEpilogTimeout=300
-PrologEpilogTimeout=61
-PrologFlags=X11
-PrologFlags=Alloc
-TaskProlog=/first
-TaskProlog=/last
-MinJobAge=\
-	333
-SrunProlog="/a b"
-SrunEpilog=/x\#y
-RebootProgram=/a\z
-ResumeProgram=/a\\w
-SuspendProgram="/b \#c\\d" # e
-SchedulerParameters=defer,bf_interval=31
-BatchStartTimeout=12
-INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
-		// 22.05 looks for a relative name beside a.conf, 24.11 beside slurm.conf
-		"a.conf":     "WaitTime=31\nInclude " + filepath.Join(dir, "sub/b.conf") + "\n",
-		"sub/b.conf": "InactiveLimit=321\r\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text),
-			0o644)); err != nil {
-			t.Fatal(err)
-		}
+	in := strings.NewReplacer("DIR", dir, "CR\n", "\r\n")
+	for _, f := range must.Have(txtar.ParseFile("testdata/odd.txtar"))(t).Files {
+		path := filepath.Join(dir, f.Name)
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(in.Replace(string(f.Data))), 0o644))
 	}
 	// Below the site's folder, which a Slurm with a root folder of its own sees too.
 	s := given(t, site.Options{Dir: on, Conf: []string{"Include " + filepath.Join(dir, "odd.conf")}, NoTask: true})

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -13,35 +12,6 @@ import (
 	"bookend/test/must"
 	"bookend/test/site"
 )
-
-// The shipped deadlines of the root hooks.
-const (
-	prologDeadline = 5 * time.Second
-	epilogDeadline = 15 * time.Second
-)
-
-// slack is what a busy machine may add to a hook's time. A hook that hangs takes longer; how long others take is
-// measured by test/bench.
-const slack = time.Minute
-
-// inTime checks how long slurmd waited for each of these jobs' hooks, by the marks of its own log.
-func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluster.JobID) {
-	s.t.Helper()
-	all := must.Have(s.on.HookTimes(node))(s.t)
-	took := map[string]time.Duration{}
-	for _, h := range all {
-		took[h.Hook+" "+string(h.Job)] = h.Took
-	}
-	for _, job := range jobs {
-		for hook, limit := range map[string]time.Duration{"prolog": prolog, "epilog": epilog} {
-			t, known := took[hook+" "+string(job)]
-			if !known || t > limit+slack {
-				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook,
-					job, known, limit)
-			}
-		}
-	}
-}
 
 // records are what a node keeps of its jobs, in memory and on disk.
 func (s *story) records(node string) map[slurm.JobID]ledger.Run {
@@ -73,8 +43,8 @@ func (s *story) stuckBackends() []string {
 	})
 }
 
-// The driver holds its callers in state D, past SIGKILL. In every mode jobs go on and the node stays; each hook ends in
-// time, one child is left, and the first job after the driver's recovery is as any other.
+// The driver holds its callers in state D, past SIGKILL. In every mode jobs go on and the node stays; one child is left,
+// and the first job after the driver's recovery is as any other.
 func TestWedgedDriver(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: withinTotals})
@@ -89,7 +59,6 @@ func TestWedgedDriver(t *testing.T) {
 	}
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
-	s.inTime("n1", prologDeadline, epilogDeadline, hung, next, observed)
 	s.logSays("n1", hung, "bookend-prolog", "BKD-HANG")
 	s.logSays("n1", hung, "bookend-epilog", "BKD-STUCK", "looks=0")
 	s.logSays("n1", next, "bookend-prolog", "BKD-STUCK", "looks=0")
@@ -104,7 +73,6 @@ func TestWedgedDriver(t *testing.T) {
 	s.adminConfigures("n1", "enforce", withinTotals)
 	after := s.runs(s.user, "echo working", oneGPU)
 	s.userReads(after, "working", "", leftClean)
-	s.inTime("n1", prologDeadline, epilogDeadline, after)
 }
 
 // An admin's mistake on every node at once, a backend that is not there: jobs go on, and no node drains.
@@ -121,6 +89,5 @@ func TestNoMassDrain(t *testing.T) {
 				s.logSays(node, job, program, "BKD-BK-MISSING", "exit=0")
 			}
 		}
-		s.inTime("n1", prologDeadline, epilogDeadline, job)
 	}
 }

@@ -39,7 +39,7 @@ func refused(t *testing.T, o site.Options, why string) {
 // tracks are the ways of tracking that this run is for: with none named, all that the host can.
 func tracks(t *testing.T) []cluster.Track {
 	t.Helper()
-	all := must.Have(cluster.Tracks())(t)
+	all := cluster.Tracks()
 	if os.Getenv("BOOKEND_E2E_TRACK") != "" {
 		return []cluster.Track{track}
 	}
@@ -49,7 +49,7 @@ func tracks(t *testing.T) []cluster.Track {
 // inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
 func inCgroups(t *testing.T) cluster.Track {
 	t.Helper()
-	all := must.Have(cluster.Tracks())(t)
+	all := cluster.Tracks()
 	if track != cluster.LinuxProc {
 		return track
 	}

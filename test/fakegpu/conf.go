@@ -3,7 +3,7 @@ package fakegpu
 import (
 	"bytes"
 	"debug/elf"
-	"errors"
+	_ "embed"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"bookend/test/rig"
 )
 
 // MiB is 2^20 bytes, the unit of world.conf's sizes.
@@ -24,45 +26,31 @@ const maxGPUs = 64
 // settings are world.conf's keys and values.
 type settings map[string]string
 
-// globals are the keys without a card and their defaults; "" is unset. Sizes are the measured ones of an H200
-// under driver 580.
-var globals = settings{
-	"gpus":           "4",
-	"driver_version": "580.159.04", "nvml_version": "13.580.159.04", "cuda_version": "13000",
-	"context_mib":       "527",  // what one context adds to used
-	"client_hidden_mib": "9",    // the part of it that no process's figure shows
-	"contextless_mib":   "3",    // footprint of a process that allocates without a context
-	"teardown":          "auto", // plain, jumpy, none; auto: jumpy for memory in more than 64 blocks
-	"teardown_ms":       "",     // 150 plain, 110 jumpy
-	"teardown_stall_ms": "380",  // how long a memory call blocks in a jumpy teardown
-	"process_stride":    "",     // 32: entries of that length in every version of the process lists
-	"process_stride_v3": "",     // 32: in version 3 alone, as drivers 535.43 to 535.86 have it
-	"freezer":           "",     // cgroup v1 folder for the action freeze; New names one
-}
+//go:embed defaults.conf
+var defaults string
 
-// perGPU are the keys of one card; defaults that depend on its number are filled in by complete.
-var perGPU = settings{
-	"uuid": "", "bus": "", "minor": "", "name": "NVIDIA H200", "excluded": "",
-	"total_mib": "143771", "reserved_mib": "615",
-	"extra_mib":      "",  // used by nobody who could be listed
-	"moving_mib":     "",  // the same, there and gone again every 0.7 s
-	"largest_mib":    "",  // bound on one allocation; otherwise free - 2 MiB
-	"vmm":            "1", // 0: memory cannot be had without a context
-	"list":           "",  // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
-	"process_memory": "",  // -1: not available for every process
-	"mig_lists":      "",  // parent: a MIG instance lists the processes of the whole card
-	"busy":           "0", // percent
-	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
-	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
-	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",
-	"ecc_uncorrected_ever": "0",
-	"recovery_action_type": "1", "recovery_action_rc": "0", // of that field's value
-	"retired_pages": "", "retired_pending": "0", // the first set: a card from before Ampere
-	"fabric_state": "0", "fabric_status": "0",
-	"clocks_event_reasons": "1", // idle
-	"accounting_mode":      "0", // until nvmlDeviceSetAccountingMode
-	// PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
-	"accounted": "",
+// globals are the keys without a card and their defaults; perGPU those of one card, of which complete fills in what
+// depends on its number.
+var globals, perGPU = func() (globals, perGPU settings) {
+	globals, perGPU = parse(defaults), settings{}
+	for key, value := range globals {
+		if of, is := strings.CutPrefix(key, "gpu."); is {
+			perGPU[of] = value
+			delete(globals, key)
+		}
+	}
+	return globals, perGPU
+}()
+
+// parse reads lines of KEY = VALUE.
+func parse(text string) settings {
+	s := settings{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
+			s[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return s
 }
 
 // buses are a machine's in ascending order; beyond them come those of the next PCI domain.
@@ -122,32 +110,26 @@ func check(key, value string) error {
 	case m[1] == "any":
 		return nil
 	}
-	functions, err := exported()
-	if err == nil && !functions[m[1]] {
-		err = fmt.Errorf("%q: no library has the function %q", key, m[1])
+	if !exported()[m[1]] {
+		return fmt.Errorf("%q: no library has the function %q", key, m[1])
 	}
-	return err
+	return nil
 }
 
-var exported = sync.OnceValues(func() (map[string]bool, error) {
-	files, err := binaries()
+// exported are the functions of the libraries.
+var exported = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, lib := range []string{nvmlName, cudaName} {
-		f, bad := elf.NewFile(bytes.NewReader(files[lib]))
-		if err = errors.Join(err, bad); err != nil {
-			return nil, err
-		}
-		symbols, bad := f.DynamicSymbols()
-		err = errors.Join(err, bad)
-		for _, s := range symbols {
+		library := rig.Have(elf.NewFile(bytes.NewReader(rig.Have(binaries())[lib])))
+		for _, s := range rig.Have(library.DynamicSymbols()) {
 			names[s.Name] = names[s.Name] || s.Section != elf.SHN_UNDEF
 		}
 	}
-	return names, err
+	return names
 })
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
-// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), instanceKey, and the rules of misbehaviour
+// the next call of any process. Keys: see defaults.conf (gpu.KEY as gpuN.KEY), instanceKey, and the rules of misbehaviour
 //
 //	on.FUNCTION = ACTION [after N] [times M]
 //	on.FUNCTION.gpuN, on.any.gpuN       for one card; the more exact rule wins
@@ -157,24 +139,18 @@ var exported = sync.OnceValues(func() (map[string]bool, error) {
 // ignored), freeze (the process is in state D and not even SIGKILL ends it before Thaw; needs cgroup v1's freezer
 // and root).
 func (w *World) Set(key, value string) error {
-	s, err := w.settings()
-	if err != nil {
-		return err
-	}
-	if s[key] = value; value == "" {
-		delete(s, key)
-	}
-	if err := check(key, value); err != nil {
-		return fmt.Errorf("set world.conf: %w", err)
-	}
-	return w.apply(s)
+	return rig.Attempt(func() {
+		s := w.settings()
+		if s[key] = value; value == "" {
+			delete(s, key)
+		}
+		rig.Try(check(key, value))
+		w.apply(s)
+	})
 }
 
 // Get returns a key of world.conf, "" where it is not set.
-func (w *World) Get(key string) string {
-	s, _ := w.settings()
-	return s[key]
-}
+func (w *World) Get(key string) string { return w.settings()[key] }
 
 // UUID returns a card's UUID.
 func (w *World) UUID(gpu int) string { return w.Get(gpuKey(gpu, "uuid")) }
@@ -187,37 +163,26 @@ func (w *World) Node(gpu int) string {
 	return filepath.Join(w.Dev(), "nvidia"+w.Get(gpuKey(gpu, "minor")))
 }
 
-func (w *World) settings() (settings, error) {
-	text, err := os.ReadFile(filepath.Join(w.dir, "world.conf"))
-	if err != nil {
-		return nil, err
-	}
-	s := settings{}
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, "="); ok {
-			s[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return s, nil
+func (w *World) settings() settings {
+	text, _ := os.ReadFile(filepath.Join(w.dir, "world.conf")) // none where the world has been taken away
+	return parse(string(text))
 }
 
 // apply writes world.conf and makes the rest of the world agree with it.
-func (w *World) apply(s settings) error {
+func (w *World) apply(s settings) {
 	if n := s.cards(); n < 1 || n > maxGPUs {
-		return fmt.Errorf("gpus = %q: want 1 to %d", s["gpus"], maxGPUs)
+		panic(fmt.Errorf("gpus = %q: want 1 to %d", s["gpus"], maxGPUs))
 	}
 	if s["freezer"] == "" {
 		s["freezer"] = freezerOf(w.dir)
 	}
 	var text strings.Builder
-	var bad error
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		if bad = errors.Join(bad, check(key, s[key])); s[key] != "" {
+		rig.Try(check(key, s[key]))
+		if s[key] != "" {
 			fmt.Fprintf(&text, "%s = %s\n", key, s[key])
 		}
 	}
-	if bad != nil {
-		return bad
-	}
-	return errors.Join(replace(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644), w.render(s))
+	rig.Try(replace(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644))
+	w.render(s)
 }

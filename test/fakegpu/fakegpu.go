@@ -28,6 +28,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"bookend/test/rig"
 )
 
 // World is one fake node's GPUs.
@@ -59,55 +61,43 @@ func With(key, value string) Option { return func(s settings) { s[key] = value }
 // New makes a world in dir, which must be empty or not exist, and whose parents other users can pass through if
 // other users are to use it. Without the right to make device nodes, or where consoles cannot be opened, the
 // nodes are plain files: Slurm gives jobs no GPU for those.
-func New(dir string, options ...Option) (*World, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	w := &World{dir: dir}
+func New(dir string, options ...Option) (w *World, err error) {
 	s := maps.Clone(globals)
 	for _, o := range options {
 		o(s)
 	}
 	s.complete()
-	for _, step := range []func() error{w.makeFolders, w.install, w.logKernel, func() error { return w.apply(s) }} {
-		if err := step(); err != nil {
-			return nil, fmt.Errorf("make a fake GPU world: %w", err)
+	err = rig.Attempt(func() {
+		w = &World{dir: rig.Have(filepath.Abs(dir))}
+		w.makeFolders()
+		for name, content := range rig.Have(binaries()) {
+			rig.Try(replace(filepath.Join(w.dir, name), content, 0o755))
 		}
+		w.logKernel()
+		w.apply(s)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a fake GPU world: %w", err)
 	}
 	return w, nil
 }
 
-func (w *World) makeFolders() error {
+func (w *World) makeFolders() {
 	for name, mode := range map[string]os.FileMode{
 		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
 		"accounting": 0o777 | os.ModeSticky,
 	} {
 		path := filepath.Join(w.dir, name)
-		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil { // past the umask
-			return err
-		}
+		rig.Try(os.MkdirAll(path, 0o755))
+		rig.Try(os.Chmod(path, mode)) // past the umask
 	}
 	// The programs know their world's dev by this name; /proc shows the folder's own.
-	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil &&
-		!errors.Is(err, fs.ErrExist) {
-		return err
+	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); !errors.Is(err, fs.ErrExist) {
+		rig.Try(err)
 	}
 	guard := filepath.Join(w.dir, "alloc/.guard")
-	return errors.Join(os.WriteFile(guard, nil, 0o666), os.Chmod(guard, 0o666))
-}
-
-func (w *World) install() error {
-	files, err := binaries()
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		if err := replace(filepath.Join(w.dir, name), content, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	rig.Try(os.WriteFile(guard, nil, 0o666))
+	rig.Try(os.Chmod(guard, 0o666))
 }
 
 // replace writes a file so that a reader sees the old content or the new.

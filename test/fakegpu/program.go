@@ -16,7 +16,6 @@ import (
 // Program is a running fakecuda.
 type Program struct {
 	PID      int   // of the process that took memory; with --orphan and --pidns not the one started
-	Holder   int   // with --fork-hold, of the child: PID is dead
 	Children []int // of --fork-hold and --workers
 	cmd      *exec.Cmd
 	out      io.ReadCloser
@@ -68,8 +67,6 @@ func (p *Program) awaitReady() error {
 		switch key {
 		case "pid":
 			p.PID = n
-		case "holder":
-			p.Holder = n
 		case "child":
 			p.Children = append(p.Children, n)
 		}

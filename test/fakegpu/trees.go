@@ -3,14 +3,16 @@ package fakegpu
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"bookend/internal/inventory"
-
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/inventory"
+	"bookend/test/rig"
 )
 
 // Virtual consoles can be opened and held by anybody who may open their node, as a driver's nodes can; major 195
@@ -24,38 +26,40 @@ const (
 )
 
 // render makes dev, proc-driver and sys show what the settings say.
-func (w *World) render(s settings) error {
-	err := errors.Join(w.node("nvidiactl", controlConsole), w.node("nvidia-uvm", uvmConsole), w.renderModule(s))
+func (w *World) render(s settings) {
+	w.node("nvidiactl", controlConsole)
+	w.node("nvidia-uvm", uvmConsole)
+	w.renderModule(s)
 	gpus := filepath.Join(w.DriverProc(), "gpus")
 	present := map[string]bool{}
 	for gpu := range s.cards() {
-		minor, bad := strconv.Atoi(s[gpuKey(gpu, "minor")])
+		minor := rig.Have(strconv.Atoi(s[gpuKey(gpu, "minor")]))
 		bus := s[gpuKey(gpu, "bus")]
 		present[bus] = true
-		err = errors.Join(err, bad, w.node(fmt.Sprintf("nvidia%d", minor), firstConsole+minor%cardConsoles),
-			update(filepath.Join(gpus, bus, "information"), information(s, gpu)))
+		w.node(fmt.Sprintf("nvidia%d", minor), firstConsole+minor%cardConsoles)
+		update(filepath.Join(gpus, bus, "information"), information(s, gpu))
 	}
 	entries, _ := os.ReadDir(gpus)
 	for _, e := range entries {
 		if !present[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(gpus, e.Name())))
+			rig.Try(os.RemoveAll(filepath.Join(gpus, e.Name())))
 		}
 	}
-	return err
 }
 
 // node makes a device node, or a plain file where that is not to be had.
-func (w *World) node(name string, minor int) error {
+func (w *World) node(name string, minor int) {
 	path := filepath.Join(w.Dev(), name)
 	if _, err := os.Lstat(path); err == nil {
-		return nil
+		return
 	}
 	device := int(unix.Mkdev(consoleMajor, uint32(minor)))
 	if unix.Mknod(path, unix.S_IFCHR|0o666, device) == nil && os.Chmod(path, 0o666) == nil && opens(path) {
-		return nil
+		return
 	}
 	os.Remove(path)
-	return errors.Join(os.WriteFile(path, nil, 0o666), os.Chmod(path, 0o666))
+	rig.Try(os.WriteFile(path, nil, 0o666))
+	rig.Try(os.Chmod(path, 0o666))
 }
 
 // bootLines are the kernel's log of a fake node, as /dev/kmsg gives it: what it says of itself.
@@ -63,7 +67,7 @@ const bootLines = "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line:
 
 // logKernel gives the node a kernel log, once: what becomes of it is the tests' to say. A file is read as the device
 // is.
-func (w *World) logKernel() error { return os.WriteFile(w.KernelLog(), []byte(bootLines), 0o600) }
+func (w *World) logKernel() { rig.Try(os.WriteFile(w.KernelLog(), []byte(bootLines), 0o600)) }
 
 // KernelLog stands for /dev/kmsg.
 func (w *World) KernelLog() string { return filepath.Join(w.Dev(), "kmsg") }
@@ -94,44 +98,31 @@ func information(s settings, gpu int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func (w *World) renderModule(s settings) error {
+func (w *World) renderModule(s settings) {
+	// everything but the modules leads to the real /sys
+	for _, name := range []string{"bus", "class", "devices", "fs", "kernel"} {
+		if err := os.Symlink(filepath.Join("/sys", name), filepath.Join(w.Sys(), name)); !errors.Is(err, fs.ErrExist) {
+			rig.Try(err)
+		}
+	}
 	version := fmt.Sprintf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  "+
 		"(dvs-builder@U22-I3-B17-02-5)  Tue Jan  6 20:54:18 UTC 2026\nGCC version:  gcc version 12.2.0 (Debian "+
 		"12.2.0-14+deb12u1)\n", s["driver_version"])
 	module := filepath.Join(w.Sys(), "module/nvidia")
-	return errors.Join(
-		w.linkSys(),
-		update(filepath.Join(w.DriverProc(), "version"), version),
-		update(filepath.Join(module, "version"), s["driver_version"]+"\n"),
-		update(filepath.Join(module, "srcversion"), "4F2C9E61A07B3D58E1B7C20\n"),
-		update(filepath.Join(module, "initstate"), "live\n"),
-		update(filepath.Join(module, "refcnt"), "3\n"),
-	)
-}
-
-// linkSys leads everything but the modules to the real /sys.
-func (w *World) linkSys() error {
-	for _, name := range []string{"bus", "class", "devices", "fs", "kernel"} {
-		link := filepath.Join(w.Sys(), name)
-		if _, err := os.Lstat(link); err == nil {
-			continue
-		}
-		if err := os.Symlink(filepath.Join("/sys", name), link); err != nil {
-			return err
-		}
-	}
-	return nil
+	update(filepath.Join(w.DriverProc(), "version"), version)
+	update(filepath.Join(module, "version"), s["driver_version"]+"\n")
+	update(filepath.Join(module, "srcversion"), "4F2C9E61A07B3D58E1B7C20\n")
+	update(filepath.Join(module, "initstate"), "live\n")
+	update(filepath.Join(module, "refcnt"), "3\n")
 }
 
 // update writes a file only if it says something else: what identifies a loaded module must not change by itself.
-func update(path, content string) error {
+func update(path, content string) {
 	if old, err := os.ReadFile(path); err == nil && string(old) == content {
-		return nil
+		return
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return replace(path, []byte(content), 0o644)
+	rig.Try(os.MkdirAll(filepath.Dir(path), 0o755))
+	rig.Try(replace(path, []byte(content), 0o644))
 }
 
 // Slurm writes into a new directory what Slurm has to say of a world's GPUs: slurm.conf and gres.conf of a node that

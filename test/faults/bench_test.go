@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,7 +94,6 @@ type conf struct {
 	sys             string // that of the fake GPUs where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
-	scontrol        string // Slurm's own where it is empty
 	record          string // nothing is recorded where it is empty
 	extra           string // further lines
 }
@@ -131,43 +131,27 @@ func (n *node) configure(change func(*conf)) {
 	n.put("bookend.yaml", n.text(), 0o644)
 }
 
-// Deadlines: roomy ones are never reached even on a busy machine, tight ones at once.
-const (
-	roomy = `deadlines:
-  prolog: {total: 2m, driver: 40s, processes: 20s, records: 30s}
-  epilog: {total: 3m, driver: 40s, processes: 20s, job_log: 20s, records: 30s}
-  health_check: {total: 55s, driver: 18s, processes: 8s, slurm: 14s, records: 15s}
-`
-	tight = `deadlines:
-  prolog: {total: 6s, driver: 2700ms, processes: 1200ms, probe: 300ms, records: 2700ms}
-  epilog: {total: 9s, driver: 2700ms, processes: 1200ms, probe: 300ms, job_log: 1800ms, records: 2700ms}
-  health_check: {total: 12s, driver: 2700ms, processes: 1200ms, slurm: 600ms, records: 2700ms}
-`
-)
+//go:embed testdata/*.yaml
+var configurations embed.FS
 
 func (n *node) text() string {
-	c, deadlines, longest, shards := n.conf, roomy, "8s", cmp.Or(n.conf.shards, `"no"`)
+	c, times, settle := n.conf, "roomy", "{max: 8s, stable: 200ms}"
 	if c.tight {
-		deadlines, longest = tight, "2s"
+		times, settle = "tight", "{max: 2s, stable: 200ms}"
 	}
-	return fmt.Sprintf(`version: 1
-mode: %s
-on_own_error: %s
-backend: %s
-paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
-nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
-%ssettle:
-  prolog: {max: %s, stable: 200ms}
-  epilog: %s
-slurm: {shards: %s, scontrol: %s, %s}
-drain: {reason_by: healthcheck}
-log: {syslog: false}
-metrics: {textfile: %s/bookend.prom}
-record: {every: %s}
-%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, c.varDir, c.log, cmp.Or(c.sys, n.world.Sys()), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, longest,
-		cmp.Or(c.settle, "{max: "+longest+", stable: 200ms}"), shards,
-		cmp.Or(c.scontrol, "/usr/bin/scontrol"), n.numbers, c.varDir, cmp.Or(c.record, "0s"), c.extra)
+	values := map[string]string{
+		"mode": c.mode, "on_unknown": c.onUnknown, "backend": c.backend, "proc": cmp.Or(c.proc, "/proc"), "run": c.run,
+		"var": c.varDir, "log": c.log, "sys": cmp.Or(c.sys, n.world.Sys()), "dev": n.world.Dev(), "library": c.library,
+		"cuda": n.world.CUDA(), "driver_proc": c.driverProc, "shards": cmp.Or(c.shards, `"no"`), "numbers": n.numbers,
+		"record": cmp.Or(c.record, "0s"), "settle": cmp.Or(c.settle, settle),
+	}
+	text := ""
+	for _, name := range []string{"bookend", times} {
+		part, err := configurations.ReadFile("testdata/" + name + ".yaml")
+		must(n, err)
+		text += os.Expand(string(part), func(name string) string { return values[name] })
+	}
+	return text + c.extra
 }
 
 // put writes a file of root's.

@@ -1,17 +1,13 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/drain"
 	"bookend/internal/ledger"
 	"bookend/test/rig"
 )
@@ -169,111 +165,4 @@ func TestCheckStopped(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	n.unharmed(others)
-}
-
-const (
-	lostReason  = "BKD-LOST gpu=0 job=100 prolog; see: bookend show 100"
-	wroteReason = "update NodeName=" + nodeName + " State=DRAIN Reason=" + lostReason
-)
-
-// controller is a node whose Slurm is a script. It writes down what it is asked; what it says of the node is the file
-// slurm/node. slurm/first and slurm/then are run before its first answer and later ones.
-type controller struct {
-	*node
-}
-
-// newController lets a prolog drain the node for a lost GPU, as which Slurm then knows it.
-func newController(t *testing.T) controller {
-	t.Helper()
-	n := newNode(t, "enforce")
-	must(t, os.Mkdir(n.in("slurm"), 0o755))
-	scontrol := n.script("slurm/scontrol", "cd "+n.in("slurm")+`
-echo "$*" >>asked
-case "$*" in
-show*) if [ -e shown ]; then [ ! -e then ] || . ./then; else [ ! -e first ] || . ./first; fi
-	: >shown
-	/bin/cat node;;
-esac`)
-	n.configure(func(c *conf) { c.scontrol = scontrol })
-	c := controller{n}
-	c.job(99)
-	c.check()
-	if asked := c.asked(); len(asked) > 0 {
-		t.Errorf("a clean node's check asked %q", asked)
-	}
-	c.set("on.any.gpu0", "rc 15")
-	c.exits(20, prolog, newJob())
-	c.set("on.any.gpu0", "")
-	c.drained(drain.PrologError)
-	return c
-}
-
-func (c controller) put(name, text string) { c.Helper(); c.node.put("slurm/"+name, text, 0o755) }
-
-// drained lets Slurm say of the node that it is drained, since now.
-func (c controller) drained(reason string) {
-	c.Helper()
-	c.put("node", fmt.Sprintf("NodeName=%s Arch=x86_64 \n   State=IDLE+DRAIN ThreadsPerCore=1\n   Reason=%s [root@%s]\n\n",
-		nodeName, reason, time.Now().UTC().Format("2006-01-02T15:04:05")))
-}
-
-// asked are the calls of scontrol since the last time.
-func (c controller) asked() (all []string) {
-	c.Helper()
-	all = lines(c.get(c.in("slurm/asked")))
-	os.Remove(c.in("slurm/asked"))
-	os.Remove(c.in("slurm/shown"))
-	return all
-}
-
-// updates requires those of them that change something.
-func (c controller) updates(want ...string) {
-	c.Helper()
-	if got := lines(strings.Join(c.asked(), "\n"), "update"); fmt.Sprint(got) != fmt.Sprint(want) {
-		c.Errorf("asked for %q, want %q\n%s", got, want, c.log())
-	}
-}
-
-// A controller that does not answer, or answers something else, is told, and a health check may be killed between what
-// it remembers and what it does: what is to be done is done by the next check, by the SLURM_CONF of the hook that failed,
-// for the health check has none. Once the reason stands nobody is asked. What answers there are package slurmcmd tries.
-func TestSlurmDoesNotAnswer(t *testing.T) {
-	for name, answer := range map[string]string{
-		"first":  "exec /bin/sleep 1000\n",
-		"then":   "exec /bin/cat /dev/zero\n",
-		"killed": ": >here; exec /bin/sleep 1000\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newController(t)
-			if file := strings.Replace(name, "killed", "then", 1); name == "killed" {
-				c.put(file, answer)
-				p := c.start(healthcheck, bySlurm)
-				await(t, "the second look", func() bool { _, err := os.Stat(c.in("slurm/here")); return err == nil })
-				p.signal(syscall.SIGKILL)
-				p.wait()
-				must(t, os.Remove(c.in("slurm/"+file)))
-			} else {
-				c.put(file, answer)
-				c.check()
-				c.saysTimes(1, "BKD-REASON", "read node")
-				must(t, os.Remove(c.in("slurm/"+file)))
-			}
-			c.updates()
-			c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
-			c.check()
-			c.updates(wroteReason)
-			if conf, want := c.get(c.in("slurm/conf")), newJob()["SLURM_CONF"]; conf != want+"\n" {
-				t.Errorf("SLURM_CONF was %q", conf)
-			}
-			c.drained(lostReason)
-			for range 4 { // one to see that it was done; one that was too busy for a lock leaves it to the next
-				c.check()
-				if len(c.asked()) == 0 {
-					return
-				}
-			}
-			c.Errorf("with nothing left to do the check asked\n%s", c.log())
-		})
-	}
 }

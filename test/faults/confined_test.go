@@ -105,71 +105,27 @@ func TestReportCannotGrow(t *testing.T) {
 	}
 }
 
-// clockPanics is a main whose clock panics the first time it is asked for the time of day: in the middle of the
-// hook, in its main goroutine.
-const clockPanics = `package main
-
-import (
-	"os"
-	"sync/atomic"
-	"time"
-
-	"bookend/internal/routine"
-	"bookend/internal/stage"
-)
-
-func main() {
-	c, system := routine.SystemClock(), routine.SystemClock()
-	var asked atomic.Bool
-	c.Wall = func() time.Time {
-		if !asked.Swap(true) {
-			panic("no time")
-		}
-		return system.Wall()
-	}
-	os.Exit(stage.Prolog(stage.Env{
-		Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		EUID: os.Geteuid(), PID: os.Getpid(), Clock: c, Exit: os.Exit, Version: "defective",
-	}))
-}
-`
-
-// sealPanics stands for a defect in a goroutine: descriptors are sealed by the one that starts a child. The
-// first child, the inventory, is spared.
-const sealPanics = `package child
-
-import "sync/atomic"
-
-var sealed atomic.Int32
-
-// SealDescriptors panics for the second child.
-func SealDescriptors() error {
-	if sealed.Add(1) == 2 {
-		panic("no seal")
-	}
-	return nil
-}
-`
-
 // A panic ends a part of a hook, never the node: it is said with its stack, logged, and the exit code is the
 // documented one and not Go's own 2. No program has a switch for its own tests: they are built with one source file
 // replaced.
-func TestPanicInMain(t *testing.T) { panics(t, prolog, "prolog/main.go", clockPanics, "no time") }
+func TestPanicInMain(t *testing.T) { panics(t, prolog, "prolog/main.go", "clock", "no time") }
 
 func TestPanicInGoroutine(t *testing.T) {
-	panics(t, epilog, "internal/child/seal.go", sealPanics, "no seal")
+	panics(t, epilog, "internal/child/seal.go", "seal", "no seal")
 }
 
-func panics(t *testing.T, h hook, file, source, says string) {
+// panics builds a hook with a file of testdata in the place of one of its own.
+func panics(t *testing.T, h hook, file, defect, says string) {
 	t.Parallel()
 	dir := t.TempDir()
 	original, err := filepath.Abs(filepath.Join("../..", file))
 	must(t, err)
 	_, err = os.Stat(original)
 	must(t, err)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: dir + "/defect.go"}})
+	source, err := filepath.Abs("testdata/" + defect + ".go.txt")
 	must(t, err)
-	must(t, os.WriteFile(dir+"/defect.go", []byte(source), 0o600))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: source}})
+	must(t, err)
 	must(t, os.WriteFile(dir+"/overlay.json", overlay, 0o600))
 	broken := h
 	broken.program = program("defective-" + h.program)

@@ -226,16 +226,6 @@ func TestDriverGoneTwice(t *testing.T) {
 			}
 		})
 	}
-	t.Run("jobs end side by side", func(t *testing.T) {
-		t.Parallel()
-		n := newNode(t, "enforce")
-		n.exits(0, prolog, numbered(100))
-		n.exits(0, prolog, numbered(101))
-		driver("nvmlInit_v2", "rc 18")(n)
-		n.exits(0, epilog, numbered(100))
-		n.exits(0, epilog, numbered(101))
-		n.exits(23, prolog, numbered(102))
-	})
 }
 
 // kernel writes a line of the kernel's log, one second after the other.

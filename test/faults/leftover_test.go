@@ -24,9 +24,6 @@ func TestWhatDrains(t *testing.T) {
 	tell(t, map[string]story{
 		"orphan beside the service": {during: func(n *node) { n.holder(0, nil, "--mib", "2048"); n.leftover() },
 			finds: "BKD-ORPHAN BKD-STRAY?", exit: 10},
-		"much of no one": {during: set("gpu0.extra_mib", "700"), finds: "BKD-RESIDUE", exit: 11},
-		"under a PID that went": {during: func(n *node) { must(n, n.leftover("--fork-hold").Kill()) },
-			finds: "BKD-PHANTOM", exit: 12},
 		"another user's, of a job without a record": {finds: "BKD-STRAY?*",
 			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048") },
 			reads:  []string{"Held by a process that is not yours"}},

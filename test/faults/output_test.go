@@ -7,80 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 )
-
-// outputs are what a user can put where the job's output was, or where his task hook left its name, and whether that
-// hinders only a writer. Root never touches it; what the user may not write, the append may not. Packages joblog and
-// state try more, and test/torture swaps them under their hands.
-var outputs = map[string]struct {
-	harm   func(n *node, path, drop string)
-	reason string
-	writer bool
-}{
-	"missing": {func(n *node, path, _ string) { must(n, os.Remove(path)) }, "missing", false},
-	"a link": {func(n *node, path, _ string) {
-		n.swap(path, func() error { return os.Symlink(n.in("secret"), path) })
-	}, "not-regular", false},
-	"another file": {func(n *node, path, _ string) {
-		must(n, os.Rename(path, path+".old"))
-		n.give(n.put(path, ranOut, 0o644), user)
-	}, "changed", false},
-	"behind a closed directory": {func(n *node, path, _ string) {
-		must(n, os.Chmod(n.give(filepath.Dir(path), 0), 0o700))
-	}, "permission", false},
-	"read-only": {func(n *node, _, _ string) { n.mountHome(unix.MS_RDONLY) }, "readonly", true},
-	"full":      {func(n *node, _, _ string) { n.mountHome(0) }, "full", true},
-	"garbage in the drop": {func(n *node, _, drop string) {
-		n.give(n.put(drop, "hello", 0o600), user)
-	}, `"no file"`, false},
-	"a link for the drop": {func(n *node, _, drop string) {
-		n.swap(drop, func() error { return os.Symlink("/etc/passwd", drop) })
-	}, `"no file"`, false},
-}
-
-// mountHome puts the job's output on a file system of its own, with no room left or none to write.
-func (n *node) mountHome(flags uintptr) {
-	n.Helper()
-	n.mount(n.in("home"), "size=4k")
-	n.give(n.put("home/slurm-100.out", string(make([]byte, 4096)), 0o644), user)
-	must(n, unix.Mount("", n.in("home"), "", unix.MS_REMOUNT|flags, "size=4k"))
-}
-
-// The job's output is the user's: whatever became of it, the verdict and the record stand, the reason is logged,
-// nothing else is written to, no message is taken from it, and the diagnosis says why.
-func TestOutputs(t *testing.T) {
-	for name, tt := range outputs {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" })
-			path := n.home()
-			n.put(path, ranOut, 0o644)
-			n.put("secret", ranOut, 0o600)
-			n.clean(prolog, bystanding())
-			others := n.record()
-			n.clean(prolog, newJob())
-			drop := n.drop(path, tt.reason == "changed")
-			tt.harm(n, path, drop)
-			n.exits(0, epilog, newJob())
-			n.saysTimes(1, "bookend-epilog", "msg=clean", "job_log="+tt.reason)
-			if n.get(n.in("secret")) != ranOut {
-				t.Errorf("root's file: %q", n.get(n.in("secret")))
-			}
-			e := n.endOf(100)
-			unread := e.Diagnosis != nil &&
-				strings.HasPrefix(e.Diagnosis.Cause(diagnosis.Pool).Evidence, "its output was not read (")
-			if !tt.writer && (len(e.Messages) > 0 || !unread) || !strings.Contains(e.Report, "bookend: ") {
-				t.Errorf("record: %+v", e)
-			}
-			n.unharmed(others)
-		})
-	}
-}
 
 // dropped is where the job's task hook leaves what it knows, drop leaves it: the path of the job's output, and which
 // file that was.
@@ -97,20 +25,6 @@ func (n *node) drop(output string, which bool) (path string) {
 	data, err := joblog.Drop{Target: target}.Encode()
 	must(n, err)
 	return n.give(n.put(n.dropped(), string(data), 0o600), user)
-}
-
-// A file that is the user's and the job's takes the report, by what the task hook saw. Which outputs a job has packages
-// joblog and stage know.
-func TestOutputAppended(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	path := n.home()
-	n.clean(prolog, newJob())
-	n.drop(path, true)
-	n.clean(epilog, newJob())
-	if text := n.get(path); !strings.HasPrefix(text, "the job's own words\n\n| bookend: ") {
-		t.Errorf("%q\n%s", text, n.log())
-	}
 }
 
 // What was wrong at the start is repeated at a task's end in a terminal alone: where an output is a file, the report of

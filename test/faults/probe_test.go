@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,67 +72,6 @@ func TestProbeAtTheEnd(t *testing.T) {
 	n.leftover()
 	n.exits(0, epilog, numbered(103))
 	n.tested(n.endOf(103), gpu.ProbeSkipped, "BKD-ORPHAN") // nobody who may use the GPU may lose by a test
-}
-
-// Where the admin wants it each end tests.
-func TestProbeAtEachEnd(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "observe")
-	n.configure(func(c *conf) { c.extra = "probe: {every: 0s}\n" })
-	n.kernel("eth0: link is up")
-	n.job(100)
-	n.job(101)
-	if first, again := n.tested(n.endOf(100), gpu.ProbeOK, ""), n.tested(n.endOf(101), gpu.ProbeOK, ""); again.At <= first.At {
-		t.Errorf("%+v", again)
-	}
-}
-
-// What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
-// error cannot be the test's own.
-func TestProbeFinds(t *testing.T) {
-	for name, tt := range map[string]struct {
-		harm   func(*node)
-		finds  code.Code
-		says   string
-		drains bool // by policy
-		exit   int
-		result gpu.ProbeResult
-	}{
-		"not ready":         {driver("cuInit", "rc 802"), code.Broken, "(802)", false, 0, gpu.ProbeBroken},
-		"not ready, drains": {driver("cuInit", "rc 802"), code.Broken, "(802)", true, 18, gpu.ProbeBroken},
-		"no library": {func(n *node) { must(n, os.Remove(n.world.CUDA())) }, code.Broken, "libcuda.so.1", true, 0,
-			gpu.ProbeBroken},
-		"a crash": {driver("cuMemCreate", "crash"), code.Broken, "crashed", true, 0, gpu.ProbeBroken},
-		"of a library that others could have written": {func(n *node) { must(n, os.Chmod(n.world.CUDA(), 0o777)) },
-			code.BackendRefused, "the test allocation: ", false, 0, gpu.ProbeSkipped},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			if tt.drains {
-				n.configure(func(c *conf) {
-					c.extra = fmt.Sprintf("policy: {prolog: {%[1]s: drain}, epilog: {%[1]s: drain}}\n", tt.finds)
-				})
-			}
-			n.kernel("eth0: link is up")
-			n.clean(prolog, newJob())
-			tt.harm(n)
-			n.exits(tt.exit, epilog, newJob())
-			e := n.endOf(100)
-			if n.tested(e, tt.result, ""); !told(e.Findings, tt.finds, tt.says) {
-				t.Errorf("%+v", e.Findings)
-			}
-			if tt.result == gpu.ProbeSkipped {
-				return
-			}
-			n.unprobed()
-			n.exits(0, prolog, numbered(101))
-			s := n.startOf(101)
-			if n.tested(s, tt.result, ""); !told(s.Findings, tt.finds, tt.says) {
-				t.Errorf("the next start: %+v", s.Findings)
-			}
-		})
-	}
 }
 
 // A test that hangs costs its time and no more: the rest of the hook is done, nothing drains, and the next hook works.

@@ -247,17 +247,6 @@ func (n *node) leftover(args ...string) *fakegpu.Program {
 	return n.holder(user, nil, append([]string{"--mib", "2048"}, args...)...)
 }
 
-// program runs a program of the user's to its end, and returns what it said and its PID.
-func (n *node) program(cmd *exec.Cmd) (said string, pid int) {
-	n.Helper()
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", rig.As(user)
-	text, err := cmd.CombinedOutput()
-	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
-		n.Fatal(err)
-	}
-	return string(text), cmd.Process.Pid
-}
-
 // does reports whether a user succeeds with a line of the shell.
 func does(uid int, line string) bool {
 	cmd := exec.Command("/bin/sh", "-c", line)

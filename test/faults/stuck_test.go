@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -158,44 +157,6 @@ func TestClosedPipe(t *testing.T) {
 	if state := p.cmd.ProcessState; state.ExitCode() != 0 || len(n.run(100).Ends) != 1 {
 		t.Errorf("%v, %d ends on record; want exit 0 and 1", state, len(n.run(100).Ends))
 	}
-}
-
-// A driver that even SIGKILL cannot free: given up at the deadline, and while the backend is stuck nobody starts
-// another, whoever comes: health check, hook or "bookend status", which says so with all else that it knows. Once it
-// has gone everything works again.
-func TestStuckBackend(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	n.job(99)
-	n.clean(prolog, numbered(101))
-	others := n.record()
-	n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
-	n.set("on."+memoryCall, "freeze")
-	shown, exit := n.bookend("status") // the first to ask
-	if exit != 0 || len(lines(shown, "driver: no answer: BKD-")) != 1 || len(lines(shown, "99   0    ")) != 1 ||
-		!strings.Contains(shown, "unknown: the driver gave no answer") {
-		t.Errorf("exit %d:\n%s", exit, shown)
-	}
-	left := n.oneStuck()
-	n.shows("driver not answering since ", "status")
-	n.shows("driver: not asked: ", "status")
-	for _, h := range []hook{epilog, prolog} {
-		n.exits(0, h, numbered(101))
-		n.saysTimes(1, "findings: BKD-STUCK", h.program, "looks=0")
-	}
-	n.found(n.check().Findings, code.Stuck)
-	n.oneStuck(left...)
-	n.unharmed(others)
-
-	n.unstick(memoryCall)
-	n.configure(func(c *conf) { c.tight = false })
-	n.job(102)
-	n.checked("")
-	if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") || !strings.Contains(shown, " ok") {
-		t.Errorf("status:\n%s", shown)
-	}
-	n.unharmed(others)
 }
 
 // wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes

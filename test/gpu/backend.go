@@ -96,7 +96,7 @@ func probesIn(out []byte) (all []gpu.Probe) {
 const deadListed = 500 * time.Millisecond
 
 // test asks the backend for a test allocation on some cards and writes down what it said.
-func (r *run) test(what string, cards []card, known ...int) []record.Test {
+func (r *run) test(what string, cards []card, known ...int) []gpu.Probe {
 	time.Sleep(deadListed)
 	tests := r.tests(what, r.askBackend(r.probeRequest(cards, false, known...)))
 	r.check("GPUs that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(tests)))
@@ -104,11 +104,11 @@ func (r *run) test(what string, cards []card, known ...int) []record.Test {
 }
 
 // tests waits for a backend's answer and writes it down.
-func (r *run) tests(what string, a *asked) (all []record.Test) {
-	for _, p := range a.end() {
-		all = append(all, record.Test{What: what, Probe: probeOf(p)})
+func (r *run) tests(what string, a *asked) []gpu.Probe {
+	all := a.end()
+	for _, p := range all {
+		r.rec.Tests = append(r.rec.Tests, record.Test{What: what, Probe: raw(p)})
 	}
-	r.rec.Tests = append(r.rec.Tests, all...)
 	return all
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/test/gpu/record"
 )
 
 func (r *run) cardsCondition() {
@@ -39,23 +38,25 @@ var (
 
 // healthy wants a card's facts to be there, every one that a data centre's driver has, and to be what others than
 // Bookend say.
-func (r *run) healthy(h record.Health) {
-	facts, read, line := map[string]string{"accounting": h.Accounting}, map[string]bool{}, h.GPU
+func (r *run) healthy(h gpu.Health) {
+	uuid, line := string(h.Device), string(h.Device)
+	facts := map[gpu.FactCode]string{"accounting": strings.TrimSpace(h.Accounting.Mode + " " + h.Accounting.Unknown)}
+	read := map[gpu.FactCode]bool{}
 	for _, f := range h.Facts {
 		facts[f.Code], read[f.Code] = strings.TrimSpace(f.Value+" "+f.Unknown), f.Unknown == "" && f.Value != ""
-		line += " " + f.Code + "=" + facts[f.Code]
+		line += " " + string(f.Code) + "=" + facts[f.Code]
 	}
-	r.tell("%-18s %s accounting=%s\n", r.rec.Scenario, line, h.Accounting)
+	r.tell("%-18s %s accounting=%s\n", r.rec.Scenario, line, facts["accounting"])
 	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
 		gpu.PersistenceMode} {
-		r.holds(string(code)+" was read", "true", facts[string(code)], read[string(code)])
+		r.holds(string(code)+" was read", "true", facts[code], read[code])
 	}
 	if r.fake == 0 {
-		r.record("condition", "-i", h.GPU, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
+		r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
 	}
 	told := 0
 	for _, c := range conditions {
-		said := r.others(h.GPU, c.query, c.key)
+		said := r.others(uuid, c.query, c.key)
 		if said == "" || strings.Contains(said, "N/A") { // the card does not have it
 			continue
 		}
@@ -63,7 +64,7 @@ func (r *run) healthy(h record.Health) {
 		if word, known := c.words[said]; known {
 			said = word
 		}
-		r.check(string(c.code), strings.ToLower(said), facts[string(c.code)])
+		r.check(string(c.code), strings.ToLower(said), facts[c.code])
 	}
 	r.holds("others than Bookend told", "some facts", fmt.Sprint(told), told >= 4)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/test/gpu/record"
 )
@@ -20,9 +21,16 @@ import (
 // checkPatience is how long slurmd waits for a health check.
 const checkPatience = 60 * time.Second
 
+// nodeCheck is one run of the health check, and what it has on record.
+type nodeCheck struct {
+	record.NodeCheck
+	Findings []finding.Finding
+	verdict  finding.Verdict
+}
+
 // nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
-func (r *run) nodeCheck(when string) record.NodeCheck {
-	c := record.NodeCheck{When: when, Cards: []string{}}
+func (r *run) nodeCheck(when string) nodeCheck {
+	c := nodeCheck{NodeCheck: record.NodeCheck{When: when, Cards: []string{}}}
 	before := r.checkLines()
 	last := r.lastCheck()
 	limit := checkPatience
@@ -42,7 +50,7 @@ func (r *run) nodeCheck(when string) record.NodeCheck {
 	r.takeDown(&c, last, began)
 	after := r.checkLines()
 	c.Lines = after[min(len(before), len(after)):]
-	r.rec.HealthChecks = append(r.rec.HealthChecks, c)
+	r.rec.HealthChecks = append(r.rec.HealthChecks, c.NodeCheck)
 	return c
 }
 
@@ -55,7 +63,7 @@ func (l *lane) checkEnv() []string {
 func (l *lane) lastCheck() *ledger.Check { return must(l.store().LastCheck()) }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
-func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Time) {
+func (r *run) takeDown(c *nodeCheck, before *ledger.Check, began time.Time) {
 	memory := must(r.store().Drain())
 	if memory.Last != nil && !memory.Last.Wall.Before(began) {
 		c.Drain = string(memory.Last.Act) + ": " + memory.Last.Why
@@ -75,7 +83,7 @@ func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Tim
 		}
 	}
 	slices.Sort(c.Cards)
-	c.Findings = findingsOf(now.Findings, now.Verdict)
+	c.Findings, c.verdict, c.NodeCheck.Findings = now.Findings, now.Verdict, raw(now.Findings)
 }
 
 // checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
@@ -89,7 +97,7 @@ func (l *lane) checkLines() (said []string) {
 }
 
 // looked wants a check to have ended as one that could look, and to have read every card.
-func (r *run) looked(c record.NodeCheck) {
+func (r *run) looked(c nodeCheck) {
 	r.check("exit code of the check", "0", fmt.Sprint(c.Exit))
 	r.check("what it printed", "", c.Said)
 	var all []string
@@ -101,7 +109,7 @@ func (r *run) looked(c record.NodeCheck) {
 }
 
 // clear wants a check that looked, and found nothing.
-func (r *run) clear(c record.NodeCheck) {
+func (r *run) clear(c nodeCheck) {
 	r.looked(c)
 	r.check("what it found", "nothing", codesFound(c))
 }
@@ -111,37 +119,37 @@ func (r *run) clear(c record.NodeCheck) {
 const leftAlone = "drain: left alone: "
 
 // nothingFound wants a check that found nothing and had nothing to say of the cards.
-func (r *run) nothingFound(c record.NodeCheck) {
+func (r *run) nothingFound(c nodeCheck) {
 	r.clear(c)
 	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l string) bool { return strings.HasPrefix(l, leftAlone) })
 	r.check("its lines in Bookend's log", "none", linesOf(c))
 }
 
 // foundOnCard wants a check to have found this and nothing else, and policy to have made that of it.
-func (r *run) foundOnCard(c record.NodeCheck, w leftover, action string) {
+func (r *run) foundOnCard(c nodeCheck, w leftover, action string) {
 	r.looked(c)
 	r.check("what it found", w.code, codesFound(c))
-	var f record.Finding
+	var f finding.Finding
 	if len(c.Findings) > 0 {
 		f = c.Findings[0]
 	}
 	r.names(f, w)
-	r.check("what policy makes of it", action, f.Action)
+	r.check("what policy makes of it", action, string(c.verdict.Of(0).Action))
 	r.sees(c, r.scene.holder.GPU, w.pid)
 }
 
-func codesFound(c record.NodeCheck) string {
+func codesFound(c nodeCheck) string {
 	var all []string
 	for _, f := range c.Findings {
-		all = append(all, f.Code)
+		all = append(all, string(f.Code))
 	}
 	return cmp.Or(strings.Join(all, " "), "nothing")
 }
 
-func linesOf(c record.NodeCheck) string { return cmp.Or(strings.Join(c.Lines, "; "), "none") }
+func linesOf(c nodeCheck) string { return cmp.Or(strings.Join(c.Lines, "; "), "none") }
 
 // logged wants one line of the check's in Bookend's log to have all of these.
-func (r *run) logged(c record.NodeCheck, pieces ...string) {
+func (r *run) logged(c nodeCheck, pieces ...string) {
 	said := slices.ContainsFunc(c.Lines, func(line string) bool {
 		return !slices.ContainsFunc(pieces, func(p string) bool { return !strings.Contains(line, p) })
 	})
@@ -189,7 +197,7 @@ var ourReason = regexp.MustCompile(
 	`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
 
 // reasonIs wants the node to be drained for what the job left, in the words that are documented.
-func (r *run) reasonIs(got string, job *record.Job) {
+func (r *run) reasonIs(got string, job *job) {
 	m := ourReason.FindStringSubmatch(got)
 	if m == nil {
 		m = make([]string, 6)

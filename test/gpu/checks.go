@@ -40,7 +40,7 @@ func (r *run) checkOrphan() {
 }
 
 // takesLate runs a job that leaves a process which takes memory only when the epilog is over.
-func (r *run) takesLate() *record.Job {
+func (r *run) takesLate() *job {
 	late := r.gate() + "-late"
 	s := r.stand()
 	h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late)
@@ -70,7 +70,7 @@ func (r *run) checkResume() {
 }
 
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
-func (r *run) backToWork(job *record.Job) {
+func (r *run) backToWork(job *job) {
 	r.daemon.killAll()
 	r.awaitIdle()
 	time.Sleep(deadListed)
@@ -90,7 +90,7 @@ func (r *run) backToWork(job *record.Job) {
 }
 
 // sees wants a check to have seen this process alone, none for 0.
-func (r *run) sees(c record.NodeCheck, uuid string, pid int) {
+func (r *run) sees(c nodeCheck, uuid string, pid int) {
 	want, seen := []string{}, []string{}
 	if pid != 0 {
 		want = append(want, fmt.Sprintf("%d on %s", pid, uuid))

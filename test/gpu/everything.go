@@ -31,7 +31,7 @@ func (l *lane) plan(number int) []work {
 		}
 		all = append(all, work{chain: c, number: number})
 		for i, s := range c.steps {
-			if number == 1 && l.controls && s.control() != "" && l.named(c, s.name) {
+			if number == 1 && !l.story && s.control() != "" && l.named(c, s.name) {
 				controls = append(controls, work{chain: c, number: number, control: &c.steps[i]})
 			}
 		}

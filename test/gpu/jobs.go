@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -62,11 +62,37 @@ func (r *run) awaitOutput(id cluster.JobID, start string) (text string) {
 	panic(fmt.Errorf("job %s did not say %q: %q", id, start, tail(text)))
 }
 
+// job is a job, and what Bookend has on record of its ends; nil for nothing.
+type job struct {
+	record.Job
+	Start, End *ledger.End
+}
+
+// AtEnd is what was recorded at its end, empty without that.
+func (j *job) AtEnd() (e ledger.End) {
+	if j.End != nil {
+		e = *j.End
+	}
+	return e
+}
+
+// because is the answer to one cause of a shortage, empty where none was given.
+func (j *job) because(name diagnosis.Name) (c diagnosis.Cause) {
+	if d := j.AtEnd().Diagnosis; d != nil {
+		c = d.Cause(name)
+	}
+	return c
+}
+
+// raw is a part of the record as Bookend writes it.
+func raw(v any) json.RawMessage { return must(json.Marshal(v)) }
+
 // finish waits for a job's end, epilog included, and gathers everything known of it.
-func (r *run) finish(id cluster.JobID) *record.Job {
+func (r *run) finish(id cluster.JobID) *job {
 	j := must(r.site.Wait(id, jobPatience))
 	n := must(strconv.Atoi(string(id)))
-	job := &record.Job{ID: n, State: j.State, Asked: j.Fields["TresPerNode"], User: j.Fields["UserId"], Hooks: r.hooks(n)}
+	job := &job{Job: record.Job{ID: n, State: j.State, Asked: j.Fields["TresPerNode"], User: j.Fields["UserId"],
+		Hooks: r.hooks(n)}}
 	if j.StdOut != "" { // srun's own job has none
 		job.Output = must(r.site.Output(id))
 	}
@@ -75,18 +101,18 @@ func (r *run) finish(id cluster.JobID) *record.Job {
 	for _, d := range kept.Devices {
 		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
 	}
-	if kept.Start != nil {
-		job.Start = endOf(*kept.Start)
+	if job.Start = kept.Start; job.Start != nil {
+		job.Job.Start = raw(job.Start)
 	}
 	if len(kept.Ends) > 0 {
-		job.End = endOf(kept.Ends[0])
+		job.End, job.Job.End = &kept.Ends[0], raw(kept.Ends[0])
 	}
-	r.rec.Jobs = append(r.rec.Jobs, *job)
+	r.rec.Jobs = append(r.rec.Jobs, job.Job)
 	return job
 }
 
 // endsAs is finish for a job that has to end in this way.
-func (r *run) endsAs(state string, id cluster.JobID) *record.Job {
+func (r *run) endsAs(state string, id cluster.JobID) *job {
 	job := r.finish(id)
 	if job.State != state {
 		panic(fmt.Errorf("job %d ended as %s, want %s: %q", job.ID, job.State, state, tail(job.Output)))
@@ -95,7 +121,7 @@ func (r *run) endsAs(state string, id cluster.JobID) *record.Job {
 }
 
 // run1 runs a job of the first user to its end, a good one.
-func (r *run) run1(script string, args ...string) *record.Job {
+func (r *run) run1(script string, args ...string) *job {
 	return r.endsAs("COMPLETED", r.submit(0, script, args...))
 }
 
@@ -116,60 +142,14 @@ func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
 	return kept
 }
 
-func endOf(e ledger.End) *record.End {
-	out := &record.End{Action: string(e.Verdict.Action), Exit: e.Verdict.Exit, Held: e.Verdict.Held}
-	for _, reading := range e.Snapshot.Readings {
-		c := e.Curves[reading.Device.ID]
-		out.Curves = append(out.Curves, record.Curve{
-			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(), Span: c.Span.Seconds(),
-			Looks: c.Looks, Used: reading.Memory.Used.Bytes,
-		})
-	}
-	out.Findings = findingsOf(e.Findings, e.Verdict)
-	if e.Scan != nil {
-		out.Scan = &record.Scan{Looked: e.Scan.Looked, Partial: e.Scan.Partial}
-		for _, h := range e.Scan.Holdings {
-			out.Scan.Holdings = append(out.Scan.Holdings, record.Candidate{PID: h.PID, Open: h.Open()})
-		}
-	}
-	conditionOf(out, e)
-	out.Recorded = recordedIn(e.Recording)
-	return out
-}
-
-func findingsOf(all []finding.Finding, v finding.Verdict) (found []record.Finding) {
-	for i, f := range all {
-		one := findingOf(f)
-		if i < len(v.Judged) {
-			one.Action = string(v.Judged[i].Action)
-		}
-		found = append(found, one)
-	}
-	return found
-}
-
-func findingOf(f finding.Finding) record.Finding {
-	one := record.Finding{Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown,
-		Searched: f.Searched, Doubts: f.Doubts}
-	if f.Holder != nil {
-		one.PID, one.Classes = f.Holder.PID, classes(f.Holder.Classes)
-	}
-	if f.Owner != nil && f.Owner.Level != attrib.None {
-		one.Job, one.Evidence = int(f.Owner.Job), string(f.Owner.Level)
-	}
-	for _, c := range f.Candidates {
-		one.Candidates = append(one.Candidates, record.Candidate{PID: c.PID, Classes: classes(c.Classes), Open: c.Open})
-	}
-	return one
-}
-
-func classes(all []attrib.Class) []string {
+// classes are those of a process, sorted.
+func classes(h finding.Holder) string {
 	var names []string
-	for _, c := range all {
+	for _, c := range h.Classes {
 		names = append(names, string(c))
 	}
 	slices.Sort(names)
-	return names
+	return strings.Join(names, " ")
 }
 
 // line is one of Bookend's own log.

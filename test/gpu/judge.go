@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
 	"bookend/test/gpu/record"
 )
 
@@ -27,7 +31,7 @@ func (r *run) holds(what, want, got string, right bool) {
 }
 
 // said wants a phrase in the job's log, as its user reads it. Lines are wrapped there.
-func (r *run) said(job *record.Job, phrase string) {
+func (r *run) said(job *job, phrase string) {
 	got := unwrapped(job.Output)
 	right := strings.Contains(got, phrase)
 	if right {
@@ -48,20 +52,20 @@ func unwrapped(output string) string {
 }
 
 // verdict words one end of a job: "clean" only of what was seen clean without a finding.
-func verdict(e *record.End) string {
+func verdict(e *ledger.End) string {
 	if e == nil {
 		return "no record"
 	}
 	var words []string
 	for _, f := range e.Findings {
-		words = append(words, f.Code)
+		words = append(words, string(f.Code))
 	}
-	for _, c := range e.Curves {
-		if c.State != "clean" && len(e.Findings) == 0 {
-			words = append(words, c.State)
+	for _, reading := range e.Snapshot.Readings {
+		if state := e.Curves[reading.Device.ID].State; state != settle.Clean && len(e.Findings) == 0 {
+			words = append(words, string(state))
 		}
 	}
-	if len(e.Curves) == 0 {
+	if len(e.Snapshot.Readings) == 0 {
 		words = append(words, "no GPU was read")
 	}
 	return cmp.Or(strings.Join(words, " "), "clean")
@@ -69,16 +73,16 @@ func verdict(e *record.End) string {
 
 // clean wants a job clean at both ends, nobody to have searched /proc for that, and its user told so. Where memory
 // stays long after its process, a search is in order.
-func (r *run) clean(job *record.Job) {
+func (r *run) clean(job *job) {
 	r.cleanEnds(job)
-	for _, e := range []*record.End{job.Start, job.End} {
+	for _, e := range []*ledger.End{job.Start, job.End} {
 		if e != nil {
 			r.check("searches of all of /proc", "none", map[bool]string{true: "none", false: "one"}[e.Scan == nil])
 		}
 	}
 }
 
-func (r *run) cleanEnds(job *record.Job) {
+func (r *run) cleanEnds(job *job) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("end of the job", "clean", verdict(job.End))
 	r.said(job, " clean: ")
@@ -99,7 +103,7 @@ type leftover struct {
 }
 
 // left wants a job that began clean to leave this and nothing else, its user told so, and the node drained or not.
-func (r *run) left(job *record.Job, w leftover, exit int) {
+func (r *run) left(job *job, w leftover, exit int) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.names(r.one("end of the job", job.End, w.code), w)
 	r.said(job, "in use")
@@ -108,22 +112,23 @@ func (r *run) left(job *record.Job, w leftover, exit int) {
 }
 
 // names compares a finding with what is true.
-func (r *run) names(f record.Finding, w leftover) {
-	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(f.PID))
-	r.check("its classes", w.classes, strings.Join(f.Classes, " "))
-	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(f.Job))
-	r.check("evidence", w.evidence, f.Evidence)
+func (r *run) names(f finding.Finding, w leftover) {
+	holder, owner := accused(f)
+	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(holder.PID))
+	r.check("its classes", w.classes, classes(holder))
+	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(owner.Job))
+	r.check("evidence", w.evidence, string(owner.Level))
 	r.holds("unknown, with a reason", fmt.Sprint(w.unknown), f.Unknown, w.unknown == (f.Unknown != ""))
 	if h := cmp.Or(w.of, r.scene.holder); h != nil && w.code != "BKD-UNREAD" {
-		r.check("card", h.GPU, f.GPU)
-		r.bytes(*h, f.Bytes)
+		r.check("card", h.GPU, string(f.GPU))
+		r.bytes(*h, f.Bytes.Bytes)
 	}
 	var found []int
 	for _, c := range f.Candidates {
 		found = append(found, c.PID)
 		for _, class := range strings.Fields(w.candidate) {
-			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, strings.Join(c.Classes, " "),
-				slices.Contains(c.Classes, class))
+			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, classes(c),
+				slices.Contains(c.Classes, attrib.Class(class)))
 		}
 	}
 	slices.Sort(found)
@@ -133,11 +138,22 @@ func (r *run) names(f record.Finding, w leftover) {
 	}
 }
 
+// accused are the process of a finding and the job that it is blamed on, empty where there is none.
+func accused(f finding.Finding) (holder finding.Holder, owner finding.Owner) {
+	if f.Holder != nil {
+		holder = *f.Holder
+	}
+	if f.Owner != nil && f.Owner.Level != attrib.None {
+		owner = *f.Owner
+	}
+	return holder, owner
+}
+
 func sorted(list []int) []int { return slices.Sorted(slices.Values(list)) }
 
 // rightCards wants Bookend's cards to be those that Slurm's numbers mean by gres.conf and /proc/driver/nvidia, and
 // those that CUDA gave the job.
-func (r *run) rightCards(job *record.Job) {
+func (r *run) rightCards(job *job) {
 	var byNumber []record.GPU
 	for _, g := range job.GPUs {
 		if g.Index < len(r.cards) {
@@ -168,10 +184,10 @@ func uuids(cards []record.GPU) string {
 }
 
 // one wants exactly one finding at an end, and returns it.
-func (r *run) one(where string, e *record.End, code string) record.Finding {
+func (r *run) one(where string, e *ledger.End, code string) finding.Finding {
 	r.check(where, code, verdict(e))
 	if e == nil || len(e.Findings) == 0 {
-		return record.Finding{}
+		return finding.Finding{}
 	}
 	return e.Findings[0]
 }
@@ -189,7 +205,7 @@ func (r *run) bytes(h record.Holder, got uint64) {
 }
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
-func (r *run) draining(job *record.Job, exit int) {
+func (r *run) draining(job *job, exit int) {
 	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
 	r.check("the node", map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], r.service())
 	if exit == 0 {
@@ -217,9 +233,9 @@ func (r *run) service() string {
 	return inService
 }
 
-func exitOf(e *record.End) string {
+func exitOf(e *ledger.End) string {
 	if e == nil {
 		return "no record"
 	}
-	return fmt.Sprint(e.Exit)
+	return fmt.Sprint(e.Verdict.Exit)
 }

@@ -5,7 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
 	"bookend/test/gpu/record"
 )
 
@@ -36,50 +41,56 @@ func each[T any](t *testing.T, right func() T, judge func(*run, T), changes map[
 func TestNames(t *testing.T) {
 	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8},
 		candidate: "exported", job: 3, evidence: "exclusive"}
-	each(t, func() record.Finding {
-		return record.Finding{Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a",
-			Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{
-				{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
-	}, func(r *run, f record.Finding) { r.names(f, want) }, map[string]func(*record.Finding){
-		"another process":    func(f *record.Finding) { f.PID = 8 },
-		"a class less":       func(f *record.Finding) { f.Classes = f.Classes[:1] },
-		"another job":        func(f *record.Finding) { f.Job = 4 },
-		"a hint for a proof": func(f *record.Finding) { f.Evidence = "environment" },
-		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
-		"another GPU":        func(f *record.Finding) { f.GPU = "GPU-b" },
-		"65 MiB less":        func(f *record.Finding) { f.Bytes -= 65 * mib },
-		"65 MiB more":        func(f *record.Finding) { f.Bytes += 65 * mib },
-		"right, 64 MiB off":  func(f *record.Finding) { f.Bytes += 64 * mib },
-		"a candidate less":   func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
-		"a candidate more": func(f *record.Finding) {
-			f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}})
+	process := func(pid int, all ...attrib.Class) finding.Holder {
+		return finding.Holder{Process: attrib.Process{PID: pid}, Classes: all}
+	}
+	each(t, func() finding.Finding {
+		holder := process(7, "orphan", "stopped")
+		return finding.Finding{Code: "BKD-RESIDUE", Holder: &holder, GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
+			Owner: &finding.Owner{Job: 3, Level: attrib.ByExclusive}, Searched: true,
+			Candidates: []finding.Holder{process(8, "exported"), process(9, "exported")}}
+	}, func(r *run, f finding.Finding) { r.names(f, want) }, map[string]func(*finding.Finding){
+		"another process":    func(f *finding.Finding) { f.Holder.PID = 8 },
+		"a class less":       func(f *finding.Finding) { f.Holder.Classes = f.Holder.Classes[:1] },
+		"another job":        func(f *finding.Finding) { f.Owner.Job = 4 },
+		"a hint for a proof": func(f *finding.Finding) { f.Owner.Level = attrib.ByEnvironment },
+		"unknown":            func(f *finding.Finding) { f.Unknown = "why" },
+		"another GPU":        func(f *finding.Finding) { f.GPU = "GPU-b" },
+		"65 MiB less":        func(f *finding.Finding) { f.Bytes.Bytes -= 65 * mib },
+		"65 MiB more":        func(f *finding.Finding) { f.Bytes.Bytes += 65 * mib },
+		"right, 64 MiB off":  func(f *finding.Finding) { f.Bytes.Bytes += 64 * mib },
+		"a candidate less":   func(f *finding.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more": func(f *finding.Finding) {
+			f.Candidates = append(f.Candidates, process(10, "exported"))
 		},
-		"a candidate's class":    func(f *record.Finding) { f.Candidates[0].Classes = nil },
-		"a search cut short":     func(f *record.Finding) { f.Searched = false },
-		"no one accused":         func(f *record.Finding) { *f = record.Finding{} },
-		"right, in other orders": func(f *record.Finding) { slices.Reverse(f.Candidates) },
+		"a candidate's class":    func(f *finding.Finding) { f.Candidates[0].Classes = nil },
+		"a search cut short":     func(f *finding.Finding) { f.Searched = false },
+		"no one accused":         func(f *finding.Finding) { *f = finding.Finding{} },
+		"right, in other orders": func(f *finding.Finding) { slices.Reverse(f.Candidates) },
 	})
 }
 
 func TestClean(t *testing.T) {
-	each(t, func() record.Job {
-		return record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
-			Start:  &record.End{Curves: []record.Curve{{State: "clean"}}},
-			End:    &record.End{Curves: []record.Curve{{State: "clean"}}},
-			Output: "| bookend: n GPU 0 clean: x\n"}
-	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
-		"no record":                     func(j *record.Job) { j.End = nil },
-		"not at rest":                   func(j *record.Job) { j.End.Curves[0].State = "flat" },
-		"no GPU was read":               func(j *record.Job) { j.Start.Curves = nil },
-		"a finding":                     func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
-		"a search of all of /proc":      func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
-		"a user told otherwise":         func(j *record.Job) { j.Output = strings.Replace(j.Output, " clean: ", " ", 1) },
-		"not Bookend's words":           func(j *record.Job) { j.Output = strings.TrimPrefix(j.Output, "| ") },
-		"another GPU than the number":   func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
-		"another GPU than CUDA's":       func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
-		"no GPU at all":                 func(j *record.Job) { j.GPUs = nil },
-		"right, CUDA names none":        func(j *record.Job) { j.CUDA = nil },
-		"a number that Slurm never had": func(j *record.Job) { j.GPUs[0].Index = 2 },
+	clean := func() *ledger.End {
+		return &ledger.End{Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-b"}}}},
+			Curves: map[gpu.ID]settle.Curve{"GPU-b": {State: settle.Clean}}}
+	}
+	each(t, func() job {
+		return job{Job: record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
+			Output: "| bookend: n GPU 0 clean: x\n"}, Start: clean(), End: clean()}
+	}, func(r *run, j job) { r.clean(&j) }, map[string]func(*job){
+		"no record":                     func(j *job) { j.End = nil },
+		"not at rest":                   func(j *job) { j.End.Curves["GPU-b"] = settle.Curve{State: settle.Flat} },
+		"no GPU was read":               func(j *job) { j.Start.Snapshot.Readings = nil },
+		"a finding":                     func(j *job) { j.End.Findings = []finding.Finding{{Code: "BKD-NORECORD"}} },
+		"a search of all of /proc":      func(j *job) { j.End.Scan = &attrib.Scan{Looked: 100} },
+		"a user told otherwise":         func(j *job) { j.Output = strings.Replace(j.Output, " clean: ", " ", 1) },
+		"not Bookend's words":           func(j *job) { j.Output = strings.TrimPrefix(j.Output, "| ") },
+		"another GPU than the number":   func(j *job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
+		"another GPU than CUDA's":       func(j *job) { j.CUDA[0].UUID = "GPU-a" },
+		"no GPU at all":                 func(j *job) { j.GPUs = nil },
+		"right, CUDA names none":        func(j *job) { j.CUDA = nil },
+		"a number that Slurm never had": func(j *job) { j.GPUs[0].Index = 2 },
 	})
 }
 
@@ -98,45 +109,49 @@ ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 }
 
 func TestHealthChecks(t *testing.T) {
-	idle := func() record.NodeCheck { return record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}} }
-	each(t, idle, func(r *run, c record.NodeCheck) { r.nothingFound(c) }, map[string]func(*record.NodeCheck){
-		"right, an old drain":  func(c *record.NodeCheck) { c.Lines = []string{leftAlone + "no longer drained"} },
-		"it did something":     func(c *record.NodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times"} },
-		"it failed":            func(c *record.NodeCheck) { c.Exit = 1 },
-		"it printed a line":    func(c *record.NodeCheck) { c.Said = "bookend: x" },
-		"a GPU was not read":   func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
-		"it left no record":    func(c *record.NodeCheck) { c.Cards = nil },
-		"a note":               func(c *record.NodeCheck) { c.Findings = []record.Finding{{Code: "BKD-THROTTLE"}} },
-		"a line in the log":    func(c *record.NodeCheck) { c.Lines = []string{"findings: BKD-X"} },
-		"two, of which one is": func(c *record.NodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
+	idle := func() nodeCheck { return nodeCheck{NodeCheck: record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}} }
+	each(t, idle, func(r *run, c nodeCheck) { r.nothingFound(c) }, map[string]func(*nodeCheck){
+		"right, an old drain":  func(c *nodeCheck) { c.Lines = []string{leftAlone + "no longer drained"} },
+		"it did something":     func(c *nodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times"} },
+		"it failed":            func(c *nodeCheck) { c.Exit = 1 },
+		"it printed a line":    func(c *nodeCheck) { c.Said = "bookend: x" },
+		"a GPU was not read":   func(c *nodeCheck) { c.Cards = c.Cards[:1] },
+		"it left no record":    func(c *nodeCheck) { c.Cards = nil },
+		"a note":               func(c *nodeCheck) { c.Findings = []finding.Finding{{Code: "BKD-THROTTLE"}} },
+		"a line in the log":    func(c *nodeCheck) { c.Lines = []string{"findings: BKD-X"} },
+		"two, of which one is": func(c *nodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
 	})
 }
 
 func TestHealthChecksFind(t *testing.T) {
 	want := leftover{code: "BKD-ORPHAN", pid: 7, classes: "orphan", job: 3, evidence: "exclusive"}
-	each(t, func() record.NodeCheck {
-		c := record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}
-		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a",
-			Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Action: "warn"}}
-		c.Seen = []record.Occupant{{GPU: "GPU-a", PID: 7}}
+	each(t, func() nodeCheck {
+		c := nodeCheck{NodeCheck: record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"},
+			Seen: []record.Occupant{{GPU: "GPU-a", PID: 7}}}}
+		c.Findings = []finding.Finding{{Code: "BKD-ORPHAN", GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
+			Holder: &finding.Holder{Process: attrib.Process{PID: 7}, Classes: []attrib.Class{"orphan"}},
+			Owner:  &finding.Owner{Job: 3, Level: attrib.ByExclusive}}}
+		c.verdict.Judged = []finding.Judged{{Action: "warn"}}
 		return c
-	}, func(r *run, c record.NodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*record.NodeCheck){
-		"nothing":             func(c *record.NodeCheck) { c.Findings = nil },
-		"ignored":             func(c *record.NodeCheck) { c.Findings[0].Action = "ignore" },
-		"a second finding":    func(c *record.NodeCheck) { c.Findings = append(c.Findings, c.Findings[0]) },
-		"it saw no one":       func(c *record.NodeCheck) { c.Seen = nil },
-		"it saw another":      func(c *record.NodeCheck) { c.Seen[0].PID = 8 },
-		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
+	}, func(r *run, c nodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*nodeCheck){
+		"nothing":             func(c *nodeCheck) { c.Findings = nil },
+		"ignored":             func(c *nodeCheck) { c.verdict.Judged[0].Action = "ignore" },
+		"a second finding":    func(c *nodeCheck) { c.Findings = append(c.Findings, c.Findings[0]) },
+		"it saw no one":       func(c *nodeCheck) { c.Seen = nil },
+		"it saw another":      func(c *nodeCheck) { c.Seen[0].PID = 8 },
+		"it looked elsewhere": func(c *nodeCheck) { c.Seen[0].GPU = "GPU-b" },
 	})
 	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
-		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") },
+		func(r *run, lines []string) {
+			r.logged(nodeCheck{NodeCheck: record.NodeCheck{Lines: lines}}, "BKD-ORPHAN", "process 7")
+		},
 		map[string]func(*[]string){
 			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
 			"no line":                   func(l *[]string) { *l = nil },
 		})
 	each(t, func() string { return "drained: BKD-ORPHAN gpu=1 1000MiB pid=7 job=3 epilog; see: bookend show 3" },
 		func(r *run, reason string) {
-			r.reasonIs(reason, &record.Job{ID: 3, GPUs: []record.GPU{{Index: 1, UUID: "GPU-a"}}})
+			r.reasonIs(reason, &job{Job: record.Job{ID: 3, GPUs: []record.GPU{{Index: 1, UUID: "GPU-a"}}}})
 		}, map[string]func(*string){
 			"bytes":        func(s *string) { *s = strings.Replace(*s, "1000", "1065", 1) },
 			"card":         func(s *string) { *s = strings.Replace(*s, "gpu=1", "gpu=0", 1) },
@@ -158,56 +173,57 @@ func TestUntouched(t *testing.T) {
 }
 
 func TestBecause(t *testing.T) {
-	set := func(name diagnosis.Name, answer diagnosis.Answer) func(*record.Job) {
-		return func(j *record.Job) {
-			i := slices.IndexFunc(j.End.Diagnosis.Causes, func(c record.Cause) bool { return c.Name == string(name) })
-			j.End.Diagnosis.Causes[i].Answer = string(answer)
+	set := func(name diagnosis.Name, answer diagnosis.Answer) func(*job) {
+		return func(j *job) {
+			i := slices.IndexFunc(j.End.Diagnosis.Causes, func(c diagnosis.Cause) bool { return c.Name == name })
+			j.End.Diagnosis.Causes[i].Answer = answer
 		}
 	}
-	right := func() record.Job { // names one cause, as its log does
-		d := &record.Diagnosis{Asked: "it failed"}
+	right := func() job { // names one cause, as its log does
+		d := &diagnosis.Diagnosis{Asked: "it failed"}
 		for _, name := range causes {
-			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No), Evidence: "seen"})
+			d.Causes = append(d.Causes, diagnosis.Cause{Name: name, Answer: diagnosis.No, Evidence: "seen"})
 		}
-		j := record.Job{State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-b"}},
-			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}
+		j := job{End: &ledger.End{Diagnosis: d}, Job: record.Job{State: "FAILED", GPUs: []record.GPU{{UUID: "GPU-b"}},
+			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}}
 		set(diagnosis.Others, diagnosis.Yes)(&j)
 		return j
 	}
-	judge := func(r *run, j record.Job) {
+	judge := func(r *run, j job) {
 		r.because(&j, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
 	}
-	each(t, right, judge, map[string]func(*record.Job){
+	each(t, right, judge, map[string]func(*job){
 		"right, unsure of what may be": set(diagnosis.Pieces, diagnosis.Unknown),
 		"unsure of the kernel's log":   set(diagnosis.Fault, diagnosis.Unknown),
 		"the true one missed":          set(diagnosis.Others, diagnosis.No),
 		"unsure of the true one":       set(diagnosis.Others, diagnosis.Unknown),
 		"a wrong one":                  set(diagnosis.Own, diagnosis.Yes),
 		"sure of what no one knows":    set(diagnosis.Pieces, diagnosis.Yes),
-		"no one asked":                 func(j *record.Job) { j.End.Diagnosis.Asked = "" },
-		"no answer":                    func(j *record.Job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
-		"no diagnosis":                 func(j *record.Job) { j.End.Diagnosis = nil },
-		"no record":                    func(j *record.Job) { j.End = nil },
-		"not in the job's log":         func(j *record.Job) { j.Output = "" },
-		"more in the job's log": func(j *record.Job) {
+		"no one asked":                 func(j *job) { j.End.Diagnosis.Asked = "" },
+		"no answer":                    func(j *job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
+		"no diagnosis":                 func(j *job) { j.End.Diagnosis = nil },
+		"no record":                    func(j *job) { j.End = nil },
+		"not in the job's log":         func(j *job) { j.Output = "" },
+		"more in the job's log": func(j *job) {
 			j.Output = "| bookend:   Ruled out: " + diagnosis.Others.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
 		},
 	})
-	each(t, right, func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) },
-		map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
+	each(t, right, func(r *run, j job) { r.because(&j, answers{untold: list(diagnosis.Others)}) },
+		map[string]func(*job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
 }
 
 func TestWhole(t *testing.T) {
-	each(t, func() record.Probe {
-		return record.Probe{Result: "ok", Method: "contextless", Free: 1000 * mib, Largest: 998 * mib}
-	}, func(r *run, p record.Probe) { r.whole("x", p) }, map[string]func(*record.Probe){
-		"right, nearly 4 MiB": func(p *record.Probe) { p.Largest = 996 * mib },
-		"a gap":               func(p *record.Probe) { p.Largest = 994 * mib },
-		"more than there":     func(p *record.Probe) { p.Largest = 1002 * mib },
-		"nothing":             func(p *record.Probe) { p.Free, p.Largest = 0, 0 },
-		"skipped":             func(p *record.Probe) { p.Result, p.Why = "skipped", "why" },
-		"with a context":      func(p *record.Probe) { p.Method = "context" },
-		"unknown":             func(p *record.Probe) { p.Unknown = "not read" },
+	each(t, func() gpu.Probe {
+		return gpu.Probe{Result: gpu.ProbeOK, Method: gpu.Contextless, Free: gpu.Bytes(1000 * mib),
+			Largest: gpu.Bytes(998 * mib)}
+	}, func(r *run, p gpu.Probe) { r.whole("x", p) }, map[string]func(*gpu.Probe){
+		"right, nearly 4 MiB": func(p *gpu.Probe) { p.Largest.Bytes = 996 * mib },
+		"a gap":               func(p *gpu.Probe) { p.Largest.Bytes = 994 * mib },
+		"more than there":     func(p *gpu.Probe) { p.Largest.Bytes = 1002 * mib },
+		"nothing":             func(p *gpu.Probe) { p.Free, p.Largest = gpu.Bytes(0), gpu.Bytes(0) },
+		"skipped":             func(p *gpu.Probe) { p.Result, p.Why = gpu.ProbeSkipped, "why" },
+		"with a context":      func(p *gpu.Probe) { p.Method = "context" },
+		"unknown":             func(p *gpu.Probe) { p.Largest = gpu.Unknown("not read") },
 	})
 }
 

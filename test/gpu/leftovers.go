@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/finding"
 	"bookend/test/gpu/record"
 )
 
@@ -19,14 +20,14 @@ const (
 func (r *run) orphanObserved() {
 	job := r.leaveOrphan()
 	r.orphan(job, "orphan", 0)
-	r.check("why no drain", "observe mode", job.AtEnd().Held)
+	r.check("why no drain", "observe mode", job.AtEnd().Verdict.Held)
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
-func (r *run) leaveOrphan() *record.Job { return r.leaveIn(0, "left behind", "cudajob", asItIs) }
+func (r *run) leaveOrphan() *job { return r.leaveIn(0, "left behind", "cudajob", asItIs) }
 
 // leaveIn runs a job that leaves a user's program, and waits until that is as it shall be.
-func (r *run) leaveIn(user int, role, program string, ready func(*holder), flags ...string) *record.Job {
+func (r *run) leaveIn(user int, role, program string, ready func(*holder), flags ...string) *job {
 	return r.leave(func(s *standing) {
 		args := append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)
 		h := r.startAs(user, s.card.UUID, program, args...)
@@ -51,12 +52,12 @@ func inOwnNamespace(h *holder) {
 }
 
 // itsOrphan is what the end of a job that had its GPU alone must say of the process it left.
-func (r *run) itsOrphan(job *record.Job, classes string) leftover {
+func (r *run) itsOrphan(job *job, classes string) leftover {
 	return leftover{code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: classes, job: job.ID, evidence: "exclusive"}
 }
 
 // orphan wants the end of the job to name the process it left, and its kind.
-func (r *run) orphan(job *record.Job, classes string, exit int) {
+func (r *run) orphan(job *job, classes string, exit int) {
 	r.left(job, r.itsOrphan(job, classes), exit)
 	r.said(job, fmt.Sprintf("rocess %d (", r.scene.holder.PID))
 }
@@ -79,9 +80,9 @@ func (r *run) orphanMoving() {
 }
 
 // about is the finding of a job's end about a process, empty if there is none.
-func about(job *record.Job, pid int) (f record.Finding) {
+func about(job *job, pid int) (f finding.Finding) {
 	found := job.AtEnd().Findings
-	if i := slices.IndexFunc(found, func(f record.Finding) bool { return f.PID == pid }); i >= 0 {
+	if i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Holder != nil && f.Holder.PID == pid }); i >= 0 {
 		f = found[i]
 	}
 	return f
@@ -94,7 +95,7 @@ func (r *run) orphanInherited() {
 
 // inherit runs the next job on the card that another has left something on. It wants its start to name what it found
 // and who left it, and its end to blame nobody.
-func (r *run) inherit(w leftover) *record.Job {
+func (r *run) inherit(w leftover) *job {
 	r.resume()
 	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others
 	job := r.run1(r.script(whichCard...), "--gres=gpu:1")
@@ -151,7 +152,7 @@ func (r *run) residue() {
 }
 
 // leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
-func (r *run) leaveExported(size uint64, others ...record.Holder) *record.Job {
+func (r *run) leaveExported(size uint64, others ...record.Holder) *job {
 	return r.leave(func(s *standing) {
 		socket := r.inHome(s, "hold")
 		h := r.startAs(0, "", "cudajob", "holdfd", socket)
@@ -169,7 +170,7 @@ func (r *run) exportedLeft() leftover {
 }
 
 // exported wants the end of the job to say so, of candidates of these classes.
-func (r *run) exported(job *record.Job, classes string, exit int) {
+func (r *run) exported(job *job, classes string, exit int) {
 	w := r.exportedLeft()
 	w.code, w.job, w.evidence, w.candidate = "BKD-RESIDUE", job.ID, "exclusive", classes
 	r.left(job, w, exit)

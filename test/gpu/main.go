@@ -1,7 +1,7 @@
 // Command gpu-lane runs Bookend on real GPUs under a real Slurm and judges it: small programs leave memory behind
 // in known ways, jobs run as an unprivileged user, and what Bookend says of each is compared with what is true.
 //
-//	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--controls=false] [--budget 9m]
+//	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
 //	gpu-lane --story [--fake N]         the demonstration: a few scenarios, with what users and admins see of each
 //	gpu-lane inside UID GID PROGRAM...  used by the lane's daemon: the first process of a PID namespace
@@ -49,7 +49,6 @@ type options struct {
 	fake          int // cards of each node of a rehearsal, 0 where the GPUs are real
 	fakeNodes     int
 	only          []string
-	controls      bool
 	story         bool // tells what everybody sees
 	budget        time.Duration
 }
@@ -78,7 +77,6 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")
-	flags.BoolVar(&o.controls, "controls", true, "also run scenarios with the rule switched off that they are about")
 	flags.BoolVar(&o.story, "story", false, "tell what users and admins see of "+storyOf+" or of --only, once and "+
 		"without controls")
 	flags.DurationVar(&o.budget, "budget", 9*time.Minute, "no run begins after this time")
@@ -86,7 +84,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if o.story {
-		o.runs, o.controls, only = 1, false, cmp.Or(only, storyOf)
+		o.runs, only = 1, cmp.Or(only, storyOf)
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")

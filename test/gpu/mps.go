@@ -25,7 +25,7 @@ func (r *run) mpsIdle() {
 }
 
 // leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
-func (r *run) leaveMPS(clients int, alloc ...string) *record.Job {
+func (r *run) leaveMPS(clients int, alloc ...string) *job {
 	return r.leave(func(s *standing) { r.mpsScene(s, clients, alloc) })
 }
 
@@ -58,7 +58,7 @@ func (r *run) mpsScene(s *standing, clients int, alloc []string) {
 }
 
 // mpsLeft wants the job's end to name server and clients, each with its bytes, and nobody else.
-func (r *run) mpsLeft(job *record.Job) {
+func (r *run) mpsLeft(job *job) {
 	listed := []record.Holder{*r.scene.holder}
 	for _, h := range r.scene.others {
 		if h.Held > 0 {

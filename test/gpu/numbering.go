@@ -99,7 +99,7 @@ func (r *run) counted(as []slot) {
 // fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G
 // is not.
 func (l *lane) fence() cluster.Track {
-	if tracks, err := cluster.Tracks(); err == nil && l.fake > 0 && slices.Contains(tracks, cluster.CgroupV1) {
+	if l.fake > 0 && slices.Contains(cluster.Tracks(), cluster.CgroupV1) {
 		return cluster.CgroupV1
 	}
 	return l.track

@@ -17,18 +17,18 @@ func (r *run) probeIdle() {
 	r.clean(job)
 	var probed []record.GPU
 	for _, p := range job.AtEnd().Probes {
-		probed = append(probed, record.GPU{UUID: p.GPU})
+		probed = append(probed, record.GPU{UUID: string(p.Device)})
 		r.whole("the epilog's", p)
 	}
 	r.check("GPUs that the epilog tested", uuids(job.GPUs), uuids(probed))
 	for _, t := range r.test("idle GPU", r.cards) {
-		r.whole("the backend's", t.Probe)
+		r.whole("the backend's", t)
 	}
 	r.draining(job, 0)
 }
 
 // onEveryCard runs a job that uses all cards.
-func (r *run) onEveryCard() *record.Job {
+func (r *run) onEveryCard() *job {
 	var lines []string
 	for i := range r.cards {
 		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
@@ -37,12 +37,17 @@ func (r *run) onEveryCard() *record.Job {
 }
 
 // whole wants a test to have got all of the free memory in one block, without a context.
-func (r *run) whole(whose string, p record.Probe) {
-	r.check(whose+" test", "ok", strings.TrimSpace(p.Result+" "+p.Why+" "+p.Error))
-	r.check("its way", string(gpu.Contextless), p.Method)
+func (r *run) whole(whose string, p gpu.Probe) {
+	said := string(p.Result) + " " + p.Why
+	if p.Error != nil {
+		said += fmt.Sprintf(" %+v", *p.Error)
+	}
+	r.check(whose+" test", "ok", strings.TrimSpace(said))
+	r.check("its way", string(gpu.Contextless), string(p.Method))
+	free, largest := p.Free.Bytes, p.Largest.Bytes
 	r.holds("its largest block", "all of the free memory but 2 to 4 MiB",
-		fmt.Sprintf("%s of %s free%s", size(p.Largest), size(p.Free), p.Unknown),
-		p.Unknown == "" && p.Largest > 0 && p.Largest+nearly >= p.Free && p.Largest <= p.Free)
+		fmt.Sprintf("%s of %s free%s%s", size(largest), size(free), p.Free.Unknown, p.Largest.Unknown),
+		p.Free.Known() && p.Largest.Known() && largest > 0 && largest+nearly >= free && largest <= free)
 }
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/mib) }
@@ -54,9 +59,9 @@ func (r *run) probeNearFull() {
 	r.scenery(&h.Holder)
 	r.evidence("the GPU nearly full")
 	for _, t := range r.test("129 MiB free", []card{c}, h.PID) {
-		r.whole("the backend's", t.Probe)
-		r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib &&
-			t.Probe.Free <= 160*mib)
+		r.whole("the backend's", t)
+		r.holds("free memory", "100 to 160 MiB", size(t.Free.Bytes), t.Free.Bytes >= 100*mib &&
+			t.Free.Bytes <= 160*mib)
 	}
 	r.stillThere()
 }
@@ -65,18 +70,18 @@ func (r *run) probeNeighbour() {
 	job := r.leaveIn(1, ofNoJob, "cudajob", asItIs)
 	r.skipped("the epilog's", job.AtEnd().Probes)
 	for _, t := range r.test("somebody on the GPU", []card{r.cards[job.GPUs[0].Index]}) {
-		r.skipped("the backend's", []record.Probe{t.Probe})
+		r.skipped("the backend's", []gpu.Probe{t})
 	}
 	r.draining(job, 0)
 	r.stillThere()
 }
 
 // skipped wants a test not to have been made, with a reason.
-func (r *run) skipped(whose string, probes []record.Probe) {
+func (r *run) skipped(whose string, probes []gpu.Probe) {
 	got := "no word of it"
 	for _, p := range probes {
-		got = p.Result + ": " + p.Why
+		got = string(p.Result) + ": " + p.Why
 	}
 	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 &&
-		probes[0].Result == string(gpu.ProbeSkipped) && probes[0].Why != "")
+		probes[0].Result == gpu.ProbeSkipped && probes[0].Why != "")
 }

@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/diagnosis"
 	"bookend/test/cluster"
-	"bookend/test/gpu/record"
 )
 
 // program takes a GPU's memory through one framework, and fails as that does.
@@ -30,7 +29,7 @@ var programs = []program{
 }
 
 func (r *run) programsDied() {
-	r.each(programs, "", "FAILED", func(p program, job *record.Job) {
+	r.each(programs, "", "FAILED", func(p program, job *job) {
 		r.understood(p, job)
 		r.ownFault(p, job)
 	})
@@ -38,7 +37,7 @@ func (r *run) programsDied() {
 
 func (r *run) programsCaught() {
 	gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
-	r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
+	r.each(gpus, "caught", "COMPLETED", func(p program, job *job) {
 		text := unwrapped(job.Output)
 		r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
 			diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
@@ -51,11 +50,10 @@ func (r *run) programsRank() {
 		r.site.Program("programs.py"))
 	job := r.fails(r.script(step), 0, "--ntasks=4")
 	r.understood(programs[0], job)
-	c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
-	r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
+	c := job.because(diagnosis.Processes)
+	r.holds("cause "+string(c.Name), "yes or cannot tell", answered(c), c.Answer != diagnosis.No)
 	r.ownFault(program{name: "torch"}, job)
-	r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
-		strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
+	r.holds("the rank that failed", "rank 2", messages(job), strings.Contains(messages(job), "rank 2: "))
 }
 
 func (r *run) programsUnread() {
@@ -70,15 +68,15 @@ func (r *run) programsUnread() {
 	r.holds("the headline", "its own use, which the recorder saw, or that its output was not read", d.Headline,
 		strings.Contains(d.Headline, "your job itself") || strings.Contains(d.Headline, "not read"))
 	for _, c := range d.Causes {
-		if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
-			r.holds("cause "+c.Name, "no no", c.Answer, c.Answer != string(diagnosis.No))
+		if c.Name == diagnosis.Own || c.Name == diagnosis.Pool {
+			r.holds("cause "+string(c.Name), "no no", string(c.Answer), c.Answer != diagnosis.No)
 		}
 	}
 	r.holds("the terminal", "has the job's peak", tail(text), strings.Contains(text, "peak "))
 }
 
 // each runs the programs side by side, as many as there are GPUs at once, and judges each job.
-func (r *run) each(all []program, how, state string, judge func(program, *record.Job)) {
+func (r *run) each(all []program, how, state string, judge func(program, *job)) {
 	r.compilePlain()
 	var ids []cluster.JobID
 	for _, p := range all {
@@ -102,42 +100,49 @@ func (r *run) program(p program, how string) string {
 }
 
 // understood wants the message of the program's failure in the job's record.
-func (r *run) understood(p program, job *record.Job) {
-	got := strings.Join(diagnosed(job).said, "; ")
+func (r *run) understood(p program, job *job) {
+	got := messages(job)
 	want := cmp.Or(p.says, p.kind+": ")
 	r.holds(p.name+": what its output says", "a message with "+want, got, strings.Contains(got, want))
 }
 
 // ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.
-func (r *run) ownFault(p program, job *record.Job) {
+func (r *run) ownFault(p program, job *job) {
 	mine := []diagnosis.Name{diagnosis.Own, diagnosis.Limits, diagnosis.Processes}
 	d := diagnosed(job)
 	for _, c := range d.Causes {
-		name := diagnosis.Name(c.Name)
+		what := p.name + ": cause " + string(c.Name)
 		switch {
-		case !slices.Contains(mine, name):
-			r.holds(p.name+": cause "+c.Name, "no or cannot tell", c.Answer+": "+c.Evidence,
-				c.Answer != string(diagnosis.Yes))
-		case name == diagnosis.Own && p.kind == "device", name == diagnosis.Limits && p.kind == "host":
-			r.holds(p.name+": cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence,
-				c.Answer != string(diagnosis.No))
+		case !slices.Contains(mine, c.Name):
+			r.holds(what, "no or cannot tell", answered(c), c.Answer != diagnosis.Yes)
+		case c.Name == diagnosis.Own && p.kind == "device", c.Name == diagnosis.Limits && p.kind == "host":
+			r.holds(what, "yes or cannot tell", answered(c), c.Answer != diagnosis.No)
 		}
 	}
 	r.holds(p.name+": its diagnosis", "every cause judged", fmt.Sprint(len(d.Causes)), len(d.Causes) == len(causes))
 }
 
-// diagnosed is what a job's end says, empty where there is none.
-func diagnosed(job *record.Job) (d struct {
-	record.Diagnosis
-	said []string
-}) {
-	if job.End != nil {
-		d.said = job.End.Messages
-		if job.End.Diagnosis != nil {
-			d.Diagnosis = *job.End.Diagnosis
-		}
+func answered(c diagnosis.Cause) string { return string(c.Answer) + ": " + c.Evidence }
+
+// diagnosed is what a job's end says of a shortage, empty where there is none.
+func diagnosed(job *job) (d diagnosis.Diagnosis) {
+	if at := job.AtEnd().Diagnosis; at != nil {
+		d = *at
 	}
 	return d
+}
+
+// messages are those that were found in a job's output, in a line.
+func messages(job *job) string {
+	var all []string
+	for _, m := range job.AtEnd().Messages {
+		said := fmt.Sprintf("%s %s: %s", m.Framework, m.Kind, m.Line)
+		if m.Rank != nil {
+			said = fmt.Sprintf("rank %d: %s", *m.Rank, said)
+		}
+		all = append(all, said)
+	}
+	return strings.Join(all, "; ")
 }
 
 // compilePlain builds the program of CUDA's runtime with the machine's own compiler.

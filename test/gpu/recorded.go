@@ -10,7 +10,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/test/gpu/record"
 )
 
 func (r *run) recordedGrowing() {
@@ -19,13 +18,14 @@ func (r *run) recordedGrowing() {
 	r.cleanEnds(job)
 	on, seen := r.recordedOf(job)
 	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 8)
-	if len(on.Curve) == 0 {
+	curve := on.Curve.Used
+	if len(curve) == 0 {
 		return
 	}
-	most := on.Curve[:slices.Index(on.Curve, slices.Max(on.Curve))+1]
+	most := curve[:slices.Index(curve, slices.Max(curve))+1]
 	steps := len(slices.Compact(slices.Clone(most)))
 	r.holds("course", "it grows in steps", fmt.Sprint(most), slices.IsSorted(most) && steps >= 5)
-	peak := on.Own >> 20
+	peak := on.Own.Bytes >> 20
 	r.holds("peak of the job, MiB", "6 times 2048", fmt.Sprint(peak), peak >= 6*2048 && peak < 6*(2048+700))
 	r.check("processes at once", "6", fmt.Sprint(on.Together))
 	r.said(job, "clean: peak ")
@@ -58,7 +58,7 @@ func (r *run) recordedPiled() {
 	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.total()*3/10)
 	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), "--gres=gpu:2"))
 	r.answers(job, severalAtOnce)
-	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Processes))
+	c := job.because(diagnosis.Processes)
 	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))
 }
 
@@ -89,26 +89,10 @@ func (r *run) sampled(s *standing) {
 }
 
 // recordedOf is what was recorded of a job's first GPU.
-func (r *run) recordedOf(job *record.Job) (on record.Recorded, seen bool) {
-	all := job.AtEnd().Recorded
-	if len(all) == 0 {
+func (r *run) recordedOf(job *job) (on ledger.Recorded, seen bool) {
+	of := job.AtEnd().Recording
+	if of == nil || len(of.GPUs) == 0 {
 		return on, false
 	}
-	return all[0], true
-}
-
-// recordedIn shortens what the recorder saw.
-func recordedIn(of *ledger.Recording) (all []record.Recorded) {
-	if of == nil {
-		return nil
-	}
-	for _, g := range of.GPUs {
-		one := record.Recorded{GPU: string(g.ID), Samples: g.Samples, Peak: g.Peak.Bytes, Own: g.Own.Bytes,
-			Together: g.Together, Curve: g.Curve.Used}
-		if percent, known := g.Busy.Mean(); known {
-			one.Busy = &percent
-		}
-		all = append(all, one)
-	}
-	return all
+	return of.GPUs[0], true
 }

@@ -107,4 +107,7 @@ func TestUnknownScenario(t *testing.T) {
 		!strings.Contains(err.Error(), "orphan-observe") {
 		t.Errorf("error %v, want one that lists the scenarios", err)
 	}
+	if err := checkNames(strings.Split(storyOf, ",")); err != nil {
+		t.Errorf("the demonstration: %v", err)
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"slices"
 	"time"
 
 	"bookend/test/cluster"
@@ -28,22 +27,10 @@ func (l *lane) rowCost(t *record.Timings) {
 	p.Ours.Command = "srun --gres=gpu:1 true"
 	p.Bare.Command = p.Ours.Command
 	l.row() // the first end tests
-	order := []bool{true, false}
-	for range rowRounds {
-		for _, ours := range order {
-			if ours {
-				p.Ours.Millis = append(p.Ours.Millis, millis(l.row()))
-				continue
-			}
-			back := l.idleHooks()
-			p.Bare.Millis = append(p.Bare.Millis, millis(l.row()))
-			back()
-		}
-		slices.Reverse(order)
-	}
-	t.Pairs = append(t.Pairs, p)
-	l.tell("%-34s %8.1f ms, without %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(),
-		p.Ratio(), p.Limit, p.Held())
+	l.turns(t, rowRounds, p, l.row, func() time.Duration {
+		defer l.idleHooks()()
+		return l.row()
+	})
 }
 
 // row is how long ten jobs take, one after the other, until the node is free again.

@@ -62,7 +62,7 @@ func (c chain) settings(rehearsal bool, off map[string]string) map[string]string
 
 // scene is what the steps of a chain share.
 type scene struct {
-	left    *record.Job    // the job that left something
+	left    *job           // the job that left something
 	holder  *record.Holder // what it left
 	others  []record.Holder
 	control bool

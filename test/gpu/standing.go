@@ -71,10 +71,10 @@ func (r *run) until(gate string) string {
 func open(gate string) error { return os.WriteFile(gate, nil, 0o644) }
 
 // release lets the job end and waits for that.
-func (r *run) release(s *standing) *record.Job { return r.atEnd(s, func() {}) }
+func (r *run) release(s *standing) *job { return r.atEnd(s, func() {}) }
 
 // atEnd lets the job end and acts once its processes are gone and its epilog begins.
-func (r *run) atEnd(s *standing, act func()) *record.Job {
+func (r *run) atEnd(s *standing, act func()) *job {
 	s.let()
 	must(r.site.WaitFor(s.id, jobPatience, func(j cluster.Job) (bool, error) {
 		return j.State != "RUNNING" && j.State != "PENDING", nil
@@ -85,7 +85,7 @@ func (r *run) atEnd(s *standing, act func()) *record.Job {
 
 // leave runs a job that leaves something behind: act is told of the standing job, brings the scene about and says
 // with scenery what is true. The job ends after that.
-func (r *run) leave(act func(*standing), lines ...string) *record.Job {
+func (r *run) leave(act func(*standing), lines ...string) *job {
 	s := r.stand(lines...)
 	act(s)
 	r.evidence("before the job ends")

@@ -34,7 +34,7 @@ func (r *run) screens() (all []typed) {
 func retold(rec record.Run, screens []typed) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n\n%s (%s mode)\n%s\n%s\n", rec.Title, rec.Mode, strings.Repeat("=", len(rec.Title)),
-		wrapped(rec.Truth, 78))
+		rec.Truth)
 	for _, s := range screens {
 		fmt.Fprintf(&b, "\n  %s %s\n", s.who, s.command)
 		for line := range strings.Lines(s.output) {
@@ -50,17 +50,4 @@ func retold(rec record.Run, screens []typed) string {
 		}
 	}
 	return b.String()
-}
-
-// wrapped breaks a paragraph into lines.
-func wrapped(text string, width int) string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return strings.Join(append(lines, line), "\n")
 }

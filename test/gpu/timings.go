@@ -229,17 +229,29 @@ func (l *lane) costs(t *record.Timings) {
 		bare.argv = append(bare.argv, w.CUDA())
 	}
 	bare.once(-1)
-	order := []*timed{&ours, &bare}
-	for round := range rounds {
-		for _, each := range order {
-			each.Millis = append(each.Millis, millis(each.once(round)))
+	l.turns(t, rounds, record.Pair{Name: "test allocation on every GPU", Limit: costLimit, Ours: ours.Timing,
+		Bare: bare.Timing, What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one " +
+			"cuMemRelease a GPU in bare C"},
+		func() time.Duration {
+			took := ours.once(0)
+			l.tested(ours.said)
+			return took
+		}, func() time.Duration { return bare.once(0) })
+}
+
+// turns measures a pair in turn; who comes first changes with each round.
+func (l *lane) turns(t *record.Timings, rounds int, p record.Pair, ours, bare func() time.Duration) {
+	type side struct {
+		once func() time.Duration
+		of   *record.Timing
+	}
+	order := []side{{ours, &p.Ours}, {bare, &p.Bare}}
+	for range rounds {
+		for _, s := range order {
+			s.of.Millis = append(s.of.Millis, millis(s.once()))
 		}
-		l.tested(ours.said)
 		slices.Reverse(order)
 	}
-	p := record.Pair{Name: "test allocation on every GPU", Limit: costLimit, Ours: ours.Timing, Bare: bare.Timing,
-		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a GPU " +
-			"in bare C"}
 	t.Pairs = append(t.Pairs, p)
 	l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(),
 		p.Ratio(), p.Limit, p.Held())
@@ -261,3 +273,5 @@ func (l *lane) tested(out []byte) (least uint64) {
 	}
 	return least
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

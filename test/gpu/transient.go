@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/test/gpu/record"
 )
 
 func (r *run) loaderKilled() {
@@ -56,7 +55,7 @@ func (r *run) workers(s *standing) *holder {
 }
 
 // lookedAgain wants the epilog to have met what goes away: else the scene did not come about.
-func (r *run) lookedAgain(job *record.Job) {
+func (r *run) lookedAgain(job *job) {
 	looks := 0
 	for _, c := range job.AtEnd().Curves {
 		looks = max(looks, c.Looks)
@@ -105,7 +104,7 @@ func (r *run) probeStays() {
 }
 
 // probeAtEnd runs a job beside whose end a probe is at work, for so long from now.
-func (r *run) probeAtEnd(lasts time.Duration) *record.Job {
+func (r *run) probeAtEnd(lasts time.Duration) *job {
 	s := r.stand()
 	lock := r.probeLock(s.card.UUID)
 	h := r.daemon.start(0, 0, s.card.UUID, "cudajob", "probe", "--all", "--lock", lock, "--sleep",

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"bookend/internal/diagnosis"
-	"bookend/test/gpu/record"
 )
 
 func (r *run) oomSelf() {
@@ -57,7 +57,7 @@ func (r *run) oomSilent() {
 	job := r.fails(r.script(r.fills("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
 		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
-	c, _ := job.AtEnd().Diagnosis.Of(string(diagnosis.Own))
+	c := job.because(diagnosis.Own)
 	r.holds("the job's own need", "as much as was seen, or that it was not measured", c.Evidence,
 		strings.Contains(c.Evidence, " or more") || strings.Contains(c.Evidence, "not measured"))
 }
@@ -110,12 +110,12 @@ func (r *run) squeeze(uuid string) *holder {
 }
 
 // fails runs a job of one of the users and wants it to fail.
-func (r *run) fails(script string, user int, args ...string) *record.Job {
+func (r *run) fails(script string, user int, args ...string) *job {
 	return r.endsAs("FAILED", r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...))
 }
 
 // visited runs a standing job that fails, on whose card another's process is only while it runs.
-func (r *run) visited(s *standing, meanwhile func(*holder)) *record.Job {
+func (r *run) visited(s *standing, meanwhile func(*holder)) *job {
 	h := r.squeeze(s.card.UUID)
 	h.Proc = readProc(h.PID)
 	meanwhile(h)
@@ -150,40 +150,35 @@ func (a answers) want(name diagnosis.Name) []string {
 }
 
 // because wants the record of a failed job to answer every cause as it is true.
-func (r *run) because(job *record.Job, a answers) {
+func (r *run) because(job *job, a answers) {
 	r.answers(job, a)
 	r.rightCards(job)
 }
 
 // answers is because without the GPUs that the job itself named.
-func (r *run) answers(job *record.Job, a answers) {
-	d := job.AtEnd().Diagnosis
+func (r *run) answers(job *job, a answers) {
 	asked := "no one asked"
-	if d != nil && d.Asked != "" {
+	if d := job.AtEnd().Diagnosis; d != nil && d.Asked != "" {
 		asked = "asked"
 	}
 	r.check("whether the job's end asks why", "asked", asked)
 	for _, name := range causes {
-		c, found := d.Of(string(name))
-		want := a.want(name)
-		got := strings.TrimSuffix(c.Answer+": "+c.Evidence, ": ")
-		if !found {
-			got = "no answer"
-		}
-		r.holds("cause "+string(name), strings.Join(want, " or "), got, found && slices.Contains(want, c.Answer))
+		c, want := job.because(name), a.want(name)
+		got := cmp.Or(strings.TrimSuffix(string(c.Answer)+": "+c.Evidence, ": "), "no answer")
+		r.holds("cause "+string(name), strings.Join(want, " or "), got, slices.Contains(want, string(c.Answer)))
 	}
-	r.toldWhy(job, d)
+	r.toldWhy(job)
 }
 
 // toldWhy wants the job's log to answer, and to rule out no cause that the record does not answer with no.
-func (r *run) toldWhy(job *record.Job, d *record.Diagnosis) {
+func (r *run) toldWhy(job *job) {
 	r.said(job, "Details: bookend show")
 	_, ruledOut, _ := strings.Cut(unwrapped(job.Output), "Ruled out: ")
 	ruledOut, _, _ = strings.Cut(ruledOut, "Cannot tell: ")
 	ruledOut, _, _ = strings.Cut(ruledOut, "Details: ")
 	for _, name := range causes {
 		title := strings.ReplaceAll(name.Title(), ", ", " or ")
-		if c, _ := d.Of(string(name)); c.Answer != string(diagnosis.No) {
+		if job.because(name).Answer != diagnosis.No {
 			r.holds("the job's log rules out "+title, "no", ruledOut, !strings.Contains(ruledOut, title))
 		}
 	}

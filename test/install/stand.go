@@ -29,11 +29,7 @@ type node struct {
 // begins with "ok" or "error". All goes when the input ends.
 func stand(dir, root string) (err error) {
 	n := &node{dir: dir, root: root, asked: bufio.NewScanner(os.Stdin)}
-	users, err := cluster.Users(1)
-	if err != nil {
-		return err
-	}
-	n.user = users[0]
+	n.user = cluster.Users(1)[0]
 	if n.world, err = fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(2)); err != nil {
 		return err
 	}

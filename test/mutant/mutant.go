@@ -3,6 +3,7 @@
 package mutant
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Mutant is one plausible mistake in one place.
@@ -22,6 +25,17 @@ type Mutant struct {
 	Func string // the function that has it, "Type.Name" for a method; empty: anywhere in the file
 	Old  string // what stands there, exactly once; empty: all of the function's body
 	New  string
+	Part string // the part of a trial that must notice it; empty: all of it
+}
+
+// Table reads a list of them.
+func Table(text []byte) (all []Mutant) {
+	table := yaml.NewDecoder(bytes.NewReader(text))
+	table.KnownFields(true)
+	if err := table.Decode(&all); err != nil {
+		panic(fmt.Errorf("read mutants: %w", err))
+	}
+	return all
 }
 
 // Apply changes a source, in which Old must stand once.
@@ -47,6 +61,9 @@ func (m Mutant) Fits(t testing.TB, root string) {
 	text, err := os.ReadFile(filepath.Join(root, m.File))
 	if err == nil {
 		_, err = m.Apply(string(text))
+	}
+	if err == nil && m.Old == m.New && m.Func == "" {
+		err = fmt.Errorf("%q changes nothing", m.Name)
 	}
 	if err != nil {
 		t.Error(err)

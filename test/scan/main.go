@@ -24,13 +24,12 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/holders"
+	"bookend/test/rig"
 )
 
 // options say what to start, and how fast it must be found.
 type options struct {
-	Processes, FDs, Maps int
-	CPUs                 int
-	Runs                 int
+	Processes, FDs, CPUs int
 	Max                  time.Duration
 	Nursery              string // the program that starts the processes
 }
@@ -39,13 +38,10 @@ func main() {
 	var o options
 	flag.IntVar(&o.Processes, "processes", 20000, "processes to start")
 	flag.IntVar(&o.FDs, "fds", 50, "descriptors that each has open")
-	flag.IntVar(&o.Maps, "maps", 20, "mappings that each has, beside those of its program")
 	flag.IntVar(&o.CPUs, "cpus", 4, "CPUs that the search may use")
-	flag.IntVar(&o.Runs, "runs", 3, "searches; the slowest counts")
 	flag.DurationVar(&o.Max, "max", 2*time.Second, "time that a search may take")
-	beside := filepath.Join(filepath.Dir(os.Args[0]), "nursery")
-	flag.StringVar(&o.Nursery, "nursery", beside, "program that starts the processes")
 	flag.Parse()
+	o.Nursery = filepath.Join(filepath.Dir(os.Args[0]), "nursery")
 	if err := bench(o, os.Stdout); errors.Is(err, errFailed) {
 		fmt.Fprintln(os.Stderr, "scanbench:", err)
 		os.Exit(1)
@@ -55,33 +51,34 @@ func main() {
 	}
 }
 
+// maps are the mappings that each process has, beside those of its program; of so many searches the slowest counts.
+const (
+	maps     = 20
+	searches = 3
+)
+
 // errFailed says that the search was measured and found wanting.
 var errFailed = errors.New("failed")
 
 // bench starts the processes, searches for the holders, and says how that went.
-func bench(o options, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "scanbench")
-	if err != nil {
-		return err
+func bench(o options, out io.Writer) (err error) {
+	if broken := rig.Attempt(func() { err = search(o, out) }); broken != nil {
+		return broken
 	}
+	return err
+}
+
+func search(o options, out io.Writer) error {
+	dir := rig.Have(os.MkdirTemp("", "scanbench"))
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
-	if err := makeNodes(dir); err != nil {
-		return err
-	}
+	dir = rig.Have(filepath.EvalSymlinks(dir))
+	rig.Try(makeNodes(dir))
 	began := time.Now()
-	want, stop, err := populate(o, dir)
+	want, stop := populate(o, dir)
 	defer stop()
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs,
 		time.Since(began).Seconds())
-	if err := confine(o.CPUs); err != nil {
-		return err
-	}
+	rig.Try(confine(o.CPUs))
 	return measure(o, filepath.Join(dir, "dev"), want, out)
 }
 
@@ -119,47 +116,34 @@ var roles = []struct {
 	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
 }
 
-// populate starts all processes and returns what the search must find. Stop ends them.
-func populate(o options, dir string) (want map[int]attrib.Holding, stop func(), err error) {
+// populate starts all processes and returns what the search must find. Stop ends them; so does the end of this program.
+func populate(o options, dir string) (want map[int]attrib.Holding, stop func()) {
 	const minFDs = 8 // what a role may need: its nodes, the nursery's own descriptors, and a filler
-	stop = func() {}
 	if o.Processes < len(roles) || o.FDs < minFDs {
-		return nil, stop, fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs)
+		panic(fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs))
 	}
 	in := strings.NewReplacer("D/", dir+"/dev/", "F/", dir+"/files/")
-	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps),
+	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(maps),
 		in.Replace("/dev/null /dev/zero /proc/self/stat F/libnvidia-ml.so.1 F/" + deep)}
 	for _, r := range roles {
 		args = append(args, in.Replace(r.open))
 	}
 	cmd := exec.Command(o.Nursery, args...)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, stop, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, stop, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, stop, err
-	}
-	stop = func() {
-		stdin.Close()
-		_ = cmd.Wait()
-	}
+	stdin, stdout := rig.Have(cmd.StdinPipe()), rig.Have(cmd.StdoutPipe())
+	rig.Try(cmd.Start())
 	want = map[int]attrib.Holding{}
 	for _, r := range roles {
 		var pid int
-		if _, err := fmt.Fscan(stdout, &pid); err != nil {
-			return nil, stop, fmt.Errorf("start processes: %w", err)
-		}
+		rig.Have(fmt.Fscan(stdout, &pid))
 		if len(r.want.Open()) > 0 {
 			want[pid] = r.want
 		}
 	}
-	return want, stop, nil
+	return want, func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	}
 }
 
 // confine keeps this process to so many CPUs.
@@ -172,7 +156,7 @@ func confine(cpus int) error {
 func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) error {
 	var slowest time.Duration
 	var wrong []string
-	for run := range o.Runs {
+	for run := range searches {
 		began := time.Now()
 		scan := holders.Scan("/proc", dev, time.Minute)
 		took := time.Since(began)

@@ -17,7 +17,7 @@ func TestSmallBench(t *testing.T) {
 	if text, err := exec.Command("cc", "-o", nursery, "nursery/nursery.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	o := options{Processes: 40, FDs: 12, Maps: 3, CPUs: 1, Runs: 1, Max: time.Hour, Nursery: nursery}
+	o := options{Processes: 40, FDs: 12, CPUs: 1, Max: time.Hour, Nursery: nursery}
 	if err := bench(o, &out); err != nil || !strings.Contains(out.String(), "480 descriptors, 6 holders, 1 cores") {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"bookend/test/cluster"
+	"bookend/test/rig"
 )
 
 // configless is the line by which the nodes get slurm.conf from slurmctld.
@@ -21,58 +22,38 @@ func (s *Site) Own(name string) string { return s.in("own/" + name) }
 func (s *Site) Beside(name string) string { return s.in("slurm/etc/bookend/" + name) }
 
 // setUp does what an admin does: setup, then its Include line. The scripts get this site's paths.
-func (s *Site) setUp(o Options, conf string) error {
-	version, err := cluster.VersionIn(cluster.Root())
-	if err != nil {
-		return err
-	}
+func (s *Site) setUp(o Options, conf string) {
+	version := rig.Have(cluster.VersionIn(cluster.Root()))
 	dir := filepath.Dir(conf)
 	plugins := filepath.Join(dir, "plugstack.conf")
 	if o.Plugins != "" { // the plugin itself is not there
-		if err := os.WriteFile(plugins, []byte(o.Plugins), 0o644); err != nil {
-			return err
-		}
+		rig.Try(os.WriteFile(plugins, []byte(o.Plugins), 0o644))
 		defer os.Remove(plugins)
 	}
 	cmd := exec.Command(s.Program("bookend"), "setup", "--write", "--slurm-conf", conf, "--slurm", version.String())
 	cmd.Env = []string{}
 	said, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("bookend setup: %w: %s", err, said)
-	}
 	_, rest, _ := strings.Cut(string(said), "\n    Include ")
 	include, _, ok := strings.Cut(rest, "\n")
-	if !ok {
-		return fmt.Errorf("bookend setup names no Include line: %s", said)
+	if err != nil || !ok {
+		panic(fmt.Errorf("bookend setup names no Include line: %v: %s", err, said))
 	}
-	if err := s.localize(dir); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(conf)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(conf, append(text, "Include "+include+"\n"...), 0o644)
+	s.localize(dir)
+	text := rig.Have(os.ReadFile(conf))
+	rig.Try(os.WriteFile(conf, append(text, "Include "+include+"\n"...), 0o644))
 }
 
 // localize has the scripts start this site's programs with this node's configuration.
-func (s *Site) localize(dir string) error {
+func (s *Site) localize(dir string) {
 	// A process that another test forks meanwhile would have a script open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	scripts, _ := filepath.Glob(filepath.Join(dir, "bookend-*.sh"))
-	for _, pattern := range []string{"bookend/*", "bookend/*/*"} {
-		more, _ := filepath.Glob(filepath.Join(dir, pattern))
-		scripts = append(scripts, more...)
-	}
-	for _, script := range scripts {
-		text, err := os.ReadFile(script)
-		if err != nil {
-			continue // a directory
-		}
-		if err := os.WriteFile(script, []byte(replaced(string(text), s.hookPaths())), 0o755); err != nil {
-			return err
+	for _, pattern := range []string{"bookend-*.sh", "bookend/*", "bookend/*/*"} {
+		scripts, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, script := range scripts {
+			if text, err := os.ReadFile(script); err == nil { // else it is a directory
+				rig.Try(os.WriteFile(script, []byte(replaced(string(text), s.hookPaths())), 0o755))
+			}
 		}
 	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"bookend/deploy"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/fakeamd"
 	"bookend/test/fakegpu"
@@ -62,112 +63,71 @@ type Site struct {
 }
 
 // Up installs and starts a site.
-func Up(o Options) (_ *Site, err error) {
-	o = o.filled()
-	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}}
-	if s.Dir == "" {
-		if s.Dir, err = cluster.Scratch(); err != nil {
-			return nil, err
-		}
-		s.made = true
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Down())
-		}
-	}()
-	if err := s.install(o); err != nil {
-		return nil, err
-	}
-	if s.Users, err = cluster.Users(2); err != nil {
-		return nil, err
-	}
-	return s, s.start(o)
-}
-
-func (o Options) filled() Options {
+func Up(o Options) (*Site, error) {
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"n1"}
 	}
 	o.GPUs, o.Mode, o.Flags = cmp.Or(o.GPUs, 2), cmp.Or(o.Mode, "observe"), cmp.Or(o.Flags, "Alloc")
-	return o
+	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}, amd: map[string]*fakeamd.World{}}
+	if err := rig.Attempt(func() { s.install(o); s.start(o) }); err != nil {
+		return nil, errors.Join(err, s.Down())
+	}
+	return s, nil
 }
 
 // install copies the programs to a folder that only root can write, and makes each node's world and config.
-func (s *Site) install(o Options) error {
+func (s *Site) install(o Options) {
+	if s.Dir == "" {
+		s.Dir, s.made = rig.Have(cluster.Scratch()), true
+	}
+	s.Users = cluster.Users(2)
 	for _, dir := range []string{"libexec", "etc", "own"} {
-		if err := os.MkdirAll(filepath.Join(s.Dir, dir), 0o755); err != nil {
-			return err
-		}
+		rig.Try(os.MkdirAll(filepath.Join(s.Dir, dir), 0o755))
 	}
-	if err := s.copyPrograms(o.Programs); err != nil {
-		return err
-	}
+	s.copyPrograms(o.Programs)
 	for _, node := range o.Nodes {
-		if err := s.equip(o, node); err != nil {
-			return fmt.Errorf("equip node %q: %w", node, err)
-		}
+		s.equip(o, node)
 	}
-	return nil
 }
 
-func (s *Site) copyPrograms(from string) error {
+func (s *Site) copyPrograms(from string) {
 	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend",
-		"bookend-gpu", "bookend-amd"} {
-		data, err := os.ReadFile(filepath.Join(from, program))
-		if err != nil {
-			return fmt.Errorf("install: %w (make build)", err)
-		}
-		if err := os.WriteFile(s.Program(program), data, 0o755); err != nil {
-			return err
-		}
+	for _, program := range build.Shipped {
+		data := rig.Have(os.ReadFile(filepath.Join(from, program)))
+		rig.Try(os.WriteFile(s.Program(program), data, 0o755))
 	}
-	return nil
 }
 
-func (s *Site) equip(o Options, node string) error {
+func (s *Site) equip(o Options, node string) {
 	if len(o.Devices) == 0 {
-		w, err := fakegpu.New(s.in("world-"+node), append([]fakegpu.Option{fakegpu.GPUs(o.GPUs)}, o.World...)...)
-		if err != nil {
-			return err
-		}
+		w := rig.Have(fakegpu.New(s.in("world-"+node), append([]fakegpu.Option{fakegpu.GPUs(o.GPUs)}, o.World...)...))
 		s.worlds[node] = w
-		if err := w.StartKeeper(); err != nil {
-			return err
-		}
+		rig.Try(w.StartKeeper())
 	}
 	if len(o.AMD) > 0 {
-		if err := s.equipAMD(o, node); err != nil {
-			return err
-		}
+		s.equipAMD(o, node)
 	}
-	return s.WriteConfig(node, o.Mode, o.Config)
+	rig.Try(s.WriteConfig(node, o.Mode, o.Config))
 }
 
 // equipAMD gives a node cards of AMD's too: files of the kernel, and device nodes for Slurm to give out.
-func (s *Site) equipAMD(o Options, node string) error {
+func (s *Site) equipAMD(o Options, node string) {
 	w := fakeamd.New(s.in("amd-"+node), o.AMD...)
 	s.amd[node] = w
 	const module = "module/nvidia"
-	if err := os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(s.Dev(node), "dri"), 0o755); err != nil {
-		return err
-	}
+	rig.Try(os.CopyFS(filepath.Join(w.Sys, module), os.DirFS(filepath.Join(s.worlds[node].Sys(), module))))
+	rig.Try(os.MkdirAll(filepath.Join(s.Dev(node), "dri"), 0o755))
 	for _, c := range o.AMD {
 		for _, minor := range append([]int{c.Minor}, c.Partitions...) {
 			path := filepath.Join(s.Dev(node), fmt.Sprintf("dri/renderD%d", minor))
 			const null = 1<<8 | 3
-			if err := unix.Mknod(path, unix.S_IFCHR|0o666, null); err != nil && !errors.Is(err, unix.EEXIST) {
-				return fmt.Errorf("make %q: %w", path, err)
+			if err := unix.Mknod(path, unix.S_IFCHR|0o666, null); !errors.Is(err, unix.EEXIST) {
+				rig.Try(err)
 			}
 		}
 	}
-	return nil
 }
 
 // AMD are a node's fake cards of AMD's.
@@ -191,18 +151,18 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }
 
-func (s *Site) start(o Options) error {
+func (s *Site) start(o Options) {
 	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: slices.Clone(o.Conf),
 		CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
 	if o.Setup {
 		opts.PrologFlags, opts.Configless = "", slices.Contains(o.Conf, configless)
-		opts.Before = func(conf string) error { return s.setUp(o, conf) }
+		opts.Before = func(conf string) error { return rig.Attempt(func() { s.setUp(o, conf) }) }
 		for i, line := range opts.Conf {
 			opts.Conf[i] = strings.ReplaceAll(line, "OWN", s.in("own"))
 		}
-	} else if err := s.writeHooks(o, &opts); err != nil {
-		return err
+	} else {
+		s.writeHooks(o, &opts)
 	}
 	for _, node := range o.Nodes {
 		devices := o.Devices
@@ -217,9 +177,7 @@ func (s *Site) start(o Options) error {
 		}
 		opts.Nodes = append(opts.Nodes, n)
 	}
-	var err error
-	s.Cluster, err = cluster.Up(opts)
-	return err
+	s.Cluster = rig.Have(cluster.Up(opts))
 }
 
 // Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
@@ -242,7 +200,7 @@ func (s *Site) Dev(node string) string {
 }
 
 // writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
-func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
+func (s *Site) writeHooks(o Options, opts *cluster.Options) {
 	for name, path := range map[string]*string{
 		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog,
 		"task-epilog": &opts.TaskEpilog,
@@ -251,15 +209,9 @@ func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 		if o.NoTask && strings.HasPrefix(name, "task") {
 			continue
 		}
-		text, err := deploy.Hooks.ReadFile("slurm/hooks/" + name)
-		if err != nil {
-			return err
-		}
-		if *path, err = cluster.WriteHook(opts.Dir, name, replaced(string(text), s.hookPaths())); err != nil {
-			return err
-		}
+		text := rig.Have(deploy.Hooks.ReadFile("slurm/hooks/" + name))
+		*path = rig.Have(cluster.WriteHook(opts.Dir, name, replaced(string(text), s.hookPaths())))
 	}
-	return nil
 }
 
 // hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each

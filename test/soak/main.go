@@ -1,7 +1,7 @@
 // Command soak drives Bookend's own judgement, from the first look to the exit code, through simulated jobs on a
 // simulated node of which everything is known, and counts what it got wrong.
 //
-//	soak [--pairs N] [--seed S] [--workers N] [--enough N] [--unrecorded]
+//	soak [--pairs N] [--seed S] [--enough N]
 //	soak --replay SEED:PAIR         tells one pair's story
 //
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
@@ -30,10 +30,9 @@ import (
 )
 
 type options struct {
-	pairs, seed     uint64
-	workers, enough int
-	replay          string
-	unrecorded      bool
+	pairs, seed uint64
+	enough      int
+	replay      string
 }
 
 func main() {
@@ -41,10 +40,8 @@ func main() {
 	flag.CommandLine.Init("soak", flag.ContinueOnError)
 	flag.Uint64Var(&o.pairs, "pairs", 1_500_000, "pairs of jobs to simulate")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
-	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "pairs played at once")
 	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
 	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
-	flag.BoolVar(&o.unrecorded, "unrecorded", false, "sample nothing between a job's two ends")
 	err := flag.CommandLine.Parse(os.Args[1:])
 	if err == nil && o.replay == "" {
 		os.Exit(lead(o))
@@ -54,7 +51,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "soak: want --replay SEED:PAIR:", err, wrong)
 		os.Exit(64)
 	}
-	p := play(shipped(), o.seed, n, o.unrecorded, func(at time.Duration, text string) {
+	p := play(shipped(), o.seed, n, func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
 	})
 	fmt.Printf("%d failures\n", len(p.failures))
@@ -102,7 +99,7 @@ func soak(ctx context.Context, o options, each func(done uint64)) (sum tally, fa
 	var lock sync.Mutex
 	var all sync.WaitGroup
 	cfg := shipped()
-	for range o.workers {
+	for range runtime.NumCPU() {
 		all.Go(func() {
 			var own tally
 			for failed.Load() < uint64(o.enough) && ctx.Err() == nil {
@@ -110,7 +107,7 @@ func soak(ctx context.Context, o options, each func(done uint64)) (sum tally, fa
 				if n >= o.pairs {
 					break
 				}
-				p := play(cfg, o.seed, n, o.unrecorded, nil)
+				p := play(cfg, o.seed, n, nil)
 				own.add(p.tally)
 				if len(p.failures) > 0 {
 					failed.Add(1)

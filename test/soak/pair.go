@@ -66,22 +66,21 @@ func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/20_000 }
 
 // pair is one story: a node on which at least two jobs follow each other on a card.
 type pair struct {
-	cfg        config.Config
-	unrecorded bool // nothing is sampled between two ends
-	limits     finding.Limits
-	node       *world.Node
-	book       records
-	rand       *rand.Rand // of what the driver of the story decides; the world draws its own
-	damaged    bool
-	tally      tally
-	failures   []failure
-	seed, n    uint64
-	starts     map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
-	prologs    map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
-	missed     time.Duration            // when a record was lost last, or not made; 0 for never
-	recorder   recorder
-	checking   bool // a health check is at work: no other begins
-	tell       func(at time.Duration, text string)
+	cfg      config.Config
+	limits   finding.Limits
+	node     *world.Node
+	book     records
+	rand     *rand.Rand // of what the driver of the story decides; the world draws its own
+	damaged  bool
+	tally    tally
+	failures []failure
+	seed, n  uint64
+	starts   map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
+	prologs  map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
+	missed   time.Duration            // when a record was lost last, or not made; 0 for never
+	recorder recorder
+	checking bool // a health check is at work: no other begins
+	tell     func(at time.Duration, text string)
 }
 
 // ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not
@@ -131,9 +130,9 @@ func shipped() config.Config {
 }
 
 // play plays pair n of a seed.
-func play(cfg config.Config, seed, n uint64, unrecorded bool, tell func(time.Duration, string)) (p *pair) {
+func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	p = &pair{
-		cfg: cfg, unrecorded: unrecorded, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
+		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
 		prologs: map[time.Duration]*start{}, limits: finding.LimitsOf(cfg.Thresholds),
 		rand: rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}

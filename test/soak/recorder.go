@@ -23,7 +23,7 @@ const mostSampled = 5 * time.Minute
 
 func (p *pair) newRecorder() recorder {
 	r := recorder{kept: ledger.Recordings{}, truth: map[attrib.Instance]*world.Job{}}
-	if !p.unrecorded && p.rand.IntN(5) > 0 {
+	if p.rand.IntN(5) > 0 {
 		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
 	}
 	return r

@@ -12,7 +12,7 @@ const testPairs = 10_000
 func TestSoak(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Logf("seed %d", seed)
-		sum, failures := soak(t.Context(), options{seed: seed, pairs: testPairs, workers: 2, enough: 5}, nil)
+		sum, failures := soak(t.Context(), options{seed: seed, pairs: testPairs, enough: 5}, nil)
 		for _, f := range failures {
 			t.Error(f)
 		}
@@ -26,7 +26,7 @@ func TestSoak(t *testing.T) {
 func TestReplay(t *testing.T) {
 	tell := func() (told []string) {
 		for n := range uint64(20) {
-			play(shipped(), 3, n, false, func(at time.Duration, text string) { told = append(told, at.String()+text) })
+			play(shipped(), 3, n, func(at time.Duration, text string) { told = append(told, at.String()+text) })
 		}
 		return told
 	}

@@ -13,6 +13,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/intercept"
+	"bookend/test/mutant"
 	"bookend/test/rig"
 )
 
@@ -53,6 +55,12 @@ func spare() {
 	}
 }
 
+//go:embed guards.yaml
+var table []byte
+
+// guards are taken away one at a time: the torture must see the harm that each of them prevents.
+var guards = mutant.Table(table)
+
 // rack is the machine of the torture.
 type rack struct {
 	*rig.Bench
@@ -76,7 +84,7 @@ func run(on *rig.Bench, args []string) error {
 	if *replay >= 0 {
 		return r.replay(uint64(*replay), *without)
 	}
-	sum := r.torture(guard{}, 0, func(sum *outcome) bool {
+	sum := r.torture(mutant.Mutant{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= *writes && sum.read >= *reads && sum.swaps >= *swaps || len(sum.breaches) > 0
 	})
 	fmt.Printf("seed %d\n", *seed)
@@ -100,7 +108,7 @@ func run(on *rig.Bench, args []string) error {
 }
 
 // missed plays runs without a guard until one does harm.
-func (r rack) missed(g guard) (runs int, harm string) {
+func (r rack) missed(g mutant.Mutant) (runs int, harm string) {
 	const patience = 3000
 	sum := r.torture(g, 0, func(sum *outcome) bool { return sum.harm() != "" || sum.counts["runs"] >= patience })
 	return sum.counts["runs"], sum.harm()
@@ -108,8 +116,8 @@ func (r rack) missed(g guard) (runs int, harm string) {
 
 // replay plays one run again.
 func (r rack) replay(number uint64, without string) error {
-	all := append(guards, guard{}) // the last one is for a replay with all of them
-	i := slices.IndexFunc(all, func(g guard) bool { return g.Name == without })
+	all := append(guards, mutant.Mutant{}) // the last one is for a replay with all of them
+	i := slices.IndexFunc(all, func(g mutant.Mutant) bool { return g.Name == without })
 	if i < 0 {
 		return fmt.Errorf("no guard %q", without)
 	}
@@ -122,8 +130,8 @@ func (r rack) replay(number uint64, without string) error {
 }
 
 // torture plays runs from a number on, as many at a time as there are processors, until they sum up to what done wants.
-func (r rack) torture(without guard, next uint64, done func(*outcome) bool) *outcome {
-	sum, folder := newOutcome(), rig.Have(r.Build(without.Mutant, "bookend-epilog"))
+func (r rack) torture(without mutant.Mutant, next uint64, done func(*outcome) bool) *outcome {
+	sum, folder := newOutcome(), rig.Have(r.Build(without, "bookend-epilog"))
 	var worlds []*world
 	for range runtime.NumCPU() {
 		w := r.world()
@@ -138,7 +146,7 @@ func (r rack) torture(without guard, next uint64, done func(*outcome) bool) *out
 			return plan{}, false
 		}
 		next++
-		return newPlan(r.seed, next-1, without.lane), true
+		return newPlan(r.seed, next-1, lane(without.Part)), true
 	}
 	rig.Try(rig.Each(worlds, draw, func(w *world, p plan) error {
 		o, err := w.run(filepath.Join(folder, "bookend-epilog"), p)

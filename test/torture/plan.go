@@ -54,13 +54,12 @@ type plan struct {
 // wholeEvery: one run in so many is a whole epilog, which reads the drop five times and writes at most once.
 const wholeEvery = 5
 
-// lanes are the kinds of runs that a number can become.
-type lane int
+// lane is what runs a number can become; "child" is only those of a child that appends.
+type lane string
 
 const (
-	mixed lane = iota
-	onlyWhole
-	onlyChild
+	mixed     lane = ""
+	onlyWhole lane = "whole"
 )
 
 func newPlan(seed, number uint64, l lane) plan {

@@ -12,6 +12,7 @@ import (
 
 	"bookend/test/intercept"
 	"bookend/test/must"
+	"bookend/test/mutant"
 	"bookend/test/rig"
 )
 
@@ -29,7 +30,7 @@ func newTestRack(t *testing.T) rack {
 
 // A small torture: make torture is the large one.
 func TestTorture(t *testing.T) {
-	sum := newTestRack(t).torture(guard{}, 0, func(sum *outcome) bool {
+	sum := newTestRack(t).torture(mutant.Mutant{}, 0, func(sum *outcome) bool {
 		return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0
 	})
 	for _, b := range sum.breaches {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -98,21 +99,12 @@ func (w *world) lay() {
 	w.file(filepath.Join(w.root, "bookend.yaml"), 0, 0o644, w.config())
 }
 
-// config is a node's whose backend is missing: hooks look at no card, and do all else.
+//go:embed bookend.yaml
+var configuration string
+
 func (w *world) config() string {
-	return fmt.Sprintf(`version: 1
-mode: enforce
-backend: %[1]s/none
-paths: {proc: /proc, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log, sys: %[1]s/sys, dev: %[1]s/dev}
-nvidia: {driver_proc: %[1]s/none}
-slurm: {shards: "no"}
-log: {syslog: false}
-record: {every: 0s}
-deadlines:
-  epilog: {total: %[2]s, driver: 1s, scan: 300ms, probe: 100ms, append: 1s, outputs: 1s}
-settle:
-  epilog: {max: 400ms, stable: 200ms}
-`, w.root, epilogTotal)
+	values := map[string]string{"root": w.root, "total": epilogTotal.String()}
+	return os.Expand(configuration, func(name string) string { return values[name] })
 }
 
 // keep makes what links and mounts lead to.

@@ -1,9 +1,9 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
-// lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is
+// lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run is
 // kept in test/e2e/results, a failed one too; each run's whole output is in build/.
 //
 //	go run ./test/e2e/versions -slurm all
-//	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
+//	go run ./test/e2e/versions -slurm 24.11,26.05
 //	go run ./test/e2e/versions -page       the table of what ran where in docs/admin.md, from the kept results and nothing else
 package main
 
@@ -31,9 +31,6 @@ var releases = []struct{ branch, from string }{
 
 func main() {
 	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
-	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that "+
-		"this host can")
-	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
 	page := flag.Bool("page", false, "only write the table of docs/admin.md, from the kept results")
 	flag.Parse()
 	var err error
@@ -43,7 +40,7 @@ func main() {
 			err = os.WriteFile(tablePage, []byte(text), 0o644)
 		}
 	} else {
-		err = runAll(*slurm, *track, *only)
+		err = runAll(*slurm)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
@@ -51,17 +48,7 @@ func main() {
 	}
 }
 
-func runAll(slurm, track, only string) error {
-	tracks, err := cluster.Tracks()
-	if err != nil {
-		return err
-	}
-	if track != "all" {
-		tracks = nil
-		for name := range strings.SplitSeq(track, ",") {
-			tracks = append(tracks, cluster.Track(name))
-		}
-	}
+func runAll(slurm string) error {
 	commit, err := commit() // before results that are kept change the tree
 	if err != nil {
 		return err
@@ -71,7 +58,7 @@ func runAll(slurm, track, only string) error {
 	for _, r := range releases {
 		if slurm == "all" || strings.Contains(","+slurm+",", ","+r.branch+",") {
 			ran++
-			errs = append(errs, runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host(), Commit: commit}, tracks, only))
+			errs = append(errs, runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host(), Commit: commit}))
 		}
 	}
 	if ran == 0 {
@@ -82,7 +69,7 @@ func runAll(slurm, track, only string) error {
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
 // each other's cgroups.
-func runRelease(release Run, tracks []cluster.Track, only string) error {
+func runRelease(release Run) error {
 	root, err := install(release.Slurm)
 	if err != nil {
 		return err
@@ -92,6 +79,7 @@ func runRelease(release Run, tracks []cluster.Track, only string) error {
 		return err
 	}
 	release.Slurm, release.Date = version.String(), time.Now().UTC().Truncate(time.Second)
+	tracks := cluster.Tracks()
 	fmt.Printf("Slurm %v of %s, %v\n", version, root, tracks)
 	errs := make([]error, len(tracks))
 	var all sync.WaitGroup
@@ -99,9 +87,9 @@ func runRelease(release Run, tracks []cluster.Track, only string) error {
 		all.Go(func() {
 			r := release
 			r.Track, r.Paths = string(track), paths(version, track)
-			if r.Tests, errs[i] = test(root, r, only); errs[i] == nil {
+			if r.Tests, errs[i] = test(root, r); errs[i] == nil {
 				r.Seconds = time.Since(release.Date).Seconds()
-				errs[i] = r.end(only == "")
+				errs[i] = r.end()
 			}
 		})
 	}
@@ -110,11 +98,9 @@ func runRelease(release Run, tracks []cluster.Track, only string) error {
 }
 
 // end tells how a run went and keeps it.
-func (r Run) end(whole bool) (err error) {
+func (r Run) end() error {
 	fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{r}))
-	if whole {
-		err = r.write(kept)
-	}
+	err := r.write(kept)
 	if n := r.count(Failed); n > 0 || len(r.Tests) == 0 {
 		err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", n, r.Slurm, r.Track))
 	}
@@ -134,11 +120,8 @@ func install(branch string) (root string, err error) {
 }
 
 // test runs the tests; that some failed is no error.
-func test(root string, r Run, only string) ([]Test, error) {
+func test(root string, r Run) ([]Test, error) {
 	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
-	if only != "" {
-		args = append(args, "-run", only)
-	}
 	if r.Track != string(cluster.LinuxProc) {
 		args = append(args, "-parallel=1") // clusters with nodes of the same names share their cgroups
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,21 +125,36 @@ func plain(text string) string {
 func verdict(r record.Run) string {
 	var starts, ends []string
 	for _, j := range r.Jobs {
-		starts = append(starts, endOf("start", j.Start, false))
-		ends = append(ends, endOf("end", j.End, j.State == "FAILED"))
+		starts = append(starts, endOf("start", read[ending](j.Start), false))
+		ends = append(ends, endOf("end", read[ending](j.End), j.State == "FAILED"))
 	}
 	for _, c := range r.HealthChecks {
-		ends = append(ends, endOf("health check", &record.End{Findings: c.Findings}, false))
+		ends = append(ends, endOf("health check", ending{Findings: read[[]found](c.Findings)}, false))
 	}
 	all := slices.Compact(slices.DeleteFunc(append(starts, ends...), func(text string) bool { return text == "" }))
 	return cmp.Or(strings.Join(all, "; "), "clean")
 }
 
-// endOf names the codes of one end, each once, with the causes of a failed job's shortage and the exit code of a drain.
-func endOf(name string, e *record.End, failed bool) string {
-	if e == nil {
-		return ""
+// ending is what the page has of one end of a job. Older records have the exit code of its verdict in a field of its own.
+type ending struct {
+	Findings  []found
+	Exit      int
+	Verdict   struct{ Exit int }
+	Diagnosis struct {
+		Causes []struct{ Name, Answer string }
 	}
+}
+
+type found struct{ Code, Unknown string }
+
+// read reads what it knows of a part of a record, nothing where that is missing.
+func read[T any](part json.RawMessage) (value T) {
+	_ = json.Unmarshal(part, &value) // the file was read as JSON before
+	return value
+}
+
+// endOf names the codes of one end, each once, with the causes of a failed job's shortage and the exit code of a drain.
+func endOf(name string, e ending, failed bool) string {
 	var codes []string
 	for _, f := range e.Findings {
 		code := f.Code
@@ -147,11 +163,9 @@ func endOf(name string, e *record.End, failed bool) string {
 		}
 		codes = append(codes, code)
 	}
-	if failed && e.Diagnosis != nil {
-		for _, c := range e.Diagnosis.Causes {
-			if c.Answer == "yes" {
-				codes = append(codes, "cause: "+c.Name)
-			}
+	for _, c := range e.Diagnosis.Causes {
+		if failed && c.Answer == "yes" {
+			codes = append(codes, "cause: "+c.Name)
 		}
 	}
 	slices.Sort(codes)
@@ -159,8 +173,8 @@ func endOf(name string, e *record.End, failed bool) string {
 		return ""
 	}
 	text := name + ": " + strings.Join(codes, ", ")
-	if e.Exit != 0 {
-		text += fmt.Sprintf(", drain, exit %d", e.Exit)
+	if exit := cmp.Or(e.Exit, e.Verdict.Exit); exit != 0 {
+		text += fmt.Sprintf(", drain, exit %d", exit)
 	}
 	return text
 }
@@ -180,8 +194,9 @@ func holesIn(r record.Run) string {
 	var b strings.Builder
 	for _, t := range r.Tests {
 		if t.Chunk > 0 {
-			fmt.Fprintf(&b, "| %d KiB | %d MiB | %d MiB | %d MiB |\n", t.Chunk>>10, t.Kept>>20, t.Probe.Free>>20,
-				t.Probe.Largest>>20)
+			probe := read[struct{ Free, Largest uint64 }](t.Probe)
+			fmt.Fprintf(&b, "| %d KiB | %d MiB | %d MiB | %d MiB |\n", t.Chunk>>10, t.Kept>>20, probe.Free>>20,
+				probe.Largest>>20)
 		}
 	}
 	return b.String()

@@ -1,77 +1,14 @@
 package record
 
-import (
-	"slices"
-)
-
-// Probe is what a test allocation on one card said. Sizes are bytes, times milliseconds.
-type Probe struct {
-	GPU      string  `json:"gpu"`
-	Result   string  `json:"result"`
-	Why      string  `json:"why,omitempty"`
-	Method   string  `json:"method,omitempty"`
-	Free     uint64  `json:"free"`
-	Largest  uint64  `json:"largest"`
-	Unknown  string  `json:"unknown,omitempty"` // of the two figures
-	Attempts int     `json:"attempts"`
-	Error    string  `json:"error,omitempty"`
-	Init     float64 `json:"init_ms"`
-	Search   float64 `json:"search_ms"`
-	Release  float64 `json:"release_ms"`
-}
+import "encoding/json"
 
 // Test is a test allocation that the lane itself asked the backend for, and what was on the card then.
 type Test struct {
-	What  string `json:"what"`
-	Chunk uint64 `json:"chunk,omitempty"` // bytes of each block of a process that freed every other one
-	Kept  uint64 `json:"kept,omitempty"`  // bytes that it kept
-	Used  uint64 `json:"used,omitempty"`  // bytes of the card in use, by nvidia-smi
-	Probe Probe  `json:"probe"`
-}
-
-// Health is what one look said of a card's condition.
-type Health struct {
-	GPU        string `json:"gpu"`
-	Facts      []Fact `json:"facts"`
-	Accounting string `json:"accounting,omitempty"` // on, off, or why that is unknown
-}
-
-// Fact is one statement on a card's condition.
-type Fact struct {
-	Code    string `json:"code"`
-	Value   string `json:"value,omitempty"`
-	Unknown string `json:"unknown,omitempty"`
-	Source  string `json:"source"`
-}
-
-// Diagnosis is Bookend's answer to why a job ran out of memory.
-type Diagnosis struct {
-	Asked    string   `json:"asked,omitempty"`
-	Headline string   `json:"headline,omitempty"`
-	Causes   []Cause  `json:"causes,omitempty"`
-	Try      []string `json:"try,omitempty"`
-}
-
-// Cause is one cause judged: "yes", "no" or "cannot tell".
-type Cause struct {
-	Name     string `json:"name"`
-	Answer   string `json:"answer"`
-	Evidence string `json:"evidence"`
-}
-
-// Of is the answer to one cause; where it was judged card by card, the strongest.
-func (d *Diagnosis) Of(name string) (Cause, bool) {
-	var found Cause
-	rank := []string{"", "no", "cannot tell", "yes"}
-	if d == nil {
-		return found, false
-	}
-	for _, c := range d.Causes {
-		if c.Name == name && slices.Index(rank, c.Answer) >= slices.Index(rank, found.Answer) {
-			found = c
-		}
-	}
-	return found, found.Name != ""
+	What  string          `json:"what"`
+	Chunk uint64          `json:"chunk,omitempty"` // bytes of each block of a process that freed every other one
+	Kept  uint64          `json:"kept,omitempty"`  // bytes that it kept
+	Used  uint64          `json:"used,omitempty"`  // bytes of the card in use, by nvidia-smi
+	Probe json.RawMessage `json:"probe"`           // as the backend said it
 }
 
 // Pair is two programs that took turns, round by round: Bookend's, and a bare one that does the same work.
@@ -106,10 +43,10 @@ type NodeCheck struct {
 	Exit    int     `json:"exit"`
 	Said    string  `json:"said,omitempty"` // on its outputs
 	// Cards are the UUIDs of those that it read, in order of their names. The rest is nothing where it left no record.
-	Cards    []string   `json:"cards"`
-	Seen     []Occupant `json:"seen,omitempty"`
-	Findings []Finding  `json:"findings,omitempty"`
-	Lines    []string   `json:"lines,omitempty"` // its lines of Bookend's log: what they say
+	Cards    []string        `json:"cards"`
+	Seen     []Occupant      `json:"seen,omitempty"`
+	Findings json.RawMessage `json:"findings,omitempty"` // as Bookend has them on record
+	Lines    []string        `json:"lines,omitempty"`    // its lines of Bookend's log: what they say
 	// Drain is what it decided about a drain of the node, and why; empty where there is none.
 	Drain string `json:"drain,omitempty"`
 }

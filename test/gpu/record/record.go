@@ -124,99 +124,23 @@ type Proc struct {
 
 // Job is a job and what Bookend recorded of it.
 type Job struct {
-	ID     int    `json:"id"`
-	User   string `json:"user"` // "name(uid)"
-	State  string `json:"state"`
-	Asked  string `json:"asked,omitempty"` // its --gres
-	GPUs   []GPU  `json:"gpus,omitempty"`  // as Bookend resolved them
-	CUDA   []GPU  `json:"cuda,omitempty"`  // as the job itself saw them
-	Start  *End   `json:"start,omitempty"`
-	End    *End   `json:"end,omitempty"`
-	Hooks  []Hook `json:"hooks,omitempty"`
-	Output string `json:"output"` // the job's log as its user has it
-}
-
-// AtEnd is what was recorded at its end, empty without that.
-func (j Job) AtEnd() (e End) {
-	if j.End != nil {
-		e = *j.End
-	}
-	return e
+	ID    int    `json:"id"`
+	User  string `json:"user"` // "name(uid)"
+	State string `json:"state"`
+	Asked string `json:"asked,omitempty"` // its --gres
+	GPUs  []GPU  `json:"gpus,omitempty"`  // as Bookend resolved them
+	CUDA  []GPU  `json:"cuda,omitempty"`  // as the job itself saw them
+	// Start and End are its ends, as Bookend has them on record.
+	Start  json.RawMessage `json:"start,omitempty"`
+	End    json.RawMessage `json:"end,omitempty"`
+	Hooks  []Hook          `json:"hooks,omitempty"`
+	Output string          `json:"output"` // the job's log as its user has it
 }
 
 // GPU is one card.
 type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
-}
-
-// End is what Bookend recorded at one end of a job.
-type End struct {
-	Action   string    `json:"action"`
-	Exit     int       `json:"exit"`
-	Held     string    `json:"held,omitempty"` // why a drain was not carried out
-	Curves   []Curve   `json:"curves"`
-	Findings []Finding `json:"findings,omitempty"`
-	Scan     *Scan     `json:"scan,omitempty"`
-
-	Health []Health `json:"health,omitempty"`
-	Probes []Probe  `json:"probes,omitempty"`
-	// of running out of memory, as Bookend found them in the job's output
-	Messages  []string   `json:"messages,omitempty"`
-	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
-	Recorded  []Recorded `json:"recorded,omitempty"` // while the job ran, by GPU
-}
-
-// Recorded is what Bookend's recorder saw of one GPU. Sizes are in bytes, the course in MiB.
-type Recorded struct {
-	GPU      string   `json:"gpu"`
-	Samples  int      `json:"samples"`
-	Peak     uint64   `json:"peak"`
-	Own      uint64   `json:"own"`
-	Together int      `json:"together"`
-	Busy     *int     `json:"busy,omitempty"` // percent
-	Curve    []uint32 `json:"curve,omitempty"`
-}
-
-// Scan is Bookend's own search of /proc for holders; none where nothing was unexplained.
-type Scan struct {
-	Looked   int         `json:"looked"` // processes
-	Partial  string      `json:"partial,omitempty"`
-	Holdings []Candidate `json:"holdings,omitempty"`
-}
-
-// Candidate is a process that may hold memory.
-type Candidate struct {
-	PID     int      `json:"pid"`
-	Classes []string `json:"classes,omitempty"`
-	Open    []string `json:"open,omitempty"`
-}
-
-// Curve is how one card came to rest.
-type Curve struct {
-	GPU     string  `json:"gpu"`
-	State   string  `json:"state"`
-	Settled float64 `json:"settled_s"`
-	Span    float64 `json:"span_s"`
-	Looks   int     `json:"looks"`
-	Used    uint64  `json:"used"` // bytes, at the last look
-}
-
-// Finding is one finding.
-type Finding struct {
-	Code     string `json:"code"`
-	GPU      string `json:"gpu,omitempty"`
-	PID      int    `json:"pid,omitempty"`
-	Bytes    uint64 `json:"bytes"`
-	Job      int    `json:"job,omitempty"` // whose it is said to be
-	Evidence string `json:"evidence,omitempty"`
-	Unknown  string `json:"unknown,omitempty"`
-	Action   string `json:"action,omitempty"`
-
-	Classes    []string    `json:"classes,omitempty"` // of the process
-	Candidates []Candidate `json:"candidates,omitempty"`
-	Searched   bool        `json:"searched,omitempty"` // every process was looked into
-	Doubts     []string    `json:"doubts,omitempty"`
 }
 
 // Hook is one line of Bookend's own log.

@@ -79,14 +79,6 @@ func TestAsItShould(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for want, millis := range map[float64][]float64{0: nil, 3: {9, 1, 3}, 2.5: {4, 1, 3, 2}} {
-		if got := (Timing{Millis: millis}).Median(); got != want {
-			t.Errorf("median of %v is %v, want %v", millis, got, want)
-		}
-	}
-}
-
 func TestPair(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ours, bare []float64
@@ -103,19 +95,5 @@ func TestPair(t *testing.T) {
 		if p.Ratio() != tc.ratio || p.Held() != tc.held {
 			t.Errorf("%s: ratio %v, held %v; want %v, %v", name, p.Ratio(), p.Held(), tc.ratio, tc.held)
 		}
-	}
-}
-
-// A cause that is judged card by card is what it is on the worst of them.
-func TestDiagnosisOf(t *testing.T) {
-	d := &Diagnosis{Causes: []Cause{{Name: "a", Answer: "no"}, {Name: "b", Answer: "yes"},
-		{Name: "a", Answer: "cannot tell"}, {Name: "b", Answer: "no"}}}
-	for name, want := range map[string]string{"a": "cannot tell", "b": "yes", "c": ""} {
-		if c, found := d.Of(name); c.Answer != want || found != (want != "") {
-			t.Errorf("%s is %q (%v), want %q", name, c.Answer, found, want)
-		}
-	}
-	if _, found := (*Diagnosis)(nil).Of("a"); found {
-		t.Error("no diagnosis has an answer")
 	}
 }

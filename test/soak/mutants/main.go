@@ -8,6 +8,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +19,12 @@ import (
 
 	"bookend/test/mutant"
 )
+
+//go:embed mutants.yaml
+var table []byte
+
+// mutants are the mistakes that a soak must notice.
+var mutants = mutant.Table(table)
 
 func main() {
 	pairs := flag.String("pairs", "100000", "pairs within which a mutant must be noticed")
