@@ -103,6 +103,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 	users, unknown := e.users(cards, e.unexplained)
 	for _, c := range wanted {
 		reading, faults := c.read(users[c.Key], unknown)
+		reading.KnownBad = leaking[look.Driver.Version]
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
 	}
 	look.At = e.Boot()

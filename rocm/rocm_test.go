@@ -68,7 +68,7 @@ func said(a backend.Answer) string {
 	for _, s := range a.Snapshots {
 		for _, r := range s.Readings {
 			fmt.Fprintf(&b, "%s %s %s", r.Device.ID, r.Device.Node(), size(r.Memory.Used))
-			for _, why := range []string{r.Memory.Unjudged, r.ProcessesUnknown} {
+			for _, why := range []string{r.Memory.Unjudged, r.ProcessesUnknown, r.KnownBad} {
 				if why != "" {
 					fmt.Fprintf(&b, " (%s)", why)
 				}
@@ -149,6 +149,10 @@ func TestLook(t *testing.T) {
 		"without KFD": {[]fakeamd.Card{graphical}, func(w *fakeamd.World) { w.Use(0, gib); w.Open(20, 5, 0, fakeamd.Info(1, gib)) },
 			"PCI-0000:03:00.0 renderD128 1024 MiB; 20 1024 MiB graphics\n"},
 		"a dma-buf that nobody is listed for": {one, func(w *fakeamd.World) { w.Use(0, 46*gib) }, "GPU-a1b2c3d4e5f60718 renderD128 46592 MiB\n"},
+		"a driver that keeps memory": {one, func(w *fakeamd.World) {
+			w.Use(0, gib)
+			w.Put("6.16.6\n", "module/amdgpu/version")
+		}, "GPU-a1b2c3d4e5f60718 renderD128 512 MiB (" + leaking["6.16.6"] + ")\n"},
 		"a stale entry": {one, func(w *fakeamd.World) { w.Compute(4711, 128, gib) },
 			"GPU-a1b2c3d4e5f60718 renderD128 0 MiB; 4711 unknown: processes count 1024 MiB, the GPU 0 MiB compute\n"},
 		"partitions": {[]fakeamd.Card{cpx}, func(w *fakeamd.World) { w.Use(0, 9*gib); w.Compute(10, 129, gib) },

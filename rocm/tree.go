@@ -55,6 +55,12 @@ func (t tree) version() string {
 	return v
 }
 
+// leaking are the versions of the module that are known not to give memory back, and what is known of each.
+var leaking = map[string]string{
+	"6.16.6": "amdgpu 6.16.6, of ROCm 7.1, is known to keep memory of dma-bufs when their programs have ended, until the " +
+		"node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
+}
+
 // kfd is the folder of KFD, the driver's half that compute goes through.
 func (t tree) kfd() string { return filepath.Join(t.sys, "class/kfd/kfd") }
 

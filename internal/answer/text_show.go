@@ -283,7 +283,7 @@ func kernelText(w io.Writer, k gpu.KernelLog) {
 		line("part of it was overwritten before it was read")
 	}
 	for _, x := range k.Xids {
-		text := fmt.Sprintf("Xid %d on %s", x.Code, x.BusID)
+		text := fmt.Sprintf("%s on %s", gpu.Error(x.Code), x.BusID)
 		if row, known := health.XidRow(x.Code); known {
 			text += ": " + row.Meaning
 		}

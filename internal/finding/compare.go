@@ -277,6 +277,9 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 		f.Code = code.Residue
 	}
 	f.Observed = "memory in use that no listed process accounts for"
+	if r.KnownBad != "" {
+		f.Observed += "; " + r.KnownBad
+	}
 	now, why := Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
 	before, whyBefore := s.before(c)
 	if why == "" && now >= s.Limits.Report {

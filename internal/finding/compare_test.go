@@ -675,3 +675,13 @@ func TestRootMayHoldItAtAStart(t *testing.T) {
 		t.Errorf("%+v, %+v", found, v)
 	}
 }
+
+// What a driver is known to do stands in the finding that it explains.
+func TestKnownBadDriver(t *testing.T) {
+	known := reading(20 * gib)
+	known.KnownBad = "this driver keeps memory"
+	found := Compare(ending(side(at(200), settle.Flat, known)))
+	if len(found) != 1 || !strings.HasSuffix(found[0].Observed, "; this driver keeps memory") {
+		t.Errorf("%+v", found)
+	}
+}

@@ -117,6 +117,7 @@ type Reading struct {
 	Processes        []Process `json:"processes"`
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
 	Busy             *Busy     `json:"busy,omitempty"`              // in a recording, where the driver tells
+	KnownBad         string    `json:"known_bad,omitempty"`         // what this driver is known to do with memory
 	NVIDIA           *NVML     `json:"nvidia,omitempty"`
 }
 

@@ -45,13 +45,6 @@ type Nodes struct {
 // Vendors are those of which anything is known. A device that names none, as in an old record, is of the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
-// AMD is AMD's driver, as its backend and Slurm name its cards.
-var AMD = Vendor{
-	Name: "amd", PCI: "0x1002", Classes: []string{"0x0380", "0x12"}, Module: "amdgpu",
-	Nodes:   Nodes{Card: "renderD", Folder: "dri"},
-	Untried: "Bookend was never tried on AMD's hardware",
-}
-
 // VendorOf returns a device's vendor.
 func VendorOf(d Device) *Vendor {
 	for _, v := range Vendors {

@@ -61,7 +61,7 @@ func (in Input) describe(meaning string, alike []gpu.Xid) string {
 	for _, x := range alike {
 		written += 1 + x.More
 	}
-	s := fmt.Sprintf("Xid %d (%s)", first.Code, meaning)
+	s := fmt.Sprintf("%s (%s)", gpu.Error(first.Code), meaning)
 	if written == 1 {
 		s += fmt.Sprintf(" at %.6f s of the kernel log", first.At.Seconds())
 	} else {

@@ -146,4 +146,13 @@ var xidRows = []Row{
 		108, 137),
 	xid(code.Xid, "the driver changed what recovery it asks for", "what the recovery action says", "", 154),
 	xid(code.Xid, "a part of the GPU could not be retired", ignore+"; "+support, "", 157),
+
+	xid(code.XidFatal, "uncorrectable hardware error", "see amd-smi's RAS counters, reset", gpu.AMD.Untried,
+		gpu.AMDUncorrected),
+	xid(code.Xid, "the driver reset the GPU and those linked with it: programs on them were ended", "what came before it",
+		"", gpu.AMDReset),
+	xid(code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "",
+		gpu.AMDPageFault),
+	xid(code.Xid, "the driver counts memory of an ended program that was not given back", ignore, "",
+		gpu.AMDNotGivenBack),
 }

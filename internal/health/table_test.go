@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/test/must"
 )
 
@@ -58,7 +59,11 @@ func TestHealthDoc(t *testing.T) {
 	}
 	for _, r := range slices.SortedFunc(slices.Values(xidRows),
 		func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
-		xids += fmt.Sprintf("| %s %s\n", ranges(r.Xids), columns(r))
+		name, numbered := strings.CutPrefix(gpu.Error(r.Xids[0]), "Xid ")
+		if numbered {
+			name = ranges(r.Xids)
+		}
+		xids += fmt.Sprintf("| %s %s\n", name, columns(r))
 	}
 	want := got
 	for start, rows := range map[string]string{"| fact | value |": facts, "| Xid | finding |": xids} {

@@ -190,9 +190,11 @@ func (c *collector) line(line []byte) {
 }
 
 func (c *collector) event(at gpu.KernelMark, text string) {
-	if x, ok := gpu.NVIDIA.Fault(text); ok {
-		x.KernelMark = at
-		c.xid(x)
+	for _, v := range gpu.Vendors {
+		if x, ok := v.Fault(text); ok {
+			x.KernelMark = at
+			c.xid(x)
+		}
 	}
 	if line, ok := gpu.NVIDIA.Mismatch(text); ok {
 		c.log.Mismatch = line

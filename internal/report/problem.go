@@ -10,6 +10,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/health"
 )
 
@@ -199,9 +200,9 @@ func failing(f finding.Finding) Safe {
 		case f.Xid == 0:
 			text = "the driver reported an error (Xid)"
 		case known:
-			text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, row.Meaning)
+			text = fmt.Sprintf("the driver's error %s: %s", gpu.Error(f.Xid), row.Meaning)
 		default:
-			text = fmt.Sprintf("the driver's error Xid %d: of an unknown kind", f.Xid)
+			text = fmt.Sprintf("the driver's error %s: of an unknown kind", gpu.Error(f.Xid))
 		}
 	case code.Gap:
 		text, _, _ = strings.Cut(text, ", after ")

@@ -108,6 +108,9 @@ func TestAMD(t *testing.T) {
 		"a process on its partition": {[]fakeamd.Card{cut}, false, "1", "GPU-a1b2c3d4e5f60718/renderD129", func(n *node, w *fakeamd.World) {
 			w.Compute(n.stays(), 129, 8*gib)
 		}, "BKD-ORPHAN?"},
+		"an error in the kernel's log": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, _ *fakeamd.World) {
+			n.kernel("amdgpu 0000:26:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!")
+		}, "BKD-XIDFATAL?"},
 		"beside NVIDIA's, on AMD's": {[]fakeamd.Card{card}, true, "2", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
 			w.Use(0, 8*gib)
 			w.Compute(dead, 128, 8*gib)
