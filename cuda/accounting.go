@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -24,7 +25,7 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 		return gpu.Accounting{}
 	}
 	if p.lost != "" {
-		return gpu.Accounting{Unknown: bounded("not asked: " + p.lost)}
+		return gpu.Accounting{Unknown: serve.Bounded("not asked: " + p.lost)}
 	}
 	mode, failed := ask(p.card.GetAccountingMode, p.lib, "nvmlDeviceGetAccountingMode")
 	a := gpu.Accounting{Mode: onOff(mode)}
@@ -42,7 +43,8 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 		start := func() (bool, nvml.Return) { return true, p.card.SetAccountingMode(nvml.FEATURE_ENABLED) }
 		_, failed = ask(start, p.lib, "nvmlDeviceSetAccountingMode")
 		if a.Mode = onOff(nvml.FEATURE_ENABLED); failed != nil { // where that is not so, the next look tells
-			a = gpu.Accounting{Mode: onOff(mode), Unknown: bounded("cannot be switched on: " + p.refused(*failed))}
+			why := serve.Bounded("cannot be switched on: " + p.refused(*failed))
+			a = gpu.Accounting{Mode: onOff(mode), Unknown: why}
 		}
 	}
 	return a
@@ -85,7 +87,7 @@ func (s *session) accounted(p *patient, end time.Duration) (all []gpu.Accounted,
 	if n := len(all); n > mostAccounted {
 		all, gaps = all[:mostAccounted], append(gaps, fmt.Sprintf("the newest %d of %d processes", mostAccounted, n))
 	}
-	return all, bounded(strings.Join(gaps, "; "))
+	return all, serve.Bounded(strings.Join(gaps, "; "))
 }
 
 // accountedPIDs is made directly and not through go-nvml, which offers room for one and doubles it without end. The

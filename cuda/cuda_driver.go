@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strings"
 	"unsafe"
+
+	"bookend/internal/serve"
 )
 
 // cudaSoname is CUDA's library where the dynamic linker finds it.
@@ -20,21 +22,9 @@ const cudaSoname = "libcuda.so.1"
 // cudaDevice is CUDA's number for one of the devices visible to this process.
 type cudaDevice C.int
 
-// outcome is a call of CUDA's that did not succeed; nil is success.
-type outcome struct {
-	call string
-	code int    // the driver's, lacks, or 0 of dlopen
-	text string // the linker's words
-}
+type outcome = serve.Outcome
 
-const lacks = C.CUDA_LACKS
-
-func result(call string, code C.int) *outcome {
-	if code == 0 {
-		return nil
-	}
-	return &outcome{call: call, code: int(code)}
-}
+func result(call string, code C.int) *outcome { return cuda.Returned(call, int(code)) }
 
 // prepareCUDA gives this process the environment that CUDA reads when it is initialised. Threat: whoever started this
 // program by hand may have set anything.
@@ -54,7 +44,7 @@ func startCUDA(path string) *outcome {
 	defer C.free(unsafe.Pointer(name))
 	var why [512]C.char
 	if C.cuda_load(name, &why[0], C.size_t(len(why))) != 0 {
-		return &outcome{call: "dlopen", text: C.GoString(&why[0])}
+		return &outcome{Of: &cuda, Call: serve.Load, Text: C.GoString(&why[0])}
 	}
 	return result("cuInit", C.cuda_init())
 }

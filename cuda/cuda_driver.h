@@ -7,7 +7,7 @@
 #include <string.h>
 
 // The driver has no such function.
-#define CUDA_LACKS (-1)
+#define CUDA_LACKS (-1) 
 #define CALL(function, ...) (driver.function ? driver.function(__VA_ARGS__) : CUDA_LACKS)
 
 // What an allocation is to be: pinned memory of one card, not to be shared.

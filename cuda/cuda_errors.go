@@ -1,26 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-
-	"bookend/internal/gpu"
-)
-
-// cudaError is what one of CUDA's codes means for whoever has to act on it.
-type cudaError struct {
-	code    int
-	call    string // empty: whichever call returned it
-	name    string
-	meaning string
-	remedy  string
-}
-
-// The calls that some codes have a meaning of their own for.
-const (
-	callLoad = "dlopen"
-	callInit = "cuInit"
-)
+import "bookend/internal/serve"
 
 const (
 	cudaOutOfMemory       = 2
@@ -35,73 +15,52 @@ const (
 	tellBookend = "Report it with both versions, the driver's and Bookend's"
 )
 
+// cuda is CUDA's library.
+var cuda = serve.Library{
+	Means: cudaErrors, Own: cudaName, Nobody: cudaDeviceUnavailable,
+	Full: func(o serve.Outcome) bool { return o.Code == cudaOutOfMemory && o.Call == "cuMemCreate" },
+}
+
 // cudaErrors are the codes that initialising and allocating have been seen or are documented to return. Any other keeps
 // the driver's own name.
-var cudaErrors = []cudaError{
-	{0, callLoad, "no CUDA library", "The linker could not load the driver's CUDA library.",
-		"Install the CUDA part of the driver (libcuda.so.1), or correct nvidia.cuda_library in the configuration."},
-	{lacks, "", "missing function", "The driver's CUDA library lacks a function that every driver since 2015 has.",
-		"See which file libcuda.so.1 leads to (ldconfig -p) and install the driver again."},
-	{1, "", "CUDA_ERROR_INVALID_VALUE", "The driver did not accept the request for memory.", tellBookend + "."},
-	{2, callInit, "CUDA_ERROR_OUT_OF_MEMORY",
+var cudaErrors = []serve.Meaning{
+	serve.Means(0, serve.Load, "no CUDA library", "The linker could not load the driver's CUDA library.",
+		"Install the CUDA part of the driver (libcuda.so.1), or correct nvidia.cuda_library in the configuration."),
+	serve.Means(serve.Lacks, "", "missing function",
+		"The driver's CUDA library lacks a function that every driver since 2015 has.",
+		"See which file libcuda.so.1 leads to (ldconfig -p) and install the driver again."),
+	serve.Means(1, "", "CUDA_ERROR_INVALID_VALUE",
+		"The driver did not accept the request for memory.", tellBookend+"."),
+	serve.Means(2, "cuInit", "CUDA_ERROR_OUT_OF_MEMORY",
 		"CUDA could not start for want of the host's memory or address space, not of the GPU's.",
-		"Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."},
-	{2, "", "CUDA_ERROR_OUT_OF_MEMORY", "The GPU gave no block of memory although the driver calls it free.",
-		"Look who holds the GPU (fuser -v /dev/nvidia*); with no one left, reset it (nvidia-smi --gpu-reset -i GPU)."},
-	{34, "", "CUDA_ERROR_STUB_LIBRARY", "The library loaded is the toolkit's stub for linking, not the driver's.",
-		"Take the toolkit's stubs directory out of /etc/ld.so.conf.d, or correct nvidia.cuda_library."},
-	{46, "", "CUDA_ERROR_DEVICE_UNAVAILABLE",
+		"Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."),
+	serve.Means(2, "", "CUDA_ERROR_OUT_OF_MEMORY", "The GPU gave no block of memory although the driver calls it free.",
+		"Look who holds the GPU (fuser -v /dev/nvidia*); with no one left, reset it (nvidia-smi --gpu-reset -i GPU)."),
+	serve.Means(34, "", "CUDA_ERROR_STUB_LIBRARY",
+		"The library loaded is the toolkit's stub for linking, not the driver's.",
+		"Take the toolkit's stubs directory out of /etc/ld.so.conf.d, or correct nvidia.cuda_library."),
+	serve.Means(46, "", "CUDA_ERROR_DEVICE_UNAVAILABLE",
 		"The GPU takes no one in: it is busy, in an exclusive or prohibited compute mode, or sick.",
-		"See nvidia-smi -q -d COMPUTE and who has the GPU open (fuser -v /dev/nvidia*); if no one has, reset it."},
-	{100, "", "CUDA_ERROR_NO_DEVICE", "CUDA sees none of the GPUs although the driver lists them.",
-		"See that /dev/nvidia* may be opened, that no GPU is in MIG mode without instances, and the kernel's log."},
-	{101, "", "CUDA_ERROR_INVALID_DEVICE", "CUDA does not know the GPU that the driver lists.",
-		kernelLog + " and test the GPU alone; if it stays, reset it."},
-	{214, "", "CUDA_ERROR_ECC_UNCORRECTABLE", "The GPU's memory had an error that could not be corrected.",
-		"See nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU, and replace it if it fails again."},
-	{304, "", "CUDA_ERROR_OPERATING_SYSTEM", "A system call of the driver's failed.",
-		"See that /dev/nvidia* may be opened and the node has memory and descriptors left; then the kernel's log."},
-	{800, "", "CUDA_ERROR_NOT_PERMITTED", "The driver does not permit the call.",
-		"See the permissions of /dev/nvidia* and what confines slurmd (SELinux, AppArmor, a device cgroup)."},
-	{801, "", "CUDA_ERROR_NOT_SUPPORTED", "The GPU or driver cannot do what was asked.",
-		"Switch the probe off for this partition (probe.at: never)."},
-	{802, "", "CUDA_ERROR_SYSTEM_NOT_READY",
+		"See nvidia-smi -q -d COMPUTE and who has the GPU open (fuser -v /dev/nvidia*); if no one has, reset it."),
+	serve.Means(100, "", "CUDA_ERROR_NO_DEVICE", "CUDA sees none of the GPUs although the driver lists them.",
+		"See that /dev/nvidia* may be opened, that no GPU is in MIG mode without instances, and the kernel's log."),
+	serve.Means(101, "", "CUDA_ERROR_INVALID_DEVICE", "CUDA does not know the GPU that the driver lists.",
+		kernelLog+" and test the GPU alone; if it stays, reset it."),
+	serve.Means(214, "", "CUDA_ERROR_ECC_UNCORRECTABLE", "The GPU's memory had an error that could not be corrected.",
+		"See nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU, and replace it if it fails again."),
+	serve.Means(304, "", "CUDA_ERROR_OPERATING_SYSTEM", "A system call of the driver's failed.",
+		"See that /dev/nvidia* may be opened and the node has memory and descriptors left; then the kernel's log."),
+	serve.Means(800, "", "CUDA_ERROR_NOT_PERMITTED", "The driver does not permit the call.",
+		"See the permissions of /dev/nvidia* and what confines slurmd (SELinux, AppArmor, a device cgroup)."),
+	serve.Means(801, "", "CUDA_ERROR_NOT_SUPPORTED", "The GPU or driver cannot do what was asked.",
+		"Switch the probe off for this partition (probe.at: never)."),
+	serve.Means(802, "", "CUDA_ERROR_SYSTEM_NOT_READY",
 		"The node's NVSwitches are not set up: the fabric manager does not run or has not finished.",
-		"Start nvidia-fabricmanager in the driver's version and see its log; with IMEX, that service's too."},
-	{803, "", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+		"Start nvidia-fabricmanager in the driver's version and see its log; with IMEX, that service's too."),
+	serve.Means(803, "", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
 		"The driver's library and the loaded kernel module are of different versions.",
-		"Reboot the node, or unload and load the nvidia modules: an update changed the files under a running driver."},
-	{999, "", "CUDA_ERROR_UNKNOWN",
+		"Reboot the node, or unload and load the nvidia modules: an update changed the files under a running driver."),
+	serve.Means(999, "", "CUDA_ERROR_UNKNOWN",
 		"The driver failed without saying why: /dev/nvidia-uvm is missing, or the driver or a GPU is sick.",
-		"Make the device files (nvidia-modprobe -u -c0); if they exist, see the kernel's log (Xid, NVRM) and reboot."},
-}
-
-// lookUp returns the words for a code, as one call returned it.
-func lookUp(call string, code int) (cudaError, bool) {
-	for _, e := range cudaErrors {
-		if e.code == code && (e.call == "" || e.call == call) {
-			return e, true
-		}
-	}
-	return cudaError{}, false
-}
-
-// explain says what a failed call means. A code that the table does not have gets the driver's own name.
-func (o outcome) explain() *gpu.CallError {
-	e, known := lookUp(o.call, o.code)
-	if !known {
-		e.name = strings.Clone(bounded(cudaName(o.code)))
-	}
-	if e.name == "" {
-		e.name = "unknown to the driver"
-	}
-	return &gpu.CallError{Call: o.call, Code: o.code, Name: e.name, Meaning: e.meaning, Remedy: e.remedy}
-}
-
-// words are the failure in a line.
-func (o outcome) words() string {
-	if o.call == callLoad {
-		return bounded(o.call + ": " + o.text)
-	}
-	return bounded(fmt.Sprintf("%s: %s (%d)", o.call, o.explain().Name, o.code))
+		"Make the device files (nvidia-modprobe -u -c0); if they exist, see the kernel's log (Xid, NVRM) and reboot."),
 }

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
 )
+
+const mib = 1 << 20
 
 var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md")
 
@@ -33,14 +36,14 @@ func TestErrorsDoc(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(errorsPreamble)
 	for _, e := range cudaErrors {
-		code := fmt.Sprint(e.code)
+		code := fmt.Sprint(e.Code)
 		switch {
-		case e.code == lacks:
+		case e.Code == serve.Lacks:
 			code = "none"
-		case e.call != "":
-			code += " of " + e.call
+		case e.Call != "":
+			code += " of " + e.Call
 		}
-		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", code, e.name, e.meaning, e.remedy)
+		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", code, e.Name, e.Meaning, e.Remedy)
 	}
 	if *update {
 		must.Do(t, os.WriteFile(errorsDoc, []byte(page.String()), 0o644))
@@ -68,14 +71,14 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 	t.Helper()
 	must.Do(t, w.Set("on."+call, fmt.Sprint("rc ", code)))
 	p := probed(t, probeOf(t, w, 0))[0]
-	words, _ := lookUp(call, code)
+	words, _ := cuda.LookUp(call, code)
 	result := gpu.ProbeBroken
 	if code == cudaDeviceUnavailable {
 		result = gpu.ProbeBlocked
 	}
-	want := gpu.CallError{Call: call, Code: code, Name: words.name, Meaning: words.meaning, Remedy: words.remedy}
+	want := gpu.CallError{Call: call, Code: code, Name: words.Name, Meaning: words.Meaning, Remedy: words.Remedy}
 	if p.Result != result || p.Error == nil || *p.Error != want || p.Largest.Known() ||
-		p.Why != fmt.Sprintf("%s: %s (%d)", call, words.name, code) {
+		p.Why != fmt.Sprintf("%s: %s (%d)", call, words.Name, code) {
 		t.Errorf("%s %d: got %s", call, code, text(t, p))
 	}
 	must.Do(t, w.Set("on."+call, ""))

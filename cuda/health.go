@@ -64,7 +64,7 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
 		var values []string
-		why := bounded("not asked: " + p.lost)
+		why := serve.Bounded("not asked: " + p.lost)
 		if p.lost == "" {
 			var failed *failure
 			values, failed = ask(func() ([]string, nvml.Return) { return e.read(p.card) }, p.lib, e.source)

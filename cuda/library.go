@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -78,7 +79,7 @@ func (l *library) load(path string) *gpu.Fault {
 		return nil
 	}
 	why := C.GoString(C.dlerror())
-	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: bounded("dlopen: " + why)}
+	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: serve.Bounded("dlopen: " + why)}
 	if why == path+": cannot open shared object file: No such file or directory" {
 		fault.Code = gpu.FaultNoLibrary // a library that it needs in turn would be named instead of path
 	}
@@ -121,7 +122,7 @@ func (l *library) describe(f failure) string {
 	if f.ret == nvml.ERROR_FUNCTION_NOT_FOUND {
 		text = "the driver lacks this function"
 	}
-	return bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
+	return serve.Bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
 }
 
 // faultCode says what a return code means for whoever has to act on it.
@@ -145,13 +146,4 @@ func faultCode(ret nvml.Return) gpu.FaultCode {
 		return gpu.FaultForbidden
 	}
 	return gpu.FaultDriver
-}
-
-// bounded keeps a text of the driver's short enough for a reply.
-func bounded(s string) string {
-	const most = 512
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-// restTime is the pause between two searches of a device.
-const restTime = 100 * time.Millisecond
 
 // untestable says why a device's state forbids to test it, whoever is on it.
 func (p *prober) untestable(d device) string {
@@ -44,12 +42,12 @@ func (p *prober) forbidden(d device) string {
 
 // test tests one device, under its lock.
 func (p *prober) test(d device, result *gpu.Probe) {
-	if !p.more() {
-		skip(result, fmt.Sprintf("%s: CUDA took %v to start", outOfTime, p.init.Round(time.Millisecond)))
+	if !p.More() {
+		serve.Skip(result, fmt.Sprintf("%s: CUDA took %v to start", serve.OutOfTime, p.init.Round(time.Millisecond)))
 		return
 	}
 	if d.BusID == "" {
-		skip(result, "its bus id is not known")
+		serve.Skip(result, "its bus id is not known")
 		return
 	}
 	number, failed := cudaByBus(string(d.BusID))
@@ -58,12 +56,12 @@ func (p *prober) test(d device, result *gpu.Probe) {
 		return
 	}
 	if other := strange(d, number); other != "" {
-		skip(result, other)
+		serve.Skip(result, other)
 		return
 	}
-	release, why := p.lock(d.ID)
+	release, why := p.Lock(d.ID)
 	if why != "" {
-		skip(result, why)
+		serve.Skip(result, why)
 		return
 	}
 	defer release()
@@ -75,15 +73,13 @@ func (p *prober) test(d device, result *gpu.Probe) {
 func strange(d device, number cudaDevice) string {
 	uuid, failed := number.uuid()
 	if failed != nil {
-		return failed.words()
+		return failed.Words()
 	}
 	if _, id, _ := strings.Cut(string(d.ID), "-"); !strings.EqualFold(id, uuid) {
 		return fmt.Sprintf("CUDA has another GPU at its place: %s", uuid)
 	}
 	return ""
 }
-
-func (p *prober) more() bool { return p.lost == nil && p.Boot() < p.end }
 
 // vacancy is a device's free memory, as long as nobody else is there.
 type vacancy struct {
@@ -103,19 +99,21 @@ func (v *vacancy) search(result *gpu.Probe) {
 	}
 	switch {
 	case failed != nil:
-		fail(result, *failed)
+		serve.Fail(result, *failed)
 	case can:
 		result.Method = gpu.Contextless
 		step = max(step, 1)
-		examine(v, (searchStep+step-1)/step*step, v.Req.Probe.Gap, result) // a multiple of the driver's granularity
+		step = (serve.SearchStep + step - 1) / step * step // a multiple of the driver's granularity
+		serve.Search(v, step, v.Req.Probe.Gap, result)
 	}
 	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
-		*result = skipped(v.device.ID, "its memory cannot be had without a context, which a test does not make")
+		const why = "its memory cannot be had without a context, which a test does not make"
+		*result = serve.Skipped(v.device.ID, why)
 	}
 }
 
-// free is asked right before memory is taken: the device must still be nobody's.
-func (v *vacancy) free() (uint64, string) {
+// Free is asked right before memory is taken: the device must still be nobody's.
+func (v *vacancy) Free() (uint64, string) {
 	if why := v.forbidden(v.device); why != "" {
 		return 0, why
 	}
@@ -125,14 +123,14 @@ func (v *vacancy) free() (uint64, string) {
 		return 0, "who is on the GPU is not known: " + unknown
 	}
 	for _, process := range processes {
-		if !v.known[process.PID] {
+		if !v.Known[process.PID] {
 			return 0, fmt.Sprintf("another process is on the GPU: %d", process.PID)
 		}
 	}
 	return memory.Free.Bytes, memory.Free.Unknown
 }
 
-func (v *vacancy) take(bytes uint64) *outcome {
+func (v *vacancy) Take(bytes uint64) *outcome {
 	begin := v.Boot()
 	handle, failed := v.number.create(bytes)
 	taken := v.Boot()
@@ -143,16 +141,4 @@ func (v *vacancy) take(bytes uint64) *outcome {
 	failed = cudaRelease(handle)
 	v.times.Release += v.Boot() - taken
 	return failed
-}
-
-func (v *vacancy) full(o *outcome) bool {
-	return o.code == cudaOutOfMemory && o.call == "cuMemCreate"
-}
-
-func (v *vacancy) rest() bool {
-	if v.Boot()+restTime >= v.end {
-		return false
-	}
-	time.Sleep(restTime)
-	return true
 }

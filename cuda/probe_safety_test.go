@@ -74,9 +74,9 @@ func TestProbeWaitsWithinItsTime(t *testing.T) {
 }
 
 func TestProbeHasNoTimeLeft(t *testing.T) {
-	p := &prober{Session: serve.Session{Boot: func() time.Duration { return 5 * time.Second }}, end: 5 * time.Second,
-		init: 4*time.Second + 321*time.Microsecond}
-	result := skipped("GPU-1", "")
+	s := serve.Session{Boot: func() time.Duration { return 5 * time.Second }}
+	p := &prober{Tests: s.Tests(), init: 4*time.Second + 321*time.Microsecond}
+	result := serve.Skipped("GPU-1", "")
 	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped ||
 		result.Why != "no time left for the test: CUDA took 4s to start" {
 		t.Errorf("got %s", text(t, result))

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -6,37 +6,35 @@ import (
 	"bookend/internal/gpu"
 )
 
-// searchStep is how exactly a block is looked for, unless the driver deals in larger pieces: of a healthy idle card all
+// SearchStep is how exactly a block is looked for, unless the driver deals in larger pieces: of a healthy idle card all
 // but 2 MiB can be had in one block.
-const searchStep = 2 << 20
+const SearchStep = 2 << 20
 
 // mostAttempts bound a search: 28 find the largest block among 512 GiB in steps of 2 MiB.
 const mostAttempts = 32
 
 // leastGap: a healthy card's gap was measured as at most 3 MiB, in steps of 2 MiB.
-const leastGap = 2 * searchStep
+const leastGap = 2 * SearchStep
 
-// outOfTime ends a search without an answer.
-const outOfTime = "no time left for the test"
+// OutOfTime ends a search without an answer.
+const OutOfTime = "no time left for the test"
 
-// memory is a device's memory as a search meets it.
-type memory interface {
-	// free says what may be asked for at most, or why nothing may any more.
-	free() (bytes uint64, no string)
-	// take takes a block and gives it back.
-	take(bytes uint64) *outcome
-	// full tells "no such block" from a failure.
-	full(*outcome) bool
-	// more reports whether there is time for another attempt, rest whether there was time to wait for a second search.
-	more() bool
-	rest() bool
+// Room is a device's memory as a search meets it.
+type Room interface {
+	// Free says what may be asked for at most, or why nothing may any more.
+	Free() (bytes uint64, no string)
+	// Take takes a block and gives it back.
+	Take(bytes uint64) *Outcome
+	// More reports whether there is time for another attempt, Rest whether there was time to wait for a second search.
+	More() bool
+	Rest() bool
 }
 
 // block is what one search found.
 type block struct {
 	bytes    uint64 // the largest that was given, 0 for none
 	attempts int
-	failed   *outcome // the last "no such block", or the failure that ended the search
+	failed   *Outcome // the last "no such block", or the failure that ended the search
 	broken   bool     // it was a failure
 	cut      bool     // time or attempts were used up before the largest was known
 }
@@ -45,7 +43,7 @@ type block struct {
 // give it. All but one step comes first, and is as much as a healthy card gives; then all but two, which is what there
 // is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times
 // as much less each time; then halves of what is between. What is no gap is not looked for any further.
-func largest(m memory, free, step, gap uint64) block {
+func largest(m Room, free, step, gap uint64) block {
 	var b block
 	units := free / step
 	low, high := uint64(0), units+1 // low was given, high cannot be
@@ -55,15 +53,15 @@ func largest(m memory, free, step, gap uint64) block {
 			next = max(next, units-less)
 			less *= min(2*less, 4) // 1, 2, 8, 32
 		}
-		if !m.more() || b.attempts == mostAttempts {
+		if !m.More() || b.attempts == mostAttempts {
 			b.cut = true
 			break
 		}
 		b.attempts++
-		switch failed := m.take(next * step); {
+		switch failed := m.Take(next * step); {
 		case failed == nil:
 			low = next
-		case m.full(failed):
+		case failed.full():
 			high, b.failed = next, failed
 		default:
 			b.failed, b.broken = failed, true
@@ -76,14 +74,14 @@ func largest(m memory, free, step, gap uint64) block {
 	return b
 }
 
-// examine searches, and a second time where less than free was found: what another process gives up or takes meanwhile
+// Search searches, and a second time where less than free was found: what another process gives up or takes meanwhile
 // looks like a gap once. It fills what the searches say of the device.
-func examine(m memory, step, gap uint64, p *gpu.Probe) {
+func Search(m Room, step, gap uint64, p *gpu.Probe) {
 	gap = max(gap, leastGap, 2*step)
 	for pass := 1; ; pass++ {
-		free, no := m.free()
+		free, no := m.Free()
 		if no != "" {
-			skip(p, no)
+			Skip(p, no)
 			return
 		}
 		b := largest(m, free, step, gap)
@@ -92,16 +90,16 @@ func examine(m memory, step, gap uint64, p *gpu.Probe) {
 		switch {
 		case b.broken:
 			p.Largest = gpu.Unknown("the search broke off")
-			fail(p, *b.failed)
+			Fail(p, *b.failed)
 		case free-b.bytes < gap:
 			p.Result = gpu.ProbeOK
 		case b.cut:
-			skip(p, fmt.Sprintf("%s: of %d MiB free, a block of %d MiB was given so far", outOfTime, free>>20,
+			Skip(p, fmt.Sprintf("%s: of %d MiB free, a block of %d MiB was given so far", OutOfTime, free>>20,
 				b.bytes>>20))
-		case pass == 1 && m.rest():
+		case pass == 1 && m.Rest():
 			continue
 		case pass == 1:
-			skip(p, fmt.Sprintf("%s a second time: of %d MiB free, the largest block was %d MiB", outOfTime, free>>20,
+			Skip(p, fmt.Sprintf("%s a second time: of %d MiB free, the largest block was %d MiB", OutOfTime, free>>20,
 				b.bytes>>20))
 		default:
 			confirm(m, b, gap, p)
@@ -111,27 +109,17 @@ func examine(m memory, step, gap uint64, p *gpu.Probe) {
 }
 
 // confirm says what a gap that was seen twice comes to, with the memory that is free now.
-func confirm(m memory, b block, gap uint64, p *gpu.Probe) {
-	now, no := m.free()
+func confirm(m Room, b block, gap uint64, p *gpu.Probe) {
+	now, no := m.Free()
 	switch {
 	case no != "":
-		skip(p, no)
+		Skip(p, no)
 	case now < b.bytes+gap:
-		skip(p, fmt.Sprintf("somebody took memory meanwhile: %d MiB were free, then %d MiB", p.Free.Bytes>>20, now>>20))
+		Skip(p, fmt.Sprintf("somebody took memory meanwhile: %d MiB were free, then %d MiB", p.Free.Bytes>>20, now>>20))
 	case b.bytes == 0:
-		fail(p, *b.failed)
+		Fail(p, *b.failed)
 		p.Result = gpu.ProbeBlocked
 	default:
 		p.Result = gpu.ProbeGap
-	}
-}
-
-func skip(p *gpu.Probe, why string) { p.Result, p.Why = gpu.ProbeSkipped, bounded(why) }
-
-// fail is a driver that said no, or a card that takes nobody in.
-func fail(p *gpu.Probe, o outcome) {
-	p.Result, p.Why, p.Error = gpu.ProbeBroken, o.words(), o.explain()
-	if o.code == cudaDeviceUnavailable {
-		p.Result = gpu.ProbeBlocked
 	}
 }

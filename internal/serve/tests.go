@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
+	"bookend/internal/safefile"
+	"bookend/internal/wire"
+)
+
+// Tests answers one request for test allocations.
+type Tests struct {
+	Session
+	Known map[int]bool  // processes that may be on a card
+	until time.Duration // when no further attempt is begun
+	wait  time.Duration // what is left of the time for locks
+	lost  error         // of the answer
+}
+
+// Tests begins the answer to a request for them.
+func (s Session) Tests() *Tests {
+	t := &Tests{Session: s, until: s.End(), wait: s.Req.Probe.LockWait, Known: map[int]bool{os.Getpid(): true}}
+	for _, pid := range s.Req.Probe.Known {
+		t.Known[pid] = true
+	}
+	return t
+}
+
+// Admit refuses what can be refused without asking any driver: refuse says why.
+func (t *Tests) Admit(refuse func(gpu.ID) string) (asked []gpu.Device, err error) {
+	seen := map[gpu.ID]bool{}
+	for _, d := range t.Req.Devices {
+		if d.ID == "" {
+			return nil, fmt.Errorf("probe the GPU at %q: it has no id", d.BusID)
+		}
+		if why := refuse(d.ID); seen[d.ID] {
+			continue
+		} else if why != "" {
+			t.Tell(Skipped(d.ID, why))
+		} else if t.Req.Probe.Locks[d.ID] == "" {
+			t.Tell(Skipped(d.ID, "no lock was named for it"))
+		} else {
+			asked = append(asked, d)
+		}
+		seen[d.ID] = true
+	}
+	slices.SortFunc(asked, func(a, b gpu.Device) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return asked, nil
+}
+
+// Await runs what may hang in a vendor's library on a goroutine of its own; ok is false when time is up before it has
+// come back. Its thread ends with this process.
+func Await[T any](t *Tests, start func() (T, error)) (value T, ok bool, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	routine.Go(func(defect *routine.Panic) { done <- result{err: defect} }, func() {
+		v, err := start()
+		done <- result{v, err}
+	})
+	over := time.NewTimer(t.until - t.Boot())
+	defer over.Stop()
+	select {
+	case r := <-done:
+		return r.value, true, r.err
+	case <-over.C:
+		return value, false, nil
+	}
+}
+
+// More reports whether there is time for another attempt, and somebody who waits for the answer.
+func (t *Tests) More() bool { return t.lost == nil && t.Boot() < t.until }
+
+// restTime is the pause between two searches of a device.
+const restTime = 100 * time.Millisecond
+
+// Rest waits between two searches of a device, or reports that there is no time to.
+func (t *Tests) Rest() bool {
+	if t.Boot()+restTime >= t.until {
+		return false
+	}
+	time.Sleep(restTime)
+	return true
+}
+
+// Lock takes a device's lock, or says why it was not to be had. Threat: a lock file of another's making would be held
+// for ever: safefile takes none but root's own, in root's own folder.
+func (t *Tests) Lock(id gpu.ID) (release func(), why string) {
+	begin := t.Boot()
+	wait := max(0, min(t.wait, t.until-begin))
+	unlock, err := safefile.Lock(t.Req.Probe.Locks[id], wait, true)
+	t.wait -= t.Boot() - begin
+	if errors.Is(err, safefile.ErrLocked) {
+		err = fmt.Errorf("somebody else was testing or judging it for %v", wait.Round(time.Millisecond))
+	}
+	if err != nil {
+		return nil, err.Error()
+	}
+	return unlock, ""
+}
+
+// Tell sends a result; an answer that nobody takes any more ends the tests.
+func (t *Tests) Tell(result gpu.Probe) {
+	result.At = t.Boot()
+	if t.lost == nil {
+		t.lost = t.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
+	}
+}
+
+// End ends the answer, without a test of these.
+func (t *Tests) Skip(asked []gpu.Device, why string, faults ...gpu.Fault) error {
+	for _, d := range asked {
+		t.Tell(Skipped(d.ID, why))
+	}
+	if t.lost != nil {
+		return t.lost
+	}
+	return t.Finish(faults...)
+}
