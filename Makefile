@@ -26,18 +26,21 @@ RACE := ./internal/backend/... ./internal/child/... ./internal/holders/... ./int
 # The packages that need no file, clock or process: the bands "values" and "pure" of the architecture.
 PURE = $(addprefix ./internal/,$(shell sed -nE 's/^\| (values|pure) \|([^|]*)\|.*/\2/p' docs/architecture.md | tr -d '`'))
 
-.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet check test lint coverage e2e demo page-look check-deploy check-grafana packages release install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu $(BIN)/bookend-hip vet check test lint coverage e2e demo page-look check-deploy check-grafana packages release install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: $(STATIC) $(BIN)/bookend-gpu ## build the programs into bin/
+build: $(STATIC) $(BIN)/bookend-gpu $(BIN)/bookend-hip ## build the programs into bin/
 
 $(STATIC):
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./$(folder_$(@F))
 
 $(BIN)/bookend-gpu:
 	CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) $(LAZY)" -o $@ ./cuda
+
+$(BIN)/bookend-hip:
+	CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./rocm/hip
 
 vet:
 	go vet ./...

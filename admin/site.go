@@ -222,8 +222,8 @@ func (c *checked) startable(cfg config.Config, path string) {
 		}
 		c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories "+
 			"above it", program))
-		_, options = cfg.BackendOf(v.Name, wire.Probe)
-		if t := backend.Check(p, options); t != nil {
+		p.Path, options = cfg.BackendOf(v.Name, wire.Probe)
+		if t := backend.Check(p, options); cfg.Tests(v.Name) && t != nil {
 			c.unusable(*t, "the hooks would test no GPU")
 			return
 		}

@@ -21,6 +21,7 @@ import (
 	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
+	"bookend/rocm/amdgpu"
 )
 
 var version = "devel" // set by the linker
@@ -41,14 +42,14 @@ const (
 
 // answer serves a request.
 func answer(s serve.Session) error {
-	t := tree{proc: s.Req.Options[optionProc], sys: s.Req.Options[optionSys]}
-	if t.proc == "" || t.sys == "" {
+	d := amdgpu.Driver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
+	if d.Proc == "" || d.Sys == "" {
 		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
 	}
-	if !t.loaded() {
+	if !d.Loaded() {
 		return s.Finish(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "the module amdgpu is not loaded"})
 	}
-	e := &eyes{Session: s, tree: t}
+	e := &eyes{Session: s, Driver: d}
 	var err error
 	switch s.Req.Op {
 	case wire.Probe:
@@ -69,7 +70,7 @@ func answer(s serve.Session) error {
 // skipTests says that no device is tested: there is no test allocation for this vendor.
 func (e *eyes) skipTests() error {
 	for _, d := range e.Req.Devices {
-		const why = "there is no test allocation for AMD GPUs"
+		const why = "test allocations are bookend-hip's"
 		p := gpu.Probe{Device: d.ID, Result: gpu.ProbeSkipped, Why: why, At: e.Boot()}
 		if err := e.Out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &p}); err != nil {
 			return err
@@ -81,15 +82,15 @@ func (e *eyes) skipTests() error {
 // eyes look at the devices of a request.
 type eyes struct {
 	serve.Session
-	tree
+	amdgpu.Driver
 	last gpu.Snapshot
 }
 
 // Look reads every device that was asked for. The tree is read anew each time: that takes less than a millisecond, and
 // a card may come back.
 func (e *eyes) Look() (gpu.Snapshot, error) {
-	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.version()}, Readings: []gpu.Reading{}}
-	cards, err := e.cards()
+	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
+	cards, err := e.Cards()
 	if err != nil {
 		look.At, look.Faults = e.Boot(), []gpu.Fault{{Code: gpu.FaultDriver, Detail: err.Error()}}
 		e.last = look
@@ -100,10 +101,10 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 		look.Faults = append(look.Faults,
 			gpu.Fault{Code: gpu.FaultNoDevice, Device: d.ID, BusID: d.BusID, Detail: "the driver has no such GPU"})
 	}
-	users, unknown := e.users(cards, e.unexplained)
+	users, unknown := e.Users(cards, e.unexplained)
 	for _, c := range wanted {
-		reading, faults := c.read(users[c.Key], unknown)
-		reading.KnownBad = leaking[look.Driver.Version]
+		reading, faults := c.Read(users[c.Key], unknown)
+		reading.KnownBad = amdgpu.KnownBad[look.Driver.Version]
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
 	}
 	look.At = e.Boot()
@@ -112,7 +113,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 }
 
 // wanted are the cards of the request, and the devices of which there is none.
-func (e *eyes) wanted(cards []card) (wanted []card, missing []gpu.Device) {
+func (e *eyes) wanted(cards []amdgpu.Card) (wanted []amdgpu.Card, missing []gpu.Device) {
 	if e.Req.All {
 		return cards, nil
 	}
@@ -151,21 +152,22 @@ const least = 32 << 20
 
 // unexplained reports that KFD's processes leave more of a card's memory than is expected there: then every process is
 // asked what it has of the driver's.
-func (e *eyes) unexplained(c card, byKFD uint64) bool {
-	used := c.memory().Used
-	return used.Known() && used.Bytes > ownShare+byKFD+e.Req.Watch.Expect[c.ID].Bytes+max(e.Req.Watch.SlackBytes, least)
+func (e *eyes) unexplained(c amdgpu.Card, byKFD uint64) bool {
+	used := c.Memory().Used
+	expected := amdgpu.OwnShare + byKFD + e.Req.Watch.Expect[c.ID].Bytes
+	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)
 }
 
 // tellHealth reads the condition of the devices of the last look.
 func (e *eyes) tellHealth() error {
-	cards, err := e.cards()
+	cards, err := e.Cards()
 	if err != nil {
 		return nil // the look has said so
 	}
 	wanted, _ := e.wanted(cards)
 	var all []gpu.Health
 	for _, c := range wanted {
-		all = append(all, c.health())
+		all = append(all, c.Health())
 	}
 	if len(all) == 0 {
 		return nil

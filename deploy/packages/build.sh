@@ -51,7 +51,7 @@ compile() {
 	libraries=$sysroots/$1/usr/lib/$for
 	GOARCH=$1 CC="$for-gcc --sysroot=$sysroots/$1 -B$libraries -L$libraries" \
 		make --no-print-directory build BIN="$work/bin" VERSION="$VERSION"
-	$here/glibc.sh "$newest_glibc" "$work/bin/bookend-gpu"
+	$here/glibc.sh "$newest_glibc" "$work/bin/bookend-gpu" "$work/bin/bookend-hip"
 }
 
 # man FILE...: where man looks for them.

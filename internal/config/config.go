@@ -4,6 +4,7 @@ package config
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -123,13 +124,23 @@ type NVIDIA struct {
 // AMD are the keys for AMD's driver.
 type AMD struct {
 	Backend string `yaml:"backend" text:"path"` // the program of its backend
+	// HIPLibrary is ROCm's library for test allocations, which bookend-hip beside the backend makes. Empty: none.
+	HIPLibrary string `yaml:"hip_library" text:"path or empty"`
 }
+
+// Tests reports whether there is a test allocation for a vendor's GPUs.
+func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
 // BackendOf is the program that is asked about a vendor's GPUs, and its options: a test allocation takes a library
 // more than a look.
 func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
 	if vendor == gpu.AMD.Name {
-		return c.AMD.Backend, wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
+		o = wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
+		if op != wire.Probe {
+			return c.AMD.Backend, o
+		}
+		o["hip_library"] = c.AMD.HIPLibrary
+		return path.Join(path.Dir(c.AMD.Backend), "bookend-hip"), o
 	}
 	o = wire.Options{"nvml_library": c.NVIDIA.NVMLLibrary}
 	if op == wire.Probe {

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
 )
 
 // rule is what must hold for files or a folder of root's, whose modes are at least those that are needed.
@@ -31,7 +33,7 @@ var rules = []rule{
 		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
 		without: "GPUs are not examined (BKD-BK-MISSING)", at: []string{"BACKEND"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD"}},
+	{check: "programs", kind: regular, mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD", "HIP"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o100, at: []string{"SELF"}},
 	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
 		without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
@@ -56,6 +58,7 @@ func (s Site) paths(at string) (paths []string) {
 	if c.Drain.ReasonBy != config.ReasonByNone {
 		one["SCONTROL"] = c.Slurm.Scontrol
 	}
+	one["HIP"], _ = c.BackendOf(gpu.AMD.Name, wire.Probe)
 	folders := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}[place]
 	if one[place] != "" {
 		folders = []string{one[place]}

@@ -14,7 +14,7 @@ var NVIDIA = Vendor{
 		Caps: "nvidia-caps", Cap: "nvidia-cap",
 	},
 	MPS:     "nvidia-cuda-mps", // -control and -server
-	Context: 530 << 20, Tests: true,
+	Context: 530 << 20,
 	Surroundings: []int{
 		2,   // OUT_OF_MEMORY: of cuInit under ulimit -v (measured); of an allocation it would be no error
 		34,  // STUB_LIBRARY

@@ -20,7 +20,6 @@ type Vendor struct {
 	Nodes   Nodes
 	MPS     string // begins the names of its multi-process service's programs, in the 15 bytes that the kernel keeps
 	Context uint64 // bytes that the driver takes of a card for each process
-	Tests   bool   // there is a test allocation
 	// Untried is why nothing that this driver tells is certain enough to drain for; empty where it was measured.
 	Untried string
 	// Surroundings are the errors of a test allocation that may come from what it was given to run in, not from the

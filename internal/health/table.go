@@ -149,8 +149,8 @@ var xidRows = []Row{
 
 	xid(code.XidFatal, "uncorrectable hardware error", "see amd-smi's RAS counters, reset", gpu.AMD.Untried,
 		gpu.AMDUncorrected),
-	xid(code.Xid, "the driver reset the GPU and those linked with it: programs on them were ended", "what came before it",
-		"", gpu.AMDReset),
+	xid(code.Xid, "the driver reset the GPU and those linked with it: programs on them were ended",
+		"what came before it", "", gpu.AMDReset),
 	xid(code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "",
 		gpu.AMDPageFault),
 	xid(code.Xid, "the driver counts memory of an ended program that was not given back", ignore, "",

@@ -26,8 +26,8 @@ type Facts struct {
 }
 
 // Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces what follows a percent sign, and
-// puts the working directory before a relative path. What is not known here, may not be the same in all versions of Slurm,
-// such as a backslash, or is rare, such as a width, is ErrPattern.
+// puts the working directory before a relative path. What is not known here, may not be the same in all versions of
+// Slurm, such as a backslash, or is rare, such as a width, is ErrPattern.
 func Expand(pattern string, facts Facts) (string, error) {
 	path, err := facts.expand(pattern)
 	// Slurm takes a number for a task

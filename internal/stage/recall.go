@@ -120,8 +120,10 @@ func (r *record) diagnose() {
 // What was found by the records as they were at the look stays found: as they are right before a test they only say
 // whether there may be one.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
-	none := func(c finding.Card) bool { return !gpu.VendorOf(c.Device).Tests }
-	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 || slices.ContainsFunc(r.Seen.Cards, none) {
+	first := func() string { return gpu.VendorOf(r.Seen.Cards[0].Device).Name }
+	other := func(c finding.Card) bool { return gpu.VendorOf(c.Device).Name != first() }
+	if r.Config.Probe.At == config.ProbeNever || len(r.Seen.Cards) == 0 || !r.Config.Tests(first()) ||
+		slices.ContainsFunc(r.Seen.Cards, other) { // one program cannot test both
 		return
 	}
 	outcomes, open := r.trusted(earlier)

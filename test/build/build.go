@@ -10,12 +10,14 @@ import (
 )
 
 // Shipped are the programs that a package installs.
-var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu", "bookend-amd"}
+var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu", "bookend-amd",
+	"bookend-hip"}
 
 // sources are the packages of programs whose names are not theirs.
 var sources = map[string]string{
 	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog", "bookend-healthcheck": "bookend/healthcheck",
 	"bookend": "bookend/admin", "bookend-gpu": "bookend/cuda", "bookend-amd": "bookend/rocm",
+	"bookend-hip": "bookend/rocm/hip",
 }
 
 // Programs makes programs in a folder as the Makefile does; one that is not shipped is named by its package. An overlay is
@@ -27,7 +29,7 @@ func Programs(folder, overlay string, programs ...string) error {
 			source = name
 		}
 		cgo, flags := "CGO_ENABLED=0", "-s -w -X main.version=test"
-		if name == "bookend-gpu" {
+		if name == "bookend-gpu" || name == "bookend-hip" {
 			cgo, flags = "CGO_ENABLED=1", flags+" -extldflags=-Wl,-z,lazy"
 		}
 		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", filepath.Join(folder, filepath.Base(name))}

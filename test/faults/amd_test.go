@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
 	"bookend/test/fakeamd"
@@ -155,5 +156,24 @@ func TestAMDRecorded(t *testing.T) {
 	})
 	if problem := n.store().Recorded().Problem; problem != "" {
 		t.Errorf("its trouble: %q", problem)
+	}
+}
+
+// Where ROCm's library is named, GPUs are tested by it; what it finds drains no more than anything else there.
+func TestAMDTested(t *testing.T) {
+	n, w := amd(t, false, fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718", Total: 192 * gib})
+	library, err := w.HIP(fmt.Sprintf("largest %d", 100*gib))
+	must(t, err)
+	n.configure(func(c *conf) {
+		c.extra = fmt.Sprintf("amd: {backend: %s, hip_library: %s}\n", program("bookend-amd"), library)
+	})
+	n.clean(prolog, onAMD("0"))
+	n.exits(0, epilog, onAMD("0"))
+	tests := n.endOf(100).Probes
+	if len(tests) != 1 || tests[0].Result != gpu.ProbeGap || tests[0].Largest.Bytes != 100*gib {
+		t.Errorf("%+v", tests)
+	}
+	if got := codes(n.findings(epilog)); got != "BKD-GAP?" {
+		t.Errorf("found %s", got)
 	}
 }

@@ -35,7 +35,7 @@ const (
 
 var rules = []rule{
 	{
-		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda"}, tests: true,
+		name: "vendor", mark: what("import", `C|github\.com/(NVIDIA|ROCm)/.*`), but: []string{"cuda", "rocm/hip"}, tests: true,
 		why: "a vendor's library can hang and crash: only a backend, a process of its own, is linked with it",
 	},
 	{name: "library", mark: what("import", `github\.com/sirupsen/logrus`), but: []string{"internal/operation"}, why: needed},

@@ -1,4 +1,4 @@
-package main
+package amdgpu
 
 import (
 	"errors"
@@ -17,10 +17,10 @@ import (
 // byPID are the processes on one device.
 type byPID = map[int]gpu.Process
 
-// users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
+// Users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
 // tells leaves so much of a card's memory that every process is to be asked: else only KFD's are.
-func (t tree) users(cards []card, more func(card, uint64) bool) (on map[string]byPID, unknown string) {
-	on, err := t.computing()
+func (d Driver) Users(cards []Card, more func(Card, uint64) bool) (on map[string]byPID, unknown string) {
+	on, err := d.computing()
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -35,12 +35,12 @@ func (t tree) users(cards []card, more func(card, uint64) bool) (on map[string]b
 	}
 	pids := slices.Collect(maps.Keys(known))
 	if all {
-		if pids, err = t.processes(); err != nil {
+		if pids, err = d.processes(); err != nil {
 			return nil, err.Error()
 		}
 	}
 	slices.Sort(pids)
-	clients, err := t.clients(pids)
+	clients, err := d.clients(pids)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -54,8 +54,8 @@ func (t tree) users(cards []card, more func(card, uint64) bool) (on map[string]b
 
 // computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
 // nothing. A second context of a process has a folder of its own; its memory is the process's too.
-func (t tree) computing() (map[string]byPID, error) {
-	root := filepath.Join(t.kfd(), "proc")
+func (d Driver) computing() (map[string]byPID, error) {
+	root := filepath.Join(d.kfd(), "proc")
 	on := map[string]byPID{}
 	folders, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +127,8 @@ func add(on map[string]byPID, device string, pid int, bytes uint64) {
 }
 
 // processes are all of the node's.
-func (t tree) processes() (pids []int, err error) {
-	f, err := os.Open(t.proc)
+func (d Driver) processes() (pids []int, err error) {
+	f, err := os.Open(d.Proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
@@ -154,10 +154,10 @@ type client struct {
 
 // clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
 // with the lowest number that has it. What a process has that ends meanwhile is not there.
-func (t tree) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
+func (d Driver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
 	for _, pid := range pids {
-		opened, err := t.opened(pid)
+		opened, err := d.opened(pid)
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("look into process %d: %w", pid, err)
 		}
@@ -175,8 +175,8 @@ func (t tree) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 }
 
 // opened are a process's descriptors of the driver's nodes.
-func (t tree) opened(pid int) (all []client, err error) {
-	own := filepath.Join(t.proc, strconv.Itoa(pid))
+func (d Driver) opened(pid int) (all []client, err error) {
+	own := filepath.Join(d.Proc, strconv.Itoa(pid))
 	f, err := os.Open(filepath.Join(own, "fd"))
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package main
+// Package amdgpu reads what AMD's driver shows of its cards in files of the kernel: memory, and who has it.
+package amdgpu
 
 import (
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	"bookend/internal/safefile"
 )
 
-// tree is where the kernel shows the driver.
-type tree struct{ proc, sys string }
+// Driver is where the kernel shows it: the roots of /proc and /sys.
+type Driver struct{ Proc, Sys string }
 
 // maxFile is more than any of these files has: a card's properties take some 600 bytes.
 const maxFile = 16 << 10
@@ -39,45 +40,45 @@ func number(parts ...string) (uint64, error) {
 	return n, nil
 }
 
-func (t tree) module() string { return filepath.Join(t.sys, "module", gpu.AMD.Module) }
+func (d Driver) module() string { return filepath.Join(d.Sys, "module", gpu.AMD.Module) }
 
-func (t tree) loaded() bool {
-	_, err := os.Stat(t.module())
+func (d Driver) Loaded() bool {
+	_, err := os.Stat(d.module())
 	return err == nil
 }
 
-// version is that of the module, where it came apart from the kernel, else the kernel's.
-func (t tree) version() string {
-	if v, err := read(t.module(), "version"); err == nil && v != "" {
+// Version is that of the module, where it came apart from the kernel, else the kernel's.
+func (d Driver) Version() string {
+	if v, err := read(d.module(), "version"); err == nil && v != "" {
 		return v
 	}
-	v, _ := read(t.proc, "sys/kernel/osrelease")
+	v, _ := read(d.Proc, "sys/kernel/osrelease")
 	return v
 }
 
-// leaking are the versions of the module that are known not to give memory back, and what is known of each.
-var leaking = map[string]string{
-	"6.16.6": "amdgpu 6.16.6, of ROCm 7.1, is known to keep memory of dma-bufs when their programs have ended, until the " +
-		"node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
+// KnownBad are the versions of the module that are known not to give memory back, and what is known of each.
+var KnownBad = map[string]string{
+	"6.16.6": "amdgpu 6.16.6, of ROCm 7.1, is known to keep memory of dma-bufs when their programs have ended, until " +
+		"the node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
 }
 
 // kfd is the folder of KFD, the driver's half that compute goes through.
-func (t tree) kfd() string { return filepath.Join(t.sys, "class/kfd/kfd") }
+func (d Driver) kfd() string { return filepath.Join(d.Sys, "class/kfd/kfd") }
 
-// card is a device to look at.
-type card struct{ inventory.AMDCard }
+// Card is a device to look at.
+type Card struct{ inventory.AMDCard }
 
-// cards are the devices that jobs can be given.
-func (t tree) cards() (cards []card, err error) {
-	all, err := inventory.AMD(t.sys)
+// Cards are the devices that jobs can be given.
+func (d Driver) Cards() (cards []Card, err error) {
+	all, err := inventory.AMD(d.Sys)
 	for _, c := range all {
-		cards = append(cards, card{c})
+		cards = append(cards, Card{c})
 	}
 	return cards, err
 }
 
-// memory is a card's VRAM.
-func (c card) memory() gpu.Memory {
+// Memory is a card's VRAM.
+func (c Card) Memory() gpu.Memory {
 	if c.Parent != "" {
 		no := gpu.Unknown(c.Unjudged)
 		return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no, Unjudged: c.Unjudged}
@@ -99,9 +100,9 @@ func (c card) memory() gpu.Memory {
 	return m
 }
 
-// read takes one look at a card on which these processes are.
-func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
-	r := gpu.Reading{Device: c.Device, Memory: c.memory(), Processes: []gpu.Process{}, ProcessesUnknown: unknown}
+// Read takes one look at a card on which these processes are.
+func (c Card) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
+	r := gpu.Reading{Device: c.Device, Memory: c.Memory(), Processes: []gpu.Process{}, ProcessesUnknown: unknown}
 	var sum uint64
 	for _, p := range on {
 		r.Processes, sum = append(r.Processes, p), sum+p.Memory.Bytes
@@ -124,21 +125,21 @@ func (c card) read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.F
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
 }
 
-// ownShare is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not
+// OwnShare is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not
 // tell, and idle cards are reported with some 300 MiB in use.
-const ownShare = 512 << 20
+const OwnShare = 512 << 20
 
-// withOwn counts what no process accounts for, up to ownShare, as the driver's own.
+// withOwn counts what no process accounts for, up to OwnShare, as the driver's own.
 func withOwn(m gpu.Memory, processes uint64) gpu.Memory {
 	if m.Used.Known() {
-		own := min(ownShare, m.Used.Bytes-min(m.Used.Bytes, processes))
+		own := min(OwnShare, m.Used.Bytes-min(m.Used.Bytes, processes))
 		m.Reserved, m.Used = gpu.Bytes(own), gpu.Bytes(m.Used.Bytes-own)
 	}
 	return m
 }
 
-// health is a card's condition: what its RAS counts of its memory since the driver was loaded.
-func (c card) health() gpu.Health {
+// Health is a card's condition: what its RAS counts of its memory since the driver was loaded.
+func (c Card) Health() gpu.Health {
 	const source = "ras/umc_err_count"
 	h := gpu.Health{Device: c.ID, Facts: []gpu.Fact{}}
 	text, err := read(c.Folder, source)

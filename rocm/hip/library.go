@@ -1,0 +1,98 @@
+package main
+
+/*
+#include <stdlib.h>
+
+#include "hip.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"bookend/internal/serve"
+)
+
+const (
+	outOfMemory  = 2
+	notSupported = 801
+)
+
+// hip is HIP's library. Its codes are those of CUDA, where CUDA has the same.
+var hip = serve.Library{
+	Own: func(code int) string {
+		if name := C.hip_name(C.int(code)); name != nil {
+			return C.GoString(name)
+		}
+		return ""
+	},
+	Nobody: 46, // CUDA's for a device that takes no one in; HIP has none, and none is 46
+	Full:   func(o serve.Outcome) bool { return o.Code == outOfMemory && o.Call == "hipMemCreate" },
+	Means: []serve.Meaning{
+		serve.Means(0, serve.Load, "no HIP library", "The linker could not load ROCm's HIP library.",
+			"Install ROCm's runtime (libamdhip64.so), or correct amd.hip_library in the configuration."),
+		serve.Means(serve.Lacks, "", "missing function", "The HIP library lacks a function that ROCm has since 5.3.",
+			"Use a newer ROCm, or switch the test off (amd.hip_library: empty)."),
+		serve.Means(outOfMemory, "hipInit", "hipErrorOutOfMemory",
+			"ROCm could not start for want of the host's memory or address space, not of the GPU's.",
+			"Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."),
+		serve.Means(outOfMemory, "", "hipErrorOutOfMemory",
+			"The GPU gave no block of memory although the driver counts it as free.",
+			"Look who holds the GPU (/sys/class/kfd/kfd/proc); with no one left, reboot the node."),
+		serve.Means(100, "", "hipErrorNoDevice", "ROCm sees none of the GPUs although the driver lists them.",
+			"See that /dev/kfd and /dev/dri/renderD* may be opened, and the kernel's log (dmesg)."),
+		serve.Means(101, "", "hipErrorInvalidDevice", "ROCm does not know the GPU that the driver lists.",
+			"See rocminfo and the kernel's log (dmesg)."),
+		serve.Means(notSupported, "", "hipErrorNotSupported", "The GPU or driver cannot do what was asked.",
+			"Switch the test off (amd.hip_library: empty)."),
+	},
+}
+
+// prepare gives this process the environment that ROCm reads when it is initialised. Threat: whoever started this
+// program by hand may have set anything.
+func prepare(visible string) error {
+	list := C.CString(visible)
+	defer C.free(unsafe.Pointer(list))
+	if C.hip_environment(list) != 0 {
+		return errors.New("prepare the environment: out of memory")
+	}
+	return nil
+}
+
+// start loads the library and initialises it.
+func start(path string) *serve.Outcome {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var why [512]C.char
+	if C.hip_load(name, &why[0], C.size_t(len(why))) != 0 {
+		return &serve.Outcome{Of: &hip, Call: serve.Load, Text: C.GoString(&why[0])}
+	}
+	return hip.Returned("hipInit", int(C.hip_init()))
+}
+
+// device is HIP's number for one of the devices visible to this process.
+type device C.int
+
+func byBus(bus string) (device, *serve.Outcome) {
+	name := C.CString(bus)
+	defer C.free(unsafe.Pointer(name))
+	var d C.int
+	failed := hip.Returned("hipDeviceGetByPCIBusId", int(C.hip_by_bus(name, &d)))
+	return device(d), failed
+}
+
+func (d device) granularity() (uint64, *serve.Outcome) {
+	var n C.size_t
+	failed := hip.Returned("hipMemGetAllocationGranularity", int(C.hip_granularity(C.int(d), &n)))
+	return uint64(n), failed
+}
+
+// take takes memory, without a stream or a kernel, and gives it back.
+func (d device) take(bytes uint64) *serve.Outcome {
+	var handle unsafe.Pointer
+	if failed := hip.Returned("hipMemCreate", int(C.hip_create(C.int(d), C.size_t(bytes), &handle))); failed != nil {
+		return failed
+	}
+	return hip.Returned("hipMemRelease", int(C.hip_release(handle)))
+}

@@ -1,0 +1,162 @@
+// Command bookend-hip makes test allocations on AMD's GPUs: the same request as a backend's (package wire), of which it
+// serves op probe alone. It is no backend: what is on a GPU it reads from the files that bookend-amd reads, right
+// before it takes memory, and it takes none where anybody else is. It loads ROCm's HIP library, which opens /dev/kfd:
+// for as long as it runs it is one of the driver's processes.
+//
+// It was written from ROCm's documentation and tried on a library made from that: no such hardware was there. It runs
+// where amd.hip_library names the library.
+//
+// Exit codes: those of package serve.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
+	"bookend/internal/serve"
+	"bookend/internal/wire"
+	"bookend/rocm/amdgpu"
+)
+
+var version = "devel" // set by the linker
+
+func main() {
+	p := serve.Program{
+		Name: "bookend-hip", Vendor: gpu.AMD.Name, Version: version,
+		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
+	}
+	os.Exit(p.Run(os.Args[1:]))
+}
+
+// prober answers one request for test allocations.
+type prober struct {
+	*serve.Tests
+	amdgpu.Driver
+}
+
+func answer(s serve.Session) error {
+	o := s.Req.Options
+	p := &prober{s.Tests(), amdgpu.Driver{Proc: o["proc"], Sys: o["sys"]}}
+	if s.Req.Op != wire.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
+		return fmt.Errorf("serve %q: only test allocations, with proc, sys and hip_library", s.Req.Op)
+	}
+	asked, err := p.Admit(untestable)
+	if err != nil {
+		return err
+	}
+	if len(asked) == 0 {
+		return p.Skip(nil, "")
+	}
+	var ids []string
+	for _, d := range asked {
+		ids = append(ids, string(d.ID))
+	}
+	if err := prepare(strings.Join(ids, ",")); err != nil {
+		return err
+	}
+	begin := s.Boot()
+	failed, ok, err := serve.Await(p.Tests, func() (*serve.Outcome, error) { return start(o["hip_library"]), nil })
+	took := s.Boot() - begin
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return p.Skip(asked, fmt.Sprintf("HIP did not start within %v", took.Round(100*time.Millisecond)))
+	}
+	for _, d := range asked {
+		result := serve.Skipped(d.ID, "")
+		if result.Times.Init = took; failed != nil {
+			serve.Fail(&result, *failed)
+		} else {
+			p.test(d, &result)
+		}
+		p.Tell(result)
+	}
+	return p.Skip(nil, "")
+}
+
+// untestable says why a device cannot be tested: ROCm is kept to devices by their unique ids.
+func untestable(id gpu.ID) string {
+	switch {
+	case strings.Contains(string(id), "/"):
+		return "partitions are not tested"
+	case !strings.HasPrefix(string(id), "GPU-"):
+		return "the GPU has no unique id"
+	}
+	return ""
+}
+
+// test tests one device, under its lock.
+func (p *prober) test(d gpu.Device, result *gpu.Probe) {
+	if !p.More() {
+		serve.Skip(result, serve.OutOfTime)
+		return
+	}
+	number, failed := byBus(string(d.BusID))
+	var step uint64
+	if failed == nil {
+		step, failed = number.granularity()
+	}
+	if failed != nil {
+		serve.Fail(result, *failed)
+		return
+	}
+	release, why := p.Lock(d.ID)
+	if why != "" {
+		serve.Skip(result, why)
+		return
+	}
+	defer release()
+	step = max(step, 1)
+	step = (serve.SearchStep + step - 1) / step * step // a multiple of the driver's granularity
+	result.Method = gpu.Contextless
+	serve.Search(&vacancy{p, d, number, &result.Times}, step, p.Req.Probe.Gap, result)
+	if result.Error != nil && result.Error.Code == notSupported {
+		*result = serve.Skipped(d.ID, "its memory cannot be had by hipMemCreate")
+	}
+}
+
+// vacancy is a device's free memory, as long as nobody else is there.
+type vacancy struct {
+	*prober
+	device gpu.Device
+	number device
+	times  *gpu.ProbeTimes
+}
+
+// Free is asked right before memory is taken: the device must still be nobody's.
+func (v *vacancy) Free() (uint64, string) {
+	cards, err := v.Cards()
+	if err != nil {
+		return 0, err.Error()
+	}
+	users, unknown := v.Users(cards, func(amdgpu.Card, uint64) bool { return true })
+	if unknown != "" {
+		return 0, "who is on the GPU is not known: " + unknown
+	}
+	for _, c := range cards {
+		if c.ID != v.device.ID {
+			continue
+		}
+		for pid := range users[c.Key] {
+			if !v.Known[pid] {
+				return 0, fmt.Sprintf("another process is on the GPU: %d", pid)
+			}
+		}
+		free := c.Memory().Free
+		return free.Bytes, free.Unknown
+	}
+	return 0, "the driver has no such GPU"
+}
+
+// Take implements serve.Room.
+func (v *vacancy) Take(bytes uint64) *serve.Outcome {
+	begin := v.Boot()
+	failed := v.number.take(bytes)
+	v.times.Search += v.Boot() - begin
+	return failed
+}
