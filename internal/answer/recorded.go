@@ -90,7 +90,10 @@ func peaks(g ledger.Recorded, clock func(time.Duration) string) string {
 	most := func(what string, m ledger.Most) string {
 		return fmt.Sprintf("%s %s at %s", what, size(&m.Bytes), clock(m.At))
 	}
-	parts := []string{most("peak", g.Peak)}
+	parts := []string{"memory could not be read"}
+	if g.Peak.At > 0 {
+		parts[0] = most("peak", g.Peak)
+	}
 	switch {
 	case g.Unused():
 		parts = append(parts, "no process")

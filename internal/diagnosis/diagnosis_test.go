@@ -424,7 +424,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"MIG", func(in *Input) {
 			in.Cards[0].Device.Parent = "GPU-p"
 			in.End.Snapshot.Readings[0].Memory = gpu.Memory{Total: gib(17.6), Reserved: gib(0.1)}
-		}, Share, Yes, "MIG) with 17.5 GiB"},
+		}, Share, Yes, "partition) with 17.5 GiB"},
 		{"shards", func(in *Input) { in.Shared = "it is given out in shards" }, Share, Yes, "in shards"},
 		{"MPS", func(in *Input) { in.Job.MPSPercent = "50" }, Share, Yes, "MPS"},
 		{"unknown", func(in *Input) { in.SharedUnknown = "gres.conf not read" }, Share, Unknown, "gres.conf"},

@@ -90,7 +90,7 @@ func (j judge) shared() Cause {
 		if card.Device.Parent == "" {
 			continue
 		}
-		text := "a part of a GPU (MIG)"
+		text := "a part of a GPU (MIG or partition)"
 		if room := j.capacity(card.Device.ID); room > 0 {
 			text += " with " + Size(room)
 		}

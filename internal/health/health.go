@@ -70,7 +70,7 @@ func (in Input) of(c finding.Card) gpu.Health {
 	return gpu.Health{}
 }
 
-const instance = "it is a MIG instance: what its driver reports of one was never measured"
+const instance = "it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"
 
 func (in Input) about(c finding.Card, f finding.Finding) finding.Finding {
 	index := c.Index

@@ -48,7 +48,7 @@ func (c TestCase) forbids(card finding.Card) string {
 	case card.Device.ID == "":
 		return "its id is unknown"
 	case card.Device.Parent != "":
-		return "a MIG instance: the test was never tried on one"
+		return "a part of a GPU: the test was never tried on one"
 	case s.Shared != "":
 		return "others may use it: " + s.Shared
 	case s.SharedUnknown != "":

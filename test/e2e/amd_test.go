@@ -21,6 +21,36 @@ func computes(how string, minor, mib int) string {
 	return fmt.Sprintf("AMDHOLD=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", minor, mib, how)
 }
 
+// All fake nodes of AMD's see all processes that say what they hold: each test has minors of its own.
+
+// A node with AMD's GPUs alone, of which one is cut into partitions: their processes are judged, not their memory.
+func TestAMDAlone(t *testing.T) {
+	t.Parallel()
+	cut := instinct("0000:26:00.0", 158, "a1b2c3d4e5f60728")
+	cut.Partitions = []int{158, 159}
+	s := given(t, site.Options{Mode: "enforce", AMDAlone: true, Conf: []string{soonAgain}, AMD: []fakeamd.Card{
+		cut, instinct("0000:46:00.0", 166, "a1b2c3d4e5f60719"),
+	}, Gres: "gpu:cpx:2,gpu:spx:1", GresConf: []string{"Name=gpu Type=cpx File=DEV/dri/renderD[158,159]",
+		"Name=gpu Type=spx File=DEV/dri/renderD166"}})
+	w := s.on.AMD("n1")
+	t.Cleanup(w.Keep())
+
+	s.tell("clean, on a whole GPU and on partitions", func(s *story) {
+		whole := s.runs(s.user, computes("", 166, 8000)+"kill $!", "--gres=gpu:spx:1")
+		s.showSays("n1", whole, "renderD166", "start:", "clean", "end:", "clean")
+		parts := s.runs(s.user, computes("", 159, 8000)+"kill $!", "--gres=gpu:cpx:2")
+		s.showSays("n1", parts, "renderD158", "renderD159", "start:", "end:", "BKD-UNJUDGED")
+		s.nodeIsUp("n1")
+	})
+	s.tell("a process stays on a partition", func(s *story) {
+		id := s.runs(s.user, computes("setsid", 158, 8000), "--gres=gpu:cpx:2")
+		s.showSays("n1", id, "BKD-ORPHAN", "7.8 GiB", "a part of a GPU (MIG or partition)")
+		next := s.runs(s.stranger, "true", "--gres=gpu:cpx:2")
+		s.showSays("n1", next, "start:", "BKD-DIRTY")
+		s.nodeIsUp("n1")
+	})
+}
+
 // A node with GPUs of both vendors: Slurm gives out either, and what stays on AMD's is told and never drains.
 func TestAMD(t *testing.T) {
 	t.Parallel()

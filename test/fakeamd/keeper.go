@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,7 +65,7 @@ func (w *World) follow(seen map[int]bool, all map[int]*held) {
 	for i, c := range w.cards {
 		var used uint64
 		for _, h := range all {
-			if h.minor == c.Minor {
+			if h.minor == c.Minor || slices.Contains(c.Partitions, h.minor) {
 				used += h.bytes
 			}
 		}
