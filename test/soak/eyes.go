@@ -112,8 +112,11 @@ func (h *hook) Holders() *attrib.Scan {
 			scan.Partial = "1 process could not be looked into"
 			continue
 		}
-		scan.Holdings = append(scan.Holdings,
-			attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM})
+		held := attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM}
+		if h.node.Site.AMD { // a handle to another's memory is a DMA buffer there
+			held = attrib.Holding{Process: h.facts(p), Renders: p.Minors, Buffers: p.Control && len(p.Minors) == 0}
+		}
+		scan.Holdings = append(scan.Holdings, held)
 	}
 	return scan
 }

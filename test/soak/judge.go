@@ -104,6 +104,8 @@ func (h *hook) drain(f finding.Finding) {
 	stock, s := h.node.Stock(c, h.seen.last), h.startOnRecord()
 	stays := stock.Of(world.Stuck, world.Passing)
 	switch {
+	case h.node.Site.AMD:
+		h.fail(falseDrain, "%s on %s, whose driver nobody has tried", f.Code, c.Device.ID)
 	case h.end == world.Prolog:
 		h.fail(falseDrain, "%s at a start", f.Code)
 	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered() && h.sharesOnRecord(c)):
@@ -262,7 +264,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		return false
 	case h.unnamed() && (s.again || h.job.Restarts > 0):
 		return false
-	case site.MIG, site.InJob, site.Sharing != world.Exclusive:
+	case site.MIG, site.AMD, site.InJob, site.Sharing != world.Exclusive:
 		return false
 	}
 	for _, j := range h.node.Jobs {

@@ -62,6 +62,9 @@ func (h *hook) openOn(c *world.Card, r ledger.Run) bool {
 // as much of the rest passes for theirs.
 func (h *hook) hidden(stock world.Stock) uint64 {
 	var sum uint64
+	if h.node.Site.AMD {
+		sum = world.DriversOwn
+	}
 	for _, i := range stock {
 		listed := uint64(0)
 		i.Listed(h.seen.last, func(*world.Process) { listed++ })

@@ -138,9 +138,13 @@ func (c *Card) sweep(now time.Duration) {
 	c.chunks = slices.DeleteFunc(c.chunks, func(ch *Chunk) bool { return ch.freed(now - remembered) })
 }
 
-// Listed are the PIDs under which the driver lists a chunk.
+// Listed are the PIDs under which the driver lists a chunk. AMD's lists nobody who has ended.
 func (ch *Chunk) Listed(at time.Duration, yield func(*Process)) {
-	switch ch.Way {
+	way := ch.Way
+	if way == Plain && ch.Card.Device.Vendor == "amd" {
+		way = Exported
+	}
+	switch way {
 	case Plain:
 		yield(ch.Creator)
 	case Exported, Pinned:
@@ -155,7 +159,7 @@ func (ch *Chunk) Listed(at time.Duration, yield func(*Process)) {
 				yield(h)
 			}
 		}
-		if !any && ch.last != nil {
+		if !any && ch.last != nil && ch.Card.Device.Vendor != "amd" {
 			yield(ch.last)
 		}
 	}
@@ -178,6 +182,9 @@ func (n *Node) Snapshot(cards []*Card) gpu.Snapshot {
 // reserved is the driver's own share of an H200.
 const reserved = 615 * MiB
 
+// DriversOwn is what AMD's driver may keep for itself without telling, and what the backend takes for that.
+const DriversOwn = 512 * MiB
+
 func (n *Node) reading(c *Card) gpu.Reading {
 	c.sweep(n.Now)
 	r := gpu.Reading{Device: c.Device, Memory: gpu.Memory{Total: gpu.Bytes(c.Total), Reserved: gpu.Bytes(reserved)}}
@@ -192,6 +199,14 @@ func (n *Node) reading(c *Card) gpu.Reading {
 	}
 	if n.Site.OldDriver {
 		used, r.Memory.UsedHasReserved, r.Memory.Reserved = used+reserved, true, gpu.Unknown("the driver's older call does not tell")
+	}
+	if n.Site.AMD {
+		var listed uint64
+		for _, p := range r.Processes {
+			listed += p.Memory.Bytes
+		}
+		own := min(DriversOwn, used-min(used, listed))
+		used, r.Memory.Reserved = used-own, gpu.Bytes(own)
 	}
 	if n.Site.NUMA {
 		r.Memory.Unjudged = "the operating system keeps files in this memory"

@@ -85,10 +85,15 @@ var (
 	ids    = [...]gpu.ID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
 	buses  = [...]gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0", "0000:40:00.0"}
 	minors = [...]int{0, 1, 2, 3}
+
+	renders = [...]int{128, 129, 130, 131} // of AMD's
 )
 
 func (n *Node) card(i int) *Card {
 	c := &Card{Total: total, Lost: Forever, Device: gpu.Device{ID: ids[i], BusID: buses[i], Minor: &minors[i], Vendor: "nvidia"}}
+	if n.Site.AMD {
+		c.Device.Minor, c.Device.Vendor = &renders[i], "amd"
+	}
 	if n.Site.MIG {
 		c.Device.ID, c.Device.Parent = "MIG-"+ids[i], ids[i]
 	}

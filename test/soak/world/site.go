@@ -37,6 +37,7 @@ type Site struct {
 	MIG        bool
 	NUMA       bool // the operating system keeps files in the cards' memory
 	OldDriver  bool // used memory contains the driver's own share
+	AMD        bool // the cards are AMD's
 	InJob      bool // PrologFlags=RunInJob
 	ReusesPIDs bool // pid_max is small
 	// Disorder allows hooks to be missing or to come twice. There, and where a job without GPUs runs, a job's
@@ -54,6 +55,9 @@ func drawSite(r *rand.Rand) Site {
 		ReusesPIDs: one(3), Disorder: one(3), StartTimes: !one(3),
 	}
 	s.SLUIDs = s.Tracking == CgroupSLUID || one(3)
+	if s.AMD = one(15); s.AMD {
+		s.MIG, s.NUMA, s.OldDriver = false, false, false
+	}
 	return s
 }
 
