@@ -25,7 +25,7 @@ func (s *session) tellHealth(end time.Duration) error {
 		return nil
 	}
 	devices, _ := s.gather()
-	all, err := inParallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
+	all, err := serve.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
 	if err != nil || len(all) == 0 {
 		return err
 	}

@@ -94,18 +94,6 @@ func TestFaultCodes(t *testing.T) {
 	}
 }
 
-func TestPanicInParallelIsAnError(t *testing.T) {
-	results, err := inParallel(3, func(i int) int {
-		if i == 1 {
-			panic("broken")
-		}
-		return i
-	})
-	if err == nil || !strings.Contains(err.Error(), "broken") || results != nil {
-		t.Errorf("got %v, %v", results, err)
-	}
-}
-
 // What cannot be judged by its memory says so.
 func TestMemoryThatIsNotJudged(t *testing.T) {
 	for name, tt := range map[string]struct{ world, want string }{

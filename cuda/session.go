@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -55,7 +54,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	answers, err := inParallel(len(devices), func(i int) answer {
+	answers, err := serve.Parallel(len(devices), func(i int) answer {
 		reading, faults := s.lib.read(devices[i], lists)
 		return answer{reading, faults}
 	})
@@ -92,7 +91,7 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 		return devices, faults, nil
 	}
 	begin := s.Boot()
-	results, err := inParallel(len(s.slots), func(i int) opened {
+	results, err := serve.Parallel(len(s.slots), func(i int) opened {
 		switch slot := s.slots[i]; {
 		case open(slot):
 			return slot
@@ -148,23 +147,4 @@ func (s *session) Watched() []gpu.Device {
 		}
 	}
 	return all
-}
-
-// inParallel calls f for 0 to n-1 at once and returns the results in order. A panic is returned as an error: half an
-// answer would look like a whole one.
-func inParallel[T any](n int, f func(int) T) ([]T, error) {
-	results := make([]T, n)
-	ended := make(chan *routine.Panic, n)
-	for i := range n {
-		routine.Go(func(p *routine.Panic) { ended <- p }, func() {
-			results[i] = f(i)
-			ended <- nil
-		})
-	}
-	for range n {
-		if defect := <-ended; defect != nil {
-			return nil, defect
-		}
-	}
-	return results, nil
 }

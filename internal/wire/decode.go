@@ -38,7 +38,7 @@ func garbage(format string, args ...any) *Error {
 	return &Error{Problem: Garbage, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ReadRequest reads a request up to its newline and not a byte further: the pipe's end still has to be
+// ReadRequest reads a request up to its newline; nothing may follow but the pipe's end, which still has to be
 // awaited. Errors are *Error, except those of r.
 func ReadRequest(r io.Reader) (Request, error) {
 	line, err := readLine(r)
@@ -58,21 +58,24 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return req, nil
 }
 
-// readLine reads byte by byte so as to leave what follows the newline. A request is a few hundred bytes.
-func readLine(r io.Reader) ([]byte, error) {
-	var line []byte
-	for one := make([]byte, 1); len(line) < MaxRequestBytes; {
-		_, err := io.ReadFull(r, one)
+// readLine reads until a newline, which is the last byte that comes before the end.
+func readLine(r io.Reader) (line []byte, err error) {
+	for some := make([]byte, 4<<10); len(line) <= MaxRequestBytes; {
+		n, err := r.Read(some)
+		line = append(line, some[:n]...)
+		end := bytes.IndexByte(line, '\n')
 		switch {
+		case end >= 0 && end < len(line)-1:
+			return nil, garbage("more than one line")
+		case end >= 0 && end < MaxRequestBytes:
+			return line[:end], nil
+		case end >= 0:
 		case err == io.EOF:
 			return nil, &Error{Problem: CutOff,
 				Detail: fmt.Sprintf("request ends after %d bytes without a newline", len(line))}
 		case err != nil:
 			return nil, fmt.Errorf("read request: %w", err)
-		case one[0] == '\n':
-			return line, nil
 		}
-		line = append(line, one[0])
 	}
 	return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("request has more than %d bytes", MaxRequestBytes)}
 }

@@ -11,21 +11,10 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/safefile"
 )
 
 // Driver is where the kernel shows it: the roots of /proc and /sys.
 type Driver struct{ Proc, Sys string }
-
-// maxFile is more than any of these files has: a card's properties take some 600 bytes.
-const maxFile = 16 << 10
-
-// read reads a kernel file, without the newline at its end.
-// Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
-func read(parts ...string) (string, error) {
-	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
-	return strings.TrimSpace(string(text)), err
-}
 
 // number reads a file that has one decimal number.
 func number(parts ...string) (uint64, error) {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"bookend/internal/gpu"
+	"bookend/internal/serve"
 )
 
 // byPID are the processes on one device.
@@ -57,7 +58,7 @@ func (d Driver) Users(cards []Card, more func(Card, uint64) bool) (on map[string
 func (d Driver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.kfd(), "proc")
 	on := map[string]byPID{}
-	folders, err := os.ReadDir(root)
+	folders, err := list(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return on, nil
 	}
@@ -65,16 +66,13 @@ func (d Driver) computing() (map[string]byPID, error) {
 		return nil, fmt.Errorf("list KFD's processes: %w", err)
 	}
 	for _, folder := range folders {
-		pid, ok := parseOwner(folder.Name())
+		pid, ok := parseOwner(folder)
 		if !ok {
 			continue
 		}
-		paths, _ := filepath.Glob(filepath.Join(root, folder.Name(), "context_*"))
-		for _, path := range append(paths, filepath.Join(root, folder.Name())) {
-			err := addContext(on, pid, path)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it has ended meanwhile
-				return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
-			}
+		err := addContext(on, pid, filepath.Join(root, folder))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it has ended meanwhile
+			return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
 		}
 	}
 	return on, nil
@@ -89,33 +87,44 @@ func parseOwner(name string) (pid int, ok bool) {
 	return pid, ok && pid > 0
 }
 
-// addContext adds what one folder tells of a process: vram_GPUID in bytes, and the device of each queue. The files
-// sdma_* and cu_occupancy are left alone: reading them takes locks of the driver's.
+// addContext adds what one folder tells of a process: vram_GPUID in bytes, the device of each queue, and the same of
+// further contexts below it. The files sdma_* and cu_occupancy are left alone: reading them takes locks of the driver's.
 func addContext(on map[string]byPID, pid int, folder string) error {
-	entries, err := os.ReadDir(folder)
+	names, err := list(folder)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		device, ok := strings.CutPrefix(e.Name(), "vram_")
-		if !ok {
-			continue
+	for _, name := range names {
+		device, memory := strings.CutPrefix(name, "vram_")
+		switch {
+		case memory:
+			bytes, err := number(folder, name)
+			if err != nil {
+				return err
+			}
+			if bytes > 0 {
+				add(on, device, pid, bytes)
+			}
+		case strings.HasPrefix(name, "context_"):
+			err = addContext(on, pid, filepath.Join(folder, name))
+		case name == "queues":
+			err = addQueues(on, pid, filepath.Join(folder, name))
 		}
-		bytes, err := number(folder, e.Name())
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
-		}
-		if bytes > 0 {
-			add(on, device, pid, bytes)
-		}
-	}
-	queues, _ := filepath.Glob(filepath.Join(folder, "queues", "*", "gpuid"))
-	for _, q := range queues {
-		if device, err := read(q); err == nil {
-			add(on, device, pid, 0)
 		}
 	}
 	return nil
+}
+
+func addQueues(on map[string]byPID, pid int, folder string) error {
+	queues, err := list(folder)
+	for _, q := range queues {
+		if device, err := read(folder, q, "gpuid"); err == nil {
+			add(on, device, pid, 0)
+		}
+	}
+	return err
 }
 
 func add(on map[string]byPID, device string, pid int, bytes uint64) {
@@ -128,12 +137,7 @@ func add(on map[string]byPID, device string, pid int, bytes uint64) {
 
 // processes are all of the node's.
 func (d Driver) processes() (pids []int, err error) {
-	f, err := os.Open(d.Proc)
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	names, err := list(d.Proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
@@ -155,13 +159,27 @@ type client struct {
 // clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
 // with the lowest number that has it. What a process has that ends meanwhile is not there.
 func (d Driver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
+	type answer struct {
+		opened []client
+		err    error
+	}
+	answers := make([]answer, len(pids))
+	threads := min(len(pids), runtime.GOMAXPROCS(0))
+	_, err := serve.Parallel(threads, func(first int) (none struct{}) {
+		for i := first; i < len(pids); i += threads {
+			answers[i].opened, answers[i].err = d.opened(pids[i])
+		}
+		return none
+	})
+	if err != nil {
+		return nil, err
+	}
 	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
-	for _, pid := range pids {
-		opened, err := d.opened(pid)
-		if errors.Is(err, fs.ErrPermission) {
+	for i, pid := range pids {
+		if err := answers[i].err; errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("look into process %d: %w", pid, err)
 		}
-		for _, c := range opened {
+		for _, c := range answers[i].opened {
 			if name := string(c.bus) + " " + c.id; !seen[name] {
 				seen[name] = true
 				if all[c.bus] == nil {
@@ -177,19 +195,26 @@ func (d Driver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 // opened are a process's descriptors of the driver's nodes.
 func (d Driver) opened(pid int) (all []client, err error) {
 	own := filepath.Join(d.Proc, strconv.Itoa(pid))
-	f, err := os.Open(filepath.Join(own, "fd"))
+	links, err := open(own, "fd")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	names, _ := f.Readdirnames(-1)
+	defer links.close()
+	names, err := links.names()
+	if err != nil {
+		return nil, err
+	}
+	infos, err := open(own, "fdinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer infos.close()
 	for _, fd := range names {
 		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
-		target, err := os.Readlink(filepath.Join(own, "fd", fd))
-		if err != nil || filepath.Base(filepath.Dir(target)) != gpu.AMD.Nodes.Folder {
+		if !links.leads(fd, gpu.AMD.Nodes.Folder) {
 			continue
 		}
-		if text, err := read(own, "fdinfo", fd); err == nil {
+		if text, err := infos.read(fd); err == nil {
 			if c, ok := parseClient(text); ok {
 				all = append(all, c)
 			}
@@ -201,27 +226,24 @@ func (d Driver) opened(pid int) (all []client, err error) {
 // parseClient reads the text of a descriptor's fdinfo. VRAM is "drm-resident-vram" on newer kernels and
 // "drm-memory-vram" on older ones; amdgpu prints both, of which one counts.
 func parseClient(text string) (c client, ok bool) {
-	values := map[string]string{}
+	resident := false
 	for line := range strings.Lines(text) {
-		if key, value, is := strings.Cut(line, ":"); is {
-			values[key] = strings.TrimSpace(value)
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "drm-driver":
+			ok = value == gpu.AMD.Module
+		case "drm-client-id":
+			c.id = value
+		case "drm-pdev":
+			c.bus, _ = gpu.ParseBusID(value)
+		case "drm-resident-vram", "drm-memory-vram":
+			if bytes, known := parseSize(value); known && !resident {
+				c.bytes, resident = bytes, key == "drm-resident-vram"
+			}
 		}
 	}
-	if values["drm-driver"] != gpu.AMD.Module || values["drm-client-id"] == "" {
-		return c, false
-	}
-	bus, err := gpu.ParseBusID(values["drm-pdev"])
-	if err != nil {
-		return c, false
-	}
-	c = client{bus: bus, id: values["drm-client-id"]}
-	for _, key := range []string{"drm-resident-vram", "drm-memory-vram"} {
-		if bytes, ok := parseSize(values[key]); ok {
-			c.bytes = bytes
-			break
-		}
-	}
-	return c, true
+	return c, ok && c.id != "" && c.bus != ""
 }
 
 // parseSize reads "N", "N KiB" or "N MiB".
