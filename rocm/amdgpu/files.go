@@ -38,7 +38,7 @@ func (f folder) names() (names []string, err error) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return nil, fmt.Errorf("list a folder: %w", err)
+			return nil, fmt.Errorf("list a directory: %w", err)
 		case n == 0:
 			return names, nil
 		default:
