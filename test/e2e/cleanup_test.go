@@ -30,7 +30,6 @@ func TestCleanUp(t *testing.T) {
 
 // escaped is a job with an orphan that the recorder saw in its cgroup, and that has left it since.
 func (s *story) escaped() (job cluster.JobID, orphan int) {
-	s.t.Helper()
 	job = s.starts(s.user, escapes, oneGPU)
 	orphan = s.pid(job)
 	s.until("the recorder saw it", func() bool {
@@ -43,13 +42,11 @@ func (s *story) escaped() (job cluster.JobID, orphan int) {
 
 // escapes takes a process out of the cgroups of its job.
 func (s *story) escapes(pid int) {
-	s.t.Helper()
 	must.Do(s.t, cluster.Escape(pid))
 }
 
 // holds checks which processes hold memory of a GPU of the node: these, and so many others.
 func (s *story) holds(gpu, others int, pids ...int) {
-	s.t.Helper()
 	held := must.Have(s.on.World("n1").Holdings())(s.t)
 	held = slices.DeleteFunc(held, func(h fakegpu.Holding) bool { return h.Card != gpu })
 	for _, pid := range pids {

@@ -79,7 +79,6 @@ func TestCrowd(t *testing.T) {
 
 // gate is a file whose lock holds whoever wants it shared, until open.
 func (s *story) gate() (path string, open func()) {
-	s.t.Helper()
 	path = filepath.Join(s.on.Dir, "gate")
 	f := must.Have(os.Create(path))(s.t)
 	must.Do(s.t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
@@ -91,7 +90,6 @@ const crowdsPatience = 5 * time.Minute
 
 // all are an array's tasks once each is in a state, or has ended.
 func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
-	s.t.Helper()
 	must.Have(s.on.Wait(array, crowdsPatience, states...))(s.t)
 	return must.Have(s.on.Jobs(array))(s.t)
 }
@@ -99,7 +97,6 @@ func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 // judgesMember compares what is on record of a job, and what its user reads, with what the job was and did. It returns
 // its card.
 func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) (card int) {
-	s.t.Helper()
 	id, _ := strconv.Atoi(string(j.ID))
 	r, known := records[slurm.JobID(id)]
 	if !known || r.Start == nil || len(r.Ends) != 1 || len(r.Devices) != 1 || j.State != "COMPLETED" {
@@ -153,7 +150,6 @@ func (s *story) leaves(j cluster.Job) code.Code {
 // drainedOnlyFor checks that every hook ran and ended well but those of these jobs, and that the node is up if they did
 // too.
 func (s *story) drainedOnlyFor(jobs []cluster.Job) {
-	s.t.Helper()
 	ran, failed := map[string]int{}, 0
 	for _, h := range s.hookRuns("n1") {
 		ran[h.Hook]++

@@ -27,7 +27,6 @@ func (s *story) ofOrphanOn(gpu int, job cluster.JobID) string {
 
 // checks runs the health check of a node as slurmd does: told nothing but the node.
 func (s *story) checks(node string) {
-	s.t.Helper()
 	cmd := must.Have(s.on.Command("", s.on.Program("bookend-healthcheck")))(s.t)
 	cmd.Env = []string{"SLURMD_NODENAME=" + node, "BOOKEND_CONFIG=" + s.on.ConfigFile(node)}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
@@ -38,7 +37,6 @@ func (s *story) checks(node string) {
 // checkSays waits until one line of the health checks' log since the story began has these pieces: a check that slurmd
 // runs logs last of all.
 func (s *story) checkSays(want ...string) {
-	s.t.Helper()
 	lacks := func(line string) bool {
 		return slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(line, w) })
 	}
@@ -52,7 +50,6 @@ func (s *story) checkSays(want ...string) {
 // checksUntil runs health checks until "bookend status" says this of the drain: one that comes before a card is quite
 // at rest counts for nothing.
 func (s *story) checksUntil(want string) {
-	s.t.Helper()
 	s.until("status says "+want, func() bool {
 		s.checks("n1")
 		out, err := s.on.Bookend("n1", "status", "--node", "n1")
@@ -63,7 +60,6 @@ func (s *story) checksUntil(want string) {
 // comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a
 // job begins.
 func (s *story) comesBack(node string) {
-	s.t.Helper()
 	s.untilNode(node, "is back", isBack)
 }
 
@@ -71,7 +67,6 @@ func isBack(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") 
 
 // untilNode waits until a node's state is so.
 func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
-	s.t.Helper()
 	s.until("node "+node+" "+what, func() bool {
 		n, err := s.on.Node(node)
 		return err == nil && is(n)
@@ -80,19 +75,16 @@ func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
 
 // adminResumesAtWork resumes a node that need not become idle.
 func (s *story) adminResumesAtWork(node string) {
-	s.t.Helper()
 	s.adminUpdates(node, "State=RESUME")
 	s.untilNode(node, "is not drained", func(n cluster.NodeState) bool { return !n.Has("DRAIN") })
 }
 
 // adminSays is an admin's reason.
 func (s *story) adminSays(node, reason string) {
-	s.t.Helper()
 	s.adminUpdates(node, "State=DRAIN", "Reason="+reason)
 }
 
 func (s *story) adminUpdates(node string, settings ...string) {
-	s.t.Helper()
 	must.Do(s.t, s.on.Scontrol(append([]string{"update", "NodeName=" + node}, settings...)...))
 }
 
@@ -162,7 +154,6 @@ func TestWhoseReasonStands(t *testing.T) {
 
 // isLeftAlone checks that a drain that is not ours stays, however clean the node is.
 func (s *story) isLeftAlone(reason string, pid int) {
-	s.t.Helper()
 	s.checks("n1")
 	s.nodeIsDrained("n1", reason)
 	s.adminKills(pid, "n1")
@@ -186,7 +177,6 @@ func anotherScripts(s *story) {
 
 // epilogEndsWith puts another script of the site's behind Bookend's epilog.
 func (s *story) epilogEndsWith(command string) {
-	s.t.Helper()
 	text := fmt.Sprintf("#!/bin/sh\nBOOKEND_CONFIG=%s/bookend-$SLURMD_NODENAME.yaml %s || exit\n%s\n",
 		filepath.Join(s.on.Dir, "etc"), s.on.Program("bookend-epilog"), command)
 	if _, err := cluster.WriteHook(s.on.Cluster.Dir(), "epilog", text); err != nil {
@@ -243,7 +233,6 @@ func TestReasonOfASecondDrain(t *testing.T) {
 // drainedTwice drains the node a second time, for the end of a job that began before the first drain, of which nobody
 // has given a reason, or Bookend has. What Slurm kept of it stays.
 func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
-	s.t.Helper()
 	long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
 	short := s.runs(s.user, leavesOrphan, oneGPU)
 	first := "Epilog error"

@@ -243,7 +243,6 @@ func TestNameWithACommandInIt(t *testing.T) {
 
 // pathIn is the search path that a job wrote down.
 func (s *story) pathIn(text string) string {
-	s.t.Helper()
 	m := regexp.MustCompile(`(?m)^PATH=(/.*)$`).FindStringSubmatch(text)
 	if m == nil {
 		s.t.Fatalf("no PATH in\n%s", text)

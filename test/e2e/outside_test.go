@@ -28,7 +28,6 @@ func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit"
 
 // letsOut serves these requests until the story ends.
 func (s *story) letsOut() {
-	s.t.Helper()
 	text := strings.NewReplacer("{dir}", s.on.Dir, "{exit}", s.exit("")).Replace(exitProgram)
 	// a process forked meanwhile would have the program open for writing, and nobody could run it
 	syscall.ForkLock.RLock()

@@ -15,7 +15,6 @@ import (
 
 // records are what a node keeps of its jobs, in memory and on disk.
 func (s *story) records(node string) map[slurm.JobID]ledger.Run {
-	s.t.Helper()
 	runs, damaged := s.allRuns(node)
 	if len(damaged) > 0 {
 		s.t.Errorf("damaged: %v", damaged)
@@ -29,7 +28,6 @@ func (s *story) records(node string) map[slurm.JobID]ledger.Run {
 
 // allRuns are those records, of every run of a job: on disk first, then in memory.
 func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
-	s.t.Helper()
 	store := must.Have(state.Open(s.on.Run(), node))(s.t)
 	runs, damaged := store.Runs()
 	history, lost := state.History(s.on.Var(node), node)

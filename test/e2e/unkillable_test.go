@@ -50,7 +50,6 @@ func TestUnkillableProcess(t *testing.T) {
 
 // stuckHolder waits until the one process on the node's GPUs is in state D.
 func (s *story) stuckHolder() (pid int) {
-	s.t.Helper()
 	s.until("the process on the GPU is in state D", func() bool {
 		held, err := s.on.World("n1").Holdings()
 		if err != nil || len(held) != 1 {

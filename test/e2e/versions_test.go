@@ -85,7 +85,6 @@ func TestNamesOfCgroups(t *testing.T) {
 
 // cgroupOf is the name in the form that the job, which prints its cgroup, is in.
 func (s *story) cgroupOf(job cluster.JobID, form *regexp.Regexp) string {
-	s.t.Helper()
 	said := form.FindStringSubmatch(s.outputOf(job))
 	if said == nil {
 		s.t.Fatalf("the job's cgroup is none of %v:\n%s", form, s.outputOf(job))

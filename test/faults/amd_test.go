@@ -12,6 +12,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
 	"bookend/test/fakeamd"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -25,7 +26,7 @@ func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.Worl
 	w := fakeamd.New(n.in("amd"), cards...)
 	var files, list []string
 	if beside {
-		must(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))
+		must.Do(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))
 		files = []string{"/dev/nvidia0", "/dev/nvidia1"}
 	}
 	for _, c := range cards {
@@ -47,7 +48,7 @@ func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.Worl
 	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:%d\n",
 		n.in("slurm.d/slurmd.pid"), nodeName, len(files)), 0o644)
 	n.put("slurm.d/new", "#!/bin/sh\n"+strings.Join(list, ""), 0o755)
-	must(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
+	must.Do(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
 	n.configure(func(c *conf) {
 		c.sys, c.extra = w.Sys, "amd: {backend: "+program("bookend-amd")+"}\n"
 		if !beside {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
+	"bookend/test/must"
 )
 
 // made is a row of the table in docs/doctor.md: what hooks make, as patterns of where it is, with its mode.
@@ -23,8 +24,7 @@ type made struct {
 }
 
 func tableOfMade(t *testing.T) (rows []made) {
-	text, err := os.ReadFile("../../docs/doctor.md")
-	must(t, err)
+	text := must.Have(os.ReadFile("../../docs/doctor.md"))(t)
 	row := regexp.MustCompile(`(?m)^\| (file|directory) \| (.*) \| (0\d{3}) \|$`)
 	for _, row := range row.FindAllStringSubmatch(string(text), -1) {
 		rows = append(rows, made{row[1] == "directory", strings.Split(strings.Trim(row[2], "`"), "`, `"), row[3]})
@@ -58,7 +58,6 @@ func TestHooksMakeWhatTheTableSays(t *testing.T) {
 
 // agrees compares all that there is with the rows of the table.
 func (n *node) agrees(rows []made) {
-	n.Helper()
 	cfg, problems := config.Parse([]byte(n.get(n.config)))
 	if len(problems) > 0 {
 		n.Fatal(problems)
@@ -68,8 +67,8 @@ func (n *node) agrees(rows []made) {
 	for root, here := range map[string]string{
 		shipped.Run: cfg.Paths.Run, shipped.Var: cfg.Paths.Var, shipped.Log: cfg.Paths.Log,
 	} {
-		must(n, filepath.WalkDir(here, func(path string, e fs.DirEntry, err error) error {
-			must(n, err)
+		must.Do(n, filepath.WalkDir(here, func(path string, e fs.DirEntry, err error) error {
+			must.Do(n, err)
 			n.ruled(rows, path, root+strings.TrimPrefix(path, here), seen)
 			return nil
 		}))
@@ -88,9 +87,8 @@ func (n *node) agrees(rows []made) {
 
 // ruled compares a path with the row that is about it, where it would be as shipped.
 func (n *node) ruled(rows []made, path, shipped string, seen map[string]bool) {
-	n.Helper()
 	var st unix.Stat_t
-	must(n, unix.Lstat(path, &st))
+	must.Do(n, unix.Lstat(path, &st))
 	mode, users := fmt.Sprintf("%04o", st.Mode&0o7777), st.Uid == st.Gid && (st.Uid == bystander || st.Uid == user)
 	switch in := filepath.Base(filepath.Dir(path)); in {
 	case "report", "drop":
@@ -114,8 +112,7 @@ func (n *node) ruled(rows []made, path, shipped string, seen map[string]bool) {
 
 // The folders that are made at boot are those that the hooks make.
 func TestTmpfiles(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/tmpfiles.d/bookend.conf")
-	must(t, err)
+	text := must.Have(os.ReadFile("../../deploy/tmpfiles.d/bookend.conf"))(t)
 	var want []string
 	for _, r := range tableOfMade(t) {
 		for _, at := range r.at {
