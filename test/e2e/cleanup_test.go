@@ -23,7 +23,7 @@ const escapes = "{job's cuda} alloc --mib 2000 --orphan --name train\n" + awaits
 // them, so that the leftovers of these stories have left the cgroup in which the recorder saw them.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
+	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups()})
 	s.tell("a job's orphan is ended, and no other process on its GPU", cleansUp)
 	s.tell("one without proof is left alone", cleansUpNothingUnproven)
 }

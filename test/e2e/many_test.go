@@ -152,9 +152,8 @@ func (s *story) runsApart(id cluster.JobID) {
 // runsOf are a node's records of one job id, the oldest first.
 func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
 	want, _ := slurm.ParseJobID(string(id))
-	all, _ := s.allRuns(node)
 	seen := map[string]bool{}
-	for _, r := range all {
+	for _, r := range s.allRuns(node) {
 		if r.Job.ID == want && !seen[r.Key] {
 			seen[r.Key] = true
 			found = append(found, r)

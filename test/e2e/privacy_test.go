@@ -103,8 +103,7 @@ func (s *story) people() (all []privacy.Person) {
 // remembered is what root knows of all runs of the site.
 func (s *story) remembered() (all []ledger.Run) {
 	for _, node := range s.nodes {
-		runs, _ := s.allRuns(node)
-		all = append(all, runs...)
+		all = append(all, s.allRuns(node)...)
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func TestUnkillableProcess(t *testing.T) {
 	dir := cluster.TempDir(t)
 	full := frozen.New(t, filepath.Join(dir, "full"))
 	must.Do(t, os.Chmod(full.Dir, 0o777))
-	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t),
+	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(),
 		Conf: []string{"UnkillableStepTimeout=5"}})
 	// It has its memory when it says that it is ready, which it cannot.
 	job := s.starts(s.user, "exec 3>"+full.Dir+"/said\n"+awaits+"\n{job's cuda} alloc --mib 2000 --name train >&3",
