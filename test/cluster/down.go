@@ -22,7 +22,6 @@ import (
 type record struct {
 	Daemons []string `json:"daemons"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	Users   []uint32 `json:"users,omitempty"` // whose jobs may have left something
 }
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
@@ -86,7 +85,7 @@ func endDaemons(dir string, r record) error {
 func kill(all []process) error {
 	left, err := end(all, syscall.SIGKILL, 5*time.Second)
 	if len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("processes %v do not end", pids(left)))
+		err = errors.Join(err, fmt.Errorf("processes %+v do not end", left))
 	}
 	return err
 }
@@ -129,29 +128,14 @@ func signs(dir string) []string {
 	return []string{mark + "=" + dir, "SLURM_CONF=" + paths{dir}.conf()}
 }
 
-// EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF
-// or mark, and those of users of Submit, Srun or Command that work in a folder or file below Dir. It returns
-// their pids. Root's processes are Down's; programs with a terminal are a person's and spared.
-func (c *Cluster) EndLeftovers() ([]int, error) {
-	c.mu.Lock()
-	users := slices.Clone(c.record.Users)
-	c.mu.Unlock()
-	return endLeftovers(c.paths.dir, users)
-}
+// EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF or mark.
+// Root's processes are Down's; programs with a terminal are a person's and spared.
+func (c *Cluster) EndLeftovers() error { return endLeftovers(c.paths.dir) }
 
-func endLeftovers(dir string, users []uint32) ([]int, error) {
-	found := slices.DeleteFunc(withoutUs(processes()), func(p process) bool {
-		return p.uid == 0 || p.terminal || !p.hasEnv(signs(dir)...) && !(slices.Contains(users, p.uid) && p.worksIn(dir))
-	})
-	return pids(found), kill(found)
-}
-
-func pids(all []process) []int {
-	var numbers []int
-	for _, p := range all {
-		numbers = append(numbers, p.pid)
-	}
-	return numbers
+func endLeftovers(dir string) error {
+	return kill(slices.DeleteFunc(withoutUs(processes()), func(p process) bool {
+		return p.uid == 0 || p.terminal || !p.hasEnv(signs(dir)...)
+	}))
 }
 
 // removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process, or a thread of it that

@@ -75,25 +75,6 @@ func (p process) hasEnv(settings ...string) bool {
 	return slices.ContainsFunc(settings, func(s string) bool { return slices.Contains(all, s) })
 }
 
-// worksIn reports whether the process's folder or one of its open files lies in dir. For a process in another
-// root folder the links begin with that.
-func (p process) worksIn(dir string) bool {
-	proc := procPath(p.pid)
-	root, _ := os.Readlink(filepath.Join(proc, "root"))
-	links, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
-	for _, link := range append(links, filepath.Join(proc, "cwd")) {
-		target, err := os.Readlink(link)
-		if err != nil {
-			continue
-		}
-		target = strings.TrimPrefix(target, strings.TrimSuffix(root, "/"))
-		if target == dir || strings.HasPrefix(target, dir+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 // signal sends a signal to that very process: the handle is opened first and the process looked at again, so
 // that a pid used anew meanwhile is not hit. A process that is gone is no error.
 func (p process) signal(sig os.Signal) error {

@@ -81,11 +81,10 @@ func discard(dir string) error {
 	within, _ := filepath.Glob(recordFile(filepath.Join(dir, "*")))
 	for _, file := range append(within, recordFile(dir)) {
 		cluster := filepath.Dir(file)
-		r, _ := readRecord(cluster) // without one nothing was started
 		if err := Sweep(cluster); err != nil {
 			return err
 		}
-		if _, err := endLeftovers(cluster, r.Users); err != nil {
+		if err := endLeftovers(cluster); err != nil {
 			return err
 		}
 	}
@@ -131,9 +130,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		if t.Failed() {
 			t.Log(c.Logs(40))
 		}
-		down := c.Down()
-		_, left := c.EndLeftovers()
-		if err := errors.Join(down, left); err != nil {
+		if err := errors.Join(c.Down(), c.EndLeftovers()); err != nil {
 			t.Error(err)
 		}
 	})

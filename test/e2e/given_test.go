@@ -125,7 +125,7 @@ func (s *story) begin() {
 
 // tidy ends what jobs left on the cards, and puts drained nodes back to work.
 func (s *story) tidy() {
-	if _, err := s.on.EndLeftovers(); err != nil {
+	if err := s.on.EndLeftovers(); err != nil {
 		s.t.Error(err)
 	}
 	for _, node := range s.nodes {

@@ -278,8 +278,7 @@ func (s *Site) Bookend(node string, args ...string) (string, error) {
 func (s *Site) Down() error {
 	var errs []error
 	if s.Cluster != nil {
-		_, err := s.EndLeftovers()
-		errs = append(errs, err, s.Cluster.Down())
+		errs = append(errs, s.EndLeftovers(), s.Cluster.Down())
 	}
 	rig.EndRecorders(s.in("libexec"))
 	for _, w := range s.worlds {
