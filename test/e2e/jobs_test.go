@@ -212,6 +212,11 @@ func TestInteractiveJobs(t *testing.T) {
 			notCausedBy(job, 140629))...)
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
+	s.tell("a limit of address space, which Slurm carries to the hooks in their environment alone", func(s *story) {
+		job, _ := s.attends(s.user, "", "/bin/sh", "-c", "ulimit -S -v 67108864; srun --propagate=AS "+oneGPU+
+			" /bin/sh -c 'echo job $SLURM_JOB_ID; exit 1' || true")
+		s.showSays("n1", job, "end:", "ulimit -v is 64.0 GiB")
+	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.attends(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", "salloc", oneGPU)
 		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
