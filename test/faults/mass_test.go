@@ -155,43 +155,20 @@ func TestMass(t *testing.T) {
 // shipped are the folders of the shipped configuration: this process's own, see prepare.
 var shipped = []string{"/run/bookend", "/var/lib/bookend", "/var/log/bookend"}
 
-// badConfigurations put one each in a node's place, which root cannot trust, find or understand, and what is said of it
-// there. Package config has every bad file of the project's.
+// badConfigurations put one each in a node's place that cannot be found, trusted or understood, and what is said of it
+// there. Package config has every bad file of the project's, package safefile all that cannot be trusted.
 var badConfigurations = map[string]struct {
 	push func(*node)
 	says string
 }{
-	"a key that is none":   {text("mode: enforce\nnonsense: 1\n"), ""},
-	"next version":         {text("version: 2\nmode: enforce\n"), ""},
-	"a page of an error":   {text("<html><title>404 Not Found</title></html>\n"), ""},
-	"cut off":              {text("mode: enforce\npolicy: {epilog: {BKD-LOST"), ""},
-	"too long":             {text(strings.Repeat("# long\n", 50000)), ""},
-	"a bomb":               {text("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"), ""},
-	"missing":              {func(n *node) { must.Do(n, os.Remove(n.config)) }, "no such file"},
-	"none named":           {func(n *node) { n.config = "" }, "missing: the defaults are in effect"},
-	"relative":             {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
-	"a FIFO":               {func(n *node) { n.swap(n.config, func() error { return unix.Mkfifo(n.config, 0o644) }) }, ""},
-	"not root's":           {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
-	"open to all":          {func(n *node) { must.Do(n, os.Chmod(n.config, 0o666)) }, ""},
-	"in an open directory": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
-	"a link into a user's directory": {func(n *node) {
-		n.moveConfig(user, 0o755)
-		must.Do(n, os.Symlink(n.config, n.in("bookend.yaml")))
-		n.config = n.in("bookend.yaml")
-	}, "owner is 65534, not root"},
+	"a key that is none": {text("mode: enforce\nnonsense: 1\n"), ""},
+	"missing":            {func(n *node) { must.Do(n, os.Remove(n.config)) }, "no such file"},
+	"none named":         {func(n *node) { n.config = "" }, "missing: the defaults are in effect"},
+	"relative":           {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
+	"not root's":         {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
 }
 
 func text(s string) func(*node) { return func(n *node) { n.put(n.config, s, 0o644) } }
-
-// moveConfig puts the configuration into a folder of somebody's.
-func (n *node) moveConfig(uid int, mode os.FileMode) {
-	folder := n.in("elsewhere")
-	must.Do(n, os.Mkdir(folder, 0o755))
-	must.Do(n, os.Rename(n.config, filepath.Join(folder, "bookend.yaml")))
-	n.config = filepath.Join(folder, "bookend.yaml")
-	must.Do(n, os.Chmod(folder, mode))
-	n.give(folder, uid)
-}
 
 // Under a configuration that cannot be used or trusted what holds is as shipped, which observes; both hooks, and the
 // command line, say why, until it is mended.
