@@ -68,8 +68,8 @@ func Sweep(dir string) error {
 // endDaemons asks the daemons to end, then kills what is left of them: steps, hooks and their children.
 func endDaemons(dir string, r record) error {
 	daemons := daemonsOf(dir, r)
-	family := descendants(processes(), daemons) // found now: children of a dead slurmd look like anybody's
-	slices.Reverse(daemons)                     // slurmd first: it reports to slurmctld, through munged
+	family := descendants(withoutUs(anybody), daemons) // found now: children of a dead slurmd look like anybody's
+	slices.Reverse(daemons)                            // slurmd first: it reports to slurmctld, through munged
 	// slurmd waits for running hooks; one second is for its files, the hooks of a test may hang by intent.
 	_, err := end(daemons, syscall.SIGTERM, time.Second)
 	// Again until a look finds nobody: slurmd may have started another hook between a look and its end.
@@ -96,7 +96,7 @@ func daemonsOf(dir string, r record) (found []process) {
 	for _, name := range r.Daemons {
 		text, _ := os.ReadFile(paths{dir}.pidFile(name))
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, ok := readProcess(pid); ok && !p.ended && p.hasEnv(signs(dir)...) {
+		if p := rig.ReadProcess(pid); !p.Over() && p.HasEnv(signs(dir)...) {
 			found = append(found, p)
 		}
 	}
@@ -106,22 +106,20 @@ func daemonsOf(dir string, r record) (found []process) {
 // stepsOf finds root's processes of this cluster (slurmstepd, hooks) with all they started, and the members of
 // its cgroups.
 func stepsOf(dir string, r record) (own []process) {
-	all := withoutUs(processes())
-	for _, p := range all {
-		if p.uid == 0 && !p.terminal && p.hasEnv(signs(dir)...) {
-			own = append(own, p)
-		}
-	}
-	own = descendants(all, own)
+	own = descendants(withoutUs(anybody), withoutUs(func(p process) bool {
+		return p.UID == 0 && !p.Terminal && p.HasEnv(signs(dir)...)
+	}))
 	for _, cgroup := range r.Cgroups {
 		for _, pid := range cgroupMembers(cgroup) {
-			if p, ok := readProcess(pid); ok && !p.ended {
+			if p := rig.ReadProcess(pid); !p.Over() {
 				own = append(own, p)
 			}
 		}
 	}
 	return own
 }
+
+func anybody(process) bool { return true }
 
 // signs are the settings of the environment by which a process belongs to the cluster in dir.
 func signs(dir string) []string {
@@ -133,9 +131,7 @@ func signs(dir string) []string {
 func (c *Cluster) EndLeftovers() error { return endLeftovers(c.paths.dir) }
 
 func endLeftovers(dir string) error {
-	return kill(slices.DeleteFunc(withoutUs(processes()), func(p process) bool {
-		return p.uid == 0 || p.terminal || !p.hasEnv(signs(dir)...)
-	}))
+	return kill(withoutUs(func(p process) bool { return p.UID != 0 && !p.Terminal && p.HasEnv(signs(dir)...) }))
 }
 
 // removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process, or a thread of it that

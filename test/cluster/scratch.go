@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // base holds the folders of test clusters. Not /tmp, which others may write to: root's hooks trust no
@@ -71,8 +72,7 @@ func SweepDead() error {
 
 func isDead(pid string) bool {
 	n, err := strconv.Atoi(pid)
-	p, ok := readProcess(n)
-	return err == nil && (!ok || p.ended)
+	return err == nil && rig.ReadProcess(n).Over()
 }
 
 // discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is

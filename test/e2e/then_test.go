@@ -11,6 +11,7 @@ import (
 
 	"bookend/test/cluster"
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // jobIs checks how a job ended.
@@ -205,21 +206,13 @@ func (s *story) nothingIsLeft() {
 // hookProcesses lists processes that run one of the site's programs, but for health checks, which Slurm may run at any
 // time, recorders, and the children of both.
 func (s *story) hookProcesses() (found []string) {
-	links, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, link := range links {
-		proc := filepath.Dir(link)
-		exe, _ := os.Readlink(link)
-		stat, _ := os.ReadFile(filepath.Join(proc, "stat"))
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
-		if filepath.Dir(exe) != filepath.Join(s.on.Dir, "libexec") || len(fields) < 2 {
-			continue
-		}
-		parent, _ := os.Readlink(filepath.Join("/proc", fields[1], "exe"))
-		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-		parents, _ := os.ReadFile(filepath.Join("/proc", fields[1], "cmdline"))
-		if !slices.Contains([]string{exe, parent}, s.on.Program("bookend-healthcheck")) &&
-			!strings.Contains(string(command)+string(parents), "\x00--record\x00") {
-			found = append(found, fmt.Sprintf("%s: %s %q", proc, fields[0], command))
+	for _, p := range rig.Processes(func(p rig.Process) bool {
+		return filepath.Dir(p.Exe()) == filepath.Join(s.on.Dir, "libexec")
+	}) {
+		parent := rig.Process{PID: p.Parent}
+		if !slices.Contains([]string{p.Exe(), parent.Exe()}, s.on.Program("bookend-healthcheck")) &&
+			!slices.Contains(append(p.Args(), parent.Args()...), "--record") {
+			found = append(found, fmt.Sprintf("process %d: %s %q", p.PID, p.State, p.Args()))
 		}
 	}
 	return found

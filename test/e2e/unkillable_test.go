@@ -10,6 +10,7 @@ import (
 	"bookend/test/cluster"
 	"bookend/test/frozen"
 	"bookend/test/must"
+	"bookend/test/rig"
 	"bookend/test/site"
 )
 
@@ -56,8 +57,7 @@ func (s *story) stuckHolder() (pid int) {
 			return false
 		}
 		pid = held[0].PID
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && strings.Contains(string(text), "(train) D ")
+		return rig.ReadProcess(pid).State == "D"
 	})
 	return pid
 }

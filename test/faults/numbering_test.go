@@ -75,8 +75,8 @@ func TestSlurmdTrouble(t *testing.T) {
 			must.Do(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
-				start := must.Have(strconv.ParseUint(statOf(os.Getpid())[19], 10, 64))(t)
-				stuck := state.Reader{Stuck: state.Stuck{PID: os.Getpid(), StartTicks: start, Op: "slurmd -G"}}
+				self := rig.ReadProcess(os.Getpid())
+				stuck := state.Reader{Stuck: state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}}
 				must.Do(t, n.store().AddReader(stuck, func(state.Stuck) bool { return true }))
 				asked = 0
 			}

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -273,37 +272,22 @@ func (n *node) escape(p *fakegpu.Program) {
 	must.Do(n, os.WriteFile(filepath.Join(n.hierarchy(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
 }
 
-// statOf are the fields of a process from its state on; none for one that is gone.
-func statOf(pid int) []string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-}
-
-func stateOf(pid int) string {
-	if fields := statOf(pid); len(fields) > 0 {
-		return fields[0]
-	}
-	return ""
-}
+func stateOf(pid int) string { return rig.ReadProcess(pid).State }
 
 // gone reports that nothing is left of a process, or a zombie.
-func gone(pid int) bool { return stateOf(pid) == "" || stateOf(pid) == "Z" }
+func gone(pid int) bool { return rig.ReadProcess(pid).Over() }
 
 // processes are those of this machine that are so.
-func processes(are func(pid int) bool) (pids []int) {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && are(pid) {
-			pids = append(pids, pid)
-		}
+func processes(are func(rig.Process) bool) (pids []int) {
+	for _, p := range rig.Processes(are) {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
 
 // doing is the operation that a process is a child for; empty for a hook itself.
 func doing(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	args := rig.Process{PID: pid}.Args()
 	switch {
 	case filepath.Base(args[0]) == "bookend-gpu":
 		return "backend"
@@ -317,10 +301,8 @@ func doing(pid int) string {
 func (p *running) child(op string) int {
 	var pids []int
 	await(p, "the child "+op, func() bool {
-		pids = processes(func(pid int) bool {
-			fields := statOf(pid)
-			return len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(p.cmd.Process.Pid) &&
-				doing(pid) == op
+		pids = processes(func(c rig.Process) bool {
+			return !c.Over() && c.Parent == p.cmd.Process.Pid && doing(c.PID) == op
 		})
 		return len(pids) == 1
 	})
@@ -329,8 +311,8 @@ func (p *running) child(op string) int {
 
 // mapping are the processes that have loaded a library of this node's world.
 func (n *node) mapping(library string) []int {
-	return processes(func(pid int) bool {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	return processes(func(p rig.Process) bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID))
 		return strings.Contains(string(text), library)
 	})
 }
@@ -376,8 +358,8 @@ func (n *node) own(h hook) hook {
 // left are the processes of this node's hooks and of its backend that live. Of one that was killed all threads may have
 // gone but the one that cannot, and only that tells what it runs.
 func (n *node) left() (pids []int) {
-	return processes(func(pid int) bool {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid))
+	return processes(func(p rig.Process) bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", p.PID))
 		return slices.ContainsFunc(tasks, func(task string) bool {
 			exe, _ := os.Readlink(task + "/exe")
 			line, _ := os.ReadFile(task + "/cmdline") // of a script its second word

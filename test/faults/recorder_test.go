@@ -3,7 +3,6 @@ package faults
 import (
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +30,7 @@ func (n *node) recorder() (pid int) {
 	await(n, "a recorder", func() bool {
 		all := rig.Recorders(n.dir)
 		if len(all) == 1 {
-			pid = all[0]
+			pid = all[0].PID
 		}
 		return len(all) == 1 && n.store().HasRecorder()
 	})
@@ -128,7 +127,7 @@ func TestRecorderInAHungDriver(t *testing.T) {
 	n.clean(n.own(prolog), newJob())
 	n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
 	gpu := func() []int {
-		return processes(func(pid int) bool { return doing(pid) == "backend" && parentIs(pid, n.recorder()) })
+		return processes(func(p rig.Process) bool { return doing(p.PID) == "backend" && p.Parent == n.recorder() })
 	}
 	before := gpu()
 	if len(before) != 1 {
@@ -137,9 +136,4 @@ func TestRecorderInAHungDriver(t *testing.T) {
 	must.Do(t, syscall.Kill(before[0], syscall.SIGKILL))
 	await(t, "another backend", func() bool { now := gpu(); return len(now) == 1 && now[0] != before[0] })
 	n.clean(n.own(epilog), newJob())
-}
-
-func parentIs(pid, parent int) bool {
-	fields := statOf(pid)
-	return len(fields) > 1 && fields[1] == strconv.Itoa(parent)
 }
