@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -175,17 +174,11 @@ func (n *node) give(path string, uid int) string {
 	return path
 }
 
-// script writes a script of root's.
-func (n *node) script(name, text string) string {
-	return n.executable(name, "#!/bin/sh\n"+text+"\n")
-}
-
-// executable writes a program of root's.
-func (n *node) executable(name, data string) string {
-	// a child that another test starts now would have it open for writing, and nobody could run it
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return n.put(name, data, 0o755)
+// script writes a script of root's, executable a program of root's.
+func (n *node) script(name, text string) string { return n.executable(name, "#!/bin/sh\n"+text+"\n") }
+func (n *node) executable(name, data string) (path string) {
+	must.Do(n, rig.Write(n.in(name), []byte(data), 0o755))
+	return n.in(name)
 }
 
 // mount mounts a file system of memory; "ro," before the options makes it read-only.

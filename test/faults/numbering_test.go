@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,8 +70,7 @@ func TestSlurmdTrouble(t *testing.T) {
 			if tt.doubt {
 				n.typed()
 			}
-			n.put("slurm.d/new", "#!/bin/sh\necho asked >>"+n.in("asked")+"\n"+tt.script, 0o755)
-			must.Do(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
+			n.script("slurm.d/slurmd", "echo asked >>"+n.in("asked")+"\n"+tt.script)
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
 				self := rig.ReadProcess(os.Getpid())
@@ -97,10 +95,8 @@ func TestSlurmdTrouble(t *testing.T) {
 
 // daemon runs a slurmd that hooks find by its PID file alone.
 func (n *node) daemon() {
-	path := n.in("bin/slurmd")
-	must.Do(n, os.MkdirAll(filepath.Dir(path), 0o755))
-	n.executable(path, n.get("/bin/sleep"))
-	c := exec.Command(path, "1000")
+	must.Do(n, os.MkdirAll(n.in("bin"), 0o755))
+	c := exec.Command(n.executable("bin/slurmd", n.get("/bin/sleep")), "1000")
 	must.Do(n, c.Start())
 	n.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	n.put("slurm.d/slurmd.pid", fmt.Sprintln(c.Process.Pid), 0o644)

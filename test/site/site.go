@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -84,19 +83,12 @@ func (s *Site) install(o Options) {
 	for _, dir := range []string{"libexec", "etc", "own"} {
 		rig.Try(os.MkdirAll(filepath.Join(s.Dir, dir), 0o755))
 	}
-	s.copyPrograms(o.Programs)
+	for _, program := range build.Shipped {
+		data := rig.Have(os.ReadFile(filepath.Join(o.Programs, program)))
+		rig.Try(rig.Write(s.Program(program), data, 0o755))
+	}
 	for _, node := range o.Nodes {
 		s.equip(o, node)
-	}
-}
-
-func (s *Site) copyPrograms(from string) {
-	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	for _, program := range build.Shipped {
-		data := rig.Have(os.ReadFile(filepath.Join(from, program)))
-		rig.Try(os.WriteFile(s.Program(program), data, 0o755))
 	}
 }
 
