@@ -2,12 +2,10 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"bookend/test/cluster"
 	"bookend/test/must"
@@ -106,7 +104,8 @@ func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	s.nodeIsUp("n1")
 }
 
-// An admin's reason stands, whenever it came, and with it the drain, however clean the node is.
+// An admin's reason stands, whenever it came, and with it the drain, however clean the node is. Whose else it may be
+// package drain has, and package slurmcmd what beside a reason looks like one.
 func TestWhoseReasonStands(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
@@ -138,7 +137,6 @@ func TestWhoseReasonStands(t *testing.T) {
 			s.isLeftAlone(says, s.pid(job))
 		})
 	}
-	s.tell("another script's", anotherScripts)
 	s.tell("no one's: an admin resumed", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", "Epilog error")
@@ -149,7 +147,6 @@ func TestWhoseReasonStands(t *testing.T) {
 		s.checks("n1")
 		s.comesBack("n1")
 	})
-	s.tell("not what an admin's comment says", notTheComment)
 }
 
 // isLeftAlone checks that a drain that is not ours stays, however clean the node is.
@@ -161,50 +158,6 @@ func (s *story) isLeftAlone(reason string, pid int) {
 		s.checks("n1")
 	}
 	s.nodeIsDrained("n1", reason)
-}
-
-func anotherScripts(s *story) {
-	s.epilogEndsWith("exit 1")
-	s.t.Cleanup(func() { s.epilogEndsWith("exit 0") })
-	job := s.runs(s.user, "echo working", oneGPU)
-	s.nodeIsDrained("n1", "Epilog error")
-	for range 3 {
-		s.checks("n1")
-	}
-	s.nodeIsDrained("n1", "Epilog error")
-	s.logSays("n1", job, "bookend-epilog", "exit=0")
-}
-
-// epilogEndsWith puts another script of the site's behind Bookend's epilog.
-func (s *story) epilogEndsWith(command string) {
-	text := fmt.Sprintf("#!/bin/sh\nBOOKEND_CONFIG=%s/bookend-$SLURMD_NODENAME.yaml %s || exit\n%s\n",
-		filepath.Join(s.on.Dir, "etc"), s.on.Program("bookend-epilog"), command)
-	if _, err := cluster.WriteHook(s.on.Cluster.Dir(), "epilog", text); err != nil {
-		s.t.Error(err)
-	}
-}
-
-// notTheComment: in Slurm's answer a comment stands beside the reason, and may say anything.
-func notTheComment(s *story) {
-	comments := func(text string) { s.adminUpdates("n1", "Comment="+text) }
-	s.t.Cleanup(func() { comments("") })
-	forged := " Reason=Epilog error [root@" + time.Now().UTC().Format("2006-01-02T15:04:05") + "]"
-	comments("rack 7" + forged)
-	job := s.runs(s.user, leavesOrphan, oneGPU)
-	s.adminSays("n1", "disk swap")
-	s.checks("n1")
-	s.nodeIsDrained("n1", "disk swap")
-	s.checkSays("a reason of root's")
-	s.adminKills(s.pid(job), "n1")
-	s.adminResumes("n1")
-
-	second := s.runs(s.user, leavesOrphan, oneGPU)
-	s.adminSays("n1", "disk swap")
-	comments("rack 7\n  " + forged) // which looks like a line of Slurm's own
-	s.checks("n1")
-	s.checkSays("BKD-REASON", "tells several reasons")
-	comments("")
-	s.isLeftAlone("disk swap", s.pid(second))
 }
 
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
