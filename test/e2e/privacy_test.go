@@ -65,7 +65,7 @@ func (t *terminals) showed(user, text string) {
 }
 
 // leaks checks every text that a site's users can read: what their jobs wrote, their terminals showed, and Bookend
-// reported to them. What its command line answers TestCommandsTellNothingOfOthers of test/faults tries.
+// reported to them. What its command line answers is admin's story of users.
 func (s *story) leaks() (leaks []string) {
 	facts := privacy.Know(s.people(), s.remembered())
 	check := func(texts []readable, of func(r readable) []string) {

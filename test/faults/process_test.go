@@ -198,12 +198,9 @@ func (n *node) task(h hook, j job) outcome {
 }
 
 // bookend runs the command line.
-func (n *node) bookend(args ...string) (string, int) { return n.bookendAs(0, args...) }
-
-// bookendAs runs the command line as somebody.
-func (n *node) bookendAs(uid int, args ...string) (string, int) {
+func (n *node) bookend(args ...string) (string, int) {
 	cmd := exec.Command(program("bookend"), args...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/", rig.As(uid)
+	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/"
 	text, err := cmd.CombinedOutput()
 	if _, ran := err.(*exec.ExitError); err != nil && !ran {
 		n.Fatal(err)
