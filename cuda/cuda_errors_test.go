@@ -10,31 +10,17 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/serve"
 	"bookend/test/fakegpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
 const mib = 1 << 20
 
-var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md")
-
-const errorsDoc = "../docs/cuda-errors.md"
-
-const errorsPreamble = `# CUDA errors
-What the test allocation (probe) was told by the driver, what it means and what to do about it. This page is generated
-from the table in ` + "`cuda/cuda_errors.go`" + ` by ` + "`go test ./cuda -run TestErrorsDoc -update`" + `.
-
-The result is ` + "`broken`" + ` for all of them, but for two: with 46 it is ` + "`blocked`" + `, and 2 from an allocation only says
-that there is no block of that size: then a smaller one is tried, and the result is ` + "`gap`" + `, or ` + "`blocked`" + ` where no block
-at all was given. 801 from cuMemCreate is a GPU whose memory takes a context, which the probe does not make: it is ` + "`skipped`" + `. A code
-that is not in the table keeps the driver's own name.
-
-| code | name | what it means | what to do |
-| --- | --- | --- | --- |
-`
+var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md and testdata")
 
 func TestErrorsDoc(t *testing.T) {
 	var page strings.Builder
-	page.WriteString(errorsPreamble)
+	page.Write(must.Have(os.ReadFile("testdata/errors.md"))(t))
 	for _, e := range cudaErrors {
 		code := fmt.Sprint(e.Code)
 		switch {
@@ -45,13 +31,7 @@ func TestErrorsDoc(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", code, e.Name, e.Meaning, e.Remedy)
 	}
-	if *update {
-		must.Do(t, os.WriteFile(errorsDoc, []byte(page.String()), 0o644))
-	}
-	written := must.Have(os.ReadFile(errorsDoc))(t)
-	if string(written) != page.String() {
-		t.Errorf("%s is not what the table says: run go test ./cuda -run TestErrorsDoc -update", errorsDoc)
-	}
+	golden.File(t, *update, "../docs/cuda-errors.md", page.String())
 }
 
 // Each call that may fail, by the whole program, with a code that has words; and one that has the driver's name alone.

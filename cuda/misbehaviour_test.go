@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -25,44 +27,17 @@ func TestInitFails(t *testing.T) {
 
 // One bad card says so and leaves the others readable; none of its figures becomes 0.
 func TestOneBadCard(t *testing.T) {
-	tests := map[string]struct {
-		rule, value string
-		code        gpu.FaultCode
-		opened      bool
-	}{
-		"lost before":          {"on.any.gpu2", "rc 15", gpu.FaultLost, false},
-		"lost at its UUID":     {"on.nvmlDeviceGetUUID.gpu2", "rc 15", gpu.FaultLost, false},
-		"lost at its memory":   {"on.nvmlDeviceGetMemoryInfo_v2.gpu2", "rc 15", gpu.FaultLost, true},
-		"reset required":       {"on.nvmlDeviceGetMemoryInfo_v2.gpu2", "rc 16", gpu.FaultReset, true},
-		"forbidden by cgroup":  {"on.nvmlDeviceGetHandleByPciBusId_v2.gpu2", "rc 17", gpu.FaultForbidden, false},
-		"lists not allowed":    {"on.nvmlDeviceGetComputeRunningProcesses_v3.gpu2", "rc 4", gpu.FaultForbidden, true},
-		"graphics list broken": {"on.nvmlDeviceGetGraphicsRunningProcesses_v3.gpu2", "rc 999", gpu.FaultDriver, true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, tt.rule+"="+tt.value)
-			req := request(w.NVML())
-			req.All = false
-			for i := range 4 {
-				req.Devices = append(req.Devices, gpu.Device{ID: gpu.ID(w.UUID(i)), BusID: gpu.BusID(w.BusID(i))})
-			}
-			s := look(t, req)
-			bad := gpu.Fault{Code: tt.code, Device: gpu.ID(w.UUID(2)), BusID: gpu.BusID(w.BusID(2))}
-			if len(s.Faults) != 1 || s.Faults[0].Detail == "" {
-				t.Fatalf("got faults %v", s.Faults)
-			}
-			if s.Faults[0].Detail = ""; s.Faults[0] != bad {
-				t.Errorf("got fault %+v, want %+v", s.Faults[0], bad)
-			}
-			r, opened := s.Reading(bad.Device)
-			if opened != tt.opened || len(s.Readings) < 3 {
-				t.Fatalf("got %d readings, the bad GPU's: %v", len(s.Readings), opened)
-			}
-			if opened && r.Memory.Used.Known() && r.ProcessesUnknown == "" {
-				t.Errorf("everything is known: %s", text(t, r))
-			}
-		})
-	}
+	golden.Lines(t, *update, "testdata/bad.txt", func(given string) string {
+		w := world(t, given)
+		s := look(t, askFor(w, cardOf(w, 0), cardOf(w, 1), cardOf(w, 2), cardOf(w, 3)))
+		bad := cardOf(w, 2)
+		r, opened := s.Reading(bad.ID)
+		if len(s.Faults) != 1 || s.Faults[0].Device != bad.ID || s.Faults[0].BusID != bad.BusID ||
+			len(s.Readings) < 3 || opened && r.Memory.Used.Known() && r.ProcessesUnknown == "" {
+			t.Fatalf("%s: got faults %v, %d readings, %s", given, s.Faults, len(s.Readings), text(t, r))
+		}
+		return fmt.Sprintf("%s: %s, read: %v", s.Faults[0].Code, s.Faults[0].Detail, opened)
+	})
 }
 
 // What the driver does not offer is unknown, without being anybody's fault.
@@ -81,30 +56,14 @@ func TestNotSupported(t *testing.T) {
 
 // Lists by the whole program: what cannot be true is not told, and an older version of the call is asked instead.
 func TestListsThatCannotBeTrusted(t *testing.T) {
-	const three = "gpu0.list=100:100 101:100 102:100, "
-	for name, tt := range map[string]struct {
-		world string
-		want  int
-	}{
-		"in the MPS list":           {"gpu0.list=100:100 0:100:mps", 0},
-		"longer entries":            {three + "process_stride=32", 0},
-		"longer entries, version 3": {three + "process_stride_v3=32", 3},
-		"one longer entry":          {"gpu0.list=100:7, process_stride_v3=32", 1},
-		"memory not available":      {"gpu0.list=100:-1 101:7", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, tt.world)
-			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
-			untrusted := strings.Contains(r.ProcessesUnknown, "list not trusted")
-			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {
-				t.Errorf("got %s, want %d processes", text(t, r), tt.want)
-			}
-			if tt.want == 1 && r.Processes[0].Memory != gpu.Bytes(7<<20) || tt.want == 2 &&
-				r.Processes[0].Memory.Known() {
-				t.Errorf("got %s", text(t, r.Processes))
-			}
-		})
-	}
+	golden.Lines(t, *update, "testdata/lists.txt", func(given string) string {
+		w := world(t, given)
+		r := reading(t, look(t, request(w.NVML())), w.UUID(0))
+		if r.Memory.Used != gpu.Bytes(0) {
+			t.Errorf("%s: got %s", given, text(t, r))
+		}
+		return text(t, r.Processes) + r.ProcessesUnknown
+	})
 }
 
 // A function the driver lacks must cost its figure, not the program: the linker would end it with 127.

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -92,62 +93,18 @@ func TestProbeOfAllCards(t *testing.T) {
 	}
 }
 
-const noContext = "cannot be had without a context"
-
 // Each result, with what it says, by what the driver does.
 func TestProbeResults(t *testing.T) {
-	type answer struct {
-		world   string
-		result  gpu.ProbeResult
-		free    uint64 // MiB; 0: not known
-		largest uint64 // MiB
-		why     string
-	}
-	tests := map[string]answer{
-		"129 MiB free":      {"gpu0.extra_mib=143027", gpu.ProbeOK, 129, 126, ""},
-		"a vGPU":            {"gpu0.virtualization_mode=2", gpu.ProbeOK, 143156, 143154, ""},
-		"no modes told":     {"on.nvmlDeviceGetComputeMode=rc 3", gpu.ProbeOK, 143156, 143154, ""},
-		"no name from NVML": {"on.nvmlDeviceGetUUID=rc 6", gpu.ProbeOK, 143156, 143154, ""},
-		"a gap":             {"gpu0.largest_mib=100001", gpu.ProbeGap, 143156, 100000, ""},
-		"no block": {"on.cuMemCreate=rc 2", gpu.ProbeBlocked, 143156, 0,
-			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"breaks midway": {"gpu0.largest_mib=9000, on.cuMemCreate=rc 999 after 4", gpu.ProbeBroken, 143156, 0,
-			"cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
-	}
-	for name, skip := range map[string]struct{ world, why string }{
-		"GPUs that cannot":    {"gpu0.vmm=0", noContext},
-		"not after all":       {"on.cuMemCreate=rc 801", noContext},
-		"PROHIBITED":          {"gpu0.compute_mode=2", "PROHIBITED"},
-		"EXCLUSIVE_PROCESS":   {"gpu0.compute_mode=3", "exclusive compute mode"},
-		"mode not known":      {"on.nvmlDeviceGetComputeMode=rc 999", "compute mode: nvmlDeviceGetComputeMode: "},
-		"a NUMA node":         {"gpu0.addressing_mode=2", isNUMA},
-		"in MIG mode":         {"gpu0.mig=1", isCut},
-		"MIG mode not known":  {"on.nvmlDeviceGetMigMode=rc 999", "MIG mode is not known"},
-		"somebody is there":   {"gpu0.list=4711:100", "another process is on the GPU: 4711"},
-		"an MPS server":       {"gpu0.list=4711:0:mps", "another process is on the GPU: 4711"},
-		"lists not known":     {"on.nvmlDeviceGetComputeRunningProcesses_v3=rc 4", "who is on the GPU is not known"},
-		"free not known":      {"on.nvmlDeviceGetMemoryInfo_v2=rc 999", "nvmlDeviceGetMemoryInfo_v2: "},
-		"lost":                {"on.any.gpu0=rc 15", "(15)"},
-		"not to be found":     {"on.nvmlDeviceGetHandleByPciBusId_v2=rc 6", "nvmlDeviceGetHandleByPciBusId_v2: "},
-		"an UUID not to read": {"on.cuDeviceGetUuid_v2=rc 999", "cuDeviceGetUuid: "},
-	} {
-		tests[name] = answer{world: skip.world, result: gpu.ProbeSkipped, why: skip.why}
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, "gpus=1, "+tt.world)
-			p := probed(t, probeOf(t, w, 0))[0]
-			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
-				p.Free.Bytes>>20+3 < tt.free {
-				t.Errorf("got %s", text(t, p))
-			}
-			if !strings.Contains(p.Why, tt.why) ||
-				p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
-				t.Errorf("got %s, want reason %q", text(t, p), tt.why)
-			}
-			unused(t, w, 0)
-		})
-	}
+	golden.Lines(t, *update, "testdata/probe.txt", func(given string) string {
+		w := world(t, "gpus=1, "+given)
+		p := probed(t, probeOf(t, w, 0))[0]
+		if p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
+			t.Errorf("%s: got %s", given, text(t, p))
+		}
+		unused(t, w, 0)
+		got, free := p.Largest.Bytes>>20, p.Free.Bytes>>20
+		return strings.TrimSpace(fmt.Sprintf("%s, %d of %d MiB: %s", p.Result, got, free, p.Why))
+	})
 }
 
 func TestProbeOfACardThatIsAnother(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/golden"
 	"bookend/test/must"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -96,32 +97,13 @@ func TestFaultCodes(t *testing.T) {
 
 // What cannot be judged by its memory says so.
 func TestMemoryThatIsNotJudged(t *testing.T) {
-	for name, tt := range map[string]struct{ world, want string }{
-		"a GPU":                      {"", ""},
-		"a GPU with HMM":             {", gpu0.addressing_mode=1", ""},
-		"a NUMA node":                {", gpu0.addressing_mode=2", isNUMA},
-		"a Grace Hopper, not a node": {", gpu0.name=NVIDIA GH200 480GB", ""},
-		"a Grace Hopper, no mode told": {", gpu0.name=NVIDIA GH200 480GB, on.nvmlDeviceGetAddressingMode=rc 3",
-			isNUMA},
-		"no mode told":              {", on.nvmlDeviceGetAddressingMode=rc 3", ""},
-		"a vGPU":                    {", gpu0.virtualization_mode=2", isVGPU},
-		"passed through to a guest": {", gpu0.virtualization_mode=1", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, "gpus=1, gpu0.extra_mib=70"+tt.world)
-			s := look(t, request(w.NVML()))
-			m := reading(t, s, w.UUID(0)).Memory
-			if m.Unjudged != tt.want || m.Used != gpu.Bytes(70<<20) || len(s.Faults) > 0 {
-				t.Errorf("got %s, want %q; faults %v", text(t, m), tt.want, s.Faults)
-			}
-		})
-	}
-	for name, want := range map[string]bool{
-		"NVIDIA GH200 480GB": true, "GH200 480GB": true, "NVIDIA GB10": true, "NVIDIA GB100": false,
-		"NVIDIA H200": false, "": false, "NVIDIA RTX GH200": false, "Tesla V100-SXM2-16GB": false,
-	} {
-		if got := namesGrace(name); got != want {
-			t.Errorf("%q: got %v", name, got)
+	golden.Lines(t, *update, "testdata/unjudged.txt", func(given string) string {
+		w := world(t, "gpus=1, gpu0.extra_mib=70, "+given)
+		s := look(t, request(w.NVML()))
+		m := reading(t, s, w.UUID(0)).Memory
+		if m.Used != gpu.Bytes(70<<20) || len(s.Faults) > 0 {
+			t.Errorf("got %s; faults %v", text(t, m), s.Faults)
 		}
-	}
+		return m.Unjudged
+	})
 }

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"bookend/test/rig"
@@ -91,8 +90,6 @@ type Cluster struct {
 
 	locks []*os.File // of the node names, see lockNames
 
-	mu     sync.Mutex // guards record
-	record record
 }
 
 // Up starts a cluster and returns when every node is idle. What an earlier, killed run left in Dir is ended

@@ -18,11 +18,6 @@ const patience = 3 * time.Minute
 
 var oneNode = []Node{{Name: "n1"}}
 
-func anybody(t *testing.T) string {
-	t.Helper()
-	return Users(1)[0]
-}
-
 // TestLoopbackOnly: whoever reaches slurmd and has the key is root here.
 func TestLoopbackOnly(t *testing.T) {
 	c := Start(t, Options{Nodes: oneNode})

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,18 +84,7 @@ func (c *Cluster) home(who identity) string {
 		panic(fmt.Errorf("home %q: not a directory", dir))
 	}
 	rig.Try(errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, int(who.uid), int(who.gid))))
-	c.remember(who)
 	return dir
-}
-
-// remember notes a user whose processes EndLeftovers may end.
-func (c *Cluster) remember(who identity) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if who.uid != 0 && !slices.Contains(c.record.Users, who.uid) {
-		c.record.Users = append(c.record.Users, who.uid)
-		c.record.write(c.paths.dir)
-	}
 }
 
 // Command returns a command that talks to this cluster: a program of Slurm's by name, or any by absolute path,

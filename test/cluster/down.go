@@ -22,7 +22,6 @@ import (
 type record struct {
 	Daemons []string `json:"daemons"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	Users   []uint32 `json:"users,omitempty"` // whose jobs may have left something
 }
 
 func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
@@ -69,8 +68,8 @@ func Sweep(dir string) error {
 // endDaemons asks the daemons to end, then kills what is left of them: steps, hooks and their children.
 func endDaemons(dir string, r record) error {
 	daemons := daemonsOf(dir, r)
-	family := descendants(processes(), daemons) // found now: children of a dead slurmd look like anybody's
-	slices.Reverse(daemons)                     // slurmd first: it reports to slurmctld, through munged
+	family := descendants(withoutUs(anybody), daemons) // found now: children of a dead slurmd look like anybody's
+	slices.Reverse(daemons)                            // slurmd first: it reports to slurmctld, through munged
 	// slurmd waits for running hooks; one second is for its files, the hooks of a test may hang by intent.
 	_, err := end(daemons, syscall.SIGTERM, time.Second)
 	// Again until a look finds nobody: slurmd may have started another hook between a look and its end.
@@ -86,7 +85,7 @@ func endDaemons(dir string, r record) error {
 func kill(all []process) error {
 	left, err := end(all, syscall.SIGKILL, 5*time.Second)
 	if len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("processes %v do not end", pids(left)))
+		err = errors.Join(err, fmt.Errorf("processes %+v do not end", left))
 	}
 	return err
 }
@@ -97,7 +96,7 @@ func daemonsOf(dir string, r record) (found []process) {
 	for _, name := range r.Daemons {
 		text, _ := os.ReadFile(paths{dir}.pidFile(name))
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, ok := readProcess(pid); ok && !p.ended && p.hasEnv(signs(dir)...) {
+		if p := rig.ReadProcess(pid); !p.Over() && p.HasEnv(signs(dir)...) {
 			found = append(found, p)
 		}
 	}
@@ -107,16 +106,12 @@ func daemonsOf(dir string, r record) (found []process) {
 // stepsOf finds root's processes of this cluster (slurmstepd, hooks) with all they started, and the members of
 // its cgroups.
 func stepsOf(dir string, r record) (own []process) {
-	all := withoutUs(processes())
-	for _, p := range all {
-		if p.uid == 0 && !p.terminal && p.hasEnv(signs(dir)...) {
-			own = append(own, p)
-		}
-	}
-	own = descendants(all, own)
+	own = descendants(withoutUs(anybody), withoutUs(func(p process) bool {
+		return p.UID == 0 && !p.Terminal && p.HasEnv(signs(dir)...)
+	}))
 	for _, cgroup := range r.Cgroups {
 		for _, pid := range cgroupMembers(cgroup) {
-			if p, ok := readProcess(pid); ok && !p.ended {
+			if p := rig.ReadProcess(pid); !p.Over() {
 				own = append(own, p)
 			}
 		}
@@ -124,34 +119,19 @@ func stepsOf(dir string, r record) (own []process) {
 	return own
 }
 
+func anybody(process) bool { return true }
+
 // signs are the settings of the environment by which a process belongs to the cluster in dir.
 func signs(dir string) []string {
 	return []string{mark + "=" + dir, "SLURM_CONF=" + paths{dir}.conf()}
 }
 
-// EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF
-// or mark, and those of users of Submit, Srun or Command that work in a folder or file below Dir. It returns
-// their pids. Root's processes are Down's; programs with a terminal are a person's and spared.
-func (c *Cluster) EndLeftovers() ([]int, error) {
-	c.mu.Lock()
-	users := slices.Clone(c.record.Users)
-	c.mu.Unlock()
-	return endLeftovers(c.paths.dir, users)
-}
+// EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF or mark.
+// Root's processes are Down's; programs with a terminal are a person's and spared.
+func (c *Cluster) EndLeftovers() error { return endLeftovers(c.paths.dir) }
 
-func endLeftovers(dir string, users []uint32) ([]int, error) {
-	found := slices.DeleteFunc(withoutUs(processes()), func(p process) bool {
-		return p.uid == 0 || p.terminal || !p.hasEnv(signs(dir)...) && !(slices.Contains(users, p.uid) && p.worksIn(dir))
-	})
-	return pids(found), kill(found)
-}
-
-func pids(all []process) []int {
-	var numbers []int
-	for _, p := range all {
-		numbers = append(numbers, p.pid)
-	}
-	return numbers
+func endLeftovers(dir string) error {
+	return kill(withoutUs(func(p process) bool { return p.UID != 0 && !p.Terminal && p.HasEnv(signs(dir)...) }))
 }
 
 // removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process, or a thread of it that

@@ -100,7 +100,7 @@ func otherCgroup(t *testing.T, c *Cluster, track Track) string {
 // makeBusy leaves a job running on one node, an epilog hanging on the other and a mount.
 func makeBusy(t *testing.T, c *Cluster) {
 	t.Helper()
-	user := anybody(t)
+	user := Users(1)[0]
 	ended := must.Have(c.Submit(user, "true", "--nodelist=n2"))(t)
 	running := must.Have(c.Submit(user, "sleep 900", "--nodelist=n1"))(t)
 	must.Have(c.Wait(ended, patience, "COMPLETING"))(t)

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -62,5 +61,5 @@ func (c *Cluster) direct(who identity, dir, root, path string, args []string) *e
 // namespace is the folder in /proc of munged, in whose mount namespace Slurm runs.
 func (c *Cluster) namespace() string {
 	text := rig.Have(os.ReadFile(c.paths.pidFile("munged")))
-	return procPath(rig.Have(strconv.Atoi(strings.TrimSpace(string(text)))))
+	return "/proc/" + strings.TrimSpace(string(text))
 }

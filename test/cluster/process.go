@@ -5,108 +5,36 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"bookend/test/rig"
 )
 
 // mark is the variable by which the cluster's daemons and jobs are known, beside SLURM_CONF.
 const mark = "BOOKEND_TEST_CLUSTER"
 
-// process is one line of /proc. pid and start together name a process for good: pids are used again.
-type process struct {
-	pid, parent int
-	start       uint64 // ticks since boot
-	uid         uint32
-	ended       bool // a zombie: its parent has not asked yet, which in a container may be never
-	terminal    bool // a person's shell or program
-}
-
-// processes reads /proc. Processes that vanish meanwhile are left out.
-func processes() (all []process) {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, e := range entries {
-		pid, _ := strconv.Atoi(filepath.Base(e))
-		if p, ok := readProcess(pid); ok {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-func readProcess(pid int) (process, bool) {
-	dir := procPath(pid)
-	text, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return process{}, false
-	}
-	// The name, in parentheses, may hold anything; the fields after the last one are proc(5)'s 3 and up.
-	f := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
-	if len(f) < 20 {
-		return process{}, false
-	}
-	p := process{pid: pid, ended: f[0] == "Z" || f[0] == "X", terminal: f[4] != "0"}
-	p.parent, _ = strconv.Atoi(f[1])
-	p.start, _ = strconv.ParseUint(f[19], 10, 64)
-	// The folder's owner would not do: it is root for an undumpable process.
-	status, _ := os.ReadFile(filepath.Join(dir, "status"))
-	_, uid, _ := strings.Cut(string(status), "\nUid:")
-	_, err = fmt.Sscan(uid, &p.uid)
-	return p, err == nil
-}
-
-func procPath(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
+type process = rig.Process
 
 // alive reports whether that very process still runs.
-func (p process) alive() bool {
-	now, ok := readProcess(p.pid)
-	return ok && now.start == p.start && !now.ended
-}
-
-// hasEnv reports whether the process was started with one of the given NAME=value.
-func (p process) hasEnv(settings ...string) bool {
-	text, err := os.ReadFile(filepath.Join(procPath(p.pid), "environ"))
-	if err != nil {
-		return false
-	}
-	all := strings.Split(string(text), "\x00")
-	return slices.ContainsFunc(settings, func(s string) bool { return slices.Contains(all, s) })
-}
-
-// worksIn reports whether the process's folder or one of its open files lies in dir. For a process in another
-// root folder the links begin with that.
-func (p process) worksIn(dir string) bool {
-	proc := procPath(p.pid)
-	root, _ := os.Readlink(filepath.Join(proc, "root"))
-	links, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
-	for _, link := range append(links, filepath.Join(proc, "cwd")) {
-		target, err := os.Readlink(link)
-		if err != nil {
-			continue
-		}
-		target = strings.TrimPrefix(target, strings.TrimSuffix(root, "/"))
-		if target == dir || strings.HasPrefix(target, dir+"/") {
-			return true
-		}
-	}
-	return false
+func alive(p process) bool {
+	now := rig.ReadProcess(p.PID)
+	return now.Start == p.Start && !now.Over()
 }
 
 // signal sends a signal to that very process: the handle is opened first and the process looked at again, so
 // that a pid used anew meanwhile is not hit. A process that is gone is no error.
-func (p process) signal(sig os.Signal) error {
-	handle, err := os.FindProcess(p.pid)
+func signal(p process, sig os.Signal) error {
+	handle, err := os.FindProcess(p.PID)
 	if err != nil {
 		return err
 	}
 	defer handle.Release()
-	if !p.alive() {
+	if !alive(p) {
 		return nil
 	}
 	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("signal process %d: %w", p.pid, err)
+		return fmt.Errorf("signal process %d: %w", p.PID, err)
 	}
 	return nil
 }
@@ -115,10 +43,10 @@ func (p process) signal(sig os.Signal) error {
 func end(all []process, sig os.Signal, patience time.Duration) ([]process, error) {
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, p.signal(sig))
+		errs = append(errs, signal(p, sig))
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		all = slices.DeleteFunc(slices.Clone(all), func(p process) bool { return !p.alive() })
+		all = slices.DeleteFunc(slices.Clone(all), func(p process) bool { return !alive(p) })
 		if len(all) == 0 || time.Now().After(deadline) {
 			return all, errors.Join(errs...)
 		}
@@ -130,7 +58,7 @@ func descendants(all, roots []process) []process {
 	found := slices.Clone(roots)
 	for i := 0; i < len(found); i++ {
 		for _, p := range all {
-			if p.parent == found[i].pid && !slices.Contains(found, p) {
+			if p.Parent == found[i].PID && !slices.Contains(found, p) {
 				found = append(found, p)
 			}
 		}
@@ -138,16 +66,13 @@ func descendants(all, roots []process) []process {
 	return found
 }
 
-// withoutUs leaves out this process and those it descends from, which may well work in the cluster's folder.
-func withoutUs(all []process) []process {
+// withoutUs are the living processes that are so, but this one and those it descends from, which may well work in the
+// cluster's folder.
+func withoutUs(are func(process) bool) []process {
 	us := map[int]bool{}
 	for pid := os.Getpid(); pid > 0 && !us[pid]; {
 		us[pid] = true
-		p, ok := readProcess(pid)
-		if !ok {
-			break
-		}
-		pid = p.parent
+		pid = rig.ReadProcess(pid).Parent
 	}
-	return slices.DeleteFunc(all, func(p process) bool { return us[p.pid] || p.ended })
+	return rig.Processes(func(p process) bool { return !us[p.PID] && !p.Over() && are(p) })
 }

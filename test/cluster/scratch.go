@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // base holds the folders of test clusters. Not /tmp, which others may write to: root's hooks trust no
@@ -71,8 +72,7 @@ func SweepDead() error {
 
 func isDead(pid string) bool {
 	n, err := strconv.Atoi(pid)
-	p, ok := readProcess(n)
-	return err == nil && (!ok || p.ended)
+	return err == nil && rig.ReadProcess(n).Over()
 }
 
 // discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is
@@ -81,11 +81,10 @@ func discard(dir string) error {
 	within, _ := filepath.Glob(recordFile(filepath.Join(dir, "*")))
 	for _, file := range append(within, recordFile(dir)) {
 		cluster := filepath.Dir(file)
-		r, _ := readRecord(cluster) // without one nothing was started
 		if err := Sweep(cluster); err != nil {
 			return err
 		}
-		if _, err := endLeftovers(cluster, r.Users); err != nil {
+		if err := endLeftovers(cluster); err != nil {
 			return err
 		}
 	}
@@ -131,9 +130,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		if t.Failed() {
 			t.Log(c.Logs(40))
 		}
-		down := c.Down()
-		_, left := c.EndLeftovers()
-		if err := errors.Join(down, left); err != nil {
+		if err := errors.Join(c.Down(), c.EndLeftovers()); err != nil {
 			t.Error(err)
 		}
 	})

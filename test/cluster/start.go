@@ -35,8 +35,7 @@ func (c *Cluster) writeRecord() {
 		c.lockNames(5 * o.Patience) // the other's story may be a long one
 	}
 	c.cgroups.prepareCgroups(o.Track, o.Nodes)
-	c.record = record{Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes)}
-	c.record.write(c.paths.dir)
+	record{Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes)}.write(c.paths.dir)
 }
 
 func (c *Cluster) startMunged() {

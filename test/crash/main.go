@@ -51,8 +51,8 @@ func work(on *rig.Bench, args []string) error {
 	}
 	t.print(os.Stdout)
 	fmt.Printf("%.0f s\n", time.Since(began).Seconds())
-	if len(t.failed) > 0 {
+	if len(t.failed) > 0 || !mutant.Each(plantings, *only, b.notice) {
 		return rig.ErrWrong
 	}
-	return b.mutants(*only)
+	return nil
 }

@@ -3,8 +3,6 @@ package main
 import (
 	_ "embed"
 	"errors"
-	"fmt"
-	"strings"
 
 	"bookend/test/mutant"
 	"bookend/test/rig"
@@ -21,26 +19,6 @@ const writing = "start: hook write run/state"
 
 // together stands for two ends at once, among what a mistake's part names.
 const together = "two ends at once"
-
-// mutants plants each, and prints what noticed it.
-func (b bench) mutants(only string) error {
-	survived := 0
-	for _, m := range plantings {
-		if !strings.Contains(m.Name, only) {
-			continue
-		}
-		by := b.notice(m)
-		if by == "" {
-			survived++
-			by = "NOTHING"
-		}
-		fmt.Printf("%-44s %.110s\n", m.Name, by)
-	}
-	if survived > 0 {
-		return rig.ErrWrong
-	}
-	return nil
-}
 
 // notice says what notices a planted mistake, "" for nothing.
 func (b bench) notice(m mutant.Mutant) (by string) {

@@ -9,10 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // script copies a hook of deploy/slurm with the program, and the site's own script, that it is to look for.
@@ -36,10 +36,7 @@ func script(t *testing.T, name, program, own string) string {
 
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
-	// A process that another test forks meanwhile would have the script open for writing, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	must.Do(t, os.WriteFile(path, []byte(text), mode))
+	must.Do(t, rig.Write(path, []byte(text), mode))
 	return path
 }
 

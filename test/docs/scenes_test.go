@@ -2,14 +2,13 @@ package docs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"bookend/internal/attrib"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
@@ -17,17 +16,6 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/oom"
 	"bookend/internal/report"
-	"bookend/internal/settle"
-	"bookend/internal/slurm"
-)
-
-const (
-	mebi = 1 << 20
-	gibi = 1 << 30
-
-	me, other = 1001, 1002 // user ids
-	card      = gpu.ID("GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a000")
-	busID     = gpu.BusID("00000000:3B:00.0")
 )
 
 // story is one job of a sample, and what was found around it.
@@ -37,35 +25,17 @@ type story struct {
 	start  bool   // the start report is shown, not the end report
 }
 
-// The moments of every sample.
-var (
-	ended = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	boot  = 10 * time.Hour // CLOCK_BOOTTIME at the end
-)
-
-// calm is a job that had an H200 to itself, clean at both ends, of which everything was read.
-func calm(output string) story {
+// calm is a job that had an H200 to itself, clean at both ends, of which everything was read; others differ from it.
+func calm(output string, differs []byte) story {
 	s := story{output: output}
-	s.Job = slurm.Job{ID: 42, UID: me, Node: "n1", Batch: true, Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}}
-	s.Cards = []finding.Card{{Index: 0, Device: gpu.Device{ID: card, BusID: busID}}}
-	s.Start, s.End = side(settle.Clean, 0), side(settle.Clean, 0)
-	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi),
-		Largest: gpu.Bytes(143154 * mebi), At: boot}}
-	s.Health = []gpu.Health{{Device: card, Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}},
-		Accounting: gpu.Accounting{Mode: "off"}}}
-	s.Kernel = &gpu.KernelLog{}
-	s.AddressSpace = gpu.Bytes(diagnosis.Unlimited)
-	s.WallStart, s.WallEnd = ended.Add(-time.Hour), ended
-	return s
-}
-
-func side(state settle.State, used uint64) *finding.Side {
-	return &finding.Side{
-		Snapshot: gpu.Snapshot{At: boot, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}, Memory: gpu.Memory{
-			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi),
-			Free: gpu.Bytes((143156 - used) * mebi)}}}},
-		Curves: map[gpu.ID]settle.Curve{card: {State: state}},
+	base, err := os.ReadFile("testdata/calm.json")
+	if err = errors.Join(err, json.Unmarshal(base, &s.Input)); err == nil && differs != nil {
+		err = json.Unmarshal(differs, &s.Input)
 	}
+	if err != nil {
+		panic(fmt.Errorf("%s: %w", differs, err))
+	}
+	return s
 }
 
 // listen looks for messages in the output.
@@ -90,15 +60,6 @@ func (s story) scene() report.Scene {
 	return r
 }
 
-func found(c code.Code, bytes uint64, h *finding.Holder, o *finding.Owner) finding.Finding {
-	index := 0
-	return finding.Finding{Code: c, GPU: card, Index: &index, Bytes: gpu.Bytes(bytes * mebi), Holder: h, Owner: o}
-}
-
-func holder(pid int, uid uint32, name string, ago time.Duration) *finding.Holder {
-	return &finding.Holder{Process: attrib.Process{PID: pid, UID: uid, Name: name, Start: boot - ago}}
-}
-
 // scenes are the samples by name; changes is what no file says of some, plain are jobs whose headline has to be read by
 // itself.
 var (
@@ -117,7 +78,7 @@ var (
 		"shared":         scenes["shared"],
 		"all ruled out": func() story {
 			s := scenes["others"]()
-			s.output, s.Findings[0].Bytes = scenes["no figures"]().output, gpu.Bytes(100*mebi)
+			s.output, s.Findings[0].Bytes = scenes["no figures"]().output, gpu.Bytes(100<<20)
 			return s
 		},
 		"not all read": func() story {
@@ -125,9 +86,9 @@ var (
 			s.Kernel = nil
 			return s
 		},
-		"failed": func() story { return calm("") },
+		"failed": func() story { return calm("", nil) },
 		"failed by a GPU error": func() story {
-			return calm("RuntimeError: CUDA error: an illegal memory access was encountered\n")
+			return calm("RuntimeError: CUDA error: an illegal memory access was encountered\n", nil)
 		},
 		"failed by a fault": func() story { return silent(scenes["fault"]()) },
 		"failed, not alone": func() story { return silent(scenes["others"]()) },
@@ -147,12 +108,7 @@ func readScenes() map[string]func() story {
 			continue
 		}
 		all[f.Name] = func() story {
-			s := calm(string(f.Data))
-			if edit := edits[f.Name]; edit != nil {
-				if err := json.Unmarshal(edit, &s.Input); err != nil {
-					panic(fmt.Errorf("%s: %w", f.Name, err))
-				}
-			}
+			s := calm(string(f.Data), edits[f.Name])
 			if change := changes[f.Name]; change != nil {
 				change(&s)
 			}

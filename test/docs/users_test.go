@@ -77,7 +77,7 @@ func firstDifference(have, want string) string {
 func sample(t *testing.T, name string) string {
 	t.Helper()
 	if draw, ok := screens[name]; ok {
-		return draw()
+		return draw(t)
 	}
 	make, ok := scenes[name]
 	if !ok {

@@ -23,14 +23,13 @@ const escapes = "{job's cuda} alloc --mib 2000 --orphan --name train\n" + awaits
 // them, so that the leftovers of these stories have left the cgroup in which the recorder saw them.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
+	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups()})
 	s.tell("a job's orphan is ended, and no other process on its GPU", cleansUp)
 	s.tell("one without proof is left alone", cleansUpNothingUnproven)
 }
 
 // escaped is a job with an orphan that the recorder saw in its cgroup, and that has left it since.
 func (s *story) escaped() (job cluster.JobID, orphan int) {
-	s.t.Helper()
 	job = s.starts(s.user, escapes, oneGPU)
 	orphan = s.pid(job)
 	s.until("the recorder saw it", func() bool {
@@ -43,13 +42,11 @@ func (s *story) escaped() (job cluster.JobID, orphan int) {
 
 // escapes takes a process out of the cgroups of its job.
 func (s *story) escapes(pid int) {
-	s.t.Helper()
 	must.Do(s.t, cluster.Escape(pid))
 }
 
 // holds checks which processes hold memory of a GPU of the node: these, and so many others.
 func (s *story) holds(gpu, others int, pids ...int) {
-	s.t.Helper()
 	held := must.Have(s.on.World("n1").Holdings())(s.t)
 	held = slices.DeleteFunc(held, func(h fakegpu.Holding) bool { return h.Card != gpu })
 	for _, pid := range pids {

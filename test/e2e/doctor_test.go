@@ -19,7 +19,6 @@ var ofTheMachine = []string{"drop-filesystem"}
 
 // doctorSays is what bookend doctor finds not well on a node, by check.
 func (s *story) doctorSays(node string) map[string]doctor.Result {
-	s.t.Helper()
 	cmd := exec.Command(s.on.Program("bookend"), "doctor", "--json")
 	cmd.Env = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "SLURM_CONF=" + s.on.ConfFile(), "SLURMD_NODENAME=" +
 		node}

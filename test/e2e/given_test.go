@@ -40,7 +40,7 @@ deadlines:
 
 // story is one scenario on a site. Its methods are the steps.
 type story struct {
-	t              *testing.T
+	t              must.Steps
 	on             *site.Site
 	nodes          []string
 	track          cluster.Track
@@ -62,7 +62,7 @@ func given(t *testing.T, o site.Options) *story {
 	}
 	o.Config = timed(o.Config)
 	on := must.Have(site.Up(o))(t)
-	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
+	s := &story{t: must.Steps{T: t}, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
 		terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
@@ -105,10 +105,9 @@ const soonAgain = "AuthInfo=SOCKET,cred_expire=5"
 
 // tell runs one of several stories of a site. Each leaves the site as it was: nodes up, cards free.
 func (s *story) tell(title string, story func(*story)) {
-	s.t.Helper()
 	s.t.Run(title, func(t *testing.T) {
 		next := *s
-		next.t = t
+		next.t = must.Steps{T: t}
 		next.begin()
 		t.Cleanup(func() { next.tidy() })
 		story(&next)
@@ -126,8 +125,7 @@ func (s *story) begin() {
 
 // tidy ends what jobs left on the cards, and puts drained nodes back to work.
 func (s *story) tidy() {
-	s.t.Helper()
-	if _, err := s.on.EndLeftovers(); err != nil {
+	if err := s.on.EndLeftovers(); err != nil {
 		s.t.Error(err)
 	}
 	for _, node := range s.nodes {

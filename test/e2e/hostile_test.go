@@ -95,7 +95,6 @@ func (s *story) findsDrop() string {
 
 // valuables are a file of root's, and one of another user's that all may write to.
 func (s *story) valuables() (secret, theirs string) {
-	s.t.Helper()
 	secret, theirs = filepath.Join(s.on.Dir, "secret"), filepath.Join(s.home(s.stranger), "theirs")
 	must.Do(s.t, os.WriteFile(secret, []byte("valuable\n"), 0o600))
 	must.Do(s.t, os.WriteFile(theirs, []byte("valuable\n"), 0o666))
@@ -105,7 +104,6 @@ func (s *story) valuables() (secret, theirs string) {
 
 // dropIsGone checks that what a user piled up in memory went with the job.
 func (s *story) dropIsGone() {
-	s.t.Helper()
 	left, err := filepath.Glob(filepath.Join(s.on.Run(), "drop", "*"))
 	if err != nil || len(left) > 0 {
 		s.t.Errorf("left in memory: %q, %v", left, err)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -140,7 +139,7 @@ func TestLostCard(t *testing.T) {
 // process is, without them it is probable.
 func TestForeignProcess(t *testing.T) {
 	t.Parallel()
-	for _, track := range tracks(t) {
+	for _, track := range tracks() {
 		t.Run(string(track), func(t *testing.T) {
 			s := given(t, site.Options{Mode: "enforce", Track: track})
 			s.tell("another job comes onto the GPU", func(s *story) { foreignAtEnd(s, track) })
@@ -213,6 +212,11 @@ func TestInteractiveJobs(t *testing.T) {
 			notCausedBy(job, 140629))...)
 		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
 	})
+	s.tell("a limit of address space, which Slurm carries to the hooks in their environment alone", func(s *story) {
+		job, _ := s.attends(s.user, "", "/bin/sh", "-c", "ulimit -S -v 67108864; srun --propagate=AS "+oneGPU+
+			" /bin/sh -c 'echo job $SLURM_JOB_ID; exit 1' || true")
+		s.showSays("n1", job, "end:", "ulimit -v is 64.0 GiB")
+	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.attends(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", "salloc", oneGPU)
 		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
@@ -220,33 +224,4 @@ func TestInteractiveJobs(t *testing.T) {
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
 	})
-}
-
-// A process can have any name, and Slurm obeys lines of a TaskProlog that begin with "export".
-func TestNameWithACommandInIt(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{})
-	script := "echo PATH=$PATH"
-	step := []string{oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; " + script}
-	inScript := s.pathIn(s.outputOf(s.runs(s.user, script, oneGPU)))
-	_, terminal := s.attends(s.user, "", "srun", step...)
-	inStep := s.pathIn(terminal)
-
-	s.runs(s.user, `{cuda} alloc --mib 2000 --orphan --name "$(printf '\nexport PATH=/x')"`, oneGPU)
-
-	job := s.runs(s.user, script, oneGPU)
-	s.inOrder("the output", s.outputOf(job), "Held by process ", ` (\x0aexport PATH=/x), `, "PATH="+inScript+"\n")
-	s.showSays("n1", job, "start:", `(\x0aexport PATH=/x)`, "end:")
-	_, terminal = s.attends(s.user, "", "srun", step...)
-	s.inOrder("the terminal", terminal, notCleanBefore+"\n", "PATH="+inStep+"\n")
-}
-
-// pathIn is the search path that a job wrote down.
-func (s *story) pathIn(text string) string {
-	s.t.Helper()
-	m := regexp.MustCompile(`(?m)^PATH=(/.*)$`).FindStringSubmatch(text)
-	if m == nil {
-		s.t.Fatalf("no PATH in\n%s", text)
-	}
-	return m[1]
 }

@@ -72,7 +72,6 @@ func array(s *story) {
 
 // parts are the two tasks of an array, or components of a job.
 func (s *story) parts(id cluster.JobID) []cluster.Job {
-	s.t.Helper()
 	jobs, err := s.on.Jobs(id)
 	if err != nil || len(jobs) != 2 {
 		s.t.Fatalf("parts: %+v, %v; want two", jobs, err)
@@ -132,12 +131,11 @@ func TestRequeue(t *testing.T) {
 }
 
 func (s *story) runsApart(id cluster.JobID) {
-	s.t.Helper()
 	runs := s.runsOf("n1", id)
 	if len(runs) != 2 {
 		s.t.Fatalf("%d records of job %s, want 2", len(runs), id)
 	}
-	named := version(s.t).Since(25, 11)
+	named := version(s.t.T).Since(25, 11)
 	for i, r := range runs {
 		if r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 || (r.Job.SLUID != "") != named {
 			s.t.Errorf("run %d: %+v; want both ends, and an id of its own: %v", i, r, named)
@@ -153,11 +151,9 @@ func (s *story) runsApart(id cluster.JobID) {
 
 // runsOf are a node's records of one job id, the oldest first.
 func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
-	s.t.Helper()
 	want, _ := slurm.ParseJobID(string(id))
-	all, _ := s.allRuns(node)
 	seen := map[string]bool{}
-	for _, r := range all {
+	for _, r := range s.allRuns(node) {
 		if r.Job.ID == want && !seen[r.Key] {
 			seen[r.Key] = true
 			found = append(found, r)

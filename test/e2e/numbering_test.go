@@ -68,7 +68,6 @@ func (s *story) gotFiles(job cluster.JobID) (numbers []string) {
 
 // hasCards checks that a job's record names the GPUs behind these device files, by slurmd's word.
 func (s *story) hasCards(job cluster.JobID, files []string) {
-	s.t.Helper()
 	var want, have []gpu.ID
 	for _, f := range files {
 		minor := must.Have(strconv.Atoi(f))(s.t)
@@ -91,7 +90,6 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 
 // recordOf is what "bookend show --json" has of a job's only run.
 func (s *story) recordOf(job cluster.JobID) ledger.Run {
-	s.t.Helper()
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
 	var show answer.Show
 	if err == nil {

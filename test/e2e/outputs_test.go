@@ -65,7 +65,6 @@ func srunsTerminal(s *story) {
 
 // foundIn checks that the one message of a job was found in this output.
 func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) {
-	s.t.Helper()
 	end := s.recordOf(job).Last()
 	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].File >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"bookend/test/cluster"
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes
@@ -28,13 +28,9 @@ func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit"
 
 // letsOut serves these requests until the story ends.
 func (s *story) letsOut() {
-	s.t.Helper()
 	text := strings.NewReplacer("{dir}", s.on.Dir, "{exit}", s.exit("")).Replace(exitProgram)
-	// a process forked meanwhile would have the program open for writing, and nobody could run it
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	must.Do(s.t, os.Mkdir(s.exit(""), 0o755))
-	must.Do(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
+	must.Do(s.t, rig.Write(s.exit("cuda"), []byte(text), 0o755))
 	must.Do(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
 	var serving sync.WaitGroup
 	serving.Go(func() {

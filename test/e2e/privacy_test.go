@@ -65,9 +65,8 @@ func (t *terminals) showed(user, text string) {
 }
 
 // leaks checks every text that a site's users can read: what their jobs wrote, their terminals showed, and Bookend
-// reported to them. What its command line answers TestCommandsTellNothingOfOthers of test/faults tries.
+// reported to them. What its command line answers is admin's story of users.
 func (s *story) leaks() (leaks []string) {
-	s.t.Helper()
 	facts := privacy.Know(s.people(), s.remembered())
 	check := func(texts []readable, of func(r readable) []string) {
 		for _, r := range texts {
@@ -93,7 +92,6 @@ func as(user, program string, args ...string) *exec.Cmd {
 }
 
 func (s *story) people() (all []privacy.Person) {
-	s.t.Helper()
 	for _, name := range s.on.Users {
 		u := must.Have(user.Lookup(name))(s.t)
 		uid, _ := strconv.Atoi(u.Uid)
@@ -104,10 +102,8 @@ func (s *story) people() (all []privacy.Person) {
 
 // remembered is what root knows of all runs of the site.
 func (s *story) remembered() (all []ledger.Run) {
-	s.t.Helper()
 	for _, node := range s.nodes {
-		runs, _ := s.allRuns(node)
-		all = append(all, runs...)
+		all = append(all, s.allRuns(node)...)
 	}
 	return all
 }

@@ -81,7 +81,6 @@ func TestSetup(t *testing.T) {
 
 // slurmConfig is what scontrol show config says.
 func (s *story) slurmConfig() map[string]string {
-	s.t.Helper()
 	cmd := must.Have(s.on.Command("", "scontrol", "show", "config"))(s.t)
 	out := must.Have(cmd.Output())(s.t)
 	has := map[string]string{}
@@ -95,7 +94,6 @@ func (s *story) slurmConfig() map[string]string {
 
 // slurmSays compares with it.
 func (s *story) slurmSays(want map[string]string) {
-	s.t.Helper()
 	has := s.slurmConfig()
 	for key, form := range want {
 		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(strings.TrimSuffix(s.on.Beside(""), "/")))
@@ -126,7 +124,6 @@ func plainSetup(s *story) {
 
 // takesAway removes a program until it is put back.
 func (s *story) takesAway(program string) (putBack func()) {
-	s.t.Helper()
 	path := s.on.Program(program)
 	must.Do(s.t, os.Rename(path, path+".away"))
 	return func() {
@@ -136,7 +133,6 @@ func (s *story) takesAway(program string) (putBack func()) {
 
 // hasOwn writes a script of the site's own.
 func (s *story) hasOwn(name, text string) {
-	s.t.Helper()
 	file := s.on.Own(name)
 	must.Do(s.t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	s.t.Cleanup(func() { os.Remove(file) })

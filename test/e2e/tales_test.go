@@ -124,7 +124,6 @@ func (s *story) tells(all ...tale) {
 
 // happens runs the job and checks what became of it.
 func (s *story) happens(a tale) cluster.JobID {
-	s.t.Helper()
 	if a.args == nil {
 		a.args = []string{oneGPU}
 	}

@@ -11,11 +11,11 @@ import (
 
 	"bookend/test/cluster"
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // jobIs checks how a job ended.
 func (s *story) jobIs(id cluster.JobID, state string) {
-	s.t.Helper()
 	j := must.Have(s.on.Job(id))(s.t)
 	if j.State != state {
 		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
@@ -24,7 +24,6 @@ func (s *story) jobIs(id cluster.JobID, state string) {
 
 // nodeIsUp checks that a node takes jobs.
 func (s *story) nodeIsUp(node string) {
-	s.t.Helper()
 	n := must.Have(s.on.Node(node))(s.t)
 	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {
 		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
@@ -34,13 +33,12 @@ func (s *story) nodeIsUp(node string) {
 // keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to
 // 25.11.
 func (s *story) keepsReasons() bool {
-	v := version(s.t)
+	v := version(s.t.T)
 	return v.Since(23, 11) && !v.Since(26, 5)
 }
 
 // nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
 func (s *story) nodeIsDrained(node, reason string) {
-	s.t.Helper()
 	n := must.Have(s.on.Node(node))(s.t)
 	if !n.Has("DRAIN") || n.Reason != reason {
 		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
@@ -49,7 +47,6 @@ func (s *story) nodeIsDrained(node, reason string) {
 
 // hooksRan checks which root hooks slurmd ran since the story began, and their exit codes: "prolog 0".
 func (s *story) hooksRan(node string, want ...string) {
-	s.t.Helper()
 	var have []string
 	for _, h := range s.hookRuns(node)[s.hooks[node]:] {
 		have = append(have, fmt.Sprintf("%s %d", h.Hook, h.Exit))
@@ -63,14 +60,12 @@ func (s *story) hooksRan(node string, want ...string) {
 }
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
-	s.t.Helper()
 	return must.Have(s.on.HookRuns(node))(s.t)
 }
 
 // outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card, and what only
 // a job that was there long enough for the recorder is told of its peak.
 func (s *story) outputOf(id cluster.JobID) string {
-	s.t.Helper()
 	text := must.Have(s.on.Output(id))(s.t)
 	return peak.ReplaceAllString(tested.ReplaceAllString(text, ""), "${1}139.8 of 139.8 GiB free")
 }
@@ -91,13 +86,11 @@ func (s *story) surely(text string) string {
 
 // userReads checks a job's whole output, without the lines of the fake CUDA program and of Slurm itself.
 func (s *story) userReads(id cluster.JobID, want ...string) {
-	s.t.Helper()
 	s.reads(s.outputOf(id), want...)
 }
 
 // reads compares lines; in the wanted ones TIME stands for a time of day.
 func (s *story) reads(text string, want ...string) {
-	s.t.Helper()
 	var have []string
 	want = strings.Split(s.surely(strings.Join(want, "\n")), "\n")
 	for _, line := range strings.Split(strings.TrimSuffix(s.surely(text), "\n"), "\n") {
@@ -116,18 +109,15 @@ func indented(lines []string) string { return "\t" + strings.Join(lines, "\n\t")
 
 // showSays checks pieces of "bookend show" on a node, in their order.
 func (s *story) showSays(node string, job any, want ...string) {
-	s.t.Helper()
 	s.bookendSays(node, want, "show", "--node", node, fmt.Sprint(job))
 }
 
 // statusSays checks pieces of "bookend status" on a node, in their order.
 func (s *story) statusSays(node string, want ...string) {
-	s.t.Helper()
 	s.bookendSays(node, want, "status", "--node", node)
 }
 
 func (s *story) bookendSays(node string, want []string, args ...string) {
-	s.t.Helper()
 	out, err := s.on.Bookend(node, args...)
 	if err != nil {
 		s.t.Errorf("bookend %s: %v", args[0], err)
@@ -137,7 +127,6 @@ func (s *story) bookendSays(node string, want []string, args ...string) {
 
 // nothingIsRecorded checks that a node knows nothing of a job.
 func (s *story) nothingIsRecorded(node string, id cluster.JobID) {
-	s.t.Helper()
 	if out, err := s.on.Bookend(node, "show", "--node", node, string(id)); err == nil {
 		s.t.Errorf("node %s has a record of job %s:\n%s", node, id, out)
 	}
@@ -147,7 +136,6 @@ func (s *story) nothingIsRecorded(node string, id cluster.JobID) {
 }
 
 func (s *story) inOrder(what, text string, want ...string) {
-	s.t.Helper()
 	rest := s.surely(text)
 	for _, w := range want {
 		_, after, found := strings.Cut(rest, s.surely(w))
@@ -161,7 +149,6 @@ func (s *story) inOrder(what, text string, want ...string) {
 
 // logSays checks that a hook run left one line in Bookend's log, with these pieces in it.
 func (s *story) logSays(node string, id cluster.JobID, program string, want ...string) {
-	s.t.Helper()
 	var lines []string
 	for _, line := range s.logOf(node, id, program) {
 		if strings.Contains(line, " action=") {
@@ -181,7 +168,6 @@ func (s *story) logSays(node string, id cluster.JobID, program string, want ...s
 }
 
 func (s *story) logOf(node string, id cluster.JobID, program string) []string {
-	s.t.Helper()
 	var found []string
 	for _, line := range s.logLines()[s.logged:] {
 		fields := " " + line + " "
@@ -194,7 +180,6 @@ func (s *story) logOf(node string, id cluster.JobID, program string) []string {
 }
 
 func (s *story) logLines() []string {
-	s.t.Helper()
 	text, err := s.on.Log()
 	if err != nil && !os.IsNotExist(err) {
 		s.t.Fatal(err)
@@ -204,7 +189,6 @@ func (s *story) logLines() []string {
 
 // nothingIsLeft checks that no hook left a process or a half-written file behind.
 func (s *story) nothingIsLeft() {
-	s.t.Helper()
 	if left := s.hookProcesses(); len(left) > 0 {
 		s.t.Errorf("hooks left processes behind:\n%s", indented(left))
 	}
@@ -222,21 +206,13 @@ func (s *story) nothingIsLeft() {
 // hookProcesses lists processes that run one of the site's programs, but for health checks, which Slurm may run at any
 // time, recorders, and the children of both.
 func (s *story) hookProcesses() (found []string) {
-	links, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, link := range links {
-		proc := filepath.Dir(link)
-		exe, _ := os.Readlink(link)
-		stat, _ := os.ReadFile(filepath.Join(proc, "stat"))
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
-		if filepath.Dir(exe) != filepath.Join(s.on.Dir, "libexec") || len(fields) < 2 {
-			continue
-		}
-		parent, _ := os.Readlink(filepath.Join("/proc", fields[1], "exe"))
-		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-		parents, _ := os.ReadFile(filepath.Join("/proc", fields[1], "cmdline"))
-		if !slices.Contains([]string{exe, parent}, s.on.Program("bookend-healthcheck")) &&
-			!strings.Contains(string(command)+string(parents), "\x00--record\x00") {
-			found = append(found, fmt.Sprintf("%s: %s %q", proc, fields[0], command))
+	for _, p := range rig.Processes(func(p rig.Process) bool {
+		return filepath.Dir(p.Exe()) == filepath.Join(s.on.Dir, "libexec")
+	}) {
+		parent := rig.Process{PID: p.Parent}
+		if !slices.Contains([]string{p.Exe(), parent.Exe()}, s.on.Program("bookend-healthcheck")) &&
+			!slices.Contains(append(p.Args(), parent.Args()...), "--record") {
+			found = append(found, fmt.Sprintf("process %d: %s %q", p.PID, p.State, p.Args()))
 		}
 	}
 	return found

@@ -10,6 +10,7 @@ import (
 	"bookend/test/cluster"
 	"bookend/test/frozen"
 	"bookend/test/must"
+	"bookend/test/rig"
 	"bookend/test/site"
 )
 
@@ -20,7 +21,7 @@ func TestUnkillableProcess(t *testing.T) {
 	dir := cluster.TempDir(t)
 	full := frozen.New(t, filepath.Join(dir, "full"))
 	must.Do(t, os.Chmod(full.Dir, 0o777))
-	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t),
+	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(),
 		Conf: []string{"UnkillableStepTimeout=5"}})
 	// It has its memory when it says that it is ready, which it cannot.
 	job := s.starts(s.user, "exec 3>"+full.Dir+"/said\n"+awaits+"\n{job's cuda} alloc --mib 2000 --name train >&3",
@@ -50,15 +51,13 @@ func TestUnkillableProcess(t *testing.T) {
 
 // stuckHolder waits until the one process on the node's GPUs is in state D.
 func (s *story) stuckHolder() (pid int) {
-	s.t.Helper()
 	s.until("the process on the GPU is in state D", func() bool {
 		held, err := s.on.World("n1").Holdings()
 		if err != nil || len(held) != 1 {
 			return false
 		}
 		pid = held[0].PID
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && strings.Contains(string(text), "(train) D ")
+		return rig.ReadProcess(pid).State == "D"
 	})
 	return pid
 }

@@ -30,13 +30,11 @@ func (s *story) script(text string) string {
 
 // submits hands in a batch job of the user and does not wait.
 func (s *story) submits(user, script string, args ...string) cluster.JobID {
-	s.t.Helper()
 	return must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
 }
 
 // runs hands in a batch job and waits for its end, epilogs included.
 func (s *story) runs(user, script string, args ...string) cluster.JobID {
-	s.t.Helper()
 	id := s.submits(user, script, args...)
 	s.ends(id)
 	return id
@@ -44,13 +42,11 @@ func (s *story) runs(user, script string, args ...string) cluster.JobID {
 
 // ends waits until a job, or every task of an array, has ended in whatever way.
 func (s *story) ends(id cluster.JobID) {
-	s.t.Helper()
 	must.Have(s.on.Wait(id, patience))(s.t)
 }
 
 // starts hands in a batch job and waits until its script has written "ready".
 func (s *story) starts(user, script string, args ...string) cluster.JobID {
-	s.t.Helper()
 	id := s.submits(user, script, args...)
 	s.isReady(id)
 	return id
@@ -58,7 +54,6 @@ func (s *story) starts(user, script string, args ...string) cluster.JobID {
 
 // isReady waits until a job's script has written "ready".
 func (s *story) isReady(id cluster.JobID) {
-	s.t.Helper()
 	s.until("job "+string(id)+" is ready", func() bool {
 		text, err := s.on.Output(id)
 		return err == nil && strings.Contains(text, "ready")
@@ -67,20 +62,17 @@ func (s *story) isReady(id cluster.JobID) {
 
 // isRunning waits until a job has its GPUs.
 func (s *story) isRunning(id cluster.JobID) {
-	s.t.Helper()
 	must.Have(s.on.Wait(id, patience, "RUNNING"))(s.t)
 }
 
 // cancels ends a job.
 func (s *story) cancels(id cluster.JobID) {
-	s.t.Helper()
 	must.Do(s.t, s.on.Cancel(id))
 	s.ends(id)
 }
 
 // touches makes a file that a job of the user waits for.
 func (s *story) touches(user, name string) {
-	s.t.Helper()
 	path := filepath.Join(s.home(user), name)
 	must.Do(s.t, os.WriteFile(path, nil, 0o644))
 	s.t.Cleanup(func() { os.Remove(path) })
@@ -88,7 +80,6 @@ func (s *story) touches(user, name string) {
 
 // until asks again and again; what was waited for stands in the failure.
 func (s *story) until(what string, done func() bool) {
-	s.t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("not within %v: %s", patience, what)
@@ -99,7 +90,6 @@ func (s *story) until(what string, done func() bool) {
 // attends is the user's srun or salloc with these lines typed in; it returns the job, which has to say its id, and what the
 // terminal shows.
 func (s *story) attends(user, typed, program string, args ...string) (cluster.JobID, string) {
-	s.t.Helper()
 	for i := range args {
 		args[i] = s.script(args[i])
 	}
@@ -118,7 +108,6 @@ func (s *story) attends(user, typed, program string, args ...string) (cluster.Jo
 
 // logsIn is a user who starts a CUDA program past Slurm; with --orphan it goes on.
 func (s *story) logsIn(user, node, args string) {
-	s.t.Helper()
 	cmd := must.Have(s.on.Command(user, s.on.World(node).FakeCUDA(), strings.Fields(args)...))(s.t)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("fakecuda %s: %v\n%s", args, err, out)
@@ -127,7 +116,6 @@ func (s *story) logsIn(user, node, args string) {
 
 // pid is the process that a job's CUDA program said is ready, the latest of them.
 func (s *story) pid(id cluster.JobID) int {
-	s.t.Helper()
 	text := s.outputOf(id)
 	ready := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindAllStringSubmatch(text, -1)
 	if ready == nil {
@@ -139,7 +127,6 @@ func (s *story) pid(id cluster.JobID) int {
 
 // adminKills ends a leftover and waits until its memory is back.
 func (s *story) adminKills(pid int, node string) {
-	s.t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.t.Fatalf("kill %d: %v", pid, err)
 	}
@@ -148,29 +135,24 @@ func (s *story) adminKills(pid int, node string) {
 
 // cardsAreFree waits until nobody holds memory on a node's cards.
 func (s *story) cardsAreFree(node string) {
-	s.t.Helper()
 	s.until("the GPUs of "+node+" are free", func() bool { return len(must.Have(s.on.World(node).Holdings())(s.t)) == 0 })
 }
 
 func (s *story) adminResumes(node string) {
-	s.t.Helper()
 	must.Do(s.t, s.on.Resume(node))
 }
 
 // adminConfigures gives a node another configuration.
 func (s *story) adminConfigures(node, mode, sections string) {
-	s.t.Helper()
 	must.Do(s.t, s.on.WriteConfig(node, mode, timed(sections)))
 }
 
 // driverSays changes how the driver of the first node behaves; see fakegpu's World.Set.
 func (s *story) driverSays(key, value string) {
-	s.t.Helper()
 	must.Do(s.t, s.on.World(s.nodes[0]).Set(key, value))
 }
 
 // home is the user's folder, where jobs run and their output lies.
 func (s *story) home(user string) string {
-	s.t.Helper()
 	return must.Have(s.on.Home(user))(s.t)
 }

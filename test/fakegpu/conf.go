@@ -183,6 +183,6 @@ func (w *World) apply(s settings) {
 			fmt.Fprintf(&text, "%s = %s\n", key, s[key])
 		}
 	}
-	rig.Try(replace(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644))
+	rig.Try(rig.Write(filepath.Join(w.dir, "world.conf"), []byte(text.String()), 0o644))
 	w.render(s)
 }

@@ -27,7 +27,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"bookend/test/rig"
 )
@@ -71,7 +70,7 @@ func New(dir string, options ...Option) (w *World, err error) {
 		w = &World{dir: rig.Have(filepath.Abs(dir))}
 		w.makeFolders()
 		for name, content := range rig.Have(binaries()) {
-			rig.Try(replace(filepath.Join(w.dir, name), content, 0o755))
+			rig.Try(rig.Write(filepath.Join(w.dir, name), content, 0o755))
 		}
 		w.logKernel()
 		w.apply(s)
@@ -100,18 +99,6 @@ func (w *World) makeFolders() {
 	rig.Try(os.Chmod(guard, 0o666))
 }
 
-// replace writes a file so that a reader sees the old content or the new.
-func replace(path string, content []byte, mode os.FileMode) error {
-	// A process that another test forks meanwhile would have the file open for writing, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, content, mode); err != nil {
-		return err
-	}
-	return errors.Join(os.Chmod(fresh, mode), os.Rename(fresh, path))
-}
-
 // Close ends the keeper, lets frozen processes go and leaves the folder to the caller. Programs are the
 // caller's too.
 func (w *World) Close() error {
@@ -132,7 +119,7 @@ func (w *World) NVMLWithout(symbols ...string) (string, error) {
 	}
 	w.without++
 	path := filepath.Join(w.dir, fmt.Sprintf("libnvidia-ml-without-%d.so.1", w.without))
-	return path, replace(path, files[nvmlName], 0o755)
+	return path, rig.Write(path, files[nvmlName], 0o755)
 }
 
 // CUDA is the path of libcuda.so.1.

@@ -122,7 +122,7 @@ func update(path, content string) {
 		return
 	}
 	rig.Try(os.MkdirAll(filepath.Dir(path), 0o755))
-	rig.Try(replace(path, []byte(content), 0o644))
+	rig.Try(rig.Write(path, []byte(content), 0o644))
 }
 
 // Slurm writes into a new directory what Slurm has to say of a world's GPUs: slurm.conf and gres.conf of a node that
@@ -157,7 +157,7 @@ func (w *World) Slurm(dir, node string) (keys string, err error) {
 		"gres.conf": fmt.Sprintf("Name=gpu File=/dev/nvidia[%s]\n", strings.Join(files, ",")),
 		"slurmd":    "#!/bin/sh\ncat >&2 <<'end'\n" + list.String() + "end\n",
 	} {
-		if err := replace(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		if err := rig.Write(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			return "", err
 		}
 	}

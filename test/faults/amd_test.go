@@ -13,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurmconf"
 	"bookend/test/fakeamd"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -26,7 +27,7 @@ func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.Worl
 	w := fakeamd.New(n.in("amd"), cards...)
 	var files, list []string
 	if beside {
-		must(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))
+		must.Do(t, os.CopyFS(filepath.Join(w.Sys, "module/nvidia"), os.DirFS(filepath.Join(n.world.Sys(), "module/nvidia"))))
 		files = []string{"/dev/nvidia0", "/dev/nvidia1"}
 	}
 	for _, c := range cards {
@@ -48,7 +49,7 @@ func amd(t *testing.T, beside bool, cards ...fakeamd.Card) (*node, *fakeamd.Worl
 	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:%d\n",
 		n.in("slurm.d/slurmd.pid"), nodeName, len(files)), 0o644)
 	n.put("slurm.d/new", "#!/bin/sh\n"+strings.Join(list, ""), 0o755)
-	must(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
+	must.Do(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
 	n.configure(func(c *conf) {
 		c.sys, c.extra = w.Sys, "amd: {backend: "+program("bookend-amd")+"}\n"
 		if !beside {
@@ -162,8 +163,7 @@ func TestAMDRecorded(t *testing.T) {
 // Where ROCm's library is named, GPUs are tested by it; what it finds drains no more than anything else there.
 func TestAMDTested(t *testing.T) {
 	n, w := amd(t, false, fakeamd.Card{Bus: "0000:26:00.0", Minor: 128, UniqueID: "a1b2c3d4e5f60718", Total: 192 * gib})
-	library, err := w.HIP(fmt.Sprintf("largest %d", 100*gib))
-	must(t, err)
+	library := must.Have(w.HIP(fmt.Sprintf("largest %d", 100*gib)))(t)
 	n.configure(func(c *conf) {
 		c.extra = fmt.Sprintf("amd: {backend: %s, hip_library: %s}\n", program("bookend-amd"), library)
 	})

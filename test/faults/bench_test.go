@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -67,7 +67,7 @@ func bystanding() job {
 
 // node is one machine: a configuration, GPUs, state.
 type node struct {
-	testing.TB
+	must.Steps
 	dir   string
 	world *fakegpu.World
 	conf  conf
@@ -99,18 +99,15 @@ type conf struct {
 }
 
 // newNode makes a machine with two GPUs in a folder of its own.
-func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
+func newNode(t *testing.T, mode string, options ...fakegpu.Option) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Dir(programs), "node-")
-	must(t, err)
-	must(t, os.Chmod(dir, 0o755))
-	n := &node{TB: t, dir: dir, config: filepath.Join(dir, "bookend.yaml")}
-	n.world, err = fakegpu.New(n.in("world"), append([]fakegpu.Option{fakegpu.GPUs(2)}, options...)...)
-	must(t, err)
-	t.Cleanup(func() { must(t, n.world.Close()) })
+	dir := must.Have(os.MkdirTemp(filepath.Dir(programs), "node-"))(t)
+	must.Do(t, os.Chmod(dir, 0o755))
+	n := &node{Steps: must.Steps{T: t}, dir: dir, config: filepath.Join(dir, "bookend.yaml")}
+	n.world = must.Have(fakegpu.New(n.in("world"), append([]fakegpu.Option{fakegpu.GPUs(2)}, options...)...))(t)
+	t.Cleanup(func() { must.Do(t, n.world.Close()) })
 	t.Cleanup(n.nobodyReadsOfOthers)
-	n.numbers, err = n.world.Slurm(n.in("slurm.d"), nodeName)
-	must(t, err)
+	n.numbers = must.Have(n.world.Slurm(n.in("slurm.d"), nodeName))(t)
 	n.configure(func(c *conf) {
 		*c = conf{
 			mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
@@ -147,8 +144,7 @@ func (n *node) text() string {
 	}
 	text := ""
 	for _, name := range []string{"bookend", times} {
-		part, err := configurations.ReadFile("testdata/" + name + ".yaml")
-		must(n, err)
+		part := must.Have(configurations.ReadFile("testdata/" + name + ".yaml"))(n)
 		text += os.Expand(string(part), func(name string) string { return values[name] })
 	}
 	return text + c.extra
@@ -156,17 +152,15 @@ func (n *node) text() string {
 
 // put writes a file of root's.
 func (n *node) put(name, text string, mode os.FileMode) (path string) {
-	n.Helper()
 	if path = name; !filepath.IsAbs(path) {
 		path = n.in(name)
 	}
-	must(n, os.WriteFile(path, []byte(text), mode))
+	must.Do(n, os.WriteFile(path, []byte(text), mode))
 	return path
 }
 
 // get reads a file, "" for one that is not there.
 func (n *node) get(path string) string {
-	n.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) && !errors.Is(err, unix.ENOTDIR) {
 		n.Error(err)
@@ -176,40 +170,30 @@ func (n *node) get(path string) string {
 
 // give makes a file or folder a user's.
 func (n *node) give(path string, uid int) string {
-	n.Helper()
-	must(n, os.Chown(path, uid, uid))
+	must.Do(n, os.Chown(path, uid, uid))
 	return path
 }
 
-// script writes a script of root's.
-func (n *node) script(name, text string) string {
-	n.Helper()
-	return n.executable(name, "#!/bin/sh\n"+text+"\n")
-}
-
-// executable writes a program of root's.
-func (n *node) executable(name, data string) string {
-	n.Helper()
-	// a child that another test starts now would have it open for writing, and nobody could run it
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return n.put(name, data, 0o755)
+// script writes a script of root's, executable a program of root's.
+func (n *node) script(name, text string) string { return n.executable(name, "#!/bin/sh\n"+text+"\n") }
+func (n *node) executable(name, data string) (path string) {
+	must.Do(n, rig.Write(n.in(name), []byte(data), 0o755))
+	return n.in(name)
 }
 
 // mount mounts a file system of memory; "ro," before the options makes it read-only.
 func (n *node) mount(path, options string) {
-	n.Helper()
-	must(n, os.MkdirAll(path, 0o755))
+	must.Do(n, os.MkdirAll(path, 0o755))
 	text, readOnly := strings.CutPrefix(options, "ro,")
-	must(n, unix.Mount("none", path, "tmpfs", 0, "mode=0755,"+text))
+	must.Do(n, unix.Mount("none", path, "tmpfs", 0, "mode=0755,"+text))
 	n.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	if readOnly {
-		must(n, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		must.Do(n, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
 }
 
 // set changes the fake driver.
-func (n *node) set(key, value string) { n.Helper(); must(n, n.world.Set(key, value)) }
+func (n *node) set(key, value string) { must.Do(n, n.world.Set(key, value)) }
 
 // log is what Bookend's own log says.
 func (n *node) log() string { return n.get(filepath.Join(n.conf.log, "bookend.log")) }
@@ -226,14 +210,12 @@ func lines(text string, parts ...string) (found []string) {
 
 // says requires a line of the log with all of these parts, saysTimes so many of them.
 func (n *node) says(parts ...string) {
-	n.Helper()
 	if len(lines(n.log(), parts...)) == 0 {
 		n.Errorf("want %q in the log:\n%s", parts, n.log())
 	}
 }
 
 func (n *node) saysTimes(want int, parts ...string) {
-	n.Helper()
 	if got := len(lines(n.log(), parts...)); got != want {
 		n.Errorf("got %d lines with %q, want %d:\n%s", got, parts, want, n.log())
 	}
@@ -243,7 +225,6 @@ func (n *node) metrics() string { return n.get(filepath.Join(n.conf.varDir, "boo
 
 // metric is the value of a series, 0 where it is not shown.
 func (n *node) metric(series string) float64 {
-	n.Helper()
 	_, rest, _ := strings.Cut("\n"+n.metrics(), "\n"+series+" ")
 	text, _, _ := strings.Cut(rest, "\n")
 	value, _ := strconv.ParseFloat(text, 64)
@@ -251,22 +232,18 @@ func (n *node) metric(series string) float64 {
 }
 
 func (n *node) store() *state.Store {
-	n.Helper()
-	store, err := state.Open(n.conf.run, nodeName)
-	must(n, err)
+	store := must.Have(state.Open(n.conf.run, nodeName))(n)
 	return store
 }
 
 // runs are a job's records.
 func (n *node) runs(id int) []ledger.Run {
-	n.Helper()
 	all, _ := n.store().Runs()
 	return slices.DeleteFunc(all, func(r ledger.Run) bool { return r.Job.ID != slurm.JobID(id) })
 }
 
 // run is a job's one record.
 func (n *node) run(id int) ledger.Run {
-	n.Helper()
 	runs := n.runs(id)
 	if len(runs) != 1 {
 		n.Fatalf("job %d has %d records, want 1\n%s", id, len(runs), n.log())
@@ -276,7 +253,6 @@ func (n *node) run(id int) ledger.Run {
 
 // ending is what a hook of a job recorded last, startOf its prolog and endOf its epilog.
 func (n *node) ending(h hook, id int) (e ledger.End) {
-	n.Helper()
 	none := true
 	for _, r := range n.runs(id) {
 		if h.context == slurm.Prolog && r.Start != nil {
@@ -292,12 +268,12 @@ func (n *node) ending(h hook, id int) (e ledger.End) {
 	return e
 }
 
-func (n *node) startOf(id int) ledger.End { n.Helper(); return n.ending(prolog, id) }
+func (n *node) startOf(id int) ledger.End { return n.ending(prolog, id) }
 
-func (n *node) endOf(id int) ledger.End { n.Helper(); return n.ending(epilog, id) }
+func (n *node) endOf(id int) ledger.End { return n.ending(epilog, id) }
 
 // findings are what the record of job 100 has of a hook.
-func (n *node) findings(h hook) []finding.Finding { n.Helper(); return n.ending(h, 100).Findings }
+func (n *node) findings(h hook) []finding.Finding { return n.ending(h, 100).Findings }
 
 func has(found []finding.Finding, c code.Code) bool {
 	return slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Code == c })
@@ -322,9 +298,7 @@ func codes(found []finding.Finding) string {
 
 // record is the text of the bystander's record, "" for none.
 func (n *node) record() string {
-	n.Helper()
-	files, err := filepath.Glob(n.inState(fmt.Sprint(bystanderID, "/*.json")))
-	must(n, err)
+	files := must.Have(filepath.Glob(n.inState(fmt.Sprint(bystanderID, "/*.json"))))(n)
 	if len(files) != 1 {
 		return ""
 	}
@@ -333,8 +307,7 @@ func (n *node) record() string {
 
 // unharmed asserts that nothing is half written and that the bystander's record is what it was.
 func (n *node) unharmed(others string) {
-	n.Helper()
-	must(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
+	must.Do(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(e.Name(), safefile.TempPrefix) {
 			n.Errorf("half written: %q", path)
 		}
@@ -342,13 +315,6 @@ func (n *node) unharmed(others string) {
 	}))
 	if now := n.record(); now != others || now == "" {
 		n.Errorf("the other job's record was %s\nand is %s", others, now)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -9,15 +9,14 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/ledger"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
 // check runs the health check as slurmd does, which must end well, and returns what it kept.
 func (n *node) check() ledger.Check {
-	n.Helper()
 	n.exits(0, healthcheck, bySlurm)
-	c, err := n.store().LastCheck()
-	must(n, err)
+	c := must.Have(n.store().LastCheck())(n)
 	if c == nil {
 		n.Fatalf("no health check is on record\n%s", n.log())
 	}
@@ -26,7 +25,6 @@ func (n *node) check() ledger.Check {
 
 // checked requires what a health check finds.
 func (n *node) checked(want string) ledger.Check {
-	n.Helper()
 	c := n.check()
 	if codes(c.Findings) != want {
 		n.Errorf("found %q, want %q: %+v", codes(c.Findings), want, c.Findings)
@@ -64,7 +62,7 @@ func TestCheckFinds(t *testing.T) {
 	n.configure(func(c *conf) { c.shards = `"no", shared_partitions: [main]` })
 	n.checked("")
 	n.configure(func(c *conf) { c.shards = "" })
-	must(t, strays.Kill())
+	must.Do(t, strays.Kill())
 	n.escape(p)
 	n.hook(epilog, newJob())
 	c = n.checked("BKD-ORPHAN")
@@ -120,8 +118,7 @@ func TestCheckFaults(t *testing.T) {
 
 // unlogged takes the log's folder away: a problem to be said on stderr.
 func (n *node) unlogged() {
-	n.Helper()
-	must(n, os.RemoveAll(n.in("log")))
+	must.Do(n, os.RemoveAll(n.in("log")))
 	n.put("log", "", 0o600)
 }
 
@@ -142,7 +139,7 @@ func TestCheckWithoutGPUs(t *testing.T) {
 	n.clean(healthcheck, job{})
 	n.configure(func(c *conf) { c.driverProc = n.in("nothing") })
 	n.checked("BKD-NODRIVER?")
-	must(t, os.Mkdir(filepath.Join(n.conf.run, "state/n2"), 0o700))
+	must.Do(t, os.Mkdir(filepath.Join(n.conf.run, "state/n2"), 0o700))
 	if o := n.exits(31, healthcheck, job{}); !strings.Contains(o.output, "may be any of 2 nodes") {
 		t.Errorf("%v", o)
 	}

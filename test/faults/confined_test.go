@@ -13,6 +13,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/test/build"
+	"bookend/test/must"
 )
 
 // What a hook and its children inherit from slurmd, and keep: no descriptor beyond their three, no umask, no core file.
@@ -22,9 +23,9 @@ func TestConfined(t *testing.T) {
 	n.configure(func(c *conf) { c.tight = true })
 	old := unix.Umask(0)
 	r, w, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	_, err = unix.FcntlInt(w.Fd(), unix.F_SETFD, 0) // as slurmd's own were, up to 21.08
-	must(t, err)
+	must.Do(t, err)
 	p := n.start(prolog, newJob())
 	unix.Umask(old)
 	w.Close()
@@ -118,18 +119,14 @@ func TestPanicInGoroutine(t *testing.T) {
 func panics(t *testing.T, h hook, file, defect, says string) {
 	t.Parallel()
 	dir := t.TempDir()
-	original, err := filepath.Abs(filepath.Join("../..", file))
-	must(t, err)
-	_, err = os.Stat(original)
-	must(t, err)
-	source, err := filepath.Abs("testdata/" + defect + ".go.txt")
-	must(t, err)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: source}})
-	must(t, err)
-	must(t, os.WriteFile(dir+"/overlay.json", overlay, 0o600))
+	original := must.Have(filepath.Abs(filepath.Join("../..", file)))(t)
+	must.Have(os.Stat(original))(t)
+	source := must.Have(filepath.Abs("testdata/" + defect + ".go.txt"))(t)
+	overlay := must.Have(json.Marshal(map[string]any{"Replace": map[string]string{original: source}}))(t)
+	must.Do(t, os.WriteFile(dir+"/overlay.json", overlay, 0o600))
 	broken := h
 	broken.program = program("defective-" + h.program)
-	must(t, build.Programs(broken.program, dir+"/overlay.json", h.program))
+	must.Do(t, build.Programs(broken.program, dir+"/overlay.json", h.program))
 	broken.program += "/" + h.program
 	for onUnknown, exit := range map[string]int{"warn": 0, "drain": 41} {
 		n := newNode(t, "enforce")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -23,7 +24,6 @@ type fault struct {
 }
 
 func (f fault) check(n *node, h hook, onUnknown string, exit int) {
-	n.Helper()
 	n.configure(func(c *conf) { c.onUnknown = onUnknown })
 	n.clean(prolog, bystanding())
 	if h == epilog {
@@ -53,7 +53,7 @@ func backend(script string) func(*node) {
 }
 
 // set is a change of the fake driver, driver one of how a call of it behaves.
-func set(key, value string) func(*node) { return func(n *node) { n.Helper(); n.set(key, value) } }
+func set(key, value string) func(*node) { return func(n *node) { n.set(key, value) } }
 
 func driver(call, rule string) func(*node) { return set("on."+call, rule) }
 
@@ -95,14 +95,14 @@ var faults = map[string]fault{
 
 	// on_own_error has no part in what is wrong with the driver
 	"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
-		harm: func(n *node) { must(n, os.Remove(n.world.NVML())) }},
+		harm: func(n *node) { must.Do(n, os.Remove(n.world.NVML())) }},
 	"no driver in proc": {finds: code.NoDriver, says: "not loaded",
-		harm: func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }},
+		harm: func(n *node) { must.Do(n, os.RemoveAll(n.world.DriverProc())) }},
 	"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
 	"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
 	"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
 	"strange proc": {finds: code.DriverKO, says: "list GPUs",
-		harm: func(n *node) { must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
+		harm: func(n *node) { must.Do(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
 
 	"job id as a path": {finds: code.BadEnv, exit: 31, says: "SLURM_JOB_ID=", harm: unharmed,
 		job: newJob().With("SLURM_JOB_ID", "../../../etc", "SLURM_JOBID", "")},
@@ -150,16 +150,16 @@ func TestNoGPUsNoWork(t *testing.T) {
 func TestCoreOnlyBackend(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
-	must(t, os.Mkdir(n.in("core"), 0o755))
-	must(t, os.Link(program("backend"), n.in("core/backend")))
+	must.Do(t, os.Mkdir(n.in("core"), 0o755))
+	must.Do(t, os.Link(program("backend"), n.in("core/backend")))
 	n.put("core/devices", fmt.Sprintf(`[{"id": %q, "bus_id": %q, "minor": 0}]`, n.world.UUID(0), n.world.BusID(0)),
 		0o644)
 	n.configure(func(c *conf) { c.backend, c.driverProc = n.in("core/backend"), `""` })
-	must(t, os.RemoveAll(n.world.DriverProc()))
+	must.Do(t, os.RemoveAll(n.world.DriverProc()))
 	n.clean(prolog, newJob())
 	orphan := exec.Command("/bin/sleep", "1000")
 	orphan.Env, orphan.SysProcAttr = []string{}, rig.As(user)
-	must(t, orphan.Start())
+	must.Do(t, orphan.Start())
 	defer func() { _ = orphan.Process.Kill(); _ = orphan.Wait() }()
 	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
 	n.exits(10, epilog, newJob())
@@ -213,8 +213,8 @@ func TestDriverGoneTwice(t *testing.T) {
 	}{
 		"the driver is not loaded": {driver("nvmlInit_v2", "rc 9"), 22},
 		"versions differ":          {driver("nvmlInit_v2", "rc 18"), 23},
-		"no library":               {func(n *node) { must(n, os.Remove(n.world.NVML())) }, 0},
-		"no driver in proc":        {func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }, 0},
+		"no library":               {func(n *node) { must.Do(n, os.Remove(n.world.NVML())) }, 0},
+		"no driver in proc":        {func(n *node) { must.Do(n, os.RemoveAll(n.world.DriverProc())) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,18 +230,14 @@ func TestDriverGoneTwice(t *testing.T) {
 
 // kernel writes a line of the kernel's log, one second after the other.
 func (n *node) kernel(text string) {
-	n.Helper()
-	f, err := os.OpenFile(n.world.KernelLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	must(n, err)
+	f := must.Have(os.OpenFile(n.world.KernelLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(n)
 	defer f.Close()
 	seq := 100 + strings.Count(n.get(n.world.KernelLog()), "\n")
-	_, err = fmt.Fprintf(f, "3,%d,%d,-;%s\n", seq, seq*1_000_000, text)
-	must(n, err)
+	must.Have(fmt.Fprintf(f, "3,%d,%d,-;%s\n", seq, seq*1_000_000, text))(n)
 }
 
 // xid is an error of a GPU as the kernel's module reports it.
 func (n *node) xid(card, number int, text string) {
-	n.Helper()
 	n.kernel(fmt.Sprintf("NVRM: Xid (PCI:%s): %d, %s", strings.TrimSuffix(n.world.BusID(card), ".0"), number, text))
 }
 
@@ -249,7 +245,7 @@ func (n *node) xid(card, number int, text string) {
 const offTheBus = "pid=4711, name=secret, GPU has fallen off the bus."
 
 // silent makes the driver not tell whether a GPU needs recovery, as one from before 570.
-func (n *node) silent() { n.Helper(); n.set("gpu0.recovery_action_rc", "3") }
+func (n *node) silent() { n.set("gpu0.recovery_action_rc", "3") }
 
 // What kernel and driver say against a GPU drains where it cannot be used, unless the driver says that all is well, and
 // never where the site only observes. What lines and conditions there are packages inventory and health know.
@@ -274,7 +270,7 @@ func TestCondition(t *testing.T) {
 			during: func(n *node) {
 				n.configure(func(c *conf) { c.settle = "{max: 2s, stable: 200ms}" })
 				n.replace(n.config, "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 3s,")
-				must(n, os.Chmod(n.config, 0o644))
+				must.Do(n, os.Chmod(n.config, 0o644))
 				n.leftover()
 				n.set("on.nvmlDeviceGetGpuFabricInfoV.gpu0", "hang-hard")
 			},

@@ -23,18 +23,17 @@ import (
 	"bookend/internal/state"
 	"bookend/test/frozen"
 	"bookend/test/intercept"
+	"bookend/test/must"
 )
 
 // deaf puts a file system over a file or folder whose server takes each request and answers none: who has asked sleeps
 // until the server goes, which not even SIGKILL ends.
 func (n *node) deaf(path string, folder bool) (mend func()) {
-	n.Helper()
 	mode := uint32(unix.S_IFREG | 0o444)
 	if folder {
 		mode = unix.S_IFDIR | 0o755
 	}
-	mend, err := frozen.Deaf(path, mode)
-	must(n, err)
+	mend = must.Have(frozen.Deaf(path, mode))(n)
 	n.Cleanup(mend)
 	return mend
 }
@@ -46,11 +45,11 @@ func TestOneChildPerUser(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.ownPrograms()
-	must(t, os.Mkdir(n.in("hung"), 0o755))
+	must.Do(t, os.Mkdir(n.in("hung"), 0o755))
 	ends := func(id int) job { return numbered(id).With("SLURM_JOB_STDOUT", n.in("hung/slurm.out")) }
 	outputOf := func(uid int) (path string) { // one that hangs nowhere
 		folder := n.in(fmt.Sprint("home-", uid))
-		must(t, os.Mkdir(folder, 0o755))
+		must.Do(t, os.Mkdir(folder, 0o755))
 		n.give(folder, uid)
 		return n.give(n.put(filepath.Join(folder, "job.out"), "", 0o644), uid)
 	}
@@ -82,7 +81,6 @@ func TestOneChildPerUser(t *testing.T) {
 // untroubled asserts that a job's end report is in its output, and that neither status nor metrics tell the admin of a
 // trouble with users' outputs, or with the driver.
 func (n *node) untroubled(j job) {
-	n.Helper()
 	if text := n.get(j["SLURM_JOB_STDOUT"]); !strings.Contains(text, "| bookend: ") {
 		n.Errorf("the output has no report: %q\n%s", text, n.log())
 	}
@@ -263,7 +261,7 @@ func TestLockOfAStoppedHook(t *testing.T) {
 		n.saysTimes(1, h.program, "findings: ", string(code.StateLock))
 	}
 	n.saysTimes(1, "findings: ", string(code.Again))
-	must(t, syscall.Kill(stopped.cmd.Process.Pid, syscall.SIGCONT))
+	must.Do(t, syscall.Kill(stopped.cmd.Process.Pid, syscall.SIGCONT))
 	if o := stopped.wait(); o.exit != 0 {
 		t.Errorf("the one that was stopped: %v", o)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // It takes memory that is certainly a leftover to drain: what a service of the node holds counts for nothing, nor does
@@ -19,7 +20,7 @@ func TestWhatDrains(t *testing.T) {
 			fakegpu.Instance(0, 0, 1, 0, 40_000), fakegpu.Instance(0, 1, 2, 0, 40_000)}}
 	}
 	on := func(instance int) func(*node) {
-		return func(n *node) { must(n, n.world.Place(0, instance, n.leftover().PID)) }
+		return func(n *node) { must.Do(n, n.world.Place(0, instance, n.leftover().PID)) }
 	}
 	tell(t, map[string]story{
 		"orphan beside the service": {during: func(n *node) { n.holder(0, nil, "--mib", "2048"); n.leftover() },
@@ -37,7 +38,7 @@ func TestWhatDrains(t *testing.T) {
 			}
 		}),
 		"on its sibling":    instance(on(1), "", nil),
-		"instance vanishes": instance(func(n *node) { must(n, n.world.Destroy(0, 0)) }, "BKD-MISSING", nil),
+		"instance vanishes": instance(func(n *node) { must.Do(n, n.world.Destroy(0, 0)) }, "BKD-MISSING", nil),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
+	"bookend/test/must"
 )
 
 // cause is a mistake that reaches all nodes of a site at once. Whatever it is, no node may drain, and on each of them
@@ -46,7 +47,6 @@ func mass(t *testing.T, causes map[string]cause) {
 
 // strikes runs a job under the cause, and looks for it in all the places.
 func (c cause) strikes(n *node, id int) {
-	n.Helper()
 	counted := n.metric(c.series())
 	if !c.between {
 		c.harm(n)
@@ -80,7 +80,6 @@ func (c cause) strikes(n *node, id int) {
 
 // quiet asserts that nothing is left of a cause after a job with which all was well, but the memory of it.
 func (n *node) quiet(c cause, id int) {
-	n.Helper()
 	n.saysTimes(2, "msg=clean", fmt.Sprintf("job=%d ", id))
 	status, exit := n.bookend("status")
 	remembered := strings.Contains(status, "  seen before: "+string(c.finds)+", ")
@@ -105,13 +104,12 @@ func (c cause) series() string {
 // under is a cause with a small file system over a folder of the node, as full or as hard to write as its options say.
 func (c cause) under(folder, options string) cause {
 	c.harm = func(n *node) {
-		n.Helper()
 		text, full := strings.CutPrefix(options, "full,")
 		if n.mount(n.in(folder), text); full {
 			_ = os.WriteFile(filepath.Join(n.in(folder), "filler"), make([]byte, 1<<20), 0o600)
 		}
 	}
-	c.mend = func(n *node) { n.Helper(); must(n, unix.Unmount(n.in(folder), unix.MNT_DETACH)) }
+	c.mend = func(n *node) { must.Do(n, unix.Unmount(n.in(folder), unix.MNT_DETACH)) }
 	return c
 }
 
@@ -123,14 +121,12 @@ func TestMass(t *testing.T) {
 	}
 	version := func(v string) func(*node) {
 		return func(n *node) {
-			n.Helper()
-			files, err := filepath.Glob(n.inState("1[01]/*.json"))
-			must(n, err)
+			files := must.Have(filepath.Glob(n.inState("1[01]/*.json")))(n)
 			n.replace(files[len(files)-1], `"version":1`, `"version":`+v)
 		}
 	}
 	causes := map[string]cause{
-		"run lost while a job runs": {harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }, mend: unharmed,
+		"run lost while a job runs": {harm: func(n *node) { must.Do(n, os.RemoveAll(n.conf.run)) }, mend: unharmed,
 			finds: code.NoRecord, between: true, note: true},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
 			finds: code.StateWrite, said: "no such file", noLog: true, noMetric: true},
@@ -159,44 +155,20 @@ func TestMass(t *testing.T) {
 // shipped are the folders of the shipped configuration: this process's own, see prepare.
 var shipped = []string{"/run/bookend", "/var/lib/bookend", "/var/log/bookend"}
 
-// badConfigurations put one each in a node's place, which root cannot trust, find or understand, and what is said of it
-// there. Package config has every bad file of the project's.
+// badConfigurations put one each in a node's place that cannot be found, trusted or understood, and what is said of it
+// there. Package config has every bad file of the project's, package safefile all that cannot be trusted.
 var badConfigurations = map[string]struct {
 	push func(*node)
 	says string
 }{
-	"a key that is none":   {text("mode: enforce\nnonsense: 1\n"), ""},
-	"next version":         {text("version: 2\nmode: enforce\n"), ""},
-	"a page of an error":   {text("<html><title>404 Not Found</title></html>\n"), ""},
-	"cut off":              {text("mode: enforce\npolicy: {epilog: {BKD-LOST"), ""},
-	"too long":             {text(strings.Repeat("# long\n", 50000)), ""},
-	"a bomb":               {text("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"), ""},
-	"missing":              {func(n *node) { must(n, os.Remove(n.config)) }, "no such file"},
-	"none named":           {func(n *node) { n.config = "" }, "missing: the defaults are in effect"},
-	"relative":             {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
-	"a FIFO":               {func(n *node) { n.swap(n.config, func() error { return unix.Mkfifo(n.config, 0o644) }) }, ""},
-	"not root's":           {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
-	"open to all":          {func(n *node) { must(n, os.Chmod(n.config, 0o666)) }, ""},
-	"in an open directory": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
-	"a link into a user's directory": {func(n *node) {
-		n.moveConfig(user, 0o755)
-		must(n, os.Symlink(n.config, n.in("bookend.yaml")))
-		n.config = n.in("bookend.yaml")
-	}, "owner is 65534, not root"},
+	"a key that is none": {text("mode: enforce\nnonsense: 1\n"), ""},
+	"missing":            {func(n *node) { must.Do(n, os.Remove(n.config)) }, "no such file"},
+	"none named":         {func(n *node) { n.config = "" }, "missing: the defaults are in effect"},
+	"relative":           {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
+	"not root's":         {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
 }
 
-func text(s string) func(*node) { return func(n *node) { n.Helper(); n.put(n.config, s, 0o644) } }
-
-// moveConfig puts the configuration into a folder of somebody's.
-func (n *node) moveConfig(uid int, mode os.FileMode) {
-	n.Helper()
-	folder := n.in("elsewhere")
-	must(n, os.Mkdir(folder, 0o755))
-	must(n, os.Rename(n.config, filepath.Join(folder, "bookend.yaml")))
-	n.config = filepath.Join(folder, "bookend.yaml")
-	must(n, os.Chmod(folder, mode))
-	n.give(folder, uid)
-}
+func text(s string) func(*node) { return func(n *node) { n.put(n.config, s, 0o644) } }
 
 // Under a configuration that cannot be used or trusted what holds is as shipped, which observes; both hooks, and the
 // command line, say why, until it is mended.
@@ -209,7 +181,7 @@ func TestMassConfiguration(t *testing.T) {
 				c.onUnknown, c.run, c.varDir, c.log = "drain", shipped[0], shipped[1], shipped[2]
 			})
 			for _, folder := range shipped {
-				must(t, os.RemoveAll(folder))
+				must.Do(t, os.RemoveAll(folder))
 			}
 			n.job(1)
 			bad.push(n)

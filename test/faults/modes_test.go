@@ -12,22 +12,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/config"
+	"bookend/test/must"
 )
 
-// made is a row of the table in docs/doctor.md: what hooks make, as patterns of where it is, with its mode.
+// made is a pattern of the table in docs/doctor.md: where hooks make what, with its mode.
 type made struct {
-	folder bool
-	at     []string
-	mode   string
+	folder   bool
+	at, mode string
 }
 
 func tableOfMade(t *testing.T) (rows []made) {
-	text, err := os.ReadFile("../../docs/doctor.md")
-	must(t, err)
+	text := must.Have(os.ReadFile("../../docs/doctor.md"))(t)
 	row := regexp.MustCompile(`(?m)^\| (file|directory) \| (.*) \| (0\d{3}) \|$`)
 	for _, row := range row.FindAllStringSubmatch(string(text), -1) {
-		rows = append(rows, made{row[1] == "directory", strings.Split(strings.Trim(row[2], "`"), "`, `"), row[3]})
+		for at := range strings.SplitSeq(strings.Trim(row[2], "`"), "`, `") {
+			rows = append(rows, made{row[1] == "directory", at, row[3]})
+		}
 	}
 	return rows
 }
@@ -56,72 +56,52 @@ func TestHooksMakeWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// agrees compares all that there is with the rows of the table.
+// agrees compares all that there is with the rows of the table, as it would be as shipped.
 func (n *node) agrees(rows []made) {
-	n.Helper()
-	cfg, problems := config.Parse([]byte(n.get(n.config)))
-	if len(problems) > 0 {
-		n.Fatal(problems)
-	}
 	seen := map[string]bool{}
-	shipped := config.Default().Paths
-	for root, here := range map[string]string{
-		shipped.Run: cfg.Paths.Run, shipped.Var: cfg.Paths.Var, shipped.Log: cfg.Paths.Log,
-	} {
-		must(n, filepath.WalkDir(here, func(path string, e fs.DirEntry, err error) error {
-			must(n, err)
-			n.ruled(rows, path, root+strings.TrimPrefix(path, here), seen)
+	for i, here := range []string{n.conf.run, n.conf.varDir, n.conf.log} {
+		must.Do(n, filepath.WalkDir(here, func(path string, _ fs.DirEntry, err error) error {
+			must.Do(n, err)
+			seen[n.ruled(rows, path, shipped[i]+strings.TrimPrefix(path, here))] = true
 			return nil
 		}))
 	}
-	for _, r := range rows {
-		for _, at := range r.at {
-			if !seen[at] {
-				n.Errorf("no hook has made %s", at)
-			}
+	for _, r := range append(rows, made{at: "report"}, made{at: "drop"}) { // the bystander's
+		if !seen[r.at] {
+			n.Errorf("no hook has made %s", r.at)
 		}
-	}
-	if !seen["report"] || !seen["drop"] {
-		n.Error("neither report nor drop of the bystander is there")
 	}
 }
 
-// ruled compares a path with the row that is about it, where it would be as shipped.
-func (n *node) ruled(rows []made, path, shipped string, seen map[string]bool) {
-	n.Helper()
+// ruled compares a path with the row that is about it, and returns its pattern.
+func (n *node) ruled(rows []made, path, shipped string) string {
 	var st unix.Stat_t
-	must(n, unix.Lstat(path, &st))
+	must.Do(n, unix.Lstat(path, &st))
 	mode, users := fmt.Sprintf("%04o", st.Mode&0o7777), st.Uid == st.Gid && (st.Uid == bystander || st.Uid == user)
 	switch in := filepath.Base(filepath.Dir(path)); in {
 	case "report", "drop":
-		if seen[in] = true; (in != "report" || mode != "0640" || st.Uid != 0) && (in != "drop" || mode != "0600" || !users) {
+		if (in != "report" || mode != "0640" || st.Uid != 0) && (in != "drop" || mode != "0600" || !users) {
 			n.Errorf("%s: %d:%d, %s", path, st.Uid, st.Gid, mode)
 		}
-		return
+		return in
 	}
-	for _, r := range rows {
-		i := slices.IndexFunc(r.at, func(pattern string) bool { ok, _ := filepath.Match(pattern, shipped); return ok })
-		if i < 0 || r.folder != (st.Mode&unix.S_IFMT == unix.S_IFDIR) {
-			continue
-		}
-		if seen[r.at[i]] = true; mode != r.mode || st.Uid != 0 || st.Gid != 0 {
-			n.Errorf("%s: %d:%d, %s; the table says root's, %s", path, st.Uid, st.Gid, mode, r.mode)
-		}
-		return
+	i := slices.IndexFunc(rows, func(r made) bool {
+		is, _ := filepath.Match(r.at, shipped)
+		return is && r.folder == (st.Mode&unix.S_IFMT == unix.S_IFDIR)
+	})
+	if i < 0 || mode != rows[i].mode || st.Uid != 0 || st.Gid != 0 {
+		n.Fatalf("%s: %d:%d, %s; the table says root's, row %d of %+v", path, st.Uid, st.Gid, mode, i, rows)
 	}
-	n.Errorf("%s is in no row of the table", path)
+	return rows[i].at
 }
 
 // The folders that are made at boot are those that the hooks make.
 func TestTmpfiles(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/tmpfiles.d/bookend.conf")
-	must(t, err)
+	text := must.Have(os.ReadFile("../../deploy/tmpfiles.d/bookend.conf"))(t)
 	var want []string
 	for _, r := range tableOfMade(t) {
-		for _, at := range r.at {
-			if r.folder && !strings.Contains(at, "*") {
-				want = append(want, fmt.Sprintf("d %s %s root root -", at, r.mode))
-			}
+		if r.folder && !strings.Contains(r.at, "*") {
+			want = append(want, fmt.Sprintf("d %s %s root root -", r.at, r.mode))
 		}
 	}
 	have := regexp.MustCompile(`(?m)^[^#].*$`).FindAllString(string(text), -1)

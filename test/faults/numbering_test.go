@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,12 +12,12 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
 // typed gives out GPUs of two types, of which slurmd tells which number is which.
 func (n *node) typed() {
-	n.Helper()
 	n.put("slurm.d/slurm.conf", fmt.Sprintf("GresTypes=gpu\nSlurmdPidFile=%s\nNodeName=%s Gres=gpu:a:1,gpu:b:1\n",
 		n.in("slurm.d/slurmd.pid"), nodeName), 0o644)
 	n.put("slurm.d/gres.conf", "Name=gpu Type=b File=/dev/nvidia0\nName=gpu Type=a File=/dev/nvidia1\n", 0o644)
@@ -36,7 +35,6 @@ func lists(minors ...int) string {
 
 // given requires the GPU of job 100 on record, "" for none, and what told it.
 func (n *node) given(want string, source slurmconf.Source, why string) {
-	n.Helper()
 	run, got := n.run(100), ""
 	for _, d := range run.Devices {
 		got += string(d.Device.ID)[:12]
@@ -72,14 +70,12 @@ func TestSlurmdTrouble(t *testing.T) {
 			if tt.doubt {
 				n.typed()
 			}
-			n.put("slurm.d/new", "#!/bin/sh\necho asked >>"+n.in("asked")+"\n"+tt.script, 0o755)
-			must(t, os.Rename(n.in("slurm.d/new"), n.in("slurm.d/slurmd")))
+			n.script("slurm.d/slurmd", "echo asked >>"+n.in("asked")+"\n"+tt.script)
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
-				start, err := strconv.ParseUint(statOf(os.Getpid())[19], 10, 64)
-				must(t, err)
-				stuck := state.Reader{Stuck: state.Stuck{PID: os.Getpid(), StartTicks: start, Op: "slurmd -G"}}
-				must(t, n.store().AddReader(stuck, func(state.Stuck) bool { return true }))
+				self := rig.ReadProcess(os.Getpid())
+				stuck := state.Reader{Stuck: state.Stuck{PID: self.PID, StartTicks: self.Start, Op: "slurmd -G"}}
+				must.Do(t, n.store().AddReader(stuck, func(state.Stuck) bool { return true }))
 				asked = 0
 			}
 			for _, h := range hooks {
@@ -99,15 +95,12 @@ func TestSlurmdTrouble(t *testing.T) {
 
 // daemon runs a slurmd that hooks find by its PID file alone.
 func (n *node) daemon() {
-	n.Helper()
-	path := n.in("bin/slurmd")
-	must(n, os.MkdirAll(filepath.Dir(path), 0o755))
-	n.executable(path, n.get("/bin/sleep"))
-	c := exec.Command(path, "1000")
-	must(n, c.Start())
+	must.Do(n, os.MkdirAll(n.in("bin"), 0o755))
+	c := exec.Command(n.executable("bin/slurmd", n.get("/bin/sleep")), "1000")
+	must.Do(n, c.Start())
 	n.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	n.put("slurm.d/slurmd.pid", fmt.Sprintln(c.Process.Pid), 0o644)
-	must(n, os.Symlink(fmt.Sprint("/proc/", c.Process.Pid), n.in("proc/"+strconv.Itoa(c.Process.Pid))))
+	must.Do(n, os.Symlink(fmt.Sprint("/proc/", c.Process.Pid), n.in("proc/"+strconv.Itoa(c.Process.Pid))))
 }
 
 // Under PrologFlags=RunInJob hooks run in the job's own cgroup, by its id or, since 26.05, by its run's. As shipped no
@@ -120,7 +113,7 @@ func TestInsideTheJob(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			for _, name := range []string{"self", "sys/kernel/random"} {
-				must(t, os.MkdirAll(n.in("proc/"+name), 0o755))
+				must.Do(t, os.MkdirAll(n.in("proc/"+name), 0o755))
 			}
 			const bootID = "/sys/kernel/random/boot_id"
 			n.put("proc"+bootID, n.get("/proc"+bootID), 0o644)

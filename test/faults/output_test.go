@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bookend/internal/joblog"
+	"bookend/test/must"
 )
 
 // dropped is where the job's task hook leaves what it knows, drop leaves it: the path of the job's output, and which
@@ -15,15 +16,13 @@ import (
 func (n *node) dropped() string { return filepath.Join(n.conf.run, "drop", nodeName+"_100") }
 
 func (n *node) drop(output string, which bool) (path string) {
-	n.Helper()
 	target := joblog.Target{Path: output}
 	if which {
 		var st syscall.Stat_t
-		must(n, syscall.Stat(output, &st))
+		must.Do(n, syscall.Stat(output, &st))
 		target.Dev, target.Ino = st.Dev, st.Ino
 	}
-	data, err := joblog.Drop{Target: target}.Encode()
-	must(n, err)
+	data := must.Have(joblog.Drop{Target: target}.Encode())(n)
 	return n.give(n.put(n.dropped(), string(data), 0o600), user)
 }
 
@@ -145,11 +144,11 @@ func TestTaskHooksNeverFail(t *testing.T) {
 		with []string
 	}{
 		"nothing":            {unharmed, nil},
-		"no configuration":   {func(n *node) { must(n, os.Remove(n.config)) }, nil},
+		"no configuration":   {func(n *node) { must.Do(n, os.Remove(n.config)) }, nil},
 		"bad configuration":  {text("x"), nil},
 		"his configuration":  {func(n *node) { n.give(n.config, user) }, nil},
-		"hidden":             {func(n *node) { must(n, os.Chmod(n.config, 0o600)) }, nil},
-		"no drop directory":  {func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }, nil},
+		"hidden":             {func(n *node) { must.Do(n, os.Chmod(n.config, 0o600)) }, nil},
+		"no drop directory":  {func(n *node) { must.Do(n, os.RemoveAll(n.conf.run+"/drop")) }, nil},
 		"another's report":   {unharmed, []string{"SLURM_JOB_ID", "7", "SLURM_JOBID", "7"}},
 		"no job":             {unharmed, []string{"SLURM_JOB_ID", "", "SLURM_JOBID", ""}},
 		"garbage for a job":  {unharmed, []string{"SLURM_JOB_ID", "../7", "SLURM_JOBID", "../7"}},

@@ -13,7 +13,6 @@ import (
 
 // tested requires what came of the one test allocation of an end, that of the first GPU, and why it was not made.
 func (n *node) tested(e ledger.End, want gpu.ProbeResult, why string) (p gpu.Probe) {
-	n.Helper()
 	if len(e.Probes) != 1 || e.Probes[0].Device != gpu.ID(n.world.UUID(0)) {
 		n.Fatalf("want one test, of GPU %s: %+v", n.world.UUID(0), e.Probes)
 	}
@@ -34,7 +33,7 @@ func told(found []finding.Finding, c code.Code, says string) bool {
 }
 
 // unprobed makes any test allocation show: nothing else calls this function.
-func (n *node) unprobed() { n.Helper(); n.set("on.cuInit", "crash") }
+func (n *node) unprobed() { n.set("on.cuInit", "crash") }
 
 // As shipped the first end tests a GPU that it has seen clean, and says so where an admin looks. A start that trusts it
 // makes none, nor does an end that has no reason to. Which GPUs get no test, and why, package health knows.

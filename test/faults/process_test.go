@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -70,9 +70,8 @@ const (
 
 // start runs a hook as slurmd does: nothing on stdin, one pipe for all output, a process group of its own.
 func (n *node) start(h hook, j job) *running {
-	n.Helper()
 	r, w, err := os.Pipe()
-	must(n, err)
+	must.Do(n, err)
 	p := n.startWith(h, j, w)
 	w.Close()
 	p.pipe = r
@@ -85,7 +84,6 @@ func (n *node) start(h hook, j job) *running {
 
 // startWith is start with the hook's end of a pipe.
 func (n *node) startWith(h hook, j job, w *os.File) *running {
-	n.Helper()
 	p := &running{node: n, limit: 4 * time.Minute, output: make(chan string, 1), ended: make(chan struct{})}
 	if n.conf.tight {
 		p.limit = tightest
@@ -104,11 +102,9 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	p.cmd.SysProcAttr.Setpgid = true
 	wait := p.cmd.Wait
 	if n.watch != nil {
-		var err error
-		wait, err = n.watch(p.cmd)
-		must(n, err)
+		wait = must.Have(n.watch(p.cmd))(n)
 	} else {
-		must(n, p.cmd.Start())
+		must.Do(n, p.cmd.Start())
 	}
 	go func() {
 		_ = wait()
@@ -120,7 +116,6 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 // wait returns when the hook has ended, which it must by its deadline, and its pipe with it: while a child holds
 // that, slurmd keeps the node completing.
 func (p *running) wait() outcome {
-	p.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(p.limit + margin):
@@ -139,13 +134,11 @@ func (p *running) wait() outcome {
 
 // signal sends one to the hook's group, as slurmd does.
 func (p *running) signal(s syscall.Signal) {
-	p.Helper()
-	must(p, syscall.Kill(-p.cmd.Process.Pid, s))
+	must.Do(p, syscall.Kill(-p.cmd.Process.Pid, s))
 }
 
 // terminate ends a hook as slurmd does at its own timeout, and its backend with it.
 func (p *running) terminate(backend int) outcome {
-	p.Helper()
 	p.signal(syscall.SIGTERM)
 	o := p.wait()
 	await(p, "the backend's end", func() bool { return gone(backend) })
@@ -154,13 +147,11 @@ func (p *running) terminate(backend int) outcome {
 
 // hook runs one to its end.
 func (n *node) hook(h hook, j job) outcome {
-	n.Helper()
 	return n.start(h, j).wait()
 }
 
 // exits runs a hook that must end with a code, whatever it finds.
 func (n *node) exits(want int, h hook, j job) outcome {
-	n.Helper()
 	o := n.hook(h, j)
 	if o.exit != want {
 		n.Errorf("%s of job %s: want exit %d: %v\n%s", h.program, j["SLURM_JOB_ID"], want, o, n.log())
@@ -170,18 +161,16 @@ func (n *node) exits(want int, h hook, j job) outcome {
 
 // clean runs a hook that must find nothing.
 func (n *node) clean(h hook, j job) {
-	n.Helper()
 	if o := n.hook(h, j); o.exit != 0 || o.output != "" {
 		n.Fatalf("a clean %s: %v\n%s", h.program, o, n.log())
 	}
 }
 
 // job runs a job with which all is well.
-func (n *node) job(id int) { n.Helper(); n.clean(prolog, numbered(id)); n.clean(epilog, numbered(id)) }
+func (n *node) job(id int) { n.clean(prolog, numbered(id)); n.clean(epilog, numbered(id)) }
 
 // together runs one hook of each job at the same moment: all must end with 0, and judge may look closer.
 func (n *node) together(h hook, jobs []job, judge func(job, outcome)) {
-	n.Helper()
 	var all sync.WaitGroup
 	for _, j := range jobs {
 		p := n.start(h, j)
@@ -199,7 +188,6 @@ func (n *node) together(h hook, jobs []job, judge func(job, outcome)) {
 
 // task runs a task hook as slurmstepd does for a batch script: as the user, in the user's environment.
 func (n *node) task(h hook, j job) outcome {
-	n.Helper()
 	j = j.With("PATH", "/usr/bin", "LD_PRELOAD", "/nowhere.so")
 	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID"} {
 		j[name] = cmp.Or(j[name], "0")
@@ -210,13 +198,9 @@ func (n *node) task(h hook, j job) outcome {
 }
 
 // bookend runs the command line.
-func (n *node) bookend(args ...string) (string, int) { n.Helper(); return n.bookendAs(0, args...) }
-
-// bookendAs runs the command line as somebody.
-func (n *node) bookendAs(uid int, args ...string) (string, int) {
-	n.Helper()
+func (n *node) bookend(args ...string) (string, int) {
 	cmd := exec.Command(program("bookend"), args...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/", rig.As(uid)
+	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/"
 	text, err := cmd.CombinedOutput()
 	if _, ran := err.(*exec.ExitError); err != nil && !ran {
 		n.Fatal(err)
@@ -226,7 +210,6 @@ func (n *node) bookendAs(uid int, args ...string) (string, int) {
 
 // shows requires that a command line of root's tells something.
 func (n *node) shows(want string, args ...string) {
-	n.Helper()
 	if text, _ := n.bookend(args...); !strings.Contains(text, want) {
 		n.Errorf("bookend %s: want %q in\n%s", strings.Join(args, " "), want, text)
 	}
@@ -234,16 +217,13 @@ func (n *node) shows(want string, args ...string) {
 
 // holder is a process on the first GPU.
 func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
-	n.Helper()
-	p, err := n.world.StartAs(rig.As(uid).Credential, env, append([]string{"alloc"}, args...)...)
-	must(n, err)
+	p := must.Have(n.world.StartAs(rig.As(uid).Credential, env, append([]string{"alloc"}, args...)...))(n)
 	n.Cleanup(p.End)
 	return p
 }
 
 // leftover is a process of the job's user that stays on the first GPU.
 func (n *node) leftover(args ...string) *fakegpu.Program {
-	n.Helper()
 	return n.holder(user, nil, append([]string{"--mib", "2048"}, args...)...)
 }
 
@@ -258,17 +238,15 @@ func reads(uid int, path string) bool { return does(uid, "cat "+path) }
 
 // inCgroup moves a process into a cgroup as Slurm names a job's, on a node that no Slurm of this host has.
 func (n *node) inCgroup(p *fakegpu.Program, job string) {
-	n.Helper()
 	n.move(p, filepath.Base(n.dir)+"_slurmstepd.scope", "job_"+job+"/step_batch/user/task_0")
 }
 
 // move puts a process into a cgroup below the system's slice, made for it and removed with the test once what was
 // killed there has gone.
 func (n *node) move(p *fakegpu.Program, unit, below string) {
-	n.Helper()
 	scope := filepath.Join(n.hierarchy(), "system.slice", unit)
 	leaf := filepath.Join(scope, below)
-	must(n, os.MkdirAll(leaf, 0o755))
+	must.Do(n, os.MkdirAll(leaf, 0o755))
 	n.Cleanup(func() {
 		p.End()
 		for dir := leaf; len(dir) >= len(scope); dir = filepath.Dir(dir) {
@@ -278,52 +256,35 @@ func (n *node) move(p *fakegpu.Program, unit, below string) {
 			})
 		}
 	})
-	must(n, os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
+	must.Do(n, os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
 }
 
 // hierarchy is where this host mounts cgroup v2.
 func (n *node) hierarchy() string {
-	n.Helper()
 	return strings.Fields(lines(n.get("/proc/self/mounts"), " cgroup2 ")[0])[1]
 }
 
 // escape moves a process out of all jobs, as a daemon of root's does.
 func (n *node) escape(p *fakegpu.Program) {
-	n.Helper()
-	must(n, os.WriteFile(filepath.Join(n.hierarchy(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
+	must.Do(n, os.WriteFile(filepath.Join(n.hierarchy(), "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
 }
 
-// statOf are the fields of a process from its state on; none for one that is gone.
-func statOf(pid int) []string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-}
-
-func stateOf(pid int) string {
-	if fields := statOf(pid); len(fields) > 0 {
-		return fields[0]
-	}
-	return ""
-}
+func stateOf(pid int) string { return rig.ReadProcess(pid).State }
 
 // gone reports that nothing is left of a process, or a zombie.
-func gone(pid int) bool { return stateOf(pid) == "" || stateOf(pid) == "Z" }
+func gone(pid int) bool { return rig.ReadProcess(pid).Over() }
 
 // processes are those of this machine that are so.
-func processes(are func(pid int) bool) (pids []int) {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && are(pid) {
-			pids = append(pids, pid)
-		}
+func processes(are func(rig.Process) bool) (pids []int) {
+	for _, p := range rig.Processes(are) {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
 
 // doing is the operation that a process is a child for; empty for a hook itself.
 func doing(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	args := rig.Process{PID: pid}.Args()
 	switch {
 	case filepath.Base(args[0]) == "bookend-gpu":
 		return "backend"
@@ -335,13 +296,10 @@ func doing(pid int) string {
 
 // child waits for the one that a hook has started for an operation, and returns its process.
 func (p *running) child(op string) int {
-	p.Helper()
 	var pids []int
 	await(p, "the child "+op, func() bool {
-		pids = processes(func(pid int) bool {
-			fields := statOf(pid)
-			return len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(p.cmd.Process.Pid) &&
-				doing(pid) == op
+		pids = processes(func(c rig.Process) bool {
+			return !c.Over() && c.Parent == p.cmd.Process.Pid && doing(c.PID) == op
 		})
 		return len(pids) == 1
 	})
@@ -350,15 +308,14 @@ func (p *running) child(op string) int {
 
 // mapping are the processes that have loaded a library of this node's world.
 func (n *node) mapping(library string) []int {
-	return processes(func(pid int) bool {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	return processes(func(p rig.Process) bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID))
 		return strings.Contains(string(text), library)
 	})
 }
 
 // oneStuck requires that just one backend lives, and the same as before.
 func (n *node) oneStuck(before ...int) []int {
-	n.Helper()
 	now := n.mapping(n.world.NVML())
 	if len(now) != 1 || len(before) == 1 && now[0] != before[0] {
 		n.Fatalf("stuck: %v, then %v\n%s", before, now, n.log())
@@ -371,10 +328,9 @@ const memoryCall = "nvmlDeviceGetMemoryInfo_v2"
 
 // unstick lets a driver answer again that a call had frozen, and waits until whoever was in it is gone.
 func (n *node) unstick(call string) {
-	n.Helper()
 	left := n.mapping(n.world.NVML())
 	n.set("on."+call, "")
-	must(n, n.world.Thaw())
+	must.Do(n, n.world.Thaw())
 	await(n, "the stuck backend's end", func() bool { // it leaves its cgroup only after its memory
 		return !slices.ContainsFunc(left, func(pid int) bool { return !gone(pid) })
 	})
@@ -383,10 +339,9 @@ func (n *node) unstick(call string) {
 // ownPrograms makes a node's processes its own to be told from all others': links to the hooks and the backend, in a
 // folder of its own, that its processes show as what they run.
 func (n *node) ownPrograms() {
-	n.Helper()
-	must(n, os.Mkdir(n.in("bin"), 0o755))
+	must.Do(n, os.Mkdir(n.in("bin"), 0o755))
 	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu"} {
-		must(n, os.Link(program(name), n.in("bin/"+name)))
+		must.Do(n, os.Link(program(name), n.in("bin/"+name)))
 	}
 	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })
 }
@@ -400,8 +355,8 @@ func (n *node) own(h hook) hook {
 // left are the processes of this node's hooks and of its backend that live. Of one that was killed all threads may have
 // gone but the one that cannot, and only that tells what it runs.
 func (n *node) left() (pids []int) {
-	return processes(func(pid int) bool {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid))
+	return processes(func(p rig.Process) bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", p.PID))
 		return slices.ContainsFunc(tasks, func(task string) bool {
 			exe, _ := os.Readlink(task + "/exe")
 			line, _ := os.ReadFile(task + "/cmdline") // of a script its second word
@@ -412,14 +367,12 @@ func (n *node) left() (pids []int) {
 
 // none asserts that nothing is left of this node's hooks. What was killed may take a moment to go.
 func (n *node) none() {
-	n.Helper()
 	await(n, "the end of all that hooks started", func() bool { return len(n.left()) == 0 })
 }
 
 // unkillable asserts that so many processes of this node are left, and that SIGKILL, which their hook sent long ago,
 // has not ended them: they sleep in the kernel. Given those of before, they must be the same.
 func (n *node) unkillable(want int, before ...int) []int {
-	n.Helper()
 	left := n.left()
 	if len(left) != want || len(before) > 0 && !slices.Equal(left, before) {
 		n.Fatalf("left: %v, want %d of %v\n%s", left, want, before, n.log())
@@ -443,7 +396,6 @@ func (n *node) unkillable(want int, before ...int) []int {
 
 // sound asserts that both hooks of another job find nothing, and that nobody harmed the bystander or left anything.
 func (n *node) sound(others string) {
-	n.Helper()
 	n.none()
 	n.configure(func(c *conf) { c.tight = false })
 	n.clean(n.own(prolog), numbered(900))

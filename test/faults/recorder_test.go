@@ -3,7 +3,6 @@ package faults
 import (
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 	"bookend/test/rig"
 )
 
@@ -27,11 +27,10 @@ func recording(t *testing.T) *node {
 
 // recorder waits for the node's one, and returns its process.
 func (n *node) recorder() (pid int) {
-	n.Helper()
 	await(n, "a recorder", func() bool {
 		all := rig.Recorders(n.dir)
 		if len(all) == 1 {
-			pid = all[0]
+			pid = all[0].PID
 		}
 		return len(all) == 1 && n.store().HasRecorder()
 	})
@@ -40,7 +39,6 @@ func (n *node) recorder() (pid int) {
 
 // recorded waits until what was recorded of job 100 on its GPU is so, and returns it.
 func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.Recorded) {
-	n.Helper()
 	await(n, what, func() bool {
 		of, _ := n.store().Recorded().Runs.About(n.run(100))
 		if of != nil && len(of.GPUs) > 0 {
@@ -107,7 +105,7 @@ func TestRecorderIsGone(t *testing.T) {
 			n.together(n.own(prolog), []job{newJob(), bystanding()}, nil)
 			pid := n.recorder()
 			n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
-			must(t, syscall.Kill(pid, end))
+			must.Do(t, syscall.Kill(pid, end))
 			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
 			n.clean(n.own(epilog), newJob())
 			of, run := n.endOf(100).Recording, n.run(100)
@@ -129,18 +127,13 @@ func TestRecorderInAHungDriver(t *testing.T) {
 	n.clean(n.own(prolog), newJob())
 	n.recorded("a sample", func(r ledger.Recorded) bool { return r.Samples > 0 })
 	gpu := func() []int {
-		return processes(func(pid int) bool { return doing(pid) == "backend" && parentIs(pid, n.recorder()) })
+		return processes(func(p rig.Process) bool { return doing(p.PID) == "backend" && p.Parent == n.recorder() })
 	}
 	before := gpu()
 	if len(before) != 1 {
 		t.Fatalf("backends %v", before)
 	}
-	must(t, syscall.Kill(before[0], syscall.SIGKILL))
+	must.Do(t, syscall.Kill(before[0], syscall.SIGKILL))
 	await(t, "another backend", func() bool { now := gpu(); return len(now) == 1 && now[0] != before[0] })
 	n.clean(n.own(epilog), newJob())
-}
-
-func parentIs(pid, parent int) bool {
-	fields := statOf(pid)
-	return len(fields) > 1 && fields[1] == strconv.Itoa(parent)
 }

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
+	"bookend/test/must"
 )
 
 // A record that cannot be used is set aside and said, and is its job's loss alone; the epilog goes on as if there had
 // been no prolog. Package state tries many kinds of garbage.
 func TestDamagedRecord(t *testing.T) {
 	for name, damage := range map[string]func(n *node, path string){
-		"cut off":   func(n *node, path string) { must(n, os.Truncate(path, 200)) },
+		"cut off":   func(n *node, path string) { must.Do(n, os.Truncate(path, 200)) },
 		"a version": func(n *node, path string) { n.replace(path, `"version":1`, `"version":99`) },
 		"a user's":  func(n *node, path string) { n.give(path, user) },
 		"a link":    func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
@@ -29,8 +30,7 @@ func TestDamagedRecord(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			fault{finds: code.StateDamage, says: "/100/", harm: func(n *node) {
-				files, err := filepath.Glob(n.inState("100/*.json"))
-				must(n, err)
+				files := must.Have(filepath.Glob(n.inState("100/*.json")))(n)
 				damage(n, files[0])
 			}}.check(n, epilog, "drain", 38)
 			if found := n.findings(epilog); !has(found, code.NoRecord) || !n.run(100).Closed() {
@@ -44,7 +44,6 @@ func TestDamagedRecord(t *testing.T) {
 }
 
 func (n *node) replace(path, old, text string) {
-	n.Helper()
 	data := n.get(path)
 	if !strings.Contains(data, old) {
 		n.Fatalf("no %s in %s", old, data)
@@ -53,9 +52,8 @@ func (n *node) replace(path, old, text string) {
 }
 
 func (n *node) swap(path string, with func() error) {
-	n.Helper()
-	must(n, os.Remove(path))
-	must(n, with())
+	must.Do(n, os.Remove(path))
+	must.Do(n, with())
 }
 
 // The folder of the state is made where it is missing; so is every one below. An end without a record of its start says
@@ -67,7 +65,7 @@ func TestStateLostMeanwhile(t *testing.T) {
 			n := newNode(t, "enforce")
 			n.configure(func(c *conf) { c.onUnknown = "drain" })
 			n.clean(prolog, newJob())
-			must(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
+			must.Do(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
 			kept := gone == "report" || gone == "drop"
 			if !kept {
 				n.leftover()
@@ -91,9 +89,9 @@ func TestTooManyRecordsDoNotDrain(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	for id := range 80 {
 		folder := n.inState(strconv.Itoa(1000 + id))
-		must(t, os.Mkdir(folder, 0o700))
+		must.Do(t, os.Mkdir(folder, 0o700))
 		n.put(folder+"/w1.json", strings.Replace(text, `"id":7,`, fmt.Sprintf(`"id":%d,`, 1000+id), 1), 0o600)
-		must(t, os.Chtimes(folder, old, old))
+		must.Do(t, os.Chtimes(folder, old, old))
 	}
 	n.inCgroup(n.leftover(), "100")
 	n.exits(0, epilog, newJob())
@@ -123,7 +121,7 @@ func TestEpilogTwice(t *testing.T) {
 	n.exits(10, epilog, j)
 	said := n.get(path) + ranOut
 	n.put(path, said, 0o644)
-	must(t, orphan.Kill())
+	must.Do(t, orphan.Kill())
 	n.exits(0, epilog, j)
 	r := n.run(100)
 	if len(r.Ends) != 2 || codes(r.Ends[0].Findings) != "BKD-ORPHAN" || codes(r.Ends[1].Findings) != "BKD-AGAIN" ||
@@ -192,10 +190,9 @@ func TestJobCounterBegunAnew(t *testing.T) {
 
 // foundAtStart looks at what the start of a second user's job on a GPU with the first's process tells whom.
 func (n *node) foundAtStart(j job, left int) {
-	n.Helper()
 	name := nodeName + "_" + cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
 	var st unix.Stat_t
-	must(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
+	must.Do(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
 	report := filepath.Join(n.conf.run, "report", name)
 	if st.Uid != bystander || st.Size != 0 || !reads(bystander, report) || reads(user, report) {
 		n.Errorf("the drop belongs to user %d, or not the second user alone reads the report", st.Uid)

@@ -11,6 +11,7 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // story is one job on the first GPU of a node, with what is odd about it, and what must come of that at its end. A
@@ -45,7 +46,6 @@ func tell(t *testing.T, stories map[string]story) {
 }
 
 func (s story) play(n *node) {
-	n.Helper()
 	if s.config != nil {
 		n.configure(s.config)
 	}
@@ -96,8 +96,7 @@ const failed = "256"
 
 // home makes a folder of the user's, with the job's output in it.
 func (n *node) home() (output string) {
-	n.Helper()
-	must(n, os.Mkdir(n.in("home"), 0o755))
+	must.Do(n, os.Mkdir(n.in("home"), 0o755))
 	output = n.give(n.put("home/slurm-100.out", "the job's own words\n", 0o644), user)
 	n.give(n.in("home"), user)
 	return output
@@ -105,7 +104,6 @@ func (n *node) home() (output string) {
 
 // begin starts a job with an output file of its own, whose owner reads the start report there by the task hook.
 func (n *node) begin(j job) job {
-	n.Helper()
 	j = j.With("SLURM_JOB_STDOUT", n.home())
 	n.exits(0, prolog, j)
 	if o := n.task(taskProlog, j.With("SLURM_JOB_STDOUT", "")); o.exit != 0 {
@@ -117,7 +115,6 @@ func (n *node) begin(j job) job {
 // end ends a job with a wait status, after it has written so much, and returns what Bookend appended, as one line:
 // well-formed, whatever it was told.
 func (n *node) end(j job, status, output string) (told string, exit int) {
-	n.Helper()
 	path := j["SLURM_JOB_STDOUT"]
 	n.put(path, output, 0o644)
 	o := n.hook(epilog, j.With("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", status,
@@ -151,7 +148,6 @@ func printable(text string) bool {
 
 // found returns the finding of a code, which must be the only one of it.
 func (n *node) found(all []finding.Finding, c code.Code) (f finding.Finding) {
-	n.Helper()
 	count := 0
 	for _, one := range all {
 		if one.Code == c {

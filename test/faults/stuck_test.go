@@ -12,6 +12,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/test/frozen"
+	"bookend/test/must"
 )
 
 // slurmd's own timeout: SIGTERM to the group, and 10 ms later SIGKILL, which counts as a failure. The hook ends
@@ -61,8 +62,7 @@ func TestChildEndsWithItsHook(t *testing.T) {
 			n := newNode(t, "enforce")
 			j := newJob().With("SLURM_JOB_STDOUT", n.home())
 			n.clean(prolog, j)
-			undo, err := frozen.Silent(n.in("home"), unix.S_IFDIR|0o755, ",allow_other")
-			must(t, err)
+			undo := must.Have(frozen.Silent(n.in("home"), unix.S_IFDIR|0o755, ",allow_other"))(t)
 			defer func() { _ = undo() }()
 			n.set("on."+memoryCall, "hang")
 			p := n.start(epilog, j)
@@ -115,14 +115,14 @@ func TestWatchdog(t *testing.T) {
 				n.unlogged()
 			}
 			r, w, err := os.Pipe()
-			must(t, err)
+			must.Do(t, err)
 			defer r.Close()
 			fd := int(w.Fd())
-			must(t, unix.SetNonblock(fd, true))
+			must.Do(t, unix.SetNonblock(fd, true))
 			for err == nil { // until there is no room left
 				_, err = unix.Write(fd, make([]byte, 4096))
 			}
-			must(t, unix.SetNonblock(fd, false))
+			must.Do(t, unix.SetNonblock(fd, false))
 			p := n.startWith(h, newJob(), w)
 			w.Close()
 			select {
@@ -145,7 +145,7 @@ func TestClosedPipe(t *testing.T) {
 	n.clean(prolog, newJob())
 	n.unlogged()
 	r, w, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	r.Close()
 	p := n.startWith(epilog, newJob(), w)
 	w.Close()
@@ -208,7 +208,6 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 
 // toldOf requires of how many hooks a driver hung, and how many found it stuck or waited for another.
 func (n *node) toldOf(hung, waited int) {
-	n.Helper()
 	n.saysTimes(hung, "findings: ", string(code.Hang))
 	log := n.log()
 	if got := len(lines(log, "findings: ", string(code.Stuck))) +
@@ -229,7 +228,7 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	}
 	others := n.record()
 	n.configure(func(c *conf) { c.tight = true })
-	must(t, os.Remove(n.inState("answered.json"))) // an answer of a moment ago vouches for the driver
+	must.Do(t, os.Remove(n.inState("answered.json"))) // an answer of a moment ago vouches for the driver
 	f.Freeze()
 	prologs := make(chan struct{})
 	go func() {
@@ -249,7 +248,7 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 	t.Parallel()
 	n, f := wedged(t, "enforce")
 	others := n.record()
-	must(t, os.Remove(n.inState("answered.json")))
+	must.Do(t, os.Remove(n.inState("answered.json")))
 	f.Freeze()
 	p := n.start(n.own(prolog), numbered(200))
 	await(t, "the stuck backend", func() bool {

@@ -24,6 +24,11 @@ type daemon struct {
 // contained is cudajob in a PID namespace of its own, which root makes for it as container daemons do.
 const contained = "contained"
 
+// inside is what the first process does of a PID namespace that the daemon made as container daemons do: it mounts a
+// /proc of that namespace's own, without which CUDA does not start there, becomes the user and then the program.
+const inside = `mount --make-rprivate /; mount -t proc -o nosuid,nodev,noexec proc /proc; uid=$0 gid=$1; shift
+exec setpriv --reuid "$uid" --regid "$gid" --clear-groups "$@"`
+
 const holderPatience = 60 * time.Second // PyTorch's first import takes some 20 s
 
 // start runs a program on a card, empty for none, until it says that it is ready.
@@ -38,8 +43,7 @@ func (d *daemon) start(uid, gid uint32, card, program string, args ...string) *h
 	case d.fake: // the fake driver learns a program's PID from the /proc of the host
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	default:
-		cmd.Path, cmd.Args = "/proc/self/exe", append([]string{"gpu-lane", "inside", fmt.Sprint(uid), fmt.Sprint(gid)},
-			argv...)
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-ec", inside, fmt.Sprint(uid), fmt.Sprint(gid)}, argv...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	}
 	out := must(cmd.StdoutPipe())

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"bookend/test/gpu/record"
+	"bookend/test/rig"
 )
 
 // holder is a program the daemon started.
@@ -72,14 +73,9 @@ func cgroupOf(pid int) string {
 }
 
 // marked lists the processes that were started with a setting in their environment.
-func marked(setting string) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err == nil && slices.Contains(strings.Split(string(text), "\x00"), setting) {
-			pids = append(pids, int(number(strings.Split(file, "/")[2])))
-		}
+func marked(setting string) (pids []int) {
+	for _, p := range rig.Processes(func(p rig.Process) bool { return p.HasEnv(setting) }) {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
@@ -143,14 +139,11 @@ func openIn(folder, whose string) (lines []string) {
 }
 
 // driverUsers lists the processes that have one of the driver's device nodes open.
-func driverUsers() []string {
-	var found []string
-	folders, _ := filepath.Glob("/proc/[0-9]*")
-	for _, folder := range folders {
-		pid := int(number(filepath.Base(folder)))
-		if open := openIn(folder, ""); len(open) > 0 {
-			p := readProc(pid)
-			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", pid, p.Name, p.Cgroup,
+func driverUsers() (found []string) {
+	for _, process := range rig.Processes(func(rig.Process) bool { return true }) {
+		if open := openIn(fmt.Sprint("/proc/", process.PID), ""); len(open) > 0 {
+			p := readProc(process.PID)
+			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", process.PID, p.Name, p.Cgroup,
 				strings.Join(open, "; ")))
 		}
 	}

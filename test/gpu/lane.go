@@ -163,7 +163,6 @@ func (l *lane) settleIn() {
 // install puts the jobs' programs where every user can run them.
 func (l *lane) install() {
 	put := func(name string, data []byte) { try(os.WriteFile(l.site.Program(name), data, 0o755)) }
-	put("gpu-lane", must(os.ReadFile("/proc/self/exe")))
 	for _, name := range []string{"cudajob", "bareprobe", slowCUDA} {
 		put(name, must(os.ReadFile(filepath.Join(l.programs, name))))
 	}

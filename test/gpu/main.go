@@ -4,7 +4,6 @@
 //	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
 //	gpu-lane --story [--fake N]         the demonstration: a few scenarios, with what users and admins see of each
-//	gpu-lane inside UID GID PROGRAM...  used by the lane's daemon: the first process of a PID namespace
 //
 // --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
 // allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), programs
@@ -54,10 +53,6 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 4 && os.Args[1] == "inside" {
-		fmt.Fprintln(os.Stderr, "gpu-lane inside:", inside(os.Args[2], os.Args[3], os.Args[4:]))
-		os.Exit(exitWrong)
-	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-lane:", err)

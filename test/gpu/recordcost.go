@@ -73,23 +73,11 @@ func recorderAndBackend(dir string) (pids []int) {
 	if len(all) != 1 {
 		panic(fmt.Errorf("%d recorders, want one", len(all)))
 	}
-	children := must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", all[0], all[0])))
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[0]))
-	for _, file := range tasks { // any thread may have started it
-		text, _ := os.ReadFile(file)
-		children = append(append(children, ' '), text...)
+	children := rig.Processes(func(p rig.Process) bool { return p.Parent == all[0].PID })
+	if len(children) != 1 {
+		panic(fmt.Errorf("the recorder has children %+v, want one", children))
 	}
-	pids = all
-	for _, field := range strings.Fields(string(children)) {
-		pid := 0
-		if _, err := fmt.Sscan(field, &pid); err == nil && pid > 0 && pid != pids[len(pids)-1] {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) != 2 {
-		panic(fmt.Errorf("the recorder has children %q, want one", children))
-	}
-	return pids
+	return []int{all[0].PID, children[0].PID}
 }
 
 // cpuTime is what processes have run so far, to the nanosecond, all threads of theirs.

@@ -125,6 +125,5 @@ func (n *node) down() error {
 	if n.slurm == nil {
 		return nil
 	}
-	_, err := n.slurm.EndLeftovers()
-	return errors.Join(err, n.slurm.Down())
+	return errors.Join(n.slurm.EndLeftovers(), n.slurm.Down())
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"flag"
 	"strings"
 	"testing"
+
+	"bookend/test/golden"
 )
+
+var update = flag.Bool("update", false, "rewrite testdata")
 
 const page = `
 | band | packages |
@@ -16,58 +21,33 @@ const page = `
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
 
+// breaks are the rules that a source breaks.
+func breaks(t *testing.T, name, source string) string {
+	t.Helper()
+	f, err := parse(name, []byte("package x; "+source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken []string
+	breaches, _ := check(bandsOf(page), []file{f})
+	for _, b := range breaches {
+		broken = append(broken, strings.Split(b, ": ")[1])
+	}
+	return strings.Join(broken, " ")
+}
+
 // A rule bites where it says and nowhere else. That the whole tree passes is what make lint shows.
 func TestRules(t *testing.T) {
-	bitten := map[string]bool{}
-	for _, c := range []struct{ rule, name, source string }{
-		{"band", "internal/util/x.go", ``},
-		{"", "test/e2e/x.go", `; import . "bookend/internal/state"; const proc = "/proc"`},
-		{"band", "internal/gpu/x.go", `; import _ "bookend/internal/policy"`},
-		{"", "internal/policy/x.go", `; import _ "bookend/internal/gpu"`},
-		{"band", "internal/state/x.go", `; import _ "bookend/internal/metrics"`},
-		{"", "internal/state/x.go", `; import _ "bookend/internal/safefile"`},
-		{"", "internal/state/x_test.go", `; import _ "bookend/internal/metrics"; import _ "bookend/test/cluster"`},
-		{"band", "internal/policy/x.go", `; import _ "bookend/internal/routine"`},
-		{"band", "internal/stage/x.go", `; import _ "bookend/test/cluster"`},
-		{"vendor", "internal/state/x_test.go", `; import "C"`},
-		{"vendor", "internal/state/x.go", `; import _ "github.com/NVIDIA/go-nvml/pkg/nvml"`},
-		{"", "cuda/x.go", `; import "C"`},
-		{"library", "internal/stage/x.go", `; import _ "gopkg.in/yaml.v3"`},
-		{"", "internal/config/x.go", `; import _ "gopkg.in/yaml.v3"`},
-		{"exec", "internal/stage/x.go", `; import run "os/exec"; var _ = run.Command`},
-		{"exec", "admin/x.go", `; import "syscall"; var _ = syscall.ForkExec`},
-		{"", "internal/stage/x_test.go", `; import "os/exec"; var _ = exec.Command`},
-		{"process", "internal/stage/x.go", `; import "os"; var _ = os.LookupEnv`},
-		{"", "internal/stage/x.go", `; type env struct{ Exit func(int) }; func f(os env) { os.Exit(1) }`},
-		{"", "internal/nogpu/x.go", `; import "os"; var _ = os.Getenv`},
-		{"clock", "prolog/main.go", `; import "time"; var start = time.Now()`},
-		{"system clock", "internal/state/x.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},
-		{"", "prolog/main.go", `; import "bookend/internal/routine"; var _ = routine.SystemClock`},
-		{"go", "cuda/x.go", `; func f() { go f() }`},
-		{"", "internal/routine/x.go", `; func f() { go f() }`},
-		{"fatal", "internal/operation/x.go", `; import l "github.com/sirupsen/logrus"; func f(x l.Entry) { x.Fatalf("") }`},
-		{"fatal", "prolog/x.go", `; import "log"; func f() { log.Panicln() }`},
-		{"pure", "internal/slurm/x.go", `; import _ "golang.org/x/sys/unix"`},
-		{"pure", "internal/settle/x.go", `; import "time"; func f() { time.Sleep(1) }`},
-		{"", "internal/slurm/x.go", `; import _ "path"; import "time"; var _ = time.Second`},
-		{"root", "internal/state/x.go", `; const proc = "/proc/1"`},
-		{"", "internal/state/x.go", `; const a, b = "/procession", "see /proc"`},
-		{"", "internal/child/x.go", `; const self = "/proc/self/exe"`},
-		{"init", "internal/slurm/x.go", `; func init() {}`},
-		{"init", "internal/slurm/x.go", `; import "regexp"; var r = regexp.MustCompile("x")`},
-		{"", "internal/slurm/x.go", `; import "regexp"; var r = func() { regexp.MustCompile("x") }`},
-		{"length", "internal/state/x.go", "\nfunc f() {" + strings.Repeat("\nf()", 60) + "}"},
-		{"length", "internal/state/x.go", strings.Repeat("\n", 401)},
-	} {
-		f, err := parse(c.name, []byte("package x"+c.source))
-		if err != nil {
-			t.Fatal(err)
-		}
-		breaches, _ := check(bandsOf(page), []file{f})
-		bitten[c.rule] = true
-		got := strings.Join(breaches, "\n")
-		if (got == "") != (c.rule == "") || !strings.Contains(got, c.rule) {
-			t.Errorf("%s: %.60q: got %q, want a breach of %q", c.name, c.source, got, c.rule)
+	bitten := map[string]bool{"length": true}
+	golden.Lines(t, *update, "testdata/rules.txt", func(given string) string {
+		name, source, _ := strings.Cut(strings.TrimSpace(given), " ")
+		broken := breaks(t, name, source)
+		bitten[broken] = true
+		return broken
+	})
+	for _, source := range []string{"\nfunc f() {" + strings.Repeat("\nf()", 60) + "}", strings.Repeat("\n", 401)} {
+		if got := breaks(t, "internal/state/x.go", source); got != "length" {
+			t.Errorf("%.20q breaks %q", source, got)
 		}
 	}
 	for _, r := range rules {

@@ -1,7 +1,13 @@
 // Package must ends a test by what it cannot go on without.
 package must
 
-import "testing"
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
 
 // Do ends a test by an error.
 func Do(t testing.TB, err error) {
@@ -18,4 +24,38 @@ func Have[T any](value T, err error) func(testing.TB) T {
 		Do(t, err)
 		return value
 	}
+}
+
+// Steps is a test whose failures name the lines that led to them, so that no step of it has to call Helper.
+type Steps struct{ *testing.T }
+
+// Error is T's.
+func (s Steps) Error(args ...any) { s.Helper(); s.T.Error(s.led(fmt.Sprint(args...))) }
+
+// Errorf is T's.
+func (s Steps) Errorf(format string, args ...any) {
+	s.Helper()
+	s.T.Error(s.led(fmt.Sprintf(format, args...)))
+}
+
+// Fatal is T's.
+func (s Steps) Fatal(args ...any) { s.Helper(); s.T.Fatal(s.led(fmt.Sprint(args...))) }
+
+// Fatalf is T's.
+func (s Steps) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.T.Fatal(s.led(fmt.Sprintf(format, args...)))
+}
+
+// led puts the lines of test files that lead here before a text, the test's own last.
+func (Steps) led(text string) string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	var lines []string
+	for f, more := frames.Next(); more; f, more = frames.Next() {
+		if strings.HasSuffix(f.File, "_test.go") {
+			lines = append(lines, fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line))
+		}
+	}
+	return strings.Join(lines, " < ") + ": " + text
 }

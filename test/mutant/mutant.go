@@ -4,6 +4,7 @@ package mutant
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,20 @@ func Table(text []byte) (all []Mutant) {
 		panic(fmt.Errorf("read mutants: %w", err))
 	}
 	return all
+}
+
+// Each plants those whose name contains a text, and prints what notices each: "" for nothing. It reports whether something
+// notices all of them.
+func Each(all []Mutant, only string, notices func(Mutant) (by string)) bool {
+	noticed := true
+	for _, m := range all {
+		if strings.Contains(m.Name, only) {
+			by := notices(m)
+			noticed = noticed && by != ""
+			fmt.Printf("%-46s  %.110s\n", m.Name, cmp.Or(by, "NOTHING"))
+		}
+	}
+	return noticed
 }
 
 // Apply changes a source, in which Old must stand once.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"bookend/test/cluster"
 	"bookend/test/rig"
@@ -45,14 +44,11 @@ func (s *Site) setUp(o Options, conf string) {
 
 // localize has the scripts start this site's programs with this node's configuration.
 func (s *Site) localize(dir string) {
-	// A process that another test forks meanwhile would have a script open for writing, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	for _, pattern := range []string{"bookend-*.sh", "bookend/*", "bookend/*/*"} {
 		scripts, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, script := range scripts {
 			if text, err := os.ReadFile(script); err == nil { // else it is a directory
-				rig.Try(os.WriteFile(script, []byte(replaced(string(text), s.hookPaths())), 0o755))
+				rig.Try(rig.Write(script, []byte(replaced(string(text), s.hookPaths())), 0o755))
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -86,19 +85,12 @@ func (s *Site) install(o Options) {
 	for _, dir := range []string{"libexec", "etc", "own"} {
 		rig.Try(os.MkdirAll(filepath.Join(s.Dir, dir), 0o755))
 	}
-	s.copyPrograms(o.Programs)
+	for _, program := range build.Shipped {
+		data := rig.Have(os.ReadFile(filepath.Join(o.Programs, program)))
+		rig.Try(rig.Write(s.Program(program), data, 0o755))
+	}
 	for _, node := range o.Nodes {
 		s.equip(o, node)
-	}
-}
-
-func (s *Site) copyPrograms(from string) {
-	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	for _, program := range build.Shipped {
-		data := rig.Have(os.ReadFile(filepath.Join(from, program)))
-		rig.Try(os.WriteFile(s.Program(program), data, 0o755))
 	}
 }
 
@@ -285,8 +277,7 @@ func (s *Site) Bookend(node string, args ...string) (string, error) {
 func (s *Site) Down() error {
 	var errs []error
 	if s.Cluster != nil {
-		_, err := s.EndLeftovers()
-		errs = append(errs, err, s.Cluster.Down())
+		errs = append(errs, s.EndLeftovers(), s.Cluster.Down())
 	}
 	rig.EndRecorders(s.in("libexec"))
 	for _, w := range s.worlds {

@@ -3,6 +3,7 @@
 //
 //	soak [--pairs N] [--seed S] [--enough N]
 //	soak --replay SEED:PAIR         tells one pair's story
+//	soak --mutants [--pairs N] [--seed S] [--only TEXT]    asks whether it would notice mistakes; in the root of the tree
 //
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
 //
@@ -10,7 +11,8 @@
 // hooks in every order, and damage. It is right when nothing that is usable is drained, nothing that is stuck goes
 // unsaid, and nobody is blamed for another's. The world is package world, which knows nothing of Bookend's judgement.
 //
-// Exit codes: 0 all right, 1 something was wrong, 64 usage.
+// Exit codes: 0 all right, 1 something was wrong, or a mistake was not noticed, 64 usage, or a mistake that cannot be
+// planted any more because its line has changed.
 package main
 
 import (
@@ -27,12 +29,16 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"bookend/test/rig"
 )
 
 type options struct {
 	pairs, seed uint64
 	enough      int
 	replay      string
+	mutants     bool
+	only        string
 }
 
 func main() {
@@ -42,7 +48,17 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
 	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
 	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
+	flag.BoolVar(&o.mutants, "mutants", false, "plant mistakes in the judgement, each of which must be noticed")
+	flag.StringVar(&o.only, "only", "", "plant the mistakes alone whose name contains `TEXT`")
 	err := flag.CommandLine.Parse(os.Args[1:])
+	if err == nil && o.mutants {
+		right := false
+		if err := rig.Attempt(func() { right = mutants(o) }); err != nil {
+			fmt.Fprintln(os.Stderr, "soak:", err)
+			os.Exit(64)
+		}
+		os.Exit(map[bool]int{true: 0, false: 1}[right])
+	}
 	if err == nil && o.replay == "" {
 		os.Exit(lead(o))
 	}

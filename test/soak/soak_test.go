@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"bookend/test/mutant"
 )
 
 // testPairs is how many pairs of each seed an ordinary test run plays; make soak plays many more.
@@ -32,5 +34,12 @@ func TestReplay(t *testing.T) {
 	}
 	if first := tell(); len(first) < 100 || !slices.Equal(first, tell()) {
 		t.Errorf("%d lines, and others the second time", len(first))
+	}
+}
+
+// A judgement that was rewritten takes its mutants along, or they would test nothing.
+func TestMutantsCanBePlanted(t *testing.T) {
+	for _, m := range mutant.Table(table) {
+		m.Fits(t, "../..")
 	}
 }

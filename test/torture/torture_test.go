@@ -51,8 +51,8 @@ func TestGuardsAreMissed(t *testing.T) {
 		if g.Name != "output: link count" && g.Name != "drop: owner" {
 			continue
 		}
-		if runs, harm := r.missed(g); harm == "" {
-			t.Errorf("%s: no harm in %d runs", g.Name, runs)
+		if r.missed(g) == "" {
+			t.Errorf("%s: no harm", g.Name)
 		}
 	}
 }

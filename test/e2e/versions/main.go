@@ -8,8 +8,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,11 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/test/cluster"
+	"bookend/test/rig"
 )
 
 // releases are those that Debian has, oldest first, and where.
@@ -33,94 +31,73 @@ func main() {
 	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
 	page := flag.Bool("page", false, "only write the table of docs/admin.md, from the kept results")
 	flag.Parse()
-	var err error
-	if *page {
-		var text string
-		if text, err = rendered("."); err == nil {
-			err = os.WriteFile(tablePage, []byte(text), 0o644)
+	err := rig.Attempt(func() {
+		if *page {
+			rig.Try(os.WriteFile(tablePage, []byte(rendered(".")), 0o644))
+		} else {
+			runAll(*slurm)
 		}
-	} else {
-		err = runAll(*slurm)
-	}
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
 	}
 }
 
-func runAll(slurm string) error {
-	commit, err := commit() // before results that are kept change the tree
-	if err != nil {
-		return err
-	}
-	ran := 0
-	var errs []error
+// said is what a program writes.
+func said(name string, args ...string) string {
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = os.Stderr
+	return strings.TrimSpace(string(rig.Have(cmd.Output())))
+}
+
+// hostIs has the shell name the system and kernel that the tests run on.
+const hostIs = `. /etc/os-release; echo "$PRETTY_NAME, kernel $(uname -r | cut -d- -f1)"`
+
+func runAll(slurm string) {
+	// of the commit "+" says that files differ; results that are kept change the tree
+	commit, host := said("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"), said("sh", "-c", hostIs)
+	ran, failed := 0, 0
 	for _, r := range releases {
 		if slurm == "all" || strings.Contains(","+slurm+",", ","+r.branch+",") {
 			ran++
-			errs = append(errs, runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host(), Commit: commit}))
+			failed += runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host, Commit: commit})
 		}
 	}
-	if ran == 0 {
-		return fmt.Errorf("releases %q: want some of %v, or all", slurm, releases)
+	if ran == 0 || failed > 0 {
+		panic(fmt.Errorf("%d runs with failures; releases %q, of %v", failed, slurm, releases))
 	}
-	return errors.Join(errs...)
 }
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
-// each other's cgroups.
-func runRelease(release Run) error {
-	root, err := install(release.Slurm)
-	if err != nil {
-		return err
-	}
-	version, err := cluster.VersionIn(root)
-	if err != nil {
-		return err
-	}
+// each other's cgroups. It counts the runs in which something failed.
+func runRelease(release Run) int {
+	_, root, _ := strings.Cut(said("test/install-slurm.sh", "--version", release.Slurm), "BOOKEND_SLURM_ROOT=")
+	version := rig.Have(cluster.VersionIn(root))
 	release.Slurm, release.Date = version.String(), time.Now().UTC().Truncate(time.Second)
 	tracks := cluster.Tracks()
 	fmt.Printf("Slurm %v of %s, %v\n", version, root, tracks)
-	errs := make([]error, len(tracks))
 	var all sync.WaitGroup
-	for i, track := range tracks {
+	var failed atomic.Int64
+	for _, track := range tracks {
 		all.Go(func() {
 			r := release
 			r.Track, r.Paths = string(track), paths(version, track)
-			if r.Tests, errs[i] = test(root, r); errs[i] == nil {
-				r.Seconds = time.Since(release.Date).Seconds()
-				errs[i] = r.end()
+			r.Tests = test(root, r)
+			r.Seconds = time.Since(release.Date).Seconds()
+			fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{r}))
+			r.write(kept)
+			if r.count(Failed) > 0 || len(r.Tests) == 0 {
+				failed.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
-}
-
-// end tells how a run went and keeps it.
-func (r Run) end() error {
-	fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{r}))
-	err := r.write(kept)
-	if n := r.count(Failed); n > 0 || len(r.Tests) == 0 {
-		err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", n, r.Slurm, r.Track))
-	}
-	return err
-}
-
-// install provides a release; the answer is its root directory.
-func install(branch string) (root string, err error) {
-	cmd := exec.Command("test/install-slurm.sh", "--version", branch)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	_, root, ok := strings.Cut(strings.TrimSpace(string(out)), "BOOKEND_SLURM_ROOT=")
-	if err != nil || !ok {
-		return "", fmt.Errorf("install Slurm %s: %q, %w", branch, out, err)
-	}
-	return root, nil
+	return int(failed.Load())
 }
 
 // test runs the tests; that some failed is no error.
-func test(root string, r Run) ([]Test, error) {
+func test(root string, r Run) []Test {
 	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
 	if r.Track != string(cluster.LinuxProc) {
 		args = append(args, "-parallel=1") // clusters with nodes of the same names share their cgroups
@@ -130,11 +107,9 @@ func test(root string, r Run) ([]Test, error) {
 	cmd.Stderr = os.Stderr
 	out, failed := cmd.Output()
 	tests, text := readTests(out)
-	log := filepath.Join("build", "e2e-"+r.name()+".log")
-	if err := errors.Join(os.MkdirAll("build", 0o755), os.WriteFile(log, []byte(text), 0o644)); err != nil {
-		return nil, err
-	}
-	return blame(tests, failed), nil
+	rig.Try(os.MkdirAll("build", 0o755))
+	rig.Try(os.WriteFile(filepath.Join("build", "e2e-"+r.name()+".log"), []byte(text), 0o644))
+	return blame(tests, failed)
 }
 
 // paths is how a job's cgroup is called, which TestNamesOfCgroups checks.
@@ -146,30 +121,4 @@ func paths(v cluster.Version, track cluster.Track) string {
 		return "SLUID"
 	}
 	return "job_N"
-}
-
-// commit is what the tree is at, with "+" behind it where files differ.
-func commit() (string, error) {
-	out, err := exec.Command("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
-	if err != nil {
-		return "", fmt.Errorf("tell the commit: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-// host is the system and kernel that the tests run on.
-func host() string {
-	system := "Linux"
-	text, _ := os.ReadFile("/etc/os-release")
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			system = strings.Trim(strings.TrimSpace(name), `"`)
-		}
-	}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		release, _, _ := strings.Cut(string(bytes.TrimRight(u.Release[:], "\x00")), "-")
-		system += ", kernel " + release
-	}
-	return system
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bookend/test/rig"
 )
 
 // kept holds the committed results, a file a run, seen from the root of the tree.
@@ -118,30 +120,19 @@ func (r Run) name() string {
 }
 
 // write keeps a run in a directory, a failed one too.
-func (r Run) write(dir string) error {
-	data, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, r.name()+".json"), append(data, '\n'), 0o644) //nolint:gosec // a document
+func (r Run) write(dir string) {
+	data := append(rig.Have(json.MarshalIndent(r, "", "\t")), '\n')
+	rig.Try(os.WriteFile(filepath.Join(dir, r.name()+".json"), data, 0o644)) //nolint:gosec // a document
 }
 
 // load reads what is kept in a directory, by Slurm and then by way of tracking.
-func load(dir string) (all []Run, err error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
+func load(dir string) (all []Run) {
+	for _, name := range rig.Have(filepath.Glob(filepath.Join(dir, "*.json"))) {
 		var r Run
-		if err := json.Unmarshal(data, &r); err != nil {
-			return nil, fmt.Errorf("read %q: %w", name, err)
+		if err := json.Unmarshal(rig.Have(os.ReadFile(name)), &r); err != nil {
+			panic(fmt.Errorf("read %q: %w", name, err))
 		}
 		all = append(all, r)
 	}
-	return all, nil
+	return all
 }

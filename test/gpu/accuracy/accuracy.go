@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,50 +10,11 @@ import (
 	"bookend/test/gpu/record"
 )
 
-//go:embed heads.md
-var heads string
-
-// head is the text above a page or a table: in heads.md, under "=== NAME".
-func head(name string) string {
-	_, after, found := strings.Cut(heads, "=== "+name+"\n")
-	if !found {
-		panic(fmt.Sprintf("heads.md has no %q", name))
-	}
-	text, _, _ := strings.Cut(after, "=== ")
-	return text
-}
-
-// under puts rows below their head, and is empty without rows.
-func under(name, rows string) string {
-	if rows == "" {
-		return ""
-	}
-	return head(name) + rows
-}
-
 // scenario is all runs of one, over all records.
 type scenario struct {
-	title, truth   string
-	runs, controls []record.Run
-}
-
-// accuracy renders the page of scenarios, and of what programs say.
-func accuracy(files []record.File, said string) string {
-	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return len(f.Runs) == 0 })
-	var results, holes, machines strings.Builder
-	for _, s := range byScenario(files) {
-		results.WriteString(s.row())
-		for _, r := range s.runs {
-			holes.WriteString(holesIn(r))
-		}
-	}
-	for _, f := range files {
-		m := f.Machine
-		fmt.Fprintf(&machines, "| %s | %d × %s | %s | %s | %s, %s | %s | %s |\n", f.Date.Format("2006-01-02 15:04"),
-			m.GPUs, m.GPU, m.Driver, m.System, m.Slurm, m.Track, m.Torch, m.Bookend)
-	}
-	return head("accuracy") + under("result", results.String()) + said + under("holes", holes.String()) +
-		under("machines", machines.String())
+	Title, Truth string
+	Runs         []record.Run
+	controls     []record.Run
 }
 
 // gone are scenarios on record of what Bookend does otherwise by now: its health check looks at the node's other GPUs.
@@ -73,45 +33,51 @@ func byScenario(files []record.File) (all []*scenario) {
 				s = &scenario{}
 				known[r.Scenario], all = s, append(all, s)
 			}
-			s.title, s.truth = r.Title, r.Truth // the latest wording
+			s.Title, s.Truth = r.Title, r.Truth // the latest wording
 			if r.Control != "" {
 				s.controls = append(s.controls, r)
 			} else {
-				s.runs = append(s.runs, r)
+				s.Runs = append(s.Runs, r)
 			}
 		}
 	}
 	return all
 }
 
-func (s *scenario) row() string {
-	if len(s.runs) == 0 {
-		return ""
-	}
-	var verdicts, wrong []string
-	right, caught := 0, 0
-	for _, r := range s.runs {
-		if r.Outcome == record.Right {
-			right++
-		} else {
-			wrong = append(wrong, complaint(r))
-		}
-		if v := verdict(r); !slices.Contains(verdicts, v) {
-			verdicts = append(verdicts, v)
+// count is how many runs are as they should be, of all.
+func count(runs []record.Run) string {
+	right := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !r.AsItShould() })
+	return fmt.Sprintf("%d of %d", len(right), len(runs))
+}
+
+// Right counts the runs that are, and complains of the others.
+func (s *scenario) Right() string {
+	text := count(s.Runs)
+	for _, r := range s.Runs {
+		if r.Outcome != record.Right {
+			text += "; " + complaint(r)
 		}
 	}
-	for _, c := range s.controls {
-		if c.AsItShould() {
-			caught++
+	return text
+}
+
+// Noticed counts the controls that were.
+func (s *scenario) Noticed() string {
+	if len(s.controls) == 0 {
+		return "-"
+	}
+	return count(s.controls)
+}
+
+// Verdicts are those of the runs, each once.
+func (s *scenario) Verdicts() string {
+	var all []string
+	for _, r := range s.Runs {
+		if v := verdict(r); !slices.Contains(all, v) {
+			all = append(all, v)
 		}
 	}
-	noticed := "-"
-	if len(s.controls) > 0 {
-		noticed = fmt.Sprintf("%d of %d", caught, len(s.controls))
-	}
-	count := strings.Join(append([]string{fmt.Sprintf("%d of %d", right, len(s.runs))}, wrong...), "; ")
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", plain(s.title), plain(s.truth), count, noticed,
-		strings.Join(verdicts, " *or* "))
+	return strings.Join(all, " *or* ")
 }
 
 // plain is a title or truth in today's words: records keep those of their day.
@@ -187,19 +153,6 @@ func complaint(r record.Run) string {
 		}
 	}
 	return fmt.Sprintf("%s: %s", r.Outcome, oneLine(r.Problem))
-}
-
-// holesIn are the rows of what was measured of another process's holes.
-func holesIn(r record.Run) string {
-	var b strings.Builder
-	for _, t := range r.Tests {
-		if t.Chunk > 0 {
-			probe := read[struct{ Free, Largest uint64 }](t.Probe)
-			fmt.Fprintf(&b, "| %d KiB | %d MiB | %d MiB | %d MiB |\n", t.Chunk>>10, t.Kept>>20, probe.Free>>20,
-				probe.Largest>>20)
-		}
-	}
-	return b.String()
 }
 
 // oneLine cuts a text so that it ends neither a code span nor a table's cell.

@@ -3,11 +3,14 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"text/template"
 
 	"bookend/test/gpu/record"
 	"bookend/test/texts"
@@ -24,65 +27,84 @@ func main() {
 	}
 }
 
+//go:embed pages.tmpl
+var text string
+
+// yardstick begins the name of the program that the others are compared with.
+const yardstick = "nvidia-smi --query-gpu"
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"plain": plain, "least": slices.Min[[]float64], "most": slices.Max[[]float64],
+	"kib": func(n uint64) uint64 { return n >> 10 },
+	"mib": func(n uint64) uint64 { return n >> 20 },
+	"ms":  func(millis float64) string { return fmt.Sprintf("%.1f ms", millis) },
+	"share": func(n, of int) string {
+		return fmt.Sprintf("%d of %d (%.1f %%)", n, of, 100*float64(n)/float64(max(1, of)))
+	},
+	"probe": read[struct{ Free, Largest uint64 }],
+	"base": func(all []record.Timing) (median float64) {
+		for _, t := range all {
+			if strings.HasPrefix(t.Name, yardstick) {
+				median = t.Median()
+			}
+		}
+		return median
+	},
+	"times": func(median, base float64) string {
+		if base == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", median/base)
+	},
+}).Parse(text))
+
+// facts are what the pages are made from.
+type facts struct {
+	Files     []record.File
+	Scenarios []*scenario
+	Sayings   []saying
+	Outputs   map[string][]string // raw outputs of benchmarks by kind, oldest first
+}
+
+// saying is how much of a part of the collection is understood.
+type saying struct {
+	Name  string
+	Count int
+	texts.Score
+}
+
+// page renders one of them.
+func (f facts) page(name string) string {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, name, f); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
 // pages renders every generated page, by path.
 func pages(root string) (map[string]string, error) {
 	records := filepath.Join(root, "test/gpu/records")
 	files, err := record.Load(records)
-	if err != nil {
-		return nil, err
+	f := facts{Files: files, Scenarios: byScenario(files), Outputs: map[string][]string{}}
+	for _, part := range [][2]string{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}} {
+		all, bad := texts.Load(filepath.Join(root, "test/texts", part[1]))
+		f.Sayings = append(f.Sayings, saying{part[0], len(all), texts.Of(all)})
+		err = errors.Join(err, bad)
 	}
-	said, err := sayings(filepath.Join(root, "test/texts"))
-	if err != nil {
-		return nil, err
-	}
-	timings := performance(files)
 	for _, kind := range []string{"scan", "script", "search"} {
-		outputs, err := verbatim(kind, filepath.Join(records, kind+"-*.txt"))
-		if err != nil {
-			return nil, err
+		names, _ := filepath.Glob(filepath.Join(records, kind+"-*.txt"))
+		for _, name := range names {
+			output, bad := os.ReadFile(name)
+			f.Outputs[kind] = append(f.Outputs[kind], string(output))
+			err = errors.Join(err, bad)
 		}
-		timings += outputs
+	}
+	if err != nil {
+		return nil, err
 	}
 	return map[string]string{
-		filepath.Join(root, "docs/accuracy.md"):    accuracy(files, said),
-		filepath.Join(root, "docs/performance.md"): timings,
+		filepath.Join(root, "docs/accuracy.md"):    f.page("accuracy"),
+		filepath.Join(root, "docs/performance.md"): f.page("performance"),
 	}, nil
-}
-
-// verbatim is the raw outputs of a benchmark, oldest first, below their head.
-func verbatim(kind, pattern string) (string, error) {
-	names, err := filepath.Glob(pattern)
-	if err != nil {
-		return "", err
-	}
-	all := ""
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		all += "\n```\n" + string(text) + "```\n"
-	}
-	return under(kind, all), nil
-}
-
-// sayings renders how much of the collection is understood.
-func sayings(folder string) (string, error) {
-	var b strings.Builder
-	b.WriteString(head("sayings"))
-	for _, part := range []struct{ name, file string }{{"untouched", texts.Heldout}, {"at hand", texts.Written},
-		{"forms", texts.Formats}} {
-		all, err := texts.Load(filepath.Join(folder, part.file))
-		if err != nil {
-			return "", err
-		}
-		s := texts.Of(all)
-		fmt.Fprintf(&b, "| %d %s | %s | %s | %s |\n", len(all), part.name, share(s.Recognised, s.Shortages),
-			share(s.Read, s.Sized), share(s.Taken, s.Others))
-	}
-	return b.String(), nil
-}
-
-func share(n, of int) string {
-	return fmt.Sprintf("%d of %d (%.1f %%)", n, of, 100*float64(n)/float64(max(1, of)))
 }
