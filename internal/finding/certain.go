@@ -14,7 +14,8 @@ import (
 // doubts returns what keeps any finding of this scene from proving the card unusable.
 func (s Scene) doubts(c Card) []string {
 	return holding(
-		doubt{c.Device.Parent != "", "it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"},
+		doubt{c.Device.Parent != "",
+			"it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"},
 		doubt{s.Doubt != "", s.Doubt},
 		doubt{s.RunDoubt != "", s.RunDoubt},
 		doubt{s.Shared != "", "this GPU may be shared: " + s.Shared},

@@ -88,7 +88,8 @@ func parseOwner(name string) (pid int, ok bool) {
 }
 
 // addContext adds what one folder tells of a process: vram_GPUID in bytes, the device of each queue, and the same of
-// further contexts below it. The files sdma_* and cu_occupancy are left alone: reading them takes locks of the driver's.
+// further contexts below it. The files sdma_* and cu_occupancy are left alone: reading them takes locks of the
+// driver's.
 func addContext(on map[string]byPID, pid int, folder string) error {
 	names, err := list(folder)
 	if err != nil {
@@ -201,7 +202,9 @@ func (d Driver) opened(pid int) (all []client, err error) {
 	}
 	defer links.close()
 	names, err := links.names()
-	if err != nil {
+	// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
+	nodes := slices.DeleteFunc(names, func(fd string) bool { return !links.leads(fd, gpu.AMD.Nodes.Folder) })
+	if err != nil || len(nodes) == 0 {
 		return nil, err
 	}
 	infos, err := open(own, "fdinfo")
@@ -209,11 +212,7 @@ func (d Driver) opened(pid int) (all []client, err error) {
 		return nil, err
 	}
 	defer infos.close()
-	for _, fd := range names {
-		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
-		if !links.leads(fd, gpu.AMD.Nodes.Folder) {
-			continue
-		}
+	for _, fd := range nodes {
 		if text, err := infos.read(fd); err == nil {
 			if c, ok := parseClient(text); ok {
 				all = append(all, c)

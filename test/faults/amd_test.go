@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -79,6 +80,8 @@ func TestAMD(t *testing.T) {
 	other := fakeamd.Card{Bus: "0000:46:00.0", Minor: 136, UniqueID: "a1b2c3d4e5f60719", Total: 192 * gib}
 	cut := card
 	cut.Partitions = []int{128, 129}
+	apu := card
+	apu.APU = true
 	const dead = 4194000 // no PID that is given out here
 	for name, tt := range map[string]struct {
 		cards  []fakeamd.Card
@@ -110,6 +113,27 @@ func TestAMD(t *testing.T) {
 		"a process on its partition": {[]fakeamd.Card{cut}, false, "1", "GPU-a1b2c3d4e5f60718/renderD129", func(n *node, w *fakeamd.World) {
 			w.Compute(n.stays(), 129, 8*gib)
 		}, "BKD-ORPHAN?"},
+		"a second context": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			pid := n.stays()
+			w.Use(0, 8*gib)
+			w.Compute(pid, 128, 3*gib)
+			w.Second(pid, 128, 5*gib)
+		}, "BKD-ORPHAN?"},
+		"memory that goes late": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			n.configure(func(c *conf) { c.settle = "{max: 8s, stable: 3s}" })
+			w.Use(0, 40*gib)
+			time.AfterFunc(time.Second, func() { w.Use(0, 0) })
+		}, ""},
+		"the other die": {[]fakeamd.Card{card, other}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Use(1, 40*gib)
+		}, ""},
+		"memory of the host's": {[]fakeamd.Card{apu}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Use(0, 40*gib)
+		}, "BKD-UNJUDGED*"},
+		"no permission to look into KFD": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, w *fakeamd.World) {
+			w.Without("class/kfd/kfd/proc")
+			w.Put("", "class/kfd/kfd/proc")
+		}, "BKD-UNREAD*"},
 		"an error in the kernel's log": {[]fakeamd.Card{card}, false, "0", "GPU-a1b2c3d4e5f60718", func(n *node, _ *fakeamd.World) {
 			n.kernel("amdgpu 0000:26:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!")
 		}, "BKD-XIDFATAL?"},
