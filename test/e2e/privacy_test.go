@@ -80,7 +80,7 @@ func (s *story) leaks() (leaks []string) {
 	for _, name := range s.on.Users {
 		check(written(name, s.home(name)), printed)
 		check(written(name, filepath.Join(s.on.Run(), "report")),
-			func(r readable) []string { return privacy.Shown(r.text, nil, r.reader, facts) })
+			func(r readable) []string { return privacy.Shown(r.text, r.reader, facts) })
 	}
 	return leaks
 }

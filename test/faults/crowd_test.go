@@ -15,8 +15,8 @@ import (
 	"bookend/test/rig"
 )
 
-// Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own GPU and what
-// it left itself; each reads its own report; only what was left drains.
+// Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own GPU and
+// what it left itself; each reads its own report; only what was left drains.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	const crowd = 64

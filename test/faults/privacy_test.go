@@ -23,7 +23,7 @@ func (n *node) nobodyReadsOfOthers() {
 		leaks = append(leaks, privacy.Leaks(shown(uid, n.in("home"), own), reader, known)...)
 		anybodys := func(*syscall.Stat_t) bool { return true }
 		reports := shown(uid, filepath.Join(n.conf.run, "report"), anybodys)
-		leaks = append(leaks, privacy.Shown(reports, nil, reader, known)...)
+		leaks = append(leaks, privacy.Shown(reports, reader, known)...)
 	}
 	for _, leak := range leaks {
 		n.Error(leak)

@@ -61,8 +61,8 @@ type running struct {
 	ended  chan struct{}
 }
 
-// tightest is the longest of the tight deadlines; margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is
-// measured by test/bench.
+// tightest is the longest of the tight deadlines; margin is what a busy machine may add to a hook's deadline. A
+// hook that hangs never ends; how long one takes is measured by test/bench.
 const (
 	tightest = 12 * time.Second
 	margin   = time.Minute
@@ -113,16 +113,20 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	return p
 }
 
-// wait returns when the hook has ended, which it must by its deadline, and its pipe with it: while a child holds
-// that, slurmd keeps the node completing.
-func (p *running) wait() outcome {
+// over waits until the hook has ended, which it must by its deadline, and returns its exit code.
+func (p *running) over() int {
 	select {
 	case <-p.ended:
 	case <-time.After(p.limit + margin):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		p.Fatalf("%s: still there %v after its deadline of %v", p.cmd, margin, p.limit)
 	}
-	o := outcome{exit: p.cmd.ProcessState.ExitCode()}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// wait returns when the hook is over, and its pipe with it: while a child holds that, slurmd keeps the node completing.
+func (p *running) wait() outcome {
+	o := outcome{exit: p.over()}
 	select {
 	case o.output = <-p.output:
 		p.pipe.Close()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,12 +124,7 @@ func TestWatchdog(t *testing.T) {
 			must.Do(t, unix.SetNonblock(fd, false))
 			p := n.startWith(h, newJob(), w)
 			w.Close()
-			select {
-			case <-p.ended:
-			case <-time.After(p.limit + margin):
-				t.Fatal("still there after its deadline")
-			}
-			if exit := p.cmd.ProcessState.ExitCode(); exit != 0 {
+			if exit := p.over(); exit != 0 {
 				t.Errorf("exit %d", exit)
 			}
 			n.unharmed(others)
@@ -149,13 +143,8 @@ func TestClosedPipe(t *testing.T) {
 	r.Close()
 	p := n.startWith(epilog, newJob(), w)
 	w.Close()
-	select {
-	case <-p.ended:
-	case <-time.After(p.limit + margin):
-		t.Fatal("still there after its deadline")
-	}
-	if state := p.cmd.ProcessState; state.ExitCode() != 0 || len(n.run(100).Ends) != 1 {
-		t.Errorf("%v, %d ends on record; want exit 0 and 1", state, len(n.run(100).Ends))
+	if exit := p.over(); exit != 0 || len(n.run(100).Ends) != 1 {
+		t.Errorf("exit %d, %d ends on record; want 0 and 1", exit, len(n.run(100).Ends))
 	}
 }
 

@@ -39,8 +39,8 @@ func Table(text []byte) (all []Mutant) {
 	return all
 }
 
-// Each plants those whose name contains a text, and prints what notices each: "" for nothing. It reports whether something
-// notices all of them.
+// Each plants those whose name contains a text, and prints what notices each: "" for nothing. It reports whether
+// something notices all of them.
 func Each(all []Mutant, only string, notices func(Mutant) (by string)) bool {
 	noticed := true
 	for _, m := range all {

@@ -84,17 +84,15 @@ func with[T comparable](all []T, one T) []T {
 func Leaks(text string, reader string, everybody []Facts) (leaks []string) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(strings.TrimLeft(line, "| "), "bookend") || strings.Contains(line, "| bookend") {
-			leaks = append(leaks, Shown(line, nil, reader, everybody)...)
+			leaks = append(leaks, Shown(line, reader, everybody)...)
 		}
 	}
 	return leaks
 }
 
-// Shown are the leaks of what a command of Bookend's wrote for the reader, every line of it. What the reader typed,
-// such as the id of a job, is no news.
-func Shown(text string, typed []string, reader string, everybody []Facts) (leaks []string) {
+// Shown are the leaks of what a command of Bookend's wrote for the reader, every line of it.
+func Shown(text, reader string, everybody []Facts) (leaks []string) {
 	own := everybody[slices.IndexFunc(everybody, func(f Facts) bool { return f.Name == reader })]
-	own.Jobs = slices.Concat(own.Jobs, typed)
 	for line := range strings.Lines(text) {
 		for _, other := range everybody {
 			if other.Name == reader {

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Write writes a file so that a reader sees the old content or the new, and what runs keeps the old one; umask or not, it
-// has this mode.
+// Write writes a file so that a reader sees the old content or the new, and what runs keeps the old one; umask or not,
+// it has this mode.
 func Write(path string, content []byte, mode os.FileMode) error {
 	// A process that another test forks meanwhile would have the file open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()

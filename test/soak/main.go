@@ -2,9 +2,10 @@
 // simulated node of which everything is known, and counts what it got wrong.
 //
 //	soak [--pairs N] [--seed S] [--enough N]
-//	soak --replay SEED:PAIR         tells one pair's story
-//	soak --mutants [--pairs N] [--seed S] [--only TEXT]    asks whether it would notice mistakes; in the root of the tree
+//	soak --replay SEED:PAIR
+//	soak --mutants [--pairs N] [--seed S] [--only TEXT]
 //
+// The second tells one pair's story; the third asks, in the root of the tree, whether the soak would notice mistakes.
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
 //
 // A pair is a story of its own: two or three jobs after one another on one card, with neighbours, services, strangers,

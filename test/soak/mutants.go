@@ -28,7 +28,8 @@ func mutants(o options) (right bool) {
 	return mutant.Each(mutant.Table(table), o.only, notices)
 }
 
-// firstBreach builds the soak with a mutant, none where it names no file, and returns what it finds first, "" for nothing.
+// firstBreach builds the soak with a mutant, none where it names no file, and returns what it finds first, "" for
+// nothing.
 func firstBreach(folder string, m mutant.Mutant, o options) string {
 	program := filepath.Join(folder, "soak")
 	build := []string{"build", "-o", program}
@@ -38,7 +39,8 @@ func firstBreach(folder string, m mutant.Mutant, o options) string {
 	if out, err := exec.Command("go", append(build, "./test/soak")...).CombinedOutput(); err != nil {
 		panic(fmt.Errorf("%s: build: %w: %s", m.Name, err, out))
 	}
-	out, err := exec.Command(program, "-enough", "1", "-pairs", fmt.Sprint(o.pairs), "-seed", fmt.Sprint(o.seed)).Output()
+	pairs, seed := fmt.Sprint(o.pairs), fmt.Sprint(o.seed)
+	out, err := exec.Command(program, "-enough", "1", "-pairs", pairs, "-seed", seed).Output()
 	_, breach, said := strings.Cut(string(out), "\nfirst breach: ") // its last line
 	breach = strings.TrimSuffix(strings.TrimSuffix(breach, "\n"), "none")
 	if !said || (breach == "") != (err == nil) {

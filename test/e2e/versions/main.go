@@ -56,7 +56,8 @@ const hostIs = `. /etc/os-release; echo "$PRETTY_NAME, kernel $(uname -r | cut -
 
 func runAll(slurm string) {
 	// of the commit "+" says that files differ; results that are kept change the tree
-	commit, host := said("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"), said("sh", "-c", hostIs)
+	commit := said("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+")
+	host := said("sh", "-c", hostIs)
 	ran, failed := 0, 0
 	for _, r := range releases {
 		if slurm == "all" || strings.Contains(","+slurm+",", ","+r.branch+",") {
