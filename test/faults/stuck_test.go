@@ -81,7 +81,7 @@ func TestCleanUpOutlivesItsHook(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.configure(func(c *conf) {
-		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 2s, stable: 800ms}"
+		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 12s, stable: 800ms}"
 	})
 	n.clean(prolog, newJob())
 	p := n.leftover("--stop")
