@@ -46,7 +46,7 @@ func (l *lane) everything() {
 		l.work(l.plan(number))
 		if number == 1 {
 			l.measure(timingsName, l.timings)
-			l.measure(costName, l.costs)
+			l.measure(hookCostName, l.hookCost)
 			l.measure(rowName, l.rowCost)
 			l.measure(recordCostName, l.recordCost)
 		}
@@ -104,7 +104,7 @@ func (l *lane) named(c chain, name string) bool {
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
 func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe}, rowName: {groupProbe},
+	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, hookCostName: {groupProbe}, rowName: {groupProbe},
 		recordCostName: {groupRecorded}}[name]
 	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }
@@ -243,7 +243,7 @@ func (l *lane) summary() bool {
 // measured reports whether the timings that had to come about did, and were as they should be. What was not asked for
 // by name may be left out for want of time.
 func (l *lane) measured() bool {
-	for _, name := range []string{timingsName, costName} { // what a training step costs no rehearsal can tell
+	for _, name := range []string{timingsName, hookCostName} { // what a training step costs no rehearsal can tell
 		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !slices.Contains(l.came, name) {
 			return false
 		}

@@ -56,6 +56,14 @@ func (r *run) programsRank() {
 	r.holds("the rank that failed", "rank 2", messages(job), strings.Contains(messages(job), "rank 2: "))
 }
 
+func (r *run) programsTwice() {
+	jax := program{name: "jax", kind: "device"}
+	job := r.fails(r.script(r.program(jax, "held")+" &", "sleep 15", "exec "+r.program(jax, "slowly")), 0)
+	r.understood(jax, job)
+	r.answers(job, severalAtOnce)
+	r.said(job, "processes of your job")
+}
+
 func (r *run) programsUnread() {
 	line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "slowly")
 	text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)

@@ -56,7 +56,7 @@ func (r *run) wants(mib uint64) string {
 
 func (r *run) recordedPiled() {
 	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.total()*3/10)
-	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), "--gres=gpu:2"))
+	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
 	r.answers(job, severalAtOnce)
 	c := job.because(diagnosis.Processes)
 	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"bookend/test/cluster"
@@ -22,22 +24,24 @@ func (l *lane) rowCost(t *record.Timings) {
 	l.awaitIdle()
 	l.configure("observe", nil)
 	p := record.Pair{Name: "ten jobs in a row", Limit: rowLimit, Ours: timing("with Bookend", "all hooks, as shipped"),
-		Bare: timing("without", "hooks that do nothing"), What: "srun true on one GPU, ten times, each waiting for the " +
-			"end of the one before it"}
-	p.Ours.Command = "srun --gres=gpu:1 true"
-	p.Bare.Command = p.Ours.Command
-	l.row() // the first end tests
-	l.turns(t, rowRounds, p, l.row, func() time.Duration {
-		defer l.idleHooks()()
-		return l.row()
-	})
+		Bare: timing("without", "hooks that do nothing"), What: "srun true, ten times, each waiting for the end of the " +
+			"one before it"}
+	for _, gpus := range slices.Compact([]int{1, len(l.cards)}) {
+		p.Name, p.Ours.Command = fmt.Sprintf("ten jobs in a row, GPUs each: %d", gpus), fmt.Sprintf("srun --gres=gpu:%d true", gpus)
+		p.Bare.Command = p.Ours.Command
+		l.row(gpus) // the first end tests
+		l.turns(t, rowRounds, p, func() time.Duration { return l.row(gpus) }, func() time.Duration {
+			defer l.idleHooks()()
+			return l.row(gpus)
+		})
+	}
 }
 
 // row is how long ten jobs take, one after the other, until the node is free again.
-func (l *lane) row() time.Duration {
+func (l *lane) row(gpus int) time.Duration {
 	began := time.Now()
 	for range rowOf {
-		must(l.site.Srun(l.site.Users[0], "--gres=gpu:1", "--nodelist="+l.node, "true"))
+		must(l.site.Srun(l.site.Users[0], fmt.Sprintf("--gres=gpu:%d", gpus), "--nodelist="+l.node, "true"))
 	}
 	must(l.site.WaitNode(l.node, oneRun, func(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("COMPLETING") }))
 	return time.Since(began)

@@ -184,6 +184,8 @@ var frameworks = []chain{
 	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-caught", (*run).programsCaught)},
 	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-rank", (*run).programsRank)},
 	{torch: true, real: true, mode: "observe", brisk: true, steps: one("programs-unread", (*run).programsUnread)},
+	{torch: true, real: true, mode: "observe", brisk: true, steps: without(unrecorded, "programs-twice",
+		(*run).programsTwice)},
 }
 
 // one is a step without a control; without and despite are steps with one.
@@ -214,7 +216,7 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+	known := []string{timingsName, hookCostName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
 		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {

@@ -34,11 +34,12 @@ var usualEpilog string
 // timed is one program of the comparison.
 type timed struct {
 	record.Timing
-	argv  []string
-	env   func(round int) []string // nil: none
-	stdin []byte                   // a request; the pipe stays open until the program ends
-	said  []byte                   // by the last run
-	sane  func()                   // nil, or what must hold after each run
+	argv   []string
+	env    func(round int) []string // nil: none
+	stdin  []byte                   // a request; the pipe stays open until the program ends
+	said   []byte                   // by the last run
+	memory int64                    // its peak and its children's, in bytes, in the last run
+	sane   func()                   // nil, or what must hold after each run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
@@ -68,12 +69,12 @@ func (l *lane) timedPrograms() []timed {
 	untested, tested, shipped := l.with("untested", noProbe), l.with("tested", eachEnd), l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
-		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
-		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, true, shipped),
+		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, 0, shipped),
+		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, len(l.cards), shipped),
 		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every GPU",
-			timedJob, true, tested),
-		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
-		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
+			timedJob, len(l.cards), tested),
+		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, len(l.cards), untested),
+		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, len(l.cards), untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every GPU"),
 			argv: []string{l.site.Program("bookend-gpu")}, stdin: request},
 		{Timing: timing("bookend-healthcheck",
@@ -109,7 +110,7 @@ func (l *lane) with(name, section string) string {
 }
 
 // timedHook is a hook in the environment that slurmd gives it. Each round is a job of its own.
-func (l *lane) timedHook(program, how, what string, job int, gpus bool, config string) timed {
+func (l *lane) timedHook(program, how, what string, job, gpus int, config string) timed {
 	context := slurm.Context(strings.TrimPrefix(program, "bookend-") + "_slurmd")
 	return timed{
 		Timing: timing(program+how, what), argv: []string{l.site.Program(program)},
@@ -134,13 +135,11 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 }
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
-func (l *lane) hookEnv(context slurm.Context, job int, gpus bool, config string) []string {
+func (l *lane) hookEnv(context slurm.Context, job, gpus int, config string) []string {
 	uid, gid := ids(l.site.Users[0])
 	var indexes []string
-	for i := range l.cards {
-		if gpus {
-			indexes = append(indexes, fmt.Sprint(i))
-		}
+	for i := range gpus {
+		indexes = append(indexes, fmt.Sprint(i))
 	}
 	return rig.NewJob(l.node, job, int(uid), 0).On(strings.Join(indexes, ",")).With("SLURM_JOB_GID", fmt.Sprint(gid),
 		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile()).Environ(config, context)
@@ -169,6 +168,7 @@ func (t *timed) once(round int) time.Duration {
 	err := cmd.Wait()
 	took := time.Since(began)
 	t.said = out.Bytes()
+	t.memory = peak(cmd.ProcessState.SysUsage())
 	if err != nil {
 		panic(fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String())))
 	}
@@ -206,37 +206,6 @@ func (l *lane) hooksSawClean() {
 			panic(fmt.Errorf("job %d: %d hooks wrote to the log, want 2", job, len(hooks)))
 		}
 	}
-}
-
-const (
-	costName = "probe-cost"
-	// costLimit is what the backend's test of the cards may cost at most, by the bare program's time: the project's
-	// own goal.
-	costLimit = 1.15
-)
-
-// costs runs the backend's test allocation on every card against a bare program that does the same and nothing else, in
-// turn, on clean cards; who comes first changes with each round. Both are timed from before their start to after their
-// end.
-func (l *lane) costs(t *record.Timings) {
-	l.awaitIdle()
-	ours := timed{Timing: timing("bookend-gpu, op probe", "its request on stdin"),
-		argv: []string{l.site.Program("bookend-gpu")}, stdin: l.probeRequest(l.cards, false)}
-	ours.once(-1) // warms caches, and says how much the bare program shall take
-	bare := timed{Timing: timing("bareprobe", "bare C"), env: func(int) []string { return l.env },
-		argv: []string{l.site.Program("bareprobe"), fmt.Sprint(l.tested(ours.said) / mib)}}
-	if w := l.site.World(l.node); w != nil {
-		bare.argv = append(bare.argv, w.CUDA())
-	}
-	bare.once(-1)
-	l.turns(t, rounds, record.Pair{Name: "test allocation on every GPU", Limit: costLimit, Ours: ours.Timing,
-		Bare: bare.Timing, What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one " +
-			"cuMemRelease a GPU in bare C"},
-		func() time.Duration {
-			took := ours.once(0)
-			l.tested(ours.said)
-			return took
-		}, func() time.Duration { return bare.once(0) })
 }
 
 // turns measures a pair in turn; who comes first changes with each round.

@@ -2,6 +2,7 @@
 
 usage: programs.py NAME          ends by the framework's exception
        programs.py NAME slowly   does so over seconds
+       programs.py NAME held    takes a little, and waits
        programs.py NAME caught   logs the exception, frees what it has, goes on with less and ends well
        programs.py rank          a task of a step, with PyTorch: the third takes all, the others some, and wait
 NAME: torch, jax, cupy, numba, triton (a kernel that wants more shared memory than there is), onnx (without a GPU: host
@@ -102,6 +103,10 @@ def rank():
 if __name__ == "__main__":
     if sys.argv[1] == "rank":
         rank()
+    elif sys.argv[2:] == ["held"]:
+        block = next(globals()[sys.argv[1] + "_blocks"]())
+        time.sleep(WAIT)
+        del block
     elif sys.argv[2:] == ["caught"]:
         caught(sys.argv[1])
     else:
