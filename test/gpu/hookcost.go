@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"bookend/test/gpu/record"
@@ -34,14 +33,11 @@ type visit struct {
 	config string
 	gpus   int
 	job    int // of the last; each visit is a job of its own
-	memory int64
 }
 
 func (v *visit) once(program string) time.Duration {
 	h := v.timedHook(program, "", "", v.job, v.gpus, v.config)
-	took := h.once(-1)
-	v.memory = max(v.memory, h.memory)
-	return took
+	return h.once(-1)
 }
 
 // start times a job's start, end its end; the other is run as well.
@@ -109,8 +105,6 @@ func (l *lane) hookCost(t *record.Timings) {
 		bare()
 		l.turns(t, turns, record.Pair{Name: p.name, Limit: p.limit, Ours: timing(p.program, p.name),
 			Bare: p.by.Timing, What: p.program + ", against " + p.by.What}, ours, bare)
-		pair := &t.Pairs[len(t.Pairs)-1]
-		pair.What += fmt.Sprintf("; the hook or its largest child had %.1f MiB", float64(p.v.memory)/(1<<20))
 	}
 }
 
@@ -128,12 +122,4 @@ func (l *lane) free() uint64 {
 	asked := timed{argv: []string{l.site.Program("bookend-gpu")}, stdin: l.probeRequest(l.cards, false)}
 	asked.once(-1)
 	return l.tested(asked.said) / mib
-}
-
-// peak is the most memory that a program or a child of its had, in bytes.
-func peak(usage any) int64 {
-	if u, ok := usage.(*syscall.Rusage); ok {
-		return u.Maxrss << 10
-	}
-	return 0
 }

@@ -34,12 +34,11 @@ var usualEpilog string
 // timed is one program of the comparison.
 type timed struct {
 	record.Timing
-	argv   []string
-	env    func(round int) []string // nil: none
-	stdin  []byte                   // a request; the pipe stays open until the program ends
-	said   []byte                   // by the last run
-	memory int64                    // its peak and its children's, in bytes, in the last run
-	sane   func()                   // nil, or what must hold after each run
+	argv  []string
+	env   func(round int) []string // nil: none
+	stdin []byte                   // a request; the pipe stays open until the program ends
+	said  []byte                   // by the last run
+	sane  func()                   // nil, or what must hold after each run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
@@ -168,7 +167,6 @@ func (t *timed) once(round int) time.Duration {
 	err := cmd.Wait()
 	took := time.Since(began)
 	t.said = out.Bytes()
-	t.memory = peak(cmd.ProcessState.SysUsage())
 	if err != nil {
 		panic(fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String())))
 	}
