@@ -57,7 +57,7 @@ func lookUpUser(name string) identity {
 // Users returns n unprivileged accounts that every Linux has and no service runs under, for jobs. Nothing is
 // added to the host's accounts.
 func Users(n int) (found []string) {
-	for _, name := range []string{"games", "news", "uucp", "lp", "mail", "operator", "ftp", "bin", "daemon"} {
+	for _, name := range []string{"games", "news", "uucp", "lp", "mail", "operator", "ftp", "bin", "daemon", "sys", "list", "irc"} {
 		if u, err := user.Lookup(name); err == nil && u.Uid != "0" && len(found) < n {
 			found = append(found, name)
 		}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bookend/test/gpu/record"
@@ -27,85 +30,106 @@ func smiLimit(gpus int) float64 {
 	return 0.8
 }
 
-// visit is one job of the comparison: its hooks, each timed by itself.
+// visit is a job of the comparison, or one on each GPU at once: each time another.
 type visit struct {
 	*lane
 	config string
-	gpus   int
-	job    int // of the last; each visit is a job of its own
-}
-
-func (v *visit) once(program string) time.Duration {
-	h := v.timedHook(program, "", "", v.job, v.gpus, v.config)
-	return h.once(-1)
+	on     [][]int // the GPUs of each of its jobs
+	job    int     // of the last
 }
 
 // start times a job's start, end its end; the other is run as well.
 func (v *visit) start() time.Duration {
-	v.job++
-	took := v.once("bookend-prolog")
-	if v.gpus > 0 {
-		v.once("bookend-epilog")
+	took := v.begin()
+	if len(v.on[0]) > 0 {
+		v.all("bookend-epilog")
 	}
 	return took
 }
 
 func (v *visit) end() time.Duration {
-	v.job++
-	v.once("bookend-prolog")
-	return v.once("bookend-epilog")
+	v.begin()
+	return v.all("bookend-epilog")
+}
+
+func (v *visit) begin() time.Duration {
+	v.job += len(v.on)
+	return v.all("bookend-prolog")
+}
+
+// all runs a hook of each of the jobs, all at once.
+func (v *visit) all(program string) time.Duration {
+	return atOnce(len(v.on), func(i int) { hook := v.timedHook(program, "", "", v.job+i, v.on[i], v.config); hook.once(-1) })
+}
+
+// atOnce is how long several take side by side.
+func atOnce(n int, do func(int)) time.Duration {
+	var done sync.WaitGroup
+	failed := make([]error, n)
+	began := time.Now()
+	for i := range n {
+		done.Go(func() { failed[i] = attempt(func() { do(i) }) })
+	}
+	done.Wait()
+	took := time.Since(began)
+	try(errors.Join(failed...))
+	return took
 }
 
 // hookCost measures each hook next to the least that its questions to the driver cost.
 func (l *lane) hookCost(t *record.Timings) {
 	l.awaitIdle()
-	untested, tested := l.with("untested", noProbe), l.with("tested", eachEnd)
-	look := l.bare("barelook", "NVML's own figures of every GPU in bare C, with a thread for each")
-	test := l.bare("bareprobe", "cuInit, one cuMemCreate of the same size and one cuMemRelease a GPU in bare C")
-	idle := l.bare("idle", "a static Go program that does nothing")
-	if l.fake == 0 {
-		test.argv = append(test.argv, fmt.Sprint(l.free()))
-	}
-	next := pairedJob
-	visits := func(gpus int, config string) *visit {
-		next += 1000
-		return &visit{lane: l, config: config, gpus: gpus, job: next}
-	}
-	all, turns := len(l.cards), rounds
+	turns := rounds
 	if l.fake > 0 {
 		turns = 2
 	}
-	type pair struct {
-		name, program string
-		limit         float64
-		v             *visit
-		hook          func(*visit) time.Duration
-		by            timed
-	}
-	pairs := []pair{
-		{"start of a job with every GPU", "bookend-prolog", startLimit, visits(all, untested), (*visit).start, look},
-		{"end of a job with every GPU, no test allocation", "bookend-epilog", endLimit, visits(all, untested), (*visit).end, look},
-		{"end of a job with every GPU, with the test allocation", "bookend-epilog", testedLimit, visits(all, tested),
-			(*visit).end, test},
-		{"start of a job without GPUs", "bookend-prolog", nothing, visits(0, untested), (*visit).start, idle},
-	}
-	if all > 1 {
-		pairs = append(pairs, pair{"start of a job with one GPU of several", "bookend-prolog", oneLimit,
-			visits(1, untested), (*visit).start, look})
-	}
-	if l.smi != "" {
-		query := l.plain(smiQuery, "one query", l.smi, strings.Fields(smiQuery)[1:]...)
-		pairs = append(pairs, pair{"start of a job with every GPU, by nvidia-smi", "bookend-prolog", smiLimit(all),
-			visits(all, untested), (*visit).start, query})
-	}
-	for _, p := range pairs {
-		ours := func() time.Duration { return p.hook(p.v) }
-		bare := func() time.Duration { return p.by.once(-1) }
+	for i, c := range l.comparisons() {
+		v := &visit{lane: l, config: c.config, on: c.on, job: pairedJob + 10000*i}
+		ours := func() time.Duration { return c.hook(v) }
+		bare := func() time.Duration { return atOnce(len(c.on), func(int) { by := c.by; by.once(-1) }) }
 		ours()
 		bare()
-		l.turns(t, turns, record.Pair{Name: p.name, Limit: p.limit, Ours: timing(p.program, p.name),
-			Bare: p.by.Timing, What: p.program + ", against " + p.by.What}, ours, bare)
+		l.turns(t, turns, record.Pair{Name: c.name, Limit: c.limit, Ours: timing(c.program, c.name),
+			Bare: c.by.Timing, What: c.program + ", against " + c.by.What}, ours, bare)
 	}
+}
+
+// comparison is a hook, and what it is measured against.
+type comparison struct {
+	name, program, config string
+	limit                 float64
+	on                    [][]int
+	hook                  func(*visit) time.Duration
+	by                    timed
+}
+
+func (l *lane) comparisons() []comparison {
+	untested, tested := l.with("untested", noProbe), l.with("tested", eachEnd)
+	look := l.bare("barelook", "NVML's own figures of every GPU in bare C, with a thread for each")
+	test := l.bare("bareprobe", "cuInit, one cuMemCreate of the same size and one cuMemRelease a GPU in bare C")
+	if l.fake == 0 {
+		test.argv = append(test.argv, fmt.Sprint(l.free()))
+	}
+	all, start, end := [][]int{l.every()}, (*visit).start, (*visit).end
+	compared := []comparison{
+		{"start of a job with every GPU", "bookend-prolog", untested, startLimit, all, start, look},
+		{"end of a job with every GPU, no test allocation", "bookend-epilog", untested, endLimit, all, end, look},
+		{"end of a job with every GPU, with the test allocation", "bookend-epilog", tested, testedLimit, all, end, test},
+		{"start of a job without GPUs", "bookend-prolog", untested, nothing, [][]int{nil}, start,
+			l.bare("idle", "a static Go program that does nothing")},
+	}
+	if len(l.cards) > 1 {
+		each := slices.Collect(slices.Chunk(l.every(), 1))
+		compared = append(compared,
+			comparison{"start of a job with one GPU of several", "bookend-prolog", untested, oneLimit, [][]int{{0}}, start, look},
+			comparison{"end of a job on each GPU at once, no test allocation", "bookend-epilog", untested, endLimit, each, end, look})
+	}
+	if l.smi != "" {
+		query := l.plain(smiQuery, "one query of nvidia-smi", l.smi, strings.Fields(smiQuery)[1:]...)
+		compared = append(compared, comparison{"start of a job with every GPU, by nvidia-smi", "bookend-prolog", untested,
+			smiLimit(len(l.cards)), all, start, query})
+	}
+	return compared
 }
 
 // bare is one of build.sh's own programs.

@@ -84,8 +84,8 @@ func parse(args []string) (options, error) {
 	if only != "" {
 		o.only = strings.Split(only, ",")
 	}
-	if flags.NArg() > 0 || o.runs < 1 || o.fake < 0 || o.fake > 8 || o.fakeNodes < 1 || o.fakeNodes > 8 {
-		return o, errors.New("want no arguments, at least one run, at most 8 fake GPUs and 8 nodes")
+	if flags.NArg() > 0 || o.runs < 1 || o.fake < 0 || o.fake > 16 || o.fakeNodes < 1 || o.fakeNodes > 8 {
+		return o, errors.New("want no arguments, at least one run, at most 16 fake GPUs and 8 nodes")
 	}
 	return o, checkNames(o.only)
 }

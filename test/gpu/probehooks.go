@@ -71,7 +71,7 @@ func (r *run) hook(context slurm.Context, job int) record.Hook {
 	before := r.hooks(job)
 	name := "bookend-" + strings.TrimSuffix(string(context), "_slurmd")
 	cmd := exec.Command(r.site.Program(name))
-	cmd.Env = r.hookEnv(context, job, len(r.cards), r.site.ConfigFile(r.node))
+	cmd.Env = r.hookEnv(context, job, r.every(), r.site.ConfigFile(r.node))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		panic(fmt.Errorf("%s: %w: %s", name, err, tail(string(out))))

@@ -127,6 +127,8 @@ var base = []chain{
 	{mode: "enforce", steps: without(allShared, "foreign-unknown", (*run).foreignUnknown)},
 	{gpus: 2, mode: "enforce", steps: without(allShared, "foreign", (*run).foreign)},
 	{gpus: 2, mode: "observe", steps: one("neighbours", (*run).neighbours)},
+	{gpus: 4, mode: "enforce", steps: without(ignoreOrphan, "many", (*run).manyAtOnce)},
+	{gpus: 2, torch: true, real: true, mode: "enforce", steps: one("nccl-killed", (*run).reduceKilled)},
 	{gpus: 2, mode: "observe", steps: one("numbering", (*run).numberAgrees)},
 	{gpus: 2, mode: "enforce", steps: one("numbering-typed", (*run).numberingTyped)},
 	{gpus: 2, mode: "enforce", steps: one("numbering-left-out", (*run).numberingLeftOut)},

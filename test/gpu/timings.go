@@ -68,12 +68,12 @@ func (l *lane) timedPrograms() []timed {
 	untested, tested, shipped := l.with("untested", noProbe), l.with("tested", eachEnd), l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
-		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, 0, shipped),
-		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, len(l.cards), shipped),
+		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, nil, shipped),
+		l.timedHook("bookend-prolog", "", "start of a job with every GPU, all clean", timedJob, l.every(), shipped),
 		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every GPU",
-			timedJob, len(l.cards), tested),
-		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, len(l.cards), untested),
-		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, len(l.cards), untested),
+			timedJob, l.every(), tested),
+		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, l.every(), untested),
+		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, l.every(), untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every GPU"),
 			argv: []string{l.site.Program("bookend-gpu")}, stdin: request},
 		{Timing: timing("bookend-healthcheck",
@@ -109,11 +109,11 @@ func (l *lane) with(name, section string) string {
 }
 
 // timedHook is a hook in the environment that slurmd gives it. Each round is a job of its own.
-func (l *lane) timedHook(program, how, what string, job, gpus int, config string) timed {
+func (l *lane) timedHook(program, how, what string, job int, on []int, config string) timed {
 	context := slurm.Context(strings.TrimPrefix(program, "bookend-") + "_slurmd")
 	return timed{
 		Timing: timing(program+how, what), argv: []string{l.site.Program(program)},
-		env: func(round int) []string { return l.hookEnv(context, job+1+round, gpus, config) },
+		env: func(round int) []string { return l.hookEnv(context, job+1+round, on, config) },
 	}
 }
 
@@ -133,11 +133,19 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 		env: func(int) []string { return []string{path} }}
 }
 
+// every has the index of each GPU.
+func (l *lane) every() (all []int) {
+	for i := range l.cards {
+		all = append(all, i)
+	}
+	return all
+}
+
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
-func (l *lane) hookEnv(context slurm.Context, job, gpus int, config string) []string {
+func (l *lane) hookEnv(context slurm.Context, job int, on []int, config string) []string {
 	uid, gid := ids(l.site.Users[0])
 	var indexes []string
-	for i := range gpus {
+	for _, i := range on {
 		indexes = append(indexes, fmt.Sprint(i))
 	}
 	return rig.NewJob(l.node, job, int(uid), 0).On(strings.Join(indexes, ",")).With("SLURM_JOB_GID", fmt.Sprint(gid),
