@@ -80,8 +80,12 @@ func atOnce(n int, do func(int)) time.Duration {
 func (l *lane) hookCost(t *record.Timings) {
 	l.awaitIdle()
 	turns := rounds
-	if l.fake > 0 {
-		turns = 2
+	if w := l.site.World(l.node); w != nil {
+		turns = 5
+		for call, ms := range latencies(len(l.cards)) {
+			try(w.Set("on."+call, fmt.Sprintf("sleep %d", ms)))
+			defer func() { try(w.Set("on."+call, "")) }()
+		}
 	}
 	for i, c := range l.comparisons() {
 		v := &visit{lane: l, config: c.config, on: c.on, job: pairedJob + 10000*i}
@@ -92,6 +96,15 @@ func (l *lane) hookCost(t *record.Timings) {
 		l.turns(t, turns, record.Pair{Name: c.name, Limit: c.limit, Ours: timing(c.program, c.name),
 			Bare: c.by.Timing, What: c.program + ", against " + c.by.What}, ours, bare)
 	}
+}
+
+// latencies are what calls take on nodes of so many H200s with persistence mode, in milliseconds, as measured on one and
+// four.
+func latencies(gpus int) map[string]int {
+	const attach = 6
+	return map[string]int{"nvmlInit_v2": 3 + 4*gpus, "nvmlDeviceGetHandleByIndex_v2": attach,
+		"nvmlDeviceGetHandleByUUID": attach, "nvmlDeviceGetHandleByPciBusId_v2": attach, "cuInit": 160 * gpus,
+		"cuMemRelease": 45}
 }
 
 // comparison is a hook, and what it is measured against.
