@@ -257,10 +257,20 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // the record of who left it is from closer by
 		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
+	if s.ending() && f.Owner != nil && f.Owner.Level == attrib.ByExclusive && s.sawAlive(p.PID, *f.Owner) {
+		f.Owner.Level = attrib.BySighting
+	}
 	if !s.ending() && f.Owner != nil && attrib.ByExclusive.Weaker(f.Owner.Level) {
 		f.Owner.Level = attrib.ByExclusive // a start does not wait until the memory of who has just ended is back
 	}
 	return f, true
+}
+
+// sawAlive reports that a process which is dead by now was seen in the cgroup of that very job.
+func (s Scene) sawAlive(pid int, o Owner) bool {
+	return slices.ContainsFunc(s.Self.Seen, func(seen attrib.Sighting) bool {
+		return seen.PID == pid && o.named().Same(seen.Owner)
+	})
 }
 
 // unexplained is the memory beyond what the listed processes account for. Known residue of the start counts

@@ -109,14 +109,19 @@ func service(name string, p attrib.Process) attrib.Process { p.Service = name; r
 // Edits of a scene.
 func others(all ...attrib.Record) func(*Scene) { return func(s *Scene) { s.Others = all } }
 func left(all ...Finding) func(*Scene)         { return func(s *Scene) { s.Left = all } }
-func ended(s *Scene)                           { s.Self.End = at(200) }
-func before(then Side) func(*Scene)            { return func(s *Scene) { s.Before = &then } }
-func shared(s *Scene)                          { s.Shared = "partition" }
-func perhaps(s *Scene)                         { s.SharedUnknown = "no gres.conf" }
-func instance(s *Scene)                        { s.Cards[0].Device.Parent = "GPU-9" }
-func inside(s *Scene)                          { s.Doubt = "RunInJob" }
-func unrecorded(s *Scene)                      { s.Before = nil }
-func beginning(s *Scene)                       { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
+func sawAlive(job slurm.JobID) func(*Scene) {
+	return func(s *Scene) {
+		s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}}
+	}
+}
+func ended(s *Scene)                { s.Self.End = at(200) }
+func before(then Side) func(*Scene) { return func(s *Scene) { s.Before = &then } }
+func shared(s *Scene)               { s.Shared = "partition" }
+func perhaps(s *Scene)              { s.SharedUnknown = "no gres.conf" }
+func instance(s *Scene)             { s.Cards[0].Device.Parent = "GPU-9" }
+func inside(s *Scene)               { s.Doubt = "RunInJob" }
+func unrecorded(s *Scene)           { s.Before = nil }
+func beginning(s *Scene)            { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
 
 // leftBy is what an end's record says of one job.
 func leftBy(job slurm.JobID, c code.Code, bytes uint64, candidates ...Holder) Finding {
@@ -182,6 +187,8 @@ func TestCompare(t *testing.T) {
 		{"an orphan", ending(orphanSide()), "ORPHAN 10 exclusive", "-"},
 		{"memory and no process", ending(unlisted(200)), "RESIDUE 10 exclusive", "-"},
 		{"a listed PID that is gone", ending(on(200, gone)), "PHANTOM 10 exclusive", "-"},
+		{"one that was seen in the job's cgroup", with(ending(on(200, gone)), sawAlive(10)), "PHANTOM 10 sighting", "-"},
+		{"one that was seen in another's", with(ending(on(200, gone)), sawAlive(11)), "PHANTOM 10 exclusive", "-"},
 		{"another user's, outside any job", ending(on(200, by(1002, orphan))), "STRAY", "-"},
 		{"root's may be a service", ending(on(200, by(0, orphan))), "STRAY", "root's"},
 		{"a service run as the job's user", ending(on(200, service("x.service", orphan))), "STRAY", "service"},

@@ -30,6 +30,9 @@ func (h *hook) blames() {
 		h.tally.blamed++
 		if f.Owner.Level == attrib.ByExclusive {
 			h.tally.guessed++
+			if f.Holder != nil && h.recorder.inJob[attrib.Instance{PID: f.Holder.PID, Start: f.Holder.Start}] && f.Code == code.Orphan {
+				h.tally.unproven++
+			}
 		}
 		right, about := h.blamed(f, c, saw)
 		switch {

@@ -97,7 +97,7 @@ func lead(o options) (exit int) {
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, "+
 		"%d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
-	fmt.Printf("%d owners named by exclusive use alone, %d jobs that samples saw on others' GPUs\n", sum.guessed, sum.recorded)
+	fmt.Printf("%d owners named by exclusive use alone (%d of processes that samples saw in a job's cgroup), %d jobs that samples saw on others' GPUs\n", sum.guessed, sum.unproven, sum.recorded)
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
 		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)

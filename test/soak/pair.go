@@ -40,14 +40,14 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named, guessed, recorded uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named, guessed, unproven, recorded uint64
 
 	misguessedAt uint64 // the first pair with one
 }
 
 func (t *tally) counts() []*uint64 {
 	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
-		&t.misguessed, &t.named, &t.guessed, &t.recorded}
+		&t.misguessed, &t.named, &t.guessed, &t.unproven, &t.recorded}
 }
 
 func (t *tally) add(o tally) {

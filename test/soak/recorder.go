@@ -16,13 +16,14 @@ type recorder struct {
 	every time.Duration
 	kept  ledger.Recordings
 	truth map[attrib.Instance]*world.Job // of each process that it saw; nil for none's
+	inJob map[attrib.Instance]bool       // those that it saw in a job's cgroup
 }
 
 // mostSampled ends the samples of a run that has no end: the story goes on as long as something is to happen.
-const mostSampled = 5 * time.Minute
+const mostSampled = 10 * time.Minute
 
 func (p *pair) newRecorder() recorder {
-	r := recorder{kept: ledger.Recordings{}, truth: map[attrib.Instance]*world.Job{}}
+	r := recorder{kept: ledger.Recordings{}, truth: map[attrib.Instance]*world.Job{}, inJob: map[attrib.Instance]bool{}}
 	if p.rand.IntN(5) > 0 {
 		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
 	}
@@ -50,7 +51,8 @@ func (p *pair) record(run ledger.Run) {
 			for _, listed := range reading.Processes {
 				if lives := p.node.Process(listed.PID); lives != nil {
 					known[listed.PID] = p.facts(lives)
-					r.truth[attrib.Instance{PID: lives.PID, Start: p.node.Started(lives)}] = lives.Job
+					is := attrib.Instance{PID: lives.PID, Start: p.node.Started(lives)}
+					r.truth[is], r.inJob[is] = lives.Job, r.inJob[is] || lives.Cgroup.Found()
 				}
 			}
 		}
