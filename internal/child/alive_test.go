@@ -86,7 +86,7 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 		t.Fatal(b.err)
 	}
 	must.Have(p.stdout.Read(make([]byte, 1)))(t)
-	if st, err := readStat("/proc", b.pid); err != nil || st.state != 'Z' {
+	if st, err := readStat("/proc", b.pid); err != nil || st.State != 'Z' {
 		t.Fatalf("stat %+v, %v; want a zombie", st, err)
 	}
 	if !Alive("/proc", b.pid, b.ticks) {

@@ -9,25 +9,25 @@ import (
 	"testing"
 )
 
-// Whatever a process calls itself, its state, parent, threads and start stay the kernel's: a live child is never taken
-// for dead, nor another process for an ancestor.
+// Whatever a process calls itself, the rest of its line stays the kernel's: a live child is never taken for dead, nor
+// another process for an ancestor.
 func FuzzParseStat(f *testing.F) {
-	f.Add("python", "D", 1, 1, uint64(777))
-	f.Add("a) b", "Z", 7, 2, uint64(1)<<63)
-	f.Add("x) Z 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 (", "S", 4194304, 40, uint64(0))
-	f.Add("\n1 (init) Z", "X", -5, -1, uint64(math.MaxUint64))
-	f.Fuzz(func(t *testing.T, name, state string, parent, threads int, ticks uint64) {
-		if st, err := parseStat([]byte(name)); err != nil && st != (stat{}) {
+	f.Add("python", "D", 1, 4194560, 1, uint64(777))
+	f.Add("a) b", "Z", 7, 4, 2, uint64(1)<<63)
+	f.Add("x) Z 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 (", "S", 4194304, 0, 40, uint64(0))
+	f.Add("\n1 (init) Z", "X", -5, -1, -1, uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, name, state string, parent, flags, threads int, ticks uint64) {
+		st, err := ParseStat(name)
+		if err != nil && st != (Stat{}) || err == nil && !strings.Contains(name, "("+st.Name+")") {
 			t.Errorf("%+v with error %v", st, err)
 		}
 		if len(state) != 1 || strings.TrimSpace(state) == "" || state == ")" {
 			return
 		}
-		want := stat{state: state[0], parent: parent, threads: threads, ticks: ticks}
-		fields := strings.Repeat(" 0", fieldThreads-fieldParent-1) + " " + strconv.Itoa(threads) + " 0 "
-		line := "42 (" + name + ") " + state + " " + strconv.Itoa(parent) + fields + strconv.FormatUint(ticks, 10) + " 9\n"
-		got, err := parseStat([]byte(line))
-		if (err == nil) != (parent >= 0) || err == nil && got != want {
+		want := Stat{name, state[0], parent, uint64(flags), threads, ticks}
+		got, err := ParseStat(fmt.Sprintf("42 (%s) %s %d 0 0 0 0 %d%s %d 0 %d 9\n", name, state, parent, flags,
+			strings.Repeat(" 0", fieldThreads-fieldFlags-1), threads, ticks))
+		if possible := parent >= 0 && parent < 1<<31 && flags >= 0; (err == nil) != possible || err == nil && got != want {
 			t.Errorf("name %q: %+v, %v; want %+v", name, got, err, want)
 		}
 		if got.dead() && (state != "Z" && state != "X" || threads > 1) {

@@ -79,7 +79,7 @@ func start(s Spec, p *pipes) birth {
 	if err != nil {
 		return birth{pid: pid} // the start time stays unknown; the child is none the worse
 	}
-	return birth{pid: pid, ticks: st.ticks}
+	return birth{pid: pid, ticks: st.Ticks}
 }
 
 // await returns the started child, or false when the deadline came first; the child is then killed as soon as

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -32,20 +31,6 @@ func TestNodes(t *testing.T) {
 
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
 const statTail = " 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n"
-
-func TestParseStat(t *testing.T) {
-	got, err := parseStat("42 (x) R 1 1 1) T" + statTail) // whatever else it calls itself: FuzzStat
-	if want := (stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	for _, bad := range []string{"", "42", "42 (x", "42 x) S", ")(", "42 (x) S 1 2", "42 (x) SS" + statTail,
-		strings.Replace("42 (x) S"+statTail, "123456", "-1", 1),
-		strings.Replace("42 (x) S"+statTail, "123456", "18446744073709551615", 1)} {
-		if got, err := parseStat(bad); err == nil {
-			t.Errorf("%q was accepted: %+v", bad, got)
-		}
-	}
-}
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -71,27 +56,6 @@ func TestLongExe(t *testing.T) {
 	if p := one(t, "/proc", start(t, "idle", nil)); p.Exe != must.Have(os.Executable())(t) {
 		t.Errorf("%q", p.Exe)
 	}
-}
-
-// Whatever a process calls itself, the rest of its line stays the kernel's.
-func FuzzStat(f *testing.F) {
-	f.Add("42 (python3) S" + statTail)
-	f.Add("4259 (a) R (b) S" + statTail)
-	f.Add("42 (\n) ")
-	f.Fuzz(func(t *testing.T, text string) {
-		st, err := parseStat(text)
-		switch {
-		case err == nil && (st.start < 0 || len(st.state) != 1 || !strings.Contains(text, "("+st.name+")")):
-			t.Errorf("%q: %+v", text, st)
-		case err != nil && st != (stat{}):
-			t.Errorf("%q: %+v and %v", text, st, err)
-		}
-		forged := "1 (" + text + ") S" + statTail
-		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" ||
-			st.start != 1234560*time.Millisecond {
-			t.Errorf("name %q: %+v, %v", text, st, err)
-		}
-	})
 }
 
 // A user, and a PID namespace, is what the kernel's own lines say, whatever lines a name makes up.

@@ -100,10 +100,12 @@ func TestProcessesOfATree(t *testing.T) {
 	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
+	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
 	base := attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
 	second := base
-	second.PID, second.Cgroup, second.EnvJobID = 11, slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
+	second.PID, second.State = 11, "X"
+	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
 	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
 	if got := Processes(proc, []int{11, 12, 10}, time.Hour); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
