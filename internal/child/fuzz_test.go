@@ -59,7 +59,7 @@ func FuzzParseGroups(f *testing.F) {
 			}
 			plain = append(plain, uint32(n))
 		}
-		if !slices.Equal(groups, plain) || len(groups) > maxGroups {
+		if !slices.Equal(groups, plain) {
 			t.Fatalf("%v of %q", groups, out)
 		}
 		all := withPrimary(gid, groups)

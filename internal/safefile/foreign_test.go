@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -153,27 +152,6 @@ func TestAppend(t *testing.T) {
 	must.Do(t, os.Symlink("log", filepath.Join(dir, "link")))
 	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
-	}
-}
-
-// Hooks that run at once lose no entry while the log is rotated once.
-func TestAppendTogether(t *testing.T) {
-	dir := t.TempDir()
-	const each, writers = 100, 8
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for range each {
-				if err := Append(dir, "log", []byte("0123456789abcde\n"), 16*each*writers*3/4); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	size := len(content(t, filepath.Join(dir, "log"))) + len(content(t, filepath.Join(dir, "log.1")))
-	if size != 16*each*writers {
-		t.Errorf("%d bytes in both logs, want %d", size, 16*each*writers)
 	}
 }
 

@@ -2,7 +2,9 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -34,18 +36,14 @@ func LockNumber(path string, n uint32, wait time.Duration) (release func(), err 
 }
 
 func lock(path string, wait time.Duration, try func(fd int) error) (release func(), err error) {
-	var fd int
-	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) error {
+	fd := -1 // no os.File, which would be closed where release is forgotten
+	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
 		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
-		fd, err = openAt(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
+		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
 			return err
 		}
-		_, err = checkOwnFile(fd)
-		if err == nil {
-			err = await(wait, func() error { return try(fd) })
-		}
-		if err != nil {
+		if err = await(wait, func() error { return try(fd) }); err != nil {
 			_ = unix.Close(fd)
 		}
 		return err
@@ -70,4 +68,31 @@ func await(wait time.Duration, try func() error) error {
 		case <-time.After(lockStep):
 		}
 	}
+}
+
+// Append adds one entry to a log in an own folder, in a single write. A log that would grow beyond limit bytes becomes
+// name.1, replacing an older one; an entry larger than limit is refused (ErrTooLarge). A new log has mode 0640. The
+// caller holds a lock, so that a log that is full for two writers at once is not moved away twice.
+func Append(dir, name string, entry []byte, limit int64) error {
+	return inOwnFolder("append to", dir, name, func(dirfd int) error {
+		if int64(len(entry)) > limit {
+			return fmt.Errorf("%w: an entry of %d bytes", ErrTooLarge, len(entry))
+		}
+		open := func() (int, int64, error) {
+			return openOwn(dirfd, name, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o640)
+		}
+		fd, size, err := open()
+		if err == nil && size+int64(len(entry)) > limit {
+			_ = unix.Close(fd)
+			if err = retry(func() error { return unix.Renameat(dirfd, name, dirfd, name+".1") }); err == nil {
+				fd, _, err = open()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), name)
+		_, err = f.Write(entry)
+		return errors.Join(err, f.Close())
+	})
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -175,14 +176,18 @@ func TestCutAnywhere(t *testing.T) {
 	r := full(7)
 	r.Key = string(sluidA)
 	data := must.Have(encode(r))(t)
+	for key := range maxDamaged {
+		damageFile(t, s, 8, fmt.Sprint("t", key), nil)
+	}
+	s.Runs()
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
 		if _, which, err := s.Find(r.Job); which != ledger.NoRun || !errors.As(err, new(Damage)) {
 			t.Errorf("cut at %d of %d: %s, %v", n, len(data), which, err)
 		}
 	}
-	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != maxDamaged {
-		t.Errorf("%d files set aside, %v; want %d", len(aside), err, maxDamaged)
+	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) < 2 || len(aside) > maxDamaged {
+		t.Errorf("%d files set aside, %v; want at most %d", len(aside), err, maxDamaged)
 	}
 	damageFile(t, s, 7, r.Key, data)
 	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {

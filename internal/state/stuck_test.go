@@ -65,22 +65,6 @@ func TestStuckVisits(t *testing.T) {
 	check(4294967294, 60)
 }
 
-// The record cannot grow without bounds. Who has ended makes room.
-func TestStuckVisitsBounded(t *testing.T) {
-	s := open(t, folder(t))
-	for uid := range uint32(maxUsers) {
-		long := Stuck{PID: int(1<<22 + uid), StartTicks: 1 << 62, Since: 1 << 62, Op: "append"}
-		must.Do(t, s.SetStuckVisit(4e9+uid, long, anyone))
-	}
-	if err := s.SetStuckVisit(7, Stuck{PID: 1}, anyone); err == nil {
-		t.Error("one more was recorded")
-	}
-	if got, err := s.StuckVisit(4e9, anyone); got == nil || err != nil {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	must.Do(t, s.SetStuckVisit(7, Stuck{PID: 1}, func(stuck Stuck) bool { return stuck.PID != 1<<22 }))
-}
-
 // A stuck reader is never forgotten for another, and the record of as many as there may be fits.
 func TestReadersAreBounded(t *testing.T) {
 	s := open(t, folder(t))
