@@ -34,7 +34,7 @@ func FuzzChildRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, request []byte) {
 		var got *CleanupRequest
-		serve := Served(func(r CleanupRequest) (bool, error) { got = &r; return true, nil })
+		serve := strict(func(r CleanupRequest) (bool, error) { got = &r; return true, nil })
 		reply, err := serve(request)
 		decoder := json.NewDecoder(bytes.NewReader(request))
 		decoder.DisallowUnknownFields()
@@ -61,7 +61,7 @@ func TestServe(t *testing.T) {
 		if request == `{"proc":` {
 			end.Close()
 		}
-		if exit := Serve(env, op, nil); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
+		if exit := serve(env, op); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
 			t.Errorf("%s of %q: exit %d, %q, %q", op, request, exit, stdout.String(), stderr.String())
 		}
 	}
