@@ -70,7 +70,7 @@ func TestServe(t *testing.T) {
 var entry = Entry{
 	At:    time.Date(2026, 3, 4, 5, 6, 7, 89e6, time.FixedZone("", 3600)),
 	Level: config.Warning, Program: "bookend-epilog", PID: 77, Message: "job ended",
-	Fields: Fields{"job": uint32(1234), "took_seconds": 1500 * time.Millisecond, "code": "BKD-ORPHAN", "drained": false},
+	Fields: map[string]any{"job": uint32(1234), "took_seconds": 1500 * time.Millisecond, "code": "BKD-ORPHAN", "drained": false},
 }
 
 func TestLine(t *testing.T) {
@@ -150,7 +150,7 @@ func FuzzLine(f *testing.F) {
 	f.Add("\" level=error msg=\"forged", "\"\\", "msg")
 	f.Fuzz(func(t *testing.T, message, value, name string) {
 		e := entry
-		e.Message, e.Fields = message, Fields{"name": value, name: errors.New(value)}
+		e.Message, e.Fields = message, map[string]any{"name": value, name: errors.New(value)}
 		for _, format := range []config.LogFormat{config.Text, config.JSON} {
 			line := e.Line(config.Log{Level: config.Info, Format: format})
 			body, ok := bytes.CutSuffix(line, []byte("\n"))

@@ -80,14 +80,11 @@ type Reader struct {
 // recorded.
 const MaxReaders = 64
 
-// Readers returns the stuck readers that are alive. A record that cannot be used is none.
-func (s *Store) Readers(alive func(Stuck) bool) []Reader { return living(readersFile.peek(s), alive) }
-
 func living(all *[]Reader, alive func(Stuck) bool) []Reader {
 	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
 }
 
-// PeekReaders is Readers for programs that make and change nothing.
+// PeekReaders returns the stuck readers that are alive. A record that cannot be used is none; nothing is made or changed.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
 	return living(peek(run, node, readersFile), alive)
 }

@@ -85,12 +85,12 @@ func TestReadersAreBounded(t *testing.T) {
 	if len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0 {
 		t.Errorf("on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
 	}
-	if err := add(7, 1); err == nil || len(s.Readers(alive)) != MaxReaders || s.Readers(alive)[0].PID != 4_000_000 {
-		t.Errorf("one too many: %v, first %+v", err, s.Readers(alive)[0])
+	if err := add(7, 1); err == nil || len(PeekReaders(s.run, node, alive)) != MaxReaders || PeekReaders(s.run, node, alive)[0].PID != 4_000_000 {
+		t.Errorf("one too many: %v, first %+v", err, PeekReaders(s.run, node, alive)[0])
 	}
 	dead[4_000_000] = true
-	if err := add(7, 1); err != nil || len(s.Readers(alive)) != MaxReaders {
-		t.Errorf("once one has ended: %v, %d on record", err, len(s.Readers(alive)))
+	if err := add(7, 1); err != nil || len(PeekReaders(s.run, node, alive)) != MaxReaders {
+		t.Errorf("once one has ended: %v, %d on record", err, len(PeekReaders(s.run, node, alive)))
 	}
 }
 
