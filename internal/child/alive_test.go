@@ -36,9 +36,7 @@ func TestAlive(t *testing.T) {
 			proc := t.TempDir()
 			must.Do(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
 			must.Do(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
-			if got := Alive(proc, 42, 777); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			must.Be(t, "alive", Alive(proc, 42, 777), test.want)
 		})
 	}
 	if Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0) {

@@ -242,9 +242,7 @@ func TestBecomeRefuses(t *testing.T) {
 		"no group":      Become(uid, gid, []uint32{noID}),
 		"too many":      Become(uid, gid, slices.Repeat([]uint32{1}, maxGroups+1)),
 	} {
-		if !errors.Is(err, ErrRefused) {
-			t.Errorf("%s: %v, want %v", name, err, ErrRefused)
-		}
+		must.Fail(t, name, err, ErrRefused)
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("the test process itself became somebody else")
@@ -303,12 +301,8 @@ func TestAwaitsWhatIsPending(t *testing.T) {
 		left--
 		return make([]int, left), nil
 	}
-	if err := holdsNothing(closing); err != nil {
-		t.Errorf("closed in time: %v", err)
-	}
-	if err := holdsNothing(func() ([]int, error) { return []int{7}, nil }); !errors.Is(err, ErrRefused) {
-		t.Errorf("got %v, want %v", err, ErrRefused)
-	}
+	must.Be(t, "closed in time", holdsNothing(closing), nil)
+	must.Fail(t, "one that stays open", holdsNothing(func() ([]int, error) { return []int{7}, nil }), ErrRefused)
 }
 
 func TestConfine(t *testing.T) {

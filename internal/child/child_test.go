@@ -222,9 +222,7 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	if want := "0 pipe,1 pipe,2 pipe"; strings.Join(got, ",") != want {
 		t.Errorf("child holds %v, want %s", got, want)
 	}
-	if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags != 0 {
-		t.Errorf("flags of the parent's stdout %d, %v; want none", flags, err)
-	}
+	must.Be(t, "flags of the parent's stdout", must.Have(unix.FcntlInt(1, unix.F_GETFD, 0))(t), 0)
 	p.closeOurs()
 	must.Do(t, <-c.ended)
 	must.Have(reap(b.pid))(t)
@@ -237,9 +235,7 @@ func TestHeirOfThePipe(t *testing.T) {
 	gone(t, pids(t, res.Stdout)[0])
 	res = Run(self("heir", "outside"))
 	expect(t, res, Exited)
-	if err := unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL); err != nil {
-		t.Errorf("the heir should still have been there: %v", err)
-	}
+	must.Be(t, "the heir should still have been there", unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL), nil)
 }
 
 func TestGroupIsKilled(t *testing.T) {

@@ -3,7 +3,6 @@ package child
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"bookend/test/must"
@@ -47,8 +46,6 @@ func TestGroupsFrom(t *testing.T) {
 		"user with a blank":       {[]string{any}, "a b", []uint32{10}},
 		"user of a domain passes": {[]string{any}, `DOM\alice@example.org`, []uint32{10, 20}},
 	} {
-		if got := groupsFrom(test.from, 1000, 10, test.user); !slices.Equal(got, test.want) {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
-		}
+		must.Be(t, name, groupsFrom(test.from, 1000, 10, test.user), test.want)
 	}
 }

@@ -69,13 +69,9 @@ func FuzzStatus(f *testing.F) {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
-			t.Errorf("name %q: %d, %v", text, uid, err)
-		}
+		must.Be(t, fmt.Sprintf("name %q", text), must.Have(parseUID("Name:\t" + text + rest + "\n"))(t), 1000)
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
-				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
-			}
+			must.Be(t, fmt.Sprintf("name %q", text), parseOtherPIDs("Name:\t" + text + rest + pids), want)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,9 +106,7 @@ func TestProcessesOfATree(t *testing.T) {
 	second.PID, second.State = 11, "X"
 	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
 	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
-	if got := Processes(proc, []int{11, 12, 10}, time.Hour); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	must.Be(t, "processes", Processes(proc, []int{11, 12, 10}, time.Hour), want)
 }
 
 // The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By
@@ -422,9 +419,7 @@ func TestUsing(t *testing.T) {
 		if tc.want {
 			want = []OfJob{{100000010, "py (x"}}
 		}
-		if got, err := Using(proc, "/dev", 1000, tc.in); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		must.Be(t, name, must.Have(Using(proc, "/dev", 1000, tc.in))(t), want)
 	}
 }
 
@@ -440,9 +435,7 @@ func TestNamed(t *testing.T) {
 	}
 	job := slurm.Owner{ID: 77}
 	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
-	if got, err := Named(proc, "srun", 1000, job); err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v, want both of the job", got, err)
-	}
+	must.Be(t, "both of the job", must.Have(Named(proc, "srun", 1000, job))(t), want)
 	if got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job); err == nil || got != nil {
 		t.Errorf("no /proc: got %v, %v, want an error", got, err)
 	}
@@ -501,9 +494,7 @@ func TestRealHolders(t *testing.T) {
 	own := must.Have(os.Open(filepath.Join(dev, "nvidia0")))(t)
 	defer own.Close()
 	processes, got := holdersOf(t, dev)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	must.Be(t, "holders", got, want)
 	for pid, p := range processes {
 		if again := one(t, "/proc", pid); !alike(p, again) || p.Start == 0 || p.Exe == "" || p.OtherPIDs != (pid == inside) {
 			t.Errorf("a holder is %+v, looked up it is %+v", p, again)

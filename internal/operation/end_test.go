@@ -18,6 +18,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/holders"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 const (
@@ -234,8 +235,6 @@ func TestProves(t *testing.T) {
 		"another process":                                  {job, in(job), attrib.Process{PID: 71, Start: start, Cgroup: job}, false},
 	} {
 		r := CleanupRequest{Owner: tt.owner, Processes: []attrib.Process{another, tt.was}}
-		if got := r.proves(tt.now); got != tt.want {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
-		}
+		must.Be(t, name, r.proves(tt.now), tt.want)
 	}
 }

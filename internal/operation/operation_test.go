@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/state"
+	"bookend/test/must"
 )
 
 // A child that is asked for anything but one of its operations, in full, says so and answers nothing.
@@ -80,18 +82,14 @@ func TestLine(t *testing.T) {
 		config.JSON: `{"code":"BKD-ORPHAN","drained":false,"job":1234,"level":"warning","msg":"job ended","pid":77,` +
 			`"program":"bookend-epilog","time":"2026-03-04T05:06:07.089+01:00","took_seconds":1.5}` + "\n",
 	} {
-		if got := string(entry.Line(config.Log{Level: config.Info, Format: format})); got != want {
-			t.Errorf("%q: got %s, want %s", format, got, want)
-		}
+		must.Be(t, fmt.Sprint(format), string(entry.Line(config.Log{Level: config.Info, Format: format})), want)
 	}
 	order := []config.LogLevel{config.Debug, config.Info, config.Warning, config.Error}
 	for i, least := range order {
 		for j, level := range order {
 			e := entry
 			e.Level = level
-			if logged := len(e.Line(config.Log{Level: least})) > 0; logged != (j >= i) {
-				t.Errorf("level %s with log.level %s: logged %v", level, least, logged)
-			}
+			must.Be(t, "level", len(e.Line(config.Log{Level: least})) > 0, (j >= i))
 		}
 	}
 }
@@ -125,16 +123,12 @@ func TestSyslog(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("a full socket: got %v, want %v", err, unix.EAGAIN)
-	}
+	must.Fail(t, "a full socket", err, unix.EAGAIN)
 	listener.Close()
 	for at, want := range map[string]error{
 		filepath.Join(dir, "none"): nil, path: unix.ECONNREFUSED, "/" + strings.Repeat("x", 200): unix.EINVAL,
 	} {
-		if err := entry.Syslog(at, []byte("x\n")); !errors.Is(err, want) {
-			t.Errorf("%.40s: got %v, want %v", at, err, want)
-		}
+		must.Fail(t, at, entry.Syslog(at, []byte("x\n")), want)
 	}
 }
 
@@ -193,9 +187,7 @@ func TestTurn(t *testing.T) {
 	enter := func(op string, want error, when string) (met func(bool)) {
 		t.Helper()
 		met, err := v.enter(op)
-		if !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", when, err, want)
-		}
+		must.Fail(t, when, err, want)
 		return met
 	}
 	met := enter(Append.Name, nil, "the first")

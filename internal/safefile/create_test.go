@@ -2,6 +2,7 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,21 +98,15 @@ func TestCreateInTheWorkingFolder(t *testing.T) {
 	dir := arranged(t, "")
 	t.Chdir(dir)
 	must.Do(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))
-	if got := content(t, dir+"/page.html"); got != "content" {
-		t.Errorf("%q", got)
-	}
+	must.Be(t, "content", content(t, dir+"/page.html"), "content")
 }
 
 // A file that does not fit leaves nothing.
 func TestCreateWithoutRoom(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		dir := smallTmpfs(t)
-		if err := Create(dir+"/page.html", make([]byte, 1<<16), over); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("%v", err)
-		}
-		if got := entries(t, dir); got != "" {
-			t.Errorf("left %q", got)
-		}
+		must.Fail(t, fmt.Sprint("replacing ", over), Create(dir+"/page.html", make([]byte, 1<<16), over), unix.ENOSPC)
+		must.Be(t, "left", entries(t, dir), "")
 	}
 }
 

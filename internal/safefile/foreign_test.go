@@ -92,20 +92,14 @@ func TestGiveAndRewrite(t *testing.T) {
 		t.Errorf("got %+v", st)
 	}
 	must.Do(t, os.Mkdir(at("folder"), 0o700))
-	if err := Give(dir, "folder", user, user); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a directory: %v", err)
-	}
+	must.Fail(t, "a directory", Give(dir, "folder", user, user), unix.EISDIR)
 	put(t, at("own"), "long text", 0o600)
 	must.Do(t, Rewrite(dir, "own", []byte("short")))
 	must.Do(t, os.Symlink("own", at("link")))
 	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
-		if err := Rewrite(dir, name, []byte("x")); !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", name, err, want)
-		}
+		must.Fail(t, name, Rewrite(dir, name, []byte("x")), want)
 	}
-	if text := content(t, at("own")); text != "short" {
-		t.Errorf("got %q", text)
-	}
+	must.Be(t, "content", content(t, at("own")), "short")
 }
 
 func TestMakeDir(t *testing.T) {
@@ -127,9 +121,7 @@ func TestMakeDir(t *testing.T) {
 	must.Do(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
 	t.Cleanup(func() { must.Do(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
 	for _, name := range []string{"file", "link", "users", "mount"} {
-		if err := MakeDir(parent, name, 0o700); !errors.Is(err, ErrNotOurs) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, MakeDir(parent, name, 0o700), ErrNotOurs)
 	}
 }
 
@@ -142,33 +134,23 @@ func TestAppend(t *testing.T) {
 		b != "three\nfour" {
 		t.Errorf("log.1 %q, log %q", a, b)
 	}
-	if err := Append(dir, "log", make([]byte, 11), 10); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("large entry: %v", err)
-	}
+	must.Fail(t, "large entry", Append(dir, "log", make([]byte, 11), 10), ErrTooLarge)
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
-	if err := Append(dir, "fifo", nil, 10); !errors.Is(err, unix.ENXIO) {
-		t.Errorf("FIFO: %v", err)
-	}
+	must.Fail(t, "FIFO", Append(dir, "fifo", nil, 10), unix.ENXIO)
 	must.Do(t, os.Symlink("log", filepath.Join(dir, "link")))
-	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("link: %v", err)
-	}
+	must.Fail(t, "link", Append(dir, "link", nil, 10), unix.ELOOP)
 }
 
 func TestLockNumber(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	const most = 1<<32 - 1
 	release := must.Have(LockNumber(path, most, 0))(t)
-	if _, err := LockNumber(path, most, 5*time.Millisecond); !errors.Is(err, ErrLocked) {
-		t.Errorf("got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "held", must.Err(LockNumber(path, most, 5*time.Millisecond)), ErrLocked)
 	for _, n := range []uint32{0, 7, most - 1} {
 		other := must.Have(LockNumber(path, n, 0))(t)
 		other() // which ends no other's
 	}
-	if _, err := LockNumber(path, most, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("after another number: got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "after another number", must.Err(LockNumber(path, most, 0)), ErrLocked)
 	release()
 	again := must.Have(LockNumber(path, most, 0))(t)
 	again()
@@ -180,9 +162,7 @@ func TestLockNumber(t *testing.T) {
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	release := must.Have(Lock(path, 0, true))(t)
-	if _, err := Lock(path, 5*time.Millisecond, false); !errors.Is(err, ErrLocked) {
-		t.Errorf("got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "held", must.Err(Lock(path, 5*time.Millisecond, false)), ErrLocked)
 	waiting := make(chan error)
 	go func() {
 		again, err := Lock(path, time.Minute, true)
@@ -196,9 +176,7 @@ func TestLock(t *testing.T) {
 
 	one := must.Have(Lock(path, 0, false))(t)
 	two := must.Have(Lock(path, 0, false))(t)
-	if _, err := Lock(path, 0, true); !errors.Is(err, ErrLocked) {
-		t.Errorf("shared and exclusive at once: %v", err)
-	}
+	must.Fail(t, "shared and exclusive at once", must.Err(Lock(path, 0, true)), ErrLocked)
 	one()
 	two()
 	last := must.Have(Lock(path, time.Minute, true))(t)

@@ -1,7 +1,6 @@
 package safefile
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,12 +79,8 @@ func TestRefusedCalls(t *testing.T) {
 			}
 			var err error
 			must.Do(t, refuse.Run([]refuse.Call{test.call}, func() { err = test.do(dir) }))
-			if !errors.Is(err, test.want) {
-				t.Errorf("%v, want %v", err, test.want)
-			}
-			if now := descriptors(t); now != before {
-				t.Errorf("%d descriptors are open, %d were", now, before)
-			}
+			must.Fail(t, "error", err, test.want)
+			must.Be(t, "open descriptors", descriptors(t), before)
 			if now := entries(t, dir); now != files || content(t, at("f")) != "old" {
 				t.Errorf("there is %q with %q, and was %q", now, content(t, at("f")), files)
 			}

@@ -75,12 +75,8 @@ func TestArchive(t *testing.T) {
 	begin(t, s, job(4), 35)              // still open
 	lived(t, s, job(5), 40, false)       // recent
 	archive(t, run, varDir, limits(1, 1))
-	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{2, 4, 5}) {
-		t.Errorf("in memory: %v", got)
-	}
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 3, 2, 1}) {
-		t.Errorf("on disk: %v", got)
-	}
+	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{2, 4, 5})
+	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
 	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
 		"drop/n1_" + string(sluidA)} {
 		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
@@ -134,9 +130,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
 		t.Errorf("in memory: %+v", runs)
 	}
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{1, 1}) {
-		t.Errorf("on disk: %v", got)
-	}
+	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{1, 1})
 	for path, want := range map[string]bool{
 		"report/n1_1": true, "report/n1_" + string(sluidB): true, "report/n1_" + string(sluidA): false,
 		"drop/n1_1": true, "drop/n1_" + string(sluidB): true, "drop/n1_" + string(sluidA): false,
@@ -166,13 +160,9 @@ func TestArchiveForgets(t *testing.T) {
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
 	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
-		t.Errorf("by age: %v", got)
-	}
+	must.Be(t, "by age", onDisk(t, varDir), []slurm.JobID{5, 4, 3, 2})
 	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
-		t.Errorf("by size: %v", got)
-	}
+	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
 	if _, err := os.Stat(temp); !os.IsNotExist(err) {
 		t.Errorf("a killed writer's file: %v", err)
 	}
@@ -186,9 +176,7 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	lived(t, s, job(2), 11, false)
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
 	archive(t, run, varDir, limits(0, 0))
-	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
-		t.Errorf("in memory: %v", got)
-	}
+	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
 	if runs, damage := History(varDir, node); len(runs) != 2 || len(damage) > 0 {
 		t.Errorf("in the history: %v, %v", runs, damage)
 	}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,9 +39,7 @@ func TestDrop(t *testing.T) {
 			t.Errorf("user %d finds %+v", uid, st)
 		}
 		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
-		if text, err := s.ReadDrop(j); err != nil || string(text) != "claim" {
-			t.Errorf("got %q, %v", text, err)
-		}
+		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
 	}
 	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
 		t.Error("another user's was read")
@@ -50,9 +49,7 @@ func TestDrop(t *testing.T) {
 		t.Error("one that is too large was read")
 	}
 	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
-	if names := dropped(t, s); !slices.Equal(names, []string{"n1_8"}) {
-		t.Errorf("left: %q", names)
-	}
+	must.Be(t, "left", dropped(t, s), []string{"n1_8"})
 	must.Do(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
 }
 
@@ -65,9 +62,7 @@ func TestDropInUse(t *testing.T) {
 	defer unix.Unmount(path, unix.MNT_DETACH)
 	must.Do(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
 	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
-		if err := s.MakeDrop(job(id)); !errors.Is(err, want) {
-			t.Errorf("got %v, want %v", err, want)
-		}
+		must.Fail(t, fmt.Sprint("job ", id), s.MakeDrop(job(id)), want)
 		if _, err := s.ReadDrop(job(id)); err == nil {
 			t.Errorf("job %d: it was read", id)
 		}

@@ -119,9 +119,7 @@ func TestFiles(t *testing.T) {
 		}
 		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
 		must.Do(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
-		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
-			t.Errorf("%s of an earlier version: got %+v, %v, want %+v", k.name, is, err, value)
-		}
+		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), value)
 		if k.name != "drain.json" && text != string(was) { // which says by whom no more
 			t.Errorf("%s: got %s, want %s", k.name, text, was)
 		}
@@ -176,21 +174,15 @@ func TestFilesLocked(t *testing.T) {
 		}
 		s, value, text := k.kept(t)
 		release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
-		if err := k.put(s); !errors.Is(err, ErrLocked) {
-			t.Errorf("put %s: got %v, want %v", k.name, err, ErrLocked)
-		}
-		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
-			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
-		}
+		must.Fail(t, "put "+k.name, k.put(s), ErrLocked)
+		must.Be(t, k.name, must.Have(k.get(s))(t), value)
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte("{"), 0o600))
 		if is, err := k.get(s); !errors.Is(err, ErrLocked) || !reflect.DeepEqual(is, k.missing(t)) {
 			t.Errorf("damaged %s: got %+v, %v, want %v", k.name, is, err, ErrLocked)
 		}
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) // the writer has
 		release()
-		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
-			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
-		}
+		must.Be(t, k.name, must.Have(k.get(s))(t), value)
 	}
 }
 
@@ -201,12 +193,8 @@ func TestUnreadFilesAreKept(t *testing.T) {
 			continue
 		}
 		s, value, _ := k.kept(t)
-		if err := refused(t, reading(unix.EIO), func() error { return k.put(s) }); !errors.Is(err, unix.EIO) {
-			t.Errorf("put %s: got %v, want %v", k.name, err, unix.EIO)
-		}
-		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
-			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
-		}
+		must.Fail(t, "put "+k.name, refused(t, reading(unix.EIO), func() error { return k.put(s) }), unix.EIO)
+		must.Be(t, k.name, must.Have(k.get(s))(t), value)
 	}
 }
 

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,9 +33,7 @@ func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(data, node, 7, string(sluidA))
 		if err != nil {
-			if !errors.Is(err, errRecord) {
-				t.Errorf("%v is no errRecord", err)
-			}
+			must.Fail(t, "an error", err, errRecord)
 			return
 		}
 		if r.Job.ID != 7 || r.Job.Node != node || r.Key != string(sluidA) || r.Job.SLUID != "" &&

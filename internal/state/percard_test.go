@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -49,22 +48,16 @@ func TestPerCard(t *testing.T) {
 	}
 	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
 		"GPU-2": accepted}
-	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), want)
 	must.Do(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
 	delete(want, "GPU-0")
 	delete(want, "GPU-2")
-	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	must.Be(t, "baselines left", must.Have(s.Baselines())(t), want)
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
 	tests := map[gpu.ID]health.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
-	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, tests) {
-		t.Errorf("got %+v, %v, want %+v", got, err, tests)
-	}
+	must.Be(t, "tests", must.Have(s.Probes())(t), tests)
 }
 
 // What was learned, accepted or tested in another epoch holds for nothing in this one.
@@ -74,12 +67,8 @@ func TestOtherEpochsGo(t *testing.T) {
 	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
 	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
 	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
-	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]finding.Baseline{"GPU-1": fresh}) {
-		t.Errorf("got %+v, %v, want %+v", got, err, fresh)
-	}
-	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]health.TestRecord{"GPU-1": test}) {
-		t.Errorf("got %+v, %v, want %+v", got, err, test)
-	}
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{"GPU-1": fresh})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{"GPU-1": test})
 }
 
 func TestPerCardRefuses(t *testing.T) {
@@ -96,9 +85,7 @@ func TestPerCardRefuses(t *testing.T) {
 		"tests of two epochs": {s.PutProbes(other, tested("GPU-0", 1)), ErrEpoch},
 		"a test of no GPU":    {s.PutProbes(tested("", 1)), ErrEpoch},
 	} {
-		if !errors.Is(tt.err, tt.want) {
-			t.Errorf("%s: got %v, want %v", name, tt.err, tt.want)
-		}
+		must.Fail(t, name, tt.err, tt.want)
 	}
 	baselines, err := s.Baselines()
 	tests, err2 := s.Probes()

@@ -15,9 +15,7 @@ func TestOpenings(t *testing.T) {
 	o, late := s.Openings(), time.Now().Add(time.Hour) // when the clock of files surely tells
 	expect := func(what string, want int) {
 		t.Helper()
-		if got := len(o.Runs(late)); got != want {
-			t.Errorf("%s: %d open runs, want %d", what, got, want)
-		}
+		must.Be(t, what, len(o.Runs(late)), want)
 	}
 	begin := func(restarts int) ledger.Run {
 		j := job(7)
@@ -54,7 +52,5 @@ func TestChangeReport(t *testing.T) {
 		r.Running = "running"
 	}))
 	must.Do(t, <-done)
-	if got, err := s.Report(j); err != nil || got != (Report{Text: "start", Running: "running", End: "end"}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	must.Be(t, "the report", must.Have(s.Report(j))(t), (Report{Text: "start", Running: "running", End: "end"}))
 }

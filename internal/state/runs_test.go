@@ -30,9 +30,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("%s, %v", which, err)
 	}
 	want.Version, want.Key, want.Start = Version, string(sluidA), ordered(want.Start)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	must.Be(t, "the record", got, want)
 	end := *full(7).Start
 	must.Do(t, s.Close(got, end))
 	runs, damage := s.Runs()
@@ -93,9 +91,7 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	j := job(1)
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
-	if err := s.Begin(ledger.Run{Job: j, Start: at(20)}); !errors.Is(err, ErrExists) {
-		t.Errorf("a second prolog: %v", err)
-	}
+	must.Fail(t, "a second prolog", s.Begin(ledger.Run{Job: j, Start: at(20)}), ErrExists)
 	if r, _, _ := s.Find(j); r.Start.At != at(10).At {
 		t.Errorf("started at %v", r.Start.At)
 	}
@@ -158,9 +154,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 		t.Error("the caller's run was changed")
 	}
 	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
-	if err := s.Begin(r); err != nil {
-		t.Errorf("with a report of %d bytes: %v", maxRecord, err)
-	}
+	must.Fail(t, "with a large report", s.Begin(r), nil)
 }
 
 // damageFile overwrites a record behind the store's back.
@@ -256,17 +250,13 @@ func TestLockedIsUnknown(t *testing.T) {
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
 	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}),
 		"Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
-		if !errors.Is(err, ErrLocked) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, err, ErrLocked)
 	}
 	r, which, err := s.Find(job(1))
 	if which != ledger.OpenRun || r.Start.At != at(10).At || err == nil {
 		t.Errorf("reading needs no lock: %s, %v", which, err)
 	}
-	if err := s.Begin(ledger.Run{Job: job(2), Start: at(20)}); err != nil {
-		t.Errorf("another job's: %v", err)
-	}
+	must.Be(t, "another job's", s.Begin(ledger.Run{Job: job(2), Start: at(20)}), nil)
 	release()
 	if err := s.Begin(ledger.Run{Job: job(1), Start: at(20)}); err != nil {
 		t.Error(err)

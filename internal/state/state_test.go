@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,13 +137,9 @@ func TestOpenMakesItsFolders(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "/", "-x", "n1\x00", "a..b", strings.Repeat("n", 256)} {
-		if _, err := Open(folder(t), name); !errors.Is(err, ErrName) {
-			t.Errorf("node %q: %v", name, err)
-		}
+		must.Fail(t, fmt.Sprintf("node %q", name), must.Err(Open(folder(t), name)), ErrName)
 	}
-	if _, err := Open(filepath.Join(folder(t), "no/such"), node); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no parent: %v", err)
-	}
+	must.Fail(t, "no parent", must.Err(Open(filepath.Join(folder(t), "no/such"), node)), fs.ErrNotExist)
 	for name, plant := range map[string]func(string) error{
 		"link":       func(p string) error { return os.Symlink(t.TempDir(), p) },
 		"file":       func(p string) error { return os.WriteFile(p, nil, 0o600) },
@@ -156,16 +150,12 @@ func TestOpenRefuses(t *testing.T) {
 			run := folder(t)
 			path := filepath.Join(run, where)
 			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
-			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
-				t.Errorf("%s for %s: %v", name, where, err)
-			}
+			must.Fail(t, name+" for "+where, must.Err(Open(run, node)), safefile.ErrNotOurs)
 		}
 	}
 	run := folder(t)
 	must.Do(t, os.Chmod(run, 0o777))
-	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
-		t.Errorf("a root that anybody can write in: %v", err)
-	}
+	must.Fail(t, "a root that anybody can write in", must.Err(Open(run, node)), safefile.ErrNotOurs)
 }
 
 func TestNamesAreChecked(t *testing.T) {
@@ -185,28 +175,20 @@ func TestNamesAreChecked(t *testing.T) {
 			"Begin": s.Begin(ledger.Run{Job: bad}), "Close": s.Close(ledger.Run{Job: bad}, ledger.End{}), "Find": find,
 			"PutReport": s.PutReport(bad, Report{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
 		} {
-			if !errors.Is(err, ErrName) {
-				t.Errorf("%s(%+v): %v", name, bad, err)
-			}
+			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
 		if which != ledger.NoRun {
 			t.Errorf("%+v: found %s", bad, which)
 		}
 	}
-	if err := s.Begin(ledger.Run{Key: "../x", Job: job(1)}); !errors.Is(err, ErrName) {
-		t.Errorf("key: %v", err)
-	}
+	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
 		if dir, name := DropFile(run, node, owner); dir != "" || name != "" {
 			t.Errorf("%+v: drop %q, %q", owner, dir, name)
 		}
-		if _, err := GetReport(run, node, owner); !errors.Is(err, ErrName) {
-			t.Errorf("%+v: %v", owner, err)
-		}
+		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, owner)), ErrName)
 	}
-	if after := tree(t, run); !reflect.DeepEqual(after, before) {
-		t.Errorf("something was written: %v", after)
-	}
+	must.Be(t, "something was written", tree(t, run), before)
 }
 
 // tree lists everything below a folder, locks left out.
@@ -251,9 +233,7 @@ func TestUnwritable(t *testing.T) {
 			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
 			"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 		} {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: got %v, want %v", name, err, want)
-			}
+			must.Fail(t, name, err, want)
 		}
 		if say, _ := s.Repeat("X", 0); !say {
 			t.Error("a fault went silent")
@@ -276,12 +256,8 @@ func TestUnwritable(t *testing.T) {
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
-	if err := errors.Join(s.MakeDrop(job(1)), s.ClearStuck()); !errors.Is(err, unix.EROFS) {
-		t.Errorf("got %v, want %v", err, unix.EROFS)
-	}
-	if _, err := Open(run, "n2"); !errors.Is(err, unix.EROFS) {
-		t.Errorf("a new node: got %v, want %v", err, unix.EROFS)
-	}
+	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.ClearStuck()), unix.EROFS)
+	must.Fail(t, "a new node", must.Err(Open(run, "n2")), unix.EROFS)
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)
 }
@@ -295,10 +271,6 @@ func TestNodes(t *testing.T) {
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
 		must.Do(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
 	}
-	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
-		t.Errorf("%q, %v", nodes, err)
-	}
-	if nodes, err := Nodes(run, ""); err != nil || !slices.Equal(nodes, []string{"n1"}) {
-		t.Errorf("%q, %v", nodes, err)
-	}
+	must.Be(t, "nodes", must.Have(Nodes(run, kept))(t), []string{"n0", "n1"})
+	must.Be(t, "nodes with state", must.Have(Nodes(run, ""))(t), []string{"n1"})
 }

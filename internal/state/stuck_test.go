@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"reflect"
 	"testing"
 
 	"bookend/internal/attrib"
@@ -23,9 +22,7 @@ func TestStuck(t *testing.T) {
 	must.Do(t, s.ClearStuck())
 	first := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
 	must.Do(t, errors.Join(s.SetStuck(first), s.SetStuck(Stuck{PID: 8, Since: time.Hour})))
-	if got, err := s.Stuck(); err != nil || !reflect.DeepEqual(got, &first) {
-		t.Errorf("got %+v, %v, want the one that has been stuck for longer", got, err)
-	}
+	must.Be(t, "the one that has been stuck for longer", must.Have(s.Stuck())(t), &first)
 	must.Do(t, s.ClearStuck())
 	if got, err := s.Stuck(); got != nil || err != nil {
 		t.Errorf("after clearing: got %+v, %v", got, err)
@@ -169,19 +166,13 @@ func TestDrain(t *testing.T) {
 		"another seen": {other, drain.Memory{}, ErrChanged},
 		"too large":    {aDrain(), large, safefile.ErrTooLarge},
 	} {
-		if err := s.SwapDrain(tt.seen, tt.next); !errors.Is(err, tt.want) {
-			t.Errorf("%s: got %v, want %v", name, err, tt.want)
-		}
+		must.Fail(t, name, s.SwapDrain(tt.seen, tt.next), tt.want)
 	}
-	if m, err := s.Drain(); err != nil || !reflect.DeepEqual(m, aDrain()) {
-		t.Errorf("got %+v, %v, want %+v", m, err, aDrain())
-	}
+	must.Be(t, "unchanged", must.Have(s.Drain())(t), aDrain())
 	old := aDrain()
 	old.Written.Reason = "BKD-ORPHAN gpu=0 leftover pid=4711 20.5GiB job=42; on node: bookend show 42"
 	must.Do(t, s.SwapDrain(aDrain(), old))
-	if m, err := s.Drain(); err != nil || !reflect.DeepEqual(m, old) {
-		t.Errorf("got %+v, %v, want %+v", m, err, old)
-	}
+	must.Be(t, "in the words of another release", must.Have(s.Drain())(t), old)
 }
 
 // A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card

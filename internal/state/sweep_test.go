@@ -51,8 +51,6 @@ func TestSweep(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(s.dir, "41"), 0o700))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(41)), 0, true))(t)
 	must.Do(t, s.sweep(now))
-	if err := unix.Access(filepath.Join(s.dir, "41"), unix.F_OK); err != nil {
-		t.Errorf("the directory of a job that begins: %v", err)
-	}
+	must.Be(t, "the directory of a job that begins", unix.Access(filepath.Join(s.dir, "41"), unix.F_OK), nil)
 	release()
 }

@@ -35,9 +35,7 @@ func TestTurns(t *testing.T) {
 		"a health check": {check, nil},
 	} {
 		release := must.Have(tt.turn())(t)
-		if _, err := tt.turn(); !errors.Is(err, ErrLocked) {
-			t.Errorf("%s, beside another: got %v, want %v", name, err, ErrLocked)
-		}
+		must.Fail(t, name+" beside another", must.Err(tt.turn()), ErrLocked)
 		for i, other := range tt.others {
 			if release, err := other(); err != nil {
 				t.Errorf("%s: %d is kept out: %v", name, i, err)
@@ -48,9 +46,7 @@ func TestTurns(t *testing.T) {
 		release()
 		must.Have(tt.turn())(t)()
 	}
-	if _, err := s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0); !errors.Is(err, ErrName) {
-		t.Errorf("another node's: got %v, want %v", err, ErrName)
-	}
+	must.Fail(t, "another node's", must.Err(s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0)), ErrName)
 }
 
 // One hook asks, the others wait for what comes of it.
@@ -60,31 +56,23 @@ func TestMeet(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met := must.Have(one.Meet(clock, 0))(t)
-	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("beside another: %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "beside another", must.Err(other.Meet(clock, 0)), ErrLocked)
 	met(false)
 	met(true) // too late
 	again, err := other.Meet(clock, 0)
 	if err != nil {
 		t.Fatalf("after one without an answer: %v", err)
 	}
-	if _, err := one.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("no one has had an answer, and yet: %v", err)
-	}
+	must.Fail(t, "no one has had an answer, and yet", must.Err(one.Meet(clock, 0)), ErrLocked)
 	again(true)
 
 	for range 2 {
-		if met, err := other.Meet(clock, 0); err != nil || met != nil {
-			t.Errorf("the driver has just answered: %v", err)
-		}
+		must.Be(t, "the driver has just answered", must.Have(other.Meet(clock, 0))(t), nil)
 	}
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
 		met := must.Have(one.Meet(clock, 0))(t)
-		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
-		}
+		must.Fail(t, "an answer", must.Err(other.Meet(clock, 0)), ErrLocked)
 		met(false)
 	}
 }
@@ -131,9 +119,7 @@ func TestAsking(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	must.Do(t, s.ClearAsking(6, 7))
-	if got := s.Asking(); got != nil {
-		t.Errorf("%+v", got)
-	}
+	must.Be(t, "cleared", s.Asking(), nil)
 }
 
 // back notes that a child has come back from a user's files after an hour.

@@ -28,18 +28,10 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		if _, err := s.ReadDrop(j); err == nil {
 			t.Error("a record no one has written")
 		}
-		if got := asUser(t, nobody, run, name); got != "true text <nil>" {
-			t.Errorf("by %s: %q", name, got)
-		}
-		if got, err := s.ReadDrop(j); err != nil || string(got) != "claim "+name {
-			t.Errorf("by %s: %q, %v", name, got, err)
-		}
-		if got := asUser(t, nobody-1, run, name); got != "refused: true" {
-			t.Errorf("another user, by %s: %q", name, got)
-		}
-		if got := asUser(t, nobody, run, "8"); got != "refused: false" {
-			t.Errorf("another job: %q", got)
-		}
+		must.Be(t, "by "+name, asUser(t, nobody, run, name), "true text <nil>")
+		must.Be(t, "by "+name, string(must.Have(s.ReadDrop(j))(t)), "claim "+name)
+		must.Be(t, "another user, by "+name, asUser(t, nobody-1, run, name), "refused: true")
+		must.Be(t, "another job", asUser(t, nobody, run, "8"), "refused: false")
 	}
 }
 

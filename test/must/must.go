@@ -2,8 +2,10 @@
 package must
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -59,3 +61,22 @@ func (Steps) led(text string) string {
 	}
 	return strings.Join(lines, " < ") + ": " + text
 }
+
+// Be compares what a test got with what it wants; the test goes on.
+func Be[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// Fail compares an error with the one that a test wants, nil for none; the test goes on.
+func Fail(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// Err is the error alone.
+func Err[T any](_ T, err error) error { return err }
