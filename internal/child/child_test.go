@@ -369,3 +369,187 @@ func TestAnsweredAndNaps(t *testing.T) {
 		t.Errorf("%q", res.Stdout)
 	}
 }
+
+const statTail = " 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 %threads 0 %start 14 15\n"
+
+func statLine(name, state, threads, start string) string {
+	return "42 (" + name + ") " + state + strings.NewReplacer("%threads", threads, "%start", start).Replace(statTail)
+}
+
+func TestAlive(t *testing.T) {
+	tests := map[string]struct {
+		stat string
+		want bool
+	}{
+		"same":                     {statLine("python", "D", "1", "777"), true},
+		"hostile name":             {statLine("a) Z 1\n(b", "S", "1", "777"), true},
+		"reused number":            {statLine("python", "D", "1", "778"), false},
+		"zombie":                   {statLine("python", "Z", "1", "777"), false},
+		"zombie, thread left":      {statLine("python", "Z", "2", "777"), true},
+		"dead":                     {statLine("python", "X", "0", "777"), false},
+		"garbage, so no answer":    {"42 (python", true},
+		"empty, so no answer":      {"", true},
+		"bad number, so no answer": {statLine("python", "S", "x", "777"), true},
+		"bad parent, so no answer": {strings.Replace(statLine("python", "Z", "1", "777"), " Z 1 ", " Z x ", 1), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			must.Do(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
+			must.Be(t, "alive", Alive(proc, 42, 777), test.want)
+		})
+	}
+	if Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0) {
+		t.Error("a missing process, pid 0 or an unknown start time is alive")
+	}
+}
+
+// One thread that nothing wakes is enough; what cannot be read is none.
+func TestUninterruptible(t *testing.T) {
+	proc := t.TempDir()
+	put := func(folder, state string) {
+		t.Helper()
+		must.Do(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
+		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")),
+			0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("42", "S")
+	if Uninterruptible(proc, 42, 777) {
+		t.Error("without a list of its threads")
+	}
+	put("42/task/42", "S")
+	put("42/task/no number", "D")
+	if Uninterruptible(proc, 42, 777) {
+		t.Error("no thread is in state D")
+	}
+	put("42/task/43", "D")
+	if !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777) {
+		t.Error("a thread is in state D, of this very process")
+	}
+	if !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9) {
+		t.Error("its parent is 1")
+	}
+}
+
+// The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.
+func TestHeadlessProcessIsAlive(t *testing.T) {
+	s := self("headless")
+	p := must.Have(openPipes())(t)
+	defer p.closeOurs()
+	c := launch(s, p)
+	b := <-c.born
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	must.Have(p.stdout.Read(make([]byte, 1)))(t)
+	if st, err := readStat("/proc", b.pid); err != nil || st.State != 'Z' {
+		t.Fatalf("stat %+v, %v; want a zombie", st, err)
+	}
+	if !Alive("/proc", b.pid, b.ticks) {
+		t.Error("a process with a living thread counts as dead")
+	}
+	kill(b.pid)
+	must.Do(t, <-c.ended)
+	if Alive("/proc", b.pid, b.ticks) {
+		t.Error("a zombie counts as alive")
+	}
+	must.Have(reap(b.pid))(t)
+}
+
+// script is a lookup program in a folder that is root's up to the top.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	dir := must.Have(os.MkdirTemp("/run", "child-test-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "lookup")
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	return path
+}
+
+func TestGroupsFrom(t *testing.T) {
+	const missing = "/nonexistent/id"
+	mistrusted := script(t, "echo 66")
+	must.Do(t, os.Chmod(mistrusted, 0o777))
+	good := script(t, `[ "$*" = "-G -- alice" ] && echo 20 30`)
+	any := script(t, "echo 20")
+	for name, test := range map[string]struct {
+		from []string
+		user string
+		want []uint32
+	}{
+		"an answer":               {[]string{good}, "alice", []uint32{10, 20, 30}},
+		"of another user":         {[]string{good}, "bob", []uint32{10}},
+		"second path":             {[]string{missing, mistrusted, any}, "alice", []uint32{10, 20}},
+		"group 0 and doubles":     {[]string{script(t, "echo 0 20 20 10")}, "alice", []uint32{10, 20}},
+		"not trusted":             {[]string{mistrusted}, "alice", []uint32{10}},
+		"hangs":                   {[]string{script(t, "exec /bin/sleep 1000"), any}, "alice", []uint32{10}},
+		"floods":                  {[]string{script(t, "while echo 11 22; do :; done")}, "alice", []uint32{10}},
+		"garbage":                 {[]string{script(t, "echo 20 x")}, "alice", []uint32{10}},
+		"two lines":               {[]string{script(t, "echo 20; echo 30")}, "alice", []uint32{10}},
+		"nothing":                 {[]string{script(t, "true")}, "alice", []uint32{10}},
+		"option for a user":       {[]string{any}, "-n", []uint32{10}},
+		"another's number":        {[]string{any}, "0", []uint32{10}},
+		"own number":              {[]string{any}, "1000", []uint32{10, 20}},
+		"no user":                 {[]string{any}, "", []uint32{10}},
+		"user with a blank":       {[]string{any}, "a b", []uint32{10}},
+		"user of a domain passes": {[]string{any}, `DOM\alice@example.org`, []uint32{10, 20}},
+	} {
+		must.Be(t, name, groupsFrom(test.from, 1000, 10, test.user), test.want)
+	}
+}
+
+// noFile refuses an open by package os, of no directory.
+var noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}}
+
+func refused(t *testing.T, f func(), calls ...refuse.Call) {
+	t.Helper()
+	must.Do(t, refuse.Run(calls, f))
+}
+
+// A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.
+func TestUnknownStartTime(t *testing.T) {
+	p := must.Have(openPipes())(t)
+	defer p.closeOurs()
+	var b birth
+	s := self("")
+	s.Path = "/proc/self/exe"
+	refused(t, func() { b = start(s, p) }, noFile)
+	if b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks) {
+		t.Errorf("%+v", b)
+	}
+	kill(b.pid)
+	if _, err := reap(b.pid); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that is not there to be waited for is given up, not taken for ended; what cannot be reaped says why.
+func TestNotToBeWaitedFor(t *testing.T) {
+	var res Result
+	if res.finish(Exited, awaitZombie(1)); res.Outcome != Abandoned || !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+	res = Result{PID: 1}
+	if res.finish(Exited, nil); !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A panic beside Run comes back as an error.
+func TestPanicsComeBack(t *testing.T) {
+	c := launch(self("echo"), nil)
+	if b := <-c.born; b.err == nil || b.pid != 0 {
+		t.Errorf("started with no pipes: %+v", b)
+	}
+	r, w, err := os.Pipe()
+	must.Do(t, err)
+	defer r.Close()
+	_, err = w.WriteString("text")
+	w.Close()
+	if out := <-gather(r, keeper{limit: -1}); err != nil || out.err == nil {
+		t.Errorf("%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
+	}
+}

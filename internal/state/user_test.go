@@ -2,8 +2,15 @@ package state
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -40,4 +47,62 @@ func TestReportIsBounded(t *testing.T) {
 	if !errors.Is(err, safefile.ErrTooLarge) {
 		t.Error(err)
 	}
+}
+
+// dropped are the names in the folder of drops.
+func dropped(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	for _, f := range byAge(dropFolder(s.run)) {
+		names = append(names, f.Name())
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// The file is a new one for each run, the user's and nobody else's: who held an earlier one writes elsewhere. A job's
+// files go under whichever name, and no other's.
+func TestDrop(t *testing.T) {
+	s := open(t, folder(t))
+	path := filepath.Join(dropFolder(s.run), "n1_7")
+	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
+		j := bothNames(7)
+		j.UID = uid
+		must.Do(t, s.MakeDrop(j))
+		var st unix.Stat_t
+		must.Do(t, unix.Lstat(path, &st))
+		if st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
+			t.Errorf("user %d finds %+v", uid, st)
+		}
+		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
+		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
+	}
+	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
+		t.Error("another user's was read")
+	}
+	must.Do(t, os.Truncate(path, maxDrop+1))
+	if _, err := s.ReadDrop(bothNames(7)); err == nil {
+		t.Error("one that is too large was read")
+	}
+	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
+	must.Be(t, "left", dropped(t, s), []string{"n1_8"})
+	must.Do(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
+}
+
+// A mount point stays, and so does what an earlier release made: nothing is opened in it, and no job gets it.
+func TestDropInUse(t *testing.T) {
+	s := open(t, folder(t))
+	path := filepath.Join(dropFolder(s.run), "n1_7")
+	must.Do(t, s.MakeDrop(job(7)))
+	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+	defer unix.Unmount(path, unix.MNT_DETACH)
+	must.Do(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
+	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
+		must.Fail(t, fmt.Sprint("job ", id), s.MakeDrop(job(id)), want)
+		if _, err := s.ReadDrop(job(id)); err == nil {
+			t.Errorf("job %d: it was read", id)
+		}
+		begin(t, s, job(id), 1)
+		must.Do(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
+	}
+	begin(t, s, job(7), 99)
+	must.Do(t, Archive(s.run, filepath.Join(folder(t), "lib"), node, at(0).Wall.Add(time.Hour), limits(0, 0)))
 }
