@@ -69,9 +69,9 @@ func FuzzStatus(f *testing.F) {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		must.Be(t, fmt.Sprintf("name %q", text), must.Have(parseUID("Name:\t" + text + rest + "\n"))(t), 1000)
+		must.Be(t, fmt.Sprintf("name %q", text), must.Have(parseUID("Name:\t"+text+rest+"\n"))(t), 1000)
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			must.Be(t, fmt.Sprintf("name %q", text), parseOtherPIDs("Name:\t" + text + rest + pids), want)
+			must.Be(t, fmt.Sprintf("name %q", text), parseOtherPIDs("Name:\t"+text+rest+pids), want)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 	early := len(troubles)
 	if r.Archive { // which waits for the disk: whoever is refused leaves it to the one that is at it
 		_ = r.alone(diskLock, func() {
-			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
+			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now))
 		})
 	}
 	if late := troubles[early:]; len(late) > 0 {

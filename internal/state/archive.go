@@ -19,29 +19,22 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Limits bound what Archive keeps.
-type Limits struct {
-	// Recent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a
-	// card, is told by them.
-	Recent int
-	// Findings are further closed runs that stay, because they left something on a card: the next prolog must
-	// know whose it is.
-	Findings int
-	Age      time.Duration // of a record in the history
-	Bytes    int64         // of all records of a node in the history
-}
-
-// DefaultLimits are 32 recent and 64 further runs in memory, because every hook reads them all, and 90 days or
-// 64 MiB on disk.
-func DefaultLimits() Limits {
-	return Limits{Recent: 32, Findings: 64, Age: 90 * 24 * time.Hour, Bytes: 64 << 20}
-}
+// What Archive keeps; tests keep less.
+var (
+	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card, is
+	// told by them. They are few, because every hook reads them all.
+	keepRecent = 32
+	// keepFindings further closed runs stay, because they left something on a card: the next prolog must know whose it is.
+	keepFindings = 64
+	keepAge      = 90 * 24 * time.Hour // of a record in the history
+	keepBytes    = int64(64 << 20)     // of all records of a node in the history
+)
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
 // reports and drops, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits
 // for the disk and so belongs in a child, of which one is at work at a time. The error joins all that went wrong; the
 // rest is done.
-func Archive(run, varDir, node string, now time.Time, keep Limits) error {
+func Archive(run, varDir, node string, now time.Time) error {
 	s, err := Open(run, node)
 	if err == nil {
 		err = makeFolder(varDir, 0o755, true)
@@ -53,7 +46,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		}
 	}
 	if err == nil {
-		err = errors.Join(s.moveOut(history, keep), s.sweep(now), prune(history, now, keep))
+		err = errors.Join(s.moveOut(history), s.sweep(now), prune(history, now))
 	}
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
@@ -65,7 +58,7 @@ func historyFolder(varDir, node string) string { return filepath.Join(varDir, "h
 
 // moveOut moves ended runs to the history, the oldest first: of too many, the next have their turn once those are
 // archived.
-func (s *Store) moveOut(history string, keep Limits) error {
+func (s *Store) moveOut(history string) error {
 	jobs, err := s.jobs()
 	runs, damage := s.runsOf(jobs, err)
 	var all []error
@@ -74,8 +67,8 @@ func (s *Store) moveOut(history string, keep Limits) error {
 	}
 	kept := 0
 	for i, r := range ended(runs) {
-		stays := i < keep.Recent || kept < keep.Findings && onCard(r)
-		if i >= keep.Recent && stays {
+		stays := i < keepRecent || kept < keepFindings && onCard(r)
+		if i >= keepRecent && stays {
 			kept++
 		}
 		all = append(all, s.retire(history, r, stays))
@@ -160,7 +153,7 @@ func (s *Store) forget(r ledger.Run) error {
 
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
 // go too: Archive is the only one.
-func prune(history string, now time.Time, keep Limits) error {
+func prune(history string, now time.Time) error {
 	files := byAge(history)
 	total := int64(0)
 	for _, f := range files {
@@ -169,7 +162,7 @@ func prune(history string, now time.Time, keep Limits) error {
 	var all []error
 	for _, f := range files {
 		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
-		if !stale && now.Sub(f.ModTime()) <= keep.Age && total <= keep.Bytes {
+		if !stale && now.Sub(f.ModTime()) <= keepAge && total <= keepBytes {
 			continue
 		}
 		all = append(all, removeOwn(history, f.Name()))

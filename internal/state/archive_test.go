@@ -22,13 +22,18 @@ import (
 
 var now = time.Unix(1_900_000_000, 0)
 
-func limits(recent, findings int) Limits {
-	return Limits{Recent: recent, Findings: findings, Age: 1 << 62, Bytes: 1 << 40}
+// keeping sets what Archive keeps, until the test's end.
+func keeping(t *testing.T, recent, findings int, age time.Duration, bytes int64) {
+	t.Helper()
+	r, f, a, b := keepRecent, keepFindings, keepAge, keepBytes
+	t.Cleanup(func() { keepRecent, keepFindings, keepAge, keepBytes = r, f, a, b })
+	keepRecent, keepFindings, keepAge, keepBytes = recent, findings, age, bytes
 }
 
-func archive(t *testing.T, run, varDir string, keep Limits) {
+func archive(t *testing.T, run, varDir string, recent, findings int) {
 	t.Helper()
-	must.Do(t, Archive(run, varDir, node, now, keep))
+	keeping(t, recent, findings, 1<<62, 1<<40)
+	must.Do(t, Archive(run, varDir, node, now))
 }
 
 // lived is a job that began and ended; with a card, it left something there.
@@ -78,7 +83,7 @@ func TestArchive(t *testing.T) {
 	lived(t, s, bothNames(3), 30, false) // clean and old
 	begin(t, s, job(4), 35)              // still open
 	lived(t, s, job(5), 40, false)       // recent
-	archive(t, run, varDir, limits(1, 1))
+	archive(t, run, varDir, 1, 1)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{2, 4, 5})
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
 	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
@@ -91,7 +96,7 @@ func TestArchive(t *testing.T) {
 		t.Error(err)
 	}
 	before := tree(t, run)
-	archive(t, run, varDir, limits(1, 1))
+	archive(t, run, varDir, 1, 1)
 	if after := tree(t, run); !slices.Equal(before, after) {
 		t.Errorf("archiving again changed %v to %v", before, after)
 	}
@@ -104,13 +109,13 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
-	archive(t, run, varDir, limits(9, 9))
+	archive(t, run, varDir, 9, 9)
 	r, which, err := s.Find(job(1))
 	if which != ledger.ClosedRun || err != nil {
 		t.Fatal(which, err)
 	}
 	must.Do(t, s.Close(r, *at(20)))
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	runs, damage := History(varDir, node)
 	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
 		t.Errorf("%+v, %v", runs, damage)
@@ -129,7 +134,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
 	must.Do(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	runs, _ := s.Runs()
 	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
 		t.Errorf("in memory: %+v", runs)
@@ -152,7 +157,7 @@ func TestArchiveForgets(t *testing.T) {
 	for id := range slurm.JobID(5) {
 		lived(t, s, job(id+1), int(id)*10, false)
 	}
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	var size int64
 	files := must.Have(os.ReadDir(history))(t) // by name
 	for i, f := range files {
@@ -163,9 +168,11 @@ func TestArchiveForgets(t *testing.T) {
 	}
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
-	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
+	keeping(t, 0, 0, 4*time.Hour, 1<<40)
+	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour)))
 	must.Be(t, "by age", onDisk(t, varDir), []slurm.JobID{5, 4, 3, 2})
-	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
+	keeping(t, 0, 0, 5*time.Hour, 2*size+size/2)
+	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour)))
 	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
 	if _, err := os.Stat(temp); !os.IsNotExist(err) {
 		t.Errorf("a killed writer's file: %v", err)
@@ -179,13 +186,13 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	lived(t, s, job(1), 10, false)
 	lived(t, s, job(2), 11, false)
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
 	if runs, damage := History(varDir, node); len(runs) != 2 || len(damage) > 0 {
 		t.Errorf("in the history: %v, %v", runs, damage)
 	}
 	release()
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	if got := inMemory(t, s); len(got) != 0 {
 		t.Errorf("in memory: %v", got)
 	}
@@ -198,7 +205,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 		t.Errorf("no history: %v, %v", runs, damage)
 	}
 	lived(t, open(t, run), job(1), 10, false)
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	must.Do(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
 	for range 2 { // it only reads: nothing is set aside
 		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 1 {
@@ -249,7 +256,7 @@ func TestSweep(t *testing.T) {
 			must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
 			must.Do(t, os.Chtimes(path, now.Add(-tt.age), now.Add(-tt.age)))
 		}
-		_ = Archive(s.run, varDir, node, now, DefaultLimits()) // which complains of the link
+		_ = Archive(s.run, varDir, node, now) // which complains of the link
 		for _, path := range append(all, filepath.Join(s.dir, "41")) {
 			if _, err := os.Lstat(path); (err == nil) != tt.stays {
 				t.Errorf("%s, %v old: %v", path, tt.age, err)

@@ -69,8 +69,9 @@ func TestFatRecords(t *testing.T) {
 		!damage[0].Unread {
 		t.Fatalf("%d runs, %.300v", len(runs), damage)
 	}
+	keeping(t, 1, 0, 1<<60, 1<<40)
 	for range 2 {
-		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0), Limits{Recent: 1, Age: 1 << 60, Bytes: 1 << 40})
+		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0))
 	}
 	runs, damage = s.Runs()
 	if kept, _ := History(varDir, node); len(kept) != int(last) || len(runs) > 2 || len(damage) != 0 {
@@ -88,7 +89,8 @@ func TestArchiveHindered(t *testing.T) {
 		run, varDir := folder(t), folder(t)
 		s := open(t, run)
 		lived(t, s, job(1), 10, false)
-		err := refused(t, c, func() error { return Archive(run, varDir, node, now, limits(0, 0)) })
+		keeping(t, 0, 0, 1<<62, 1<<40)
+		err := refused(t, c, func() error { return Archive(run, varDir, node, now) })
 		if !strings.Contains(fmt.Sprint(err), c.Errno.Error()) {
 			t.Errorf("%s: got %v, want %v", name, err, c.Errno)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -132,9 +133,6 @@ func visitFile(op string, uid uint32) file[answered] {
 	return file[answered]{name: fmt.Sprintf(visitedBy+"%s-%d.json", op, uid), most: maxShared}
 }
 
-// quietStep is the pause between two tries at locks that are held: a probe works for a few hundred milliseconds.
-const quietStep = 5 * time.Millisecond
-
 const noMPS = "no-mps"
 
 // ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
@@ -154,46 +152,26 @@ func lockName(id gpu.ID) string {
 // Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until
 // release, which must be called and may be called again. Of each GPU for which that did not succeed, busy says why.
 func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
-	held := map[gpu.ID]func(){}
-	release = func() {
-		for id, unlock := range held {
-			unlock()
-			delete(held, id)
-		}
-	}
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	for {
-		if busy = s.share(ids, held); len(busy) == 0 {
-			return busy, release
-		}
-		select {
-		case <-over.C:
-			return busy, release
-		case <-time.After(quietStep):
-		}
-	}
-}
-
-// share tries once for each lock that is not held yet.
-func (s *Store) share(ids []gpu.ID, held map[gpu.ID]func()) (busy map[gpu.ID]string) {
+	boot, held := routine.SystemClock().Boot, []func(){}
+	over := boot() + wait
 	busy = map[gpu.ID]string{}
 	for _, id := range ids {
-		if held[id] != nil {
-			continue
-		}
 		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
-		unlock, err := safefile.Lock(s.ProbeLock(id), 0, false)
+		unlock, err := safefile.Lock(s.ProbeLock(id), max(0, over-boot()), false)
 		switch {
 		case err == nil:
-			held[id] = unlock
+			held = append(held, unlock)
 		case errors.Is(err, ErrLocked):
 			busy[id] = "a probe of Bookend was still at work on it"
 		default:
 			busy[id] = fmt.Sprintf("whether a probe of Bookend is at work on it could not be told: %v", err)
 		}
 	}
-	return busy
+	return busy, sync.OnceFunc(func() {
+		for _, unlock := range held {
+			unlock()
+		}
+	})
 }
 
 // NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -104,5 +103,5 @@ func TestDropInUse(t *testing.T) {
 		must.Do(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
 	}
 	begin(t, s, job(7), 99)
-	must.Do(t, Archive(s.run, filepath.Join(folder(t), "lib"), node, at(0).Wall.Add(time.Hour), limits(0, 0)))
+	archive(t, s.run, filepath.Join(folder(t), "lib"), 0, 0)
 }
