@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,24 +19,33 @@ const lockStep = 2 * time.Millisecond
 // tries for at most wait, with wait 0 once, then gives ErrLocked. The lock ends with release, or with the
 // process: children do not inherit it.
 func Lock(path string, wait time.Duration, exclusive bool) (release func(), err error) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	return LockIn(over, path, exclusive)
+}
+
+// LockIn is Lock for as long as the context is not over.
+func LockIn(over context.Context, path string, exclusive bool) (release func(), err error) {
 	how := unix.LOCK_SH
 	if exclusive {
 		how = unix.LOCK_EX
 	}
-	return lock(path, wait, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+	return lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
 }
 
 // LockNumber takes a lock on one number of the file path, exclusively, and otherwise as Lock does: as many locks as
 // there are numbers, in one file that never grows. The two know nothing of each other: a file is for one of them.
 func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
-	return lock(path, wait, func(fd int) error {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	return lock(over, path, func(fd int) error {
 		// Of the open file, not of the process: closing another descriptor of the file does not end it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
 	})
 }
 
-func lock(path string, wait time.Duration, try func(fd int) error) (release func(), err error) {
+func lock(over context.Context, path string, try func(fd int) error) (release func(), err error) {
 	fd := -1 // no os.File, which would be closed where release is forgotten
 	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
 		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
@@ -43,7 +53,7 @@ func lock(path string, wait time.Duration, try func(fd int) error) (release func
 		if err != nil {
 			return err
 		}
-		if err = await(wait, func() error { return try(fd) }); err != nil {
+		if err = await(over, func() error { return try(fd) }); err != nil {
 			_ = unix.Close(fd)
 		}
 		return err
@@ -54,16 +64,14 @@ func lock(path string, wait time.Duration, try func(fd int) error) (release func
 	return func() { _ = unix.Close(fd) }, nil
 }
 
-func await(wait time.Duration, try func() error) error {
-	deadline := time.NewTimer(wait)
-	defer deadline.Stop()
+func await(over context.Context, try func() error) error {
 	for {
 		err := retry(try)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}
 		select {
-		case <-deadline.C:
+		case <-over.Done():
 			return ErrLocked
 		case <-time.After(lockStep):
 		}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -152,12 +152,13 @@ func lockName(id gpu.ID) string {
 // Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until
 // release, which must be called and may be called again. Of each GPU for which that did not succeed, busy says why.
 func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
-	boot, held := routine.SystemClock().Boot, []func(){}
-	over := boot() + wait
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	var held []func()
 	busy = map[gpu.ID]string{}
 	for _, id := range ids {
 		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
-		unlock, err := safefile.Lock(s.ProbeLock(id), max(0, over-boot()), false)
+		unlock, err := safefile.LockIn(over, s.ProbeLock(id), false)
 		switch {
 		case err == nil:
 			held = append(held, unlock)
