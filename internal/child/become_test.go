@@ -226,9 +226,8 @@ func TestBecome(t *testing.T) {
 	}
 	for _, op := range ops {
 		res := Run(self(op[0], op[1:]...))
-		if res.Outcome != Exited || res.ExitCode != 0 {
-			t.Errorf("%q: %s, exit code %d: %s", op, res.Outcome, res.ExitCode, res.Stderr)
-		}
+		must.Not(t, res.Outcome != Exited || res.ExitCode != 0,
+			"%q: %s, exit code %d: %s", op, res.Outcome, res.ExitCode, res.Stderr)
 	}
 }
 
@@ -274,9 +273,7 @@ func TestProof(t *testing.T) {
 		}
 		var err error
 		must.Do(t, refuse.Run(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		must.Not(t, err == nil || !strings.Contains(err.Error(), want), "got %v, want %q", err, want)
 	}
 }
 
@@ -309,7 +306,6 @@ func TestConfine(t *testing.T) {
 	file := must.Have(os.Create(filepath.Join(t.TempDir(), "another daemon's")))(t)
 	cmd := exec.Command("/proc/self/exe", "--child", "confined")
 	cmd.ExtraFiles = []*os.File{file, file, file}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.Not(t, err != nil, "%v: %s", err, out)
 }

@@ -101,13 +101,9 @@ func TestEnds(t *testing.T) {
 				t.Errorf("got exit code %d, signal %d, %v, want %d, %d", res.ExitCode, res.Signal, res.Err,
 					tt.want.ExitCode, tt.want.Signal)
 			}
-			if len(res.Stdout) != tt.kept || len(res.Stderr) != len(tt.want.Stderr) {
-				t.Errorf("got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept,
-					len(tt.want.Stderr))
-			}
-			if tt.op == "echo" && !bytes.HasPrefix(s.Stdin, res.Stdout) {
-				t.Error("the answer is another")
-			}
+			must.Not(t, len(res.Stdout) != tt.kept || len(res.Stderr) != len(tt.want.Stderr),
+				"got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept, len(tt.want.Stderr))
+			must.Not(t, tt.op == "echo" && !bytes.HasPrefix(s.Stdin, res.Stdout), "the answer is another")
 			if res.PID <= 1 || res.StartTicks == 0 || res.Took <= 0 || Alive("/proc", res.PID, res.StartTicks) {
 				t.Errorf("PID %d, started at %d, took %v; or alive", res.PID, res.StartTicks, res.Took)
 			}
@@ -191,9 +187,7 @@ func TestChildIsOnItsOwn(t *testing.T) {
 		res := Run(s)
 		expect(t, res, Exited)
 		want = "leader true true\ncwd /\n" + want + "\nname " + filepath.Base(os.Args[0]) + "\n"
-		if string(res.Stdout) != want {
-			t.Errorf("child saw:\n%swant:\n%s", res.Stdout, want)
-		}
+		must.Not(t, string(res.Stdout) != want, "child saw:\n%swant:\n%s", res.Stdout, want)
 	}
 }
 
@@ -219,9 +213,8 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
 		got = append(got, e.Name()+" "+strings.SplitN(target, ":", 2)[0])
 	}
-	if want := "0 pipe,1 pipe,2 pipe"; strings.Join(got, ",") != want {
-		t.Errorf("child holds %v, want %s", got, want)
-	}
+	want := "0 pipe,1 pipe,2 pipe"
+	must.Not(t, strings.Join(got, ",") != want, "child holds %v, want %s", got, want)
 	must.Be(t, "flags of the parent's stdout", must.Have(unix.FcntlInt(1, unix.F_GETFD, 0))(t), 0)
 	p.closeOurs()
 	must.Do(t, <-c.ended)
@@ -292,9 +285,8 @@ func TestAbandoned(t *testing.T) {
 	results, tracer, end := stubborn(t, func(*Spec) {})
 	res := <-results
 	expect(t, res, Abandoned)
-	if !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1) {
-		t.Error("an abandoned child that still is there is not alive, or another process is taken for it")
-	}
+	must.Not(t, !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1),
+		"an abandoned child that still is there is not alive, or another process is taken for it")
 	must.Do(t, unix.Kill(tracer, unix.SIGKILL))
 	_, err := io.Copy(io.Discard, end) // ends with the child
 	must.Do(t, err)
@@ -308,9 +300,8 @@ func TestAbandoned(t *testing.T) {
 func TestAnsweredAndDiesSlowly(t *testing.T) {
 	const timeout = 2 * time.Second
 	results, _, _ := stubborn(t, func(s *Spec) { s.OneLine, s.Timeout = true, timeout })
-	if res := <-results; res.Outcome != Abandoned || res.Took < timeout {
-		t.Errorf("%s after %v of %v", res.Outcome, res.Took, timeout)
-	}
+	res := <-results
+	must.Not(t, res.Outcome != Abandoned || res.Took < timeout, "%s after %v of %v", res.Outcome, res.Took, timeout)
 }
 
 // The running program is started again even when its file is gone or replaced.
@@ -319,9 +310,7 @@ func TestSelfSurvivesUpgrade(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "hook")
 	must.Do(t, exec.Command("/bin/cp", exe, copied).Run())
 	out, err := exec.Command(copied, "--child", "upgrade").CombinedOutput()
-	if err != nil || string(out) != "exited " {
-		t.Errorf("got %q, %v", out, err)
-	}
+	must.Not(t, err != nil || string(out) != "exited ", "got %q, %v", out, err)
 }
 
 // Whoever waits for a child's first words hears of them while it goes on.
@@ -400,9 +389,8 @@ func TestAlive(t *testing.T) {
 			must.Be(t, "alive", Alive(proc, 42, 777), test.want)
 		})
 	}
-	if Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0) {
-		t.Error("a missing process, pid 0 or an unknown start time is alive")
-	}
+	must.Not(t, Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0),
+		"a missing process, pid 0 or an unknown start time is alive")
 }
 
 // One thread that nothing wakes is enough; what cannot be read is none.
@@ -417,21 +405,15 @@ func TestUninterruptible(t *testing.T) {
 		}
 	}
 	put("42", "S")
-	if Uninterruptible(proc, 42, 777) {
-		t.Error("without a list of its threads")
-	}
+	must.Not(t, Uninterruptible(proc, 42, 777), "without a list of its threads")
 	put("42/task/42", "S")
 	put("42/task/no number", "D")
-	if Uninterruptible(proc, 42, 777) {
-		t.Error("no thread is in state D")
-	}
+	must.Not(t, Uninterruptible(proc, 42, 777), "no thread is in state D")
 	put("42/task/43", "D")
-	if !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777) {
-		t.Error("a thread is in state D, of this very process")
-	}
-	if !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9) {
-		t.Error("its parent is 1")
-	}
+	must.Not(t, !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777),
+		"a thread is in state D, of this very process")
+	must.Not(t, !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9),
+		"its parent is 1")
 }
 
 // The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.
@@ -448,14 +430,10 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 	if st, err := readStat("/proc", b.pid); err != nil || st.State != 'Z' {
 		t.Fatalf("stat %+v, %v; want a zombie", st, err)
 	}
-	if !Alive("/proc", b.pid, b.ticks) {
-		t.Error("a process with a living thread counts as dead")
-	}
+	must.Not(t, !Alive("/proc", b.pid, b.ticks), "a process with a living thread counts as dead")
 	kill(b.pid)
 	must.Do(t, <-c.ended)
-	if Alive("/proc", b.pid, b.ticks) {
-		t.Error("a zombie counts as alive")
-	}
+	must.Not(t, Alive("/proc", b.pid, b.ticks), "a zombie counts as alive")
 	must.Have(reap(b.pid))(t)
 }
 
@@ -517,9 +495,7 @@ func TestUnknownStartTime(t *testing.T) {
 	s := self("")
 	s.Path = "/proc/self/exe"
 	refused(t, func() { b = start(s, p) }, noFile)
-	if b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks) {
-		t.Errorf("%+v", b)
-	}
+	must.Not(t, b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks), "%+v", b)
 	kill(b.pid)
 	if _, err := reap(b.pid); err != nil {
 		t.Error(err)
@@ -541,15 +517,13 @@ func TestNotToBeWaitedFor(t *testing.T) {
 // A panic beside Run comes back as an error.
 func TestPanicsComeBack(t *testing.T) {
 	c := launch(self("echo"), nil)
-	if b := <-c.born; b.err == nil || b.pid != 0 {
-		t.Errorf("started with no pipes: %+v", b)
-	}
+	b := <-c.born
+	must.Not(t, b.err == nil || b.pid != 0, "started with no pipes: %+v", b)
 	r, w, err := os.Pipe()
 	must.Do(t, err)
 	defer r.Close()
 	_, err = w.WriteString("text")
 	w.Close()
-	if out := <-gather(r, keeper{limit: -1}); err != nil || out.err == nil {
-		t.Errorf("%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
-	}
+	out := <-gather(r, keeper{limit: -1})
+	must.Not(t, err != nil || out.err == nil, "%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 // Whatever a process calls itself, the rest of its line stays the kernel's: a live child is never taken for dead, nor
@@ -18,9 +20,8 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("\n1 (init) Z", "X", -5, -1, -1, uint64(math.MaxUint64))
 	f.Fuzz(func(t *testing.T, name, state string, parent, flags, threads int, ticks uint64) {
 		st, err := ParseStat(name)
-		if err != nil && st != (Stat{}) || err == nil && !strings.Contains(name, "("+st.Name+")") {
-			t.Errorf("%+v with error %v", st, err)
-		}
+		must.Not(t, err != nil && st != (Stat{}) || err == nil && !strings.Contains(name, "("+st.Name+")"),
+			"%+v with error %v", st, err)
 		if len(state) != 1 || strings.TrimSpace(state) == "" || state == ")" {
 			return
 		}
@@ -30,9 +31,7 @@ func FuzzParseStat(f *testing.F) {
 		if possible := parent >= 0 && parent < 1<<31 && flags >= 0; (err == nil) != possible || err == nil && got != want {
 			t.Errorf("name %q: %+v, %v; want %+v", name, got, err, want)
 		}
-		if got.dead() && (state != "Z" && state != "X" || threads > 1) {
-			t.Errorf("%+v counts as dead", got)
-		}
+		must.Not(t, got.dead() && (state != "Z" && state != "X" || threads > 1), "%+v counts as dead", got)
 	})
 }
 

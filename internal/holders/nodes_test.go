@@ -98,15 +98,12 @@ func FuzzEnviron(f *testing.F) {
 				break
 			}
 		}
-		if whole != plain {
-			t.Errorf("%q: %d, not %d", text, whole, plain)
-		}
+		must.Not(t, whole != plain, "%q: %d, not %d", text, whole, plain)
 		if at < 0 || at > len(text) {
 			return
 		}
-		if part := parseEnviron(text[:at], true); part != 0 && part != whole {
-			t.Errorf("cut at %d, %q reads %d for %d", at, text, part, whole)
-		}
+		part := parseEnviron(text[:at], true)
+		must.Not(t, part != 0 && part != whole, "cut at %d, %q reads %d for %d", at, text, part, whole)
 	})
 }
 
@@ -157,18 +154,13 @@ func FuzzNode(f *testing.F) {
 			!mayBeNode([]byte(target))) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
-		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
-			t.Errorf("%q is GPU %d in %q", target, n.Minor, folder)
-		}
-		if strings.HasPrefix(target, "/memfd:") && ok {
-			t.Errorf("a process made up %q", target)
-		}
+		must.Not(t, ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)),
+			"%q is GPU %d in %q", target, n.Minor, folder)
+		must.Not(t, strings.HasPrefix(target, "/memfd:") && ok, "a process made up %q", target)
 		var own, foreign held
 		own.add([]byte(target), place{dev, func() bool { return false }})
 		foreign.add([]byte(target), place{dev, func() bool { return true }})
-		if own.Buffers != strings.HasPrefix(target, "/dmabuf:") {
-			t.Errorf("%q: a dma-buf: %v", target, own.Buffers)
-		}
+		must.Not(t, own.Buffers != strings.HasPrefix(target, "/dmabuf:"), "%q: a dma-buf: %v", target, own.Buffers)
 		own.Buffers, foreign.Buffers = false, false
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
 			folder != strings.TrimRight(dev, "/") {

@@ -40,15 +40,12 @@ func TestRealProcess(t *testing.T) {
 	})
 	after := routine.SystemClock().Boot()
 	p := one(t, "/proc", pid)
-	if p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "" {
-		t.Errorf("%+v", p)
-	}
-	if p.Start < before-attrib.Tick || p.Start > after {
-		t.Errorf("started at %v, not between %v and %v", p.Start, before, after)
-	}
-	if again := one(t, "/proc", pid); again.Start != p.Start {
-		t.Errorf("start time moved: %v, %v", p.Start, again.Start)
-	}
+	must.Not(t, p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "",
+		"%+v", p)
+	must.Not(t, p.Start < before-attrib.Tick || p.Start > after,
+		"started at %v, not between %v and %v", p.Start, before, after)
+	again := one(t, "/proc", pid)
+	must.Not(t, again.Start != p.Start, "start time moved: %v, %v", p.Start, again.Start)
 }
 
 func TestRealZombies(t *testing.T) {
@@ -60,9 +57,7 @@ func TestRealZombies(t *testing.T) {
 		"first thread ends": {awaitZombie(t, start(t, "first thread ends", nil)), false},
 	} {
 		p := one(t, "/proc", tt.pid)
-		if p.Gone != tt.gone || p.Why != "" || p.State != "Z" || p.Start == 0 {
-			t.Errorf("%s: %+v", name, p)
-		}
+		must.Not(t, p.Gone != tt.gone || p.Why != "" || p.State != "Z" || p.Start == 0, "%s: %+v", name, p)
 	}
 }
 
@@ -147,9 +142,8 @@ func TestUnreadableIsUnknown(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		put(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), file), text)
-		if p := one(t, proc, 10); p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found() {
-			t.Errorf("%s: %+v", file, p)
-		}
+		p := one(t, proc, 10)
+		must.Not(t, p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found(), "%s: %+v", file, p)
 	}
 }
 
@@ -256,9 +250,8 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		proven := p.PID == pids[i] && p.Why == "" && p.Cgroup.ID == 77 && (p.EnvJobID == 78) == (p.PID >= 100)
 		unknown := p.PID == pids[i] && p.UID == 0 && !p.Cgroup.Found() && !p.Gone &&
 			(strings.Contains(p.Why, "does not answer") || p.PID == 0 && p.Why != "")
-		if want := pids[i] == 13 || pids[i] >= 100; want != proven || want == unknown {
-			t.Errorf("process %d: %+v", pids[i], p)
-		}
+		want := pids[i] == 13 || pids[i] >= 100
+		must.Not(t, want != proven || want == unknown, "process %d: %+v", pids[i], p)
 	}
 }
 
@@ -436,18 +429,15 @@ func TestNamed(t *testing.T) {
 	job := slurm.Owner{ID: 77}
 	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
 	must.Be(t, "both of the job", must.Have(Named(proc, "srun", 1000, job))(t), want)
-	if got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job); err == nil || got != nil {
-		t.Errorf("no /proc: got %v, %v, want an error", got, err)
-	}
+	got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job)
+	must.Not(t, err == nil || got != nil, "no /proc: got %v, %v, want an error", got, err)
 }
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
 func holdersOf(t *testing.T, dev string) (map[int]attrib.Process, map[int]attrib.Holding) {
 	t.Helper()
 	scan := Scan("/proc", dev, time.Minute)
-	if scan.Looked == 0 || scan.Partial != "" {
-		t.Errorf("looked into %d, partial: %s", scan.Looked, scan.Partial)
-	}
+	must.Not(t, scan.Looked == 0 || scan.Partial != "", "looked into %d, partial: %s", scan.Looked, scan.Partial)
 	processes, held := map[int]attrib.Process{}, map[int]attrib.Holding{}
 	for _, h := range scan.Holdings {
 		pid := h.PID
@@ -517,9 +507,8 @@ func TestRealContainer(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	_, got := holdersOf(t, dev)
-	if want := (attrib.Holding{Minors: []int{2, 3, 4}}); !reflect.DeepEqual(got[pid], want) {
-		t.Errorf("%+v, want %+v", got[pid], want)
-	}
+	want := (attrib.Holding{Minors: []int{2, 3, 4}})
+	must.Not(t, !reflect.DeepEqual(got[pid], want), "%+v, want %+v", got[pid], want)
 }
 
 // holder writes a process's folder with descriptors on these files.
@@ -617,17 +606,13 @@ func TestScanUnreadable(t *testing.T) {
 	if want := []int{10, 12, 13}; !reflect.DeepEqual(pidsOf(scan), want) {
 		t.Fatalf("%+v", scan)
 	}
-	if h := scan.Holdings[2]; h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}) {
-		t.Errorf("%+v", h)
-	}
+	h := scan.Holdings[2]
+	must.Not(t, h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}), "%+v", h)
 	for _, what := range []string{"process 11", "process 12", "process 14"} {
-		if !strings.Contains(scan.Partial, what) {
-			t.Errorf("nothing of %s in %q", what, scan.Partial)
-		}
+		must.Not(t, !strings.Contains(scan.Partial, what), "nothing of %s in %q", what, scan.Partial)
 	}
-	if strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13") {
-		t.Errorf("%q", scan.Partial)
-	}
+	must.Not(t, strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13"),
+		"%q", scan.Partial)
 }
 
 // A holder ends while it is read: who has its PID then is another, and a child that it forked was in no list yet.
@@ -705,16 +690,12 @@ func TestHangingProcesses(t *testing.T) {
 	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
-	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) {
-		t.Errorf("%+v", scan)
-	}
-	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {
-		t.Errorf("a holder that hangs: %+v", h)
-	}
+	want := []int{10, 12}
+	must.Not(t, !reflect.DeepEqual(pidsOf(scan), want), "%+v", scan)
+	h := scan.Holdings[0]
+	must.Not(t, h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0, "a holder that hangs: %+v", h)
 	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
-		if !strings.Contains(scan.Partial, what) {
-			t.Errorf("no %q in %q", what, scan.Partial)
-		}
+		must.Not(t, !strings.Contains(scan.Partial, what), "no %q in %q", what, scan.Partial)
 	}
 }
 

@@ -110,9 +110,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, p := range judged {
-		if alive(p.PID) {
-			t.Errorf("%d is still there", p.PID)
-		}
+		must.Not(t, alive(p.PID), "%d is still there", p.PID)
 	}
 	quick := read(spawn(t, "true").Process.Pid)
 	if got := ends(ages, quick).run(); got[0].Outcome != finding.ByTerm {
@@ -167,9 +165,7 @@ func TestEndLeavesAlone(t *testing.T) {
 			if got := e.run()[0]; got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why) {
 				t.Errorf("got %+v, want %s because of %q", got, tt.want, tt.why)
 			}
-			if !alive(pid) {
-				t.Error("it was ended")
-			}
+			must.Not(t, !alive(pid), "it was ended")
 		})
 	}
 }
@@ -182,9 +178,8 @@ func TestEndNever(t *testing.T) {
 	} {
 		e := ends(short, attrib.Process{PID: pid, Start: time.Second})
 		e.open = func(pid int) (int, error) { t.Errorf("%s: opened %d", name, pid); return -1, unix.ESRCH }
-		if got := e.run()[0]; got.Outcome != finding.Refused || got.Why == "" {
-			t.Errorf("%s: %+v", name, got)
-		}
+		got := e.run()[0]
+		must.Not(t, got.Outcome != finding.Refused || got.Why == "", "%s: %+v", name, got)
 	}
 }
 
@@ -198,13 +193,10 @@ func TestEndStillThere(t *testing.T) {
 			return map[unix.Signal]error{unix.SIGKILL: kill}[sig]
 		}
 		for _, r := range e.run() {
-			if r.Outcome != finding.StillThere || !strings.Contains(r.Why, name) {
-				t.Errorf("%s: %+v", name, r)
-			}
+			must.Not(t, r.Outcome != finding.StillThere || !strings.Contains(r.Why, name), "%s: %+v", name, r)
 		}
-		if want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}; !slices.Equal(sent, want) {
-			t.Errorf("%s: sent %v, want %v", name, sent, want)
-		}
+		want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}
+		must.Not(t, !slices.Equal(sent, want), "%s: sent %v, want %v", name, sent, want)
 	}
 }
 

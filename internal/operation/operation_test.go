@@ -114,9 +114,7 @@ func TestSyslog(t *testing.T) {
 		buf := make([]byte, 1024)
 		n, err := listener.Read(buf)
 		want := pri + "Mar  4 05:06:07 bookend-epilog[77]: msg=hello"
-		if err != nil || string(buf[:n]) != want {
-			t.Errorf("got %q, %v, want %q", buf[:n], err, want)
-		}
+		must.Not(t, err != nil || string(buf[:n]) != want, "got %q, %v, want %q", buf[:n], err, want)
 	}
 	for range 100_000 {
 		if err = entry.Syslog(path, []byte("x\n")); err != nil {
@@ -261,9 +259,8 @@ func TestTailReply(t *testing.T) {
 		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
 		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
 	} {
-		if err := tt.reply.Check(2); (err == nil) != tt.valid {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := tt.reply.Check(2)
+		must.Not(t, (err == nil) != tt.valid, "%s: %v", name, err)
 	}
 }
 

@@ -73,9 +73,8 @@ func TestReadForeign(t *testing.T) {
 			dir := t.TempDir()
 			tt.plant(t, dir, filepath.Join(dir, "record"))
 			b, err := ReadForeign(dir, "record", user, 5)
-			if !errors.Is(err, tt.want) || err == nil && string(b) != "12345" {
-				t.Errorf("got %q, %v, want %v", b, err, tt.want)
-			}
+			must.Not(t, !errors.Is(err, tt.want) || err == nil && string(b) != "12345",
+				"got %q, %v, want %v", b, err, tt.want)
 		})
 	}
 }
@@ -91,9 +90,7 @@ func TestGiveAndRewrite(t *testing.T) {
 	must.Have(old.WriteString("again"))(t)
 	var st unix.Stat_t
 	must.Do(t, unix.Lstat(at("7"), &st))
-	if st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
-		t.Errorf("got %+v", st)
-	}
+	must.Not(t, st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "got %+v", st)
 	must.Do(t, os.Mkdir(at("folder"), 0o700))
 	must.Fail(t, "a directory", Give(dir, "folder", user, user), unix.EISDIR)
 	put(t, at("own"), "long text", 0o600)
@@ -112,9 +109,8 @@ func TestMakeDir(t *testing.T) {
 	defer unix.Umask(old)
 	for _, mode := range []os.FileMode{0o755, 0o711, 0o711} { // as if the first maker had been interrupted
 		must.Do(t, MakeDir(parent, "d", mode))
-		if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeDir|mode {
-			t.Errorf("got %v, %v, want %v", info, err, mode)
-		}
+		info, err := os.Lstat(path)
+		must.Not(t, err != nil || info.Mode() != os.ModeDir|mode, "got %v, %v, want %v", info, err, mode)
 	}
 	put(t, filepath.Join(parent, "file"), "", 0o600)
 	must.Do(t, os.Symlink("d", filepath.Join(parent, "link")))
@@ -133,10 +129,8 @@ func TestAppend(t *testing.T) {
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
 		must.Do(t, Append(dir, "log", []byte(line), 10))
 	}
-	if a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log")); a != "one\ntwo\n" ||
-		b != "three\nfour" {
-		t.Errorf("log.1 %q, log %q", a, b)
-	}
+	a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log"))
+	must.Not(t, a != "one\ntwo\n" || b != "three\nfour", "log.1 %q, log %q", a, b)
 	must.Fail(t, "large entry", Append(dir, "log", make([]byte, 11), 10), ErrTooLarge)
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	must.Fail(t, "FIFO", Append(dir, "fifo", nil, 10), unix.ENXIO)
@@ -157,9 +151,8 @@ func TestLockNumber(t *testing.T) {
 	release()
 	again := must.Have(LockNumber(path, most, 0))(t)
 	again()
-	if st, err := os.Stat(path); err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600 {
-		t.Errorf("got %v, %v", st, err)
-	}
+	st, err := os.Stat(path)
+	must.Not(t, err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600, "got %v, %v", st, err)
 }
 
 func TestLock(t *testing.T) {
@@ -246,9 +239,7 @@ func TestCreate(t *testing.T) {
 			}
 			for _, name := range []string{"old", "victim"} {
 				got, err := os.ReadFile(filepath.Join(dir, name))
-				if err == nil && name != tt.written && string(got) != "before" {
-					t.Errorf("%s has %q", name, got)
-				}
+				must.Not(t, err == nil && name != tt.written && string(got) != "before", "%s has %q", name, got)
 			}
 			if tt.written == "" {
 				if got := entries(t, filepath.Join(dir, "sub")); got != "" && got != "l" {
@@ -292,8 +283,7 @@ func TestReadGiven(t *testing.T) {
 	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP,
 		"fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
 		got, err := ReadGiven(at(name), 8)
-		if !errors.Is(err, want) || want == nil && string(got) != "content" {
-			t.Errorf("%s: %q, %v, want %v", name, got, err, want)
-		}
+		must.Not(t, !errors.Is(err, want) || want == nil && string(got) != "content",
+			"%s: %q, %v, want %v", name, got, err, want)
 	}
 }

@@ -134,9 +134,8 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	must.Do(t, Replace(dir, "f", []byte("old"), 0o600))
 	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
 	must.Fail(t, "a full disk", err, unix.ENOSPC)
-	if content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f" {
-		t.Errorf("directory holds %q", entries(t, dir))
-	}
+	must.Not(t, content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f",
+		"directory holds %q", entries(t, dir))
 }
 
 // A file that a user may read stays root's: he can neither change it nor let others at it.
@@ -149,9 +148,8 @@ func TestReplaceReadable(t *testing.T) {
 		must.Do(t, ReplaceReadable(dir, "7", []byte(text), user))
 		var st unix.Stat_t
 		must.Do(t, unix.Lstat(path, &st))
-		if st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text {
-			t.Errorf("owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
-		}
+		must.Not(t, st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text,
+			"owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
 	}
 	for _, try := range []struct {
 		uid   int
@@ -165,9 +163,8 @@ func TestReplaceReadable(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(try.uid),
 			Gid: uint32(try.uid)}}
 		out, err := cmd.Output()
-		if string(out) != try.want || (err == nil) != (try.want != "") {
-			t.Errorf("user %d: %s: %q, %v", try.uid, try.shell, out, err)
-		}
+		must.Not(t, string(out) != try.want || (err == nil) != (try.want != ""),
+			"user %d: %s: %q, %v", try.uid, try.shell, out, err)
 	}
 	must.Be(t, "root reads", string(must.Have(Read(dir, "7", 100))(t)), "second")
 }

@@ -97,9 +97,8 @@ func TestArchive(t *testing.T) {
 	}
 	before := tree(t, run)
 	archive(t, run, varDir, 1, 1)
-	if after := tree(t, run); !slices.Equal(before, after) {
-		t.Errorf("archiving again changed %v to %v", before, after)
-	}
+	after := tree(t, run)
+	must.Not(t, !slices.Equal(before, after), "archiving again changed %v to %v", before, after)
 	if r, _, err := s.Find(job(5)); err != nil || !r.Archived {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -117,12 +116,9 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	must.Do(t, s.Close(r, *at(20)))
 	archive(t, run, varDir, 0, 0)
 	runs, damage := History(varDir, node)
-	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
-		t.Errorf("%+v, %v", runs, damage)
-	}
-	if got := inMemory(t, s); len(got) != 0 {
-		t.Errorf("in memory: %v", got)
-	}
+	must.Not(t, len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
+	got := inMemory(t, s)
+	must.Not(t, len(got) != 0, "in memory: %v", got)
 }
 
 func TestArchiveOfARequeuedJob(t *testing.T) {
@@ -136,17 +132,14 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	must.Do(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
 	archive(t, run, varDir, 0, 0)
 	runs, _ := s.Runs()
-	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
-		t.Errorf("in memory: %+v", runs)
-	}
+	must.Not(t, len(runs) != 1 || runs[0].Job.SLUID != sluidB, "in memory: %+v", runs)
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{1, 1})
 	for path, want := range map[string]bool{
 		"report/n1_1": true, "report/n1_" + string(sluidB): true, "report/n1_" + string(sluidA): false,
 		"drop/n1_1": true, "drop/n1_" + string(sluidB): true, "drop/n1_" + string(sluidA): false,
 	} {
-		if _, err := os.Lstat(filepath.Join(run, path)); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
+		_, err := os.Lstat(filepath.Join(run, path))
+		must.Not(t, (err == nil) != want, "%s: %v", path, err)
 	}
 }
 
@@ -174,9 +167,8 @@ func TestArchiveForgets(t *testing.T) {
 	keeping(t, 0, 0, 5*time.Hour, 2*size+size/2)
 	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour)))
 	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
-	if _, err := os.Stat(temp); !os.IsNotExist(err) {
-		t.Errorf("a killed writer's file: %v", err)
-	}
+	_, err := os.Stat(temp)
+	must.Not(t, !os.IsNotExist(err), "a killed writer's file: %v", err)
 }
 
 // A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.
@@ -188,14 +180,12 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
 	archive(t, run, varDir, 0, 0)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
-	if runs, damage := History(varDir, node); len(runs) != 2 || len(damage) > 0 {
-		t.Errorf("in the history: %v, %v", runs, damage)
-	}
+	runs, damage := History(varDir, node)
+	must.Not(t, len(runs) != 2 || len(damage) > 0, "in the history: %v, %v", runs, damage)
 	release()
 	archive(t, run, varDir, 0, 0)
-	if got := inMemory(t, s); len(got) != 0 {
-		t.Errorf("in memory: %v", got)
-	}
+	got := inMemory(t, s)
+	must.Not(t, len(got) != 0, "in memory: %v", got)
 }
 
 // What is none of the node's, or cannot be used, is told, and stays.
@@ -228,9 +218,8 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	must.Do(t, s.Close(seen, *at(20)))
 	for _, stays := range []bool{true, false} {
 		must.Do(t, s.retire(history, seen, stays))
-		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
-			t.Errorf("stays %v: %+v, %v", stays, r, err)
-		}
+		r, _, err := s.Find(job(1))
+		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
 	}
 }
 
@@ -258,18 +247,15 @@ func TestSweep(t *testing.T) {
 		}
 		_ = Archive(s.run, varDir, node, now) // which complains of the link
 		for _, path := range append(all, filepath.Join(s.dir, "41")) {
-			if _, err := os.Lstat(path); (err == nil) != tt.stays {
-				t.Errorf("%s, %v old: %v", path, tt.age, err)
-			}
+			_, err := os.Lstat(path)
+			must.Not(t, (err == nil) != tt.stays, "%s, %v old: %v", path, tt.age, err)
 		}
 	}
-	if files := byAge(elsewhere); len(files) != 1 {
-		t.Errorf("elsewhere there is %v", files)
-	}
+	files := byAge(elsewhere)
+	must.Not(t, len(files) != 1, "elsewhere there is %v", files)
 	must.Do(t, os.Remove(filepath.Join(s.dir, "57")))
-	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) > 0 {
-		t.Errorf("%d records, %v", len(runs), damage)
-	}
+	runs, damage := s.Runs()
+	must.Not(t, len(runs) != 1 || len(damage) > 0, "%d records, %v", len(runs), damage)
 	must.Do(t, os.Mkdir(filepath.Join(s.dir, "41"), 0o700))
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(41)), 0, true))(t)
 	must.Do(t, s.sweep(now))
@@ -325,14 +311,11 @@ func TestCopied(t *testing.T) {
 			for node, list := range runs {
 				for _, r := range list {
 					got[node] = append(got[node], r.Job.ID)
-					if name == "of both" && len(r.Ends) != 1 {
-						t.Errorf("the older one was taken: %+v", r)
-					}
+					must.Not(t, name == "of both" && len(r.Ends) != 1, "the older one was taken: %+v", r)
 				}
 			}
-			if fmt.Sprint(got) != tt.want || len(damage) != tt.damaged {
-				t.Errorf("%v, damage %v; want %s, %d", got, damage, tt.want, tt.damaged)
-			}
+			must.Not(t, fmt.Sprint(got) != tt.want || len(damage) != tt.damaged,
+				"%v, damage %v; want %s, %d", got, damage, tt.want, tt.damaged)
 		})
 	}
 	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {

@@ -108,15 +108,12 @@ func TestFiles(t *testing.T) {
 	}
 	for _, k := range kinds() {
 		s, value, text := k.kept(t)
-		if w := want[k.name]; w != nil && !reflect.DeepEqual(value, w) {
-			t.Errorf("%s: got %+v, want %+v", k.name, value, w)
-		}
-		if none := k.missing(t); reflect.DeepEqual(value, none) {
-			t.Errorf("%s: got %+v from %s", k.name, none, text)
-		}
-		if info, err := os.Stat(filepath.Join(s.dir, k.name)); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
-		}
+		w := want[k.name]
+		must.Not(t, w != nil && !reflect.DeepEqual(value, w), "%s: got %+v, want %+v", k.name, value, w)
+		none := k.missing(t)
+		must.Not(t, reflect.DeepEqual(value, none), "%s: got %+v from %s", k.name, none, text)
+		info, err := os.Stat(filepath.Join(s.dir, k.name))
+		must.Not(t, err != nil || info.Mode() != 0o600, "%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
 		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
 		must.Do(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
 		must.Be(t, k.name+" of an earlier version", must.Have(k.get(s))(t), value)
@@ -158,9 +155,8 @@ func TestFilesDamaged(t *testing.T) {
 			if k.quiet && k.blind {
 				want = 0
 			}
-			if aside, _ := os.ReadDir(filepath.Join(s.dir, damagedName)); len(aside) != want {
-				t.Errorf("%s of %.80q: got %v set aside, want %d", k.name, text, aside, want)
-			}
+			aside, _ := os.ReadDir(filepath.Join(s.dir, damagedName))
+			must.Not(t, len(aside) != want, "%s of %.80q: got %v set aside, want %d", k.name, text, aside, want)
 		}
 	}
 }
@@ -211,17 +207,12 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		run := folder(t)
-		if list, err := os.ReadDir(run); none(run, node) != true || err != nil || len(list) != 0 {
-			t.Errorf("%s: it made %v, %v", k.name, list, err)
-		}
+		list, err := os.ReadDir(run)
+		must.Not(t, none(run, node) != true || err != nil || len(list) != 0, "%s: it made %v, %v", k.name, list, err)
 		s, _, _ := k.kept(t)
-		if none(s.run, node) != false {
-			t.Errorf("%s: nothing is seen", k.name)
-		}
+		must.Not(t, none(s.run, node) != false, "%s: nothing is seen", k.name)
 		for _, name := range []string{"", "../state/" + node, node + "/."} {
-			if none(s.run, name) != true {
-				t.Errorf("%s: something is seen of node %q", k.name, name)
-			}
+			must.Not(t, none(s.run, name) != true, "%s: something is seen of node %q", k.name, name)
 		}
 		file := filepath.Join(s.dir, k.name)
 		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))

@@ -61,9 +61,8 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
 		}
-		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) {
-			t.Errorf("%v\n%s\n%s", err, once, twice)
-		}
+		twice, err := encode(again)
+		must.Not(t, err != nil || !bytes.Equal(once, twice), "%v\n%s\n%s", err, once, twice)
 	})
 }
 
@@ -110,11 +109,8 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("drop %q, %q", dir, name)
 		}
 		name := lockName(gpu.ID(card))
-		if strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32 {
-			t.Errorf("lock of %q: %q", card, name)
-		}
-		if key := sluid; validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20) {
-			t.Errorf("key %q", key)
-		}
+		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", card, name)
+		key := sluid
+		must.Not(t, validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
 	})
 }

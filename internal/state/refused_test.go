@@ -91,13 +91,10 @@ func TestArchiveHindered(t *testing.T) {
 		lived(t, s, job(1), 10, false)
 		keeping(t, 0, 0, 1<<62, 1<<40)
 		err := refused(t, c, func() error { return Archive(run, varDir, node, now) })
-		if !strings.Contains(fmt.Sprint(err), c.Errno.Error()) {
-			t.Errorf("%s: got %v, want %v", name, err, c.Errno)
-		}
+		must.Not(t, !strings.Contains(fmt.Sprint(err), c.Errno.Error()), "%s: got %v, want %v", name, err, c.Errno)
 		runs, _ := s.Runs()
-		if kept, _ := History(varDir, node); len(kept)+len(runs) == 0 {
-			t.Errorf("%s: the run is nowhere any more", name)
-		}
+		kept, _ := History(varDir, node)
+		must.Not(t, len(kept)+len(runs) == 0, "%s: the run is nowhere any more", name)
 	}
 }
 
@@ -109,10 +106,8 @@ func TestCloseDamaged(t *testing.T) {
 	begin(t, s, j, 10)
 	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
 	must.Do(t, s.Close(ledger.Run{Job: j}, *at(11)))
-	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
-		t.Errorf("set aside: %v, %v", aside, err)
-	}
-	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
+	aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
+	must.Not(t, err != nil || len(aside) != 1, "set aside: %v, %v", aside, err)
+	r, _, err := s.Find(j)
+	must.Not(t, err != nil || !r.Closed() || r.Start != nil, "%+v, %v", r, err)
 }

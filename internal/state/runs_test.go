@@ -35,9 +35,8 @@ func TestRoundTrip(t *testing.T) {
 	must.Do(t, s.Close(got, end))
 	runs, damage := s.Runs()
 	want.Ends = []ledger.End{*ordered(&end)}
-	if len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}) {
-		t.Errorf("got  %+v, %v\nwant %+v", runs, damage, want)
-	}
+	must.Not(t, len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}),
+		"got  %+v, %v\nwant %+v", runs, damage, want)
 }
 
 func TestEncodingIsOne(t *testing.T) {
@@ -73,17 +72,15 @@ func TestFind(t *testing.T) {
 	} {
 		step.do()
 		got, which, err := s.Find(step.ask)
-		if err != nil || which != step.which || which != ledger.NoRun && got.First().At != at(step.began).At {
-			t.Errorf("%d: got %s of %v, %v, want %s of %d s", i, which, got.First().At, err, step.which, step.began)
-		}
+		must.Not(t, err != nil || which != step.which || which != ledger.NoRun && got.First().At != at(step.began).At,
+			"%d: got %s of %v, %v, want %s of %d s", i, which, got.First().At, err, step.which, step.began)
 	}
 	for _, name := range []string{"x", "..", "t", "T5"} { // a key that does not fit its file's name is another's record
 		data := must.Have(encode(ledger.Run{Key: name, Job: job(7)}))(t)
 		damageFile(t, s, 7, name, data)
 	}
-	if runs, damage := s.Runs(); len(runs) != 3 || len(damage) != 4 {
-		t.Errorf("got %d runs, %v, want 3 and 4", len(runs), damage)
-	}
+	runs, damage := s.Runs()
+	must.Not(t, len(runs) != 3 || len(damage) != 4, "got %d runs, %v, want 3 and 4", len(runs), damage)
 }
 
 func TestBeginKeepsTheFirst(t *testing.T) {
@@ -111,9 +108,8 @@ func TestCloseWithoutARecord(t *testing.T) {
 	r.Job = job(1)
 	must.Do(t, s.Close(r, *at(10)))
 	got, which, err := s.Find(job(1))
-	if which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
-		t.Errorf("%s, %v, %+v", which, err, got)
-	}
+	must.Not(t, which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1,
+		"%s, %v, %+v", which, err, got)
 }
 
 func TestManyEpilogs(t *testing.T) {
@@ -150,9 +146,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 		reading.ProcessesUnknown == "" {
 		t.Errorf("%d processes, left out %v, unknown %q", n, got.Start.Rest, reading.ProcessesUnknown)
 	}
-	if len(r.Start.Snapshot.Readings[0].Processes) < 20_000 {
-		t.Error("the caller's run was changed")
-	}
+	must.Not(t, len(r.Start.Snapshot.Readings[0].Processes) < 20_000, "the caller's run was changed")
 	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
 	must.Fail(t, "with a large report", s.Begin(r), nil)
 }
@@ -225,15 +219,13 @@ func TestGarbage(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		runs, damage := s.Runs()
-		if len(runs) != 1 || runs[0].Job.ID != 1 || len(damage) != 1 || damage[0].Why == "" {
-			t.Errorf("%s: %d runs, damage %v", name, len(runs), damage)
-		}
+		must.Not(t, len(runs) != 1 || runs[0].Job.ID != 1 || len(damage) != 1 || damage[0].Why == "",
+			"%s: %d runs, damage %v", name, len(runs), damage)
 		if runs, damage = s.Runs(); len(runs) != 1 || len(damage) != 0 {
 			t.Errorf("%s: reported again: %v", name, damage)
 		}
-		if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
-			t.Errorf("%s: %d set aside, %v", name, len(aside), err)
-		}
+		aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
+		must.Not(t, err != nil || len(aside) != 1, "%s: %d set aside, %v", name, len(aside), err)
 	}
 	s := open(t, folder(t))
 	damageFile(t, s, 7, key, good)
@@ -253,9 +245,8 @@ func TestLockedIsUnknown(t *testing.T) {
 		must.Fail(t, name, err, ErrLocked)
 	}
 	r, which, err := s.Find(job(1))
-	if which != ledger.OpenRun || r.Start.At != at(10).At || err == nil {
-		t.Errorf("reading needs no lock: %s, %v", which, err)
-	}
+	must.Not(t, which != ledger.OpenRun || r.Start.At != at(10).At || err == nil,
+		"reading needs no lock: %s, %v", which, err)
 	must.Be(t, "another job's", s.Begin(ledger.Run{Job: job(2), Start: at(20)}), nil)
 	release()
 	if err := s.Begin(ledger.Run{Job: job(1), Start: at(20)}); err != nil {

@@ -129,9 +129,8 @@ func TestOpenMakesItsFolders(t *testing.T) {
 	open(t, run)
 	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711,
 		"drop": 0o711} {
-		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
-			t.Errorf("%q: %v, %v", name, info, err)
-		}
+		info, err := os.Stat(filepath.Join(run, name))
+		must.Not(t, err != nil || info.Mode().Perm() != mode || !info.IsDir(), "%q: %v, %v", name, info, err)
 	}
 }
 
@@ -177,9 +176,7 @@ func TestNamesAreChecked(t *testing.T) {
 		} {
 			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
-		if which != ledger.NoRun {
-			t.Errorf("%+v: found %s", bad, which)
-		}
+		must.Not(t, which != ledger.NoRun, "%+v: found %s", bad, which)
 	}
 	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
@@ -209,9 +206,8 @@ func mount(t *testing.T, options string) string {
 	dir := folder(t)
 	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, options))
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		err := unix.Unmount(dir, unix.MNT_DETACH)
+		must.Not(t, err != nil, "%v", err)
 	})
 	return dir
 }
@@ -235,12 +231,10 @@ func TestUnwritable(t *testing.T) {
 		} {
 			must.Fail(t, name, err, want)
 		}
-		if say, _ := s.Repeat("X", 0); !say {
-			t.Error("a fault went silent")
-		}
-		if _, which, err := open(t, run).Find(job(1)); which != ledger.OpenRun || err != nil {
-			t.Errorf("the record from before: %s, %v", which, err)
-		}
+		say, _ := s.Repeat("X", 0)
+		must.Not(t, !say, "a fault went silent")
+		_, which, err := open(t, run).Find(job(1))
+		must.Not(t, which != ledger.OpenRun || err != nil, "the record from before: %s, %v", which, err)
 	}
 	writers(unix.ENOSPC)
 	must.Do(t, os.Remove(filler))
@@ -250,9 +244,7 @@ func TestUnwritable(t *testing.T) {
 		t.Errorf("without room for a directory: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
 	}
 	for _, path := range tree(t, run) {
-		if strings.Contains(path, safefile.TempPrefix) {
-			t.Errorf("left behind: %s", path)
-		}
+		must.Not(t, strings.Contains(path, safefile.TempPrefix), "left behind: %s", path)
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)

@@ -118,15 +118,12 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 // The child that asks is on record until its own hook takes it off.
 func TestAsking(t *testing.T) {
 	s := open(t, folder(t))
-	if s.Asking() != nil || s.ClearAsking(1) != nil {
-		t.Error("somebody asks where no one does")
-	}
+	must.Not(t, s.Asking() != nil || s.ClearAsking(1) != nil, "somebody asks where no one does")
 	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
 	must.Do(t, s.SetAsking(child))
 	must.Do(t, s.ClearAsking(6, 8))
-	if got := s.Asking(); got == nil || *got != child {
-		t.Errorf("%+v", got)
-	}
+	got := s.Asking()
+	must.Not(t, got == nil || *got != child, "%+v", got)
 	must.Do(t, s.ClearAsking(6, 7))
 	must.Be(t, "cleared", s.Asking(), nil)
 }
@@ -152,9 +149,8 @@ func TestVisit(t *testing.T) {
 			any bool
 		}{{"append", 7, want}, {"append", 8, false}, {"tail", 7, false}} {
 			met := must.Have(s.Visit(other.op, other.uid, func() time.Duration { return at }, 0))(t)
-			if (met == nil) != other.any {
-				t.Errorf("%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
-			}
+			must.Not(t, (met == nil) != other.any,
+				"%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
 			if met != nil {
 				met(false)
 			}
@@ -199,38 +195,23 @@ func TestQuiet(t *testing.T) {
 	s := open(t, folder(t))
 	_, stdin := hold(t, s, card0)
 	busy, release := s.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
-	if len(busy) != 1 || busy[card0] != "a probe of Bookend was still at work on it" {
-		t.Errorf("busy: %v", busy)
-	}
-	if info, err := os.Stat(s.ProbeLock(card1)); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	if free(t, s.ProbeLock(card1)) {
-		t.Error("a probe could begin on a GPU that is being judged")
-	}
+	must.Not(t, len(busy) != 1 || busy[card0] != "a probe of Bookend was still at work on it", "busy: %v", busy)
+	info, err := os.Stat(s.ProbeLock(card1))
+	must.Not(t, err != nil || info.Mode() != 0o600, "%v, %v", info, err)
+	must.Not(t, free(t, s.ProbeLock(card1)), "a probe could begin on a GPU that is being judged")
 	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
-	if len(again) > 0 {
-		t.Errorf("two readers: %v", again)
-	}
+	must.Not(t, len(again) > 0, "two readers: %v", again)
 	releaseAgain()
-	if free(t, s.ProbeLock(card1)) {
-		t.Error("one reader's release was the other's")
-	}
+	must.Not(t, free(t, s.ProbeLock(card1)), "one reader's release was the other's")
 	release()
 	_, next := s.Quiet([]gpu.ID{card1}, 0)
 	release() // again: must not close what has its descriptor's number by now
-	if free(t, s.ProbeLock(card1)) {
-		t.Error("a second release was another reader's")
-	}
+	must.Not(t, free(t, s.ProbeLock(card1)), "a second release was another reader's")
 	next()
-	if !free(t, s.ProbeLock(card1)) {
-		t.Error("not released")
-	}
+	must.Not(t, !free(t, s.ProbeLock(card1)), "not released")
 	stdin.Close()
 	busy, release = s.Quiet([]gpu.ID{card0}, time.Minute)
-	if len(busy) > 0 {
-		t.Errorf("the probe has ended: %v", busy)
-	}
+	must.Not(t, len(busy) > 0, "the probe has ended: %v", busy)
 	release()
 }
 
@@ -240,9 +221,7 @@ func TestQuietCannotTell(t *testing.T) {
 	must.Do(t, os.Symlink("elsewhere", s.ProbeLock(card0)))
 	busy, release := s.Quiet([]gpu.ID{card0}, 0)
 	defer release()
-	if !strings.Contains(busy[card0], "could not be told") {
-		t.Errorf("busy: %v", busy)
-	}
+	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
 }
 
 // free reports whether a probe could take the lock now.

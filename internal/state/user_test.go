@@ -31,9 +31,8 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 			must.Do(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
 				Report{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
-		if _, err := s.ReadDrop(j); err == nil {
-			t.Error("a record no one has written")
-		}
+		_, err := s.ReadDrop(j)
+		must.Not(t, err == nil, "a record no one has written")
 		must.Be(t, "by "+name, asUser(t, nobody, run, name), "true text <nil>")
 		must.Be(t, "by "+name, string(must.Have(s.ReadDrop(j))(t)), "claim "+name)
 		must.Be(t, "another user, by "+name, asUser(t, nobody-1, run, name), "refused: true")
@@ -43,9 +42,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 
 func TestReportIsBounded(t *testing.T) {
 	err := open(t, folder(t)).PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)})
-	if !errors.Is(err, safefile.ErrTooLarge) {
-		t.Error(err)
-	}
+	must.Not(t, !errors.Is(err, safefile.ErrTooLarge), "%v", err)
 }
 
 // dropped are the names in the folder of drops.
@@ -68,9 +65,7 @@ func TestDrop(t *testing.T) {
 		must.Do(t, s.MakeDrop(j))
 		var st unix.Stat_t
 		must.Do(t, unix.Lstat(path, &st))
-		if st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
-			t.Errorf("user %d finds %+v", uid, st)
-		}
+		must.Not(t, st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "user %d finds %+v", uid, st)
 		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
 		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
 	}
@@ -96,9 +91,8 @@ func TestDropInUse(t *testing.T) {
 	must.Do(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
 	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
 		must.Fail(t, fmt.Sprint("job ", id), s.MakeDrop(job(id)), want)
-		if _, err := s.ReadDrop(job(id)); err == nil {
-			t.Errorf("job %d: it was read", id)
-		}
+		_, err := s.ReadDrop(job(id))
+		must.Not(t, err == nil, "job %d: it was read", id)
 		begin(t, s, job(id), 1)
 		must.Do(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
 	}

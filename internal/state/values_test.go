@@ -42,9 +42,8 @@ func TestStuckVisits(t *testing.T) {
 	check := func(uid uint32, want int) {
 		t.Helper()
 		got, err := s.StuckVisit(uid, alive)
-		if err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want {
-			t.Errorf("user %d: got %+v, %v, want PID %d", uid, got, err, want)
-		}
+		must.Not(t, err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want,
+			"user %d: got %+v, %v, want PID %d", uid, got, err, want)
 	}
 	set := func(uid uint32, pid int) {
 		t.Helper()
@@ -57,9 +56,8 @@ func TestStuckVisits(t *testing.T) {
 	check(5, 50)
 	check(6, 0)
 	check(4294967294, 60)
-	if driver, err := s.Stuck(); driver != nil || err != nil {
-		t.Errorf("stuck in the driver: %+v, %v", driver, err)
-	}
+	driver, err := s.Stuck()
+	must.Not(t, driver != nil || err != nil, "stuck in the driver: %+v, %v", driver, err)
 	dead[50] = true
 	check(5, 0)
 	set(5, 51)
@@ -84,9 +82,8 @@ func TestReadersAreBounded(t *testing.T) {
 		must.Do(t, add(4_000_000+i, maxPlaces+i%2))
 	}
 	on := PeekReaders(s.run, node, alive)
-	if len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0 {
-		t.Errorf("on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
-	}
+	must.Not(t, len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0,
+		"on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
 	if err := add(7, 1); err == nil || len(PeekReaders(s.run, node, alive)) != MaxReaders || PeekReaders(s.run, node, alive)[0].PID != 4_000_000 {
 		t.Errorf("one too many: %v, first %+v", err, PeekReaders(s.run, node, alive)[0])
 	}
@@ -197,9 +194,7 @@ func TestChecksAreBounded(t *testing.T) {
 	if r := got.Snapshot.Readings[3]; len(r.Processes) != 16 || r.ProcessesUnknown == "" {
 		t.Errorf("got %d processes, unknown %q, want 16", len(r.Processes), r.ProcessesUnknown)
 	}
-	if len(c.Snapshot.Readings[0].Processes) != 950 {
-		t.Error("the caller's own was cut")
-	}
+	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 950, "the caller's own was cut")
 }
 
 var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
@@ -274,9 +269,8 @@ func TestPerCardRefuses(t *testing.T) {
 	}
 	baselines, err := s.Baselines()
 	tests, err2 := s.Probes()
-	if errors.Join(err, err2) != nil || baselines == nil || len(baselines)+len(tests) > 0 {
-		t.Errorf("kept %+v, %+v, %v", baselines, tests, errors.Join(err, err2))
-	}
+	must.Not(t, errors.Join(err, err2) != nil || baselines == nil || len(baselines)+len(tests) > 0,
+		"kept %+v, %+v, %v", baselines, tests, errors.Join(err, err2))
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
@@ -316,9 +310,8 @@ func TestNoMPS(t *testing.T) {
 	for range 2 {
 		path := must.Have(s.NoMPS())(t)
 		info, err := os.Stat(path)
-		if err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(path) != s.dir || !filepath.IsAbs(path) {
-			t.Errorf("%q: %v, %v", path, info, err)
-		}
+		must.Not(t, err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(path) != s.dir || !filepath.IsAbs(path),
+			"%q: %v, %v", path, info, err)
 	}
 	other := open(t, folder(t))
 	must.Do(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
@@ -359,9 +352,8 @@ func TestOpenings(t *testing.T) {
 func TestChangeReport(t *testing.T) {
 	s, j := open(t, folder(t)), slurm.Job(job(7))
 	must.Do(t, s.ChangeReport(j, func(r *Report) { r.Running = "x" }))
-	if _, err := s.Report(j); err == nil {
-		t.Error("a report of which there was none")
-	}
+	_, err := s.Report(j)
+	must.Not(t, err == nil, "a report of which there was none")
 	must.Do(t, s.PutReport(j, Report{Text: "start"}))
 	done := make(chan error)
 	must.Do(t, s.ChangeReport(j, func(r *Report) {

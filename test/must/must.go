@@ -1,4 +1,4 @@
-// Package must ends a test by what it cannot go on without.
+// Package must ends a test by what it cannot go on without, and compares what it got with what it wants.
 package must
 
 import (
@@ -80,3 +80,11 @@ func Fail(t testing.TB, what string, got, want error) {
 
 // Err is the error alone.
 func Err[T any](_ T, err error) error { return err }
+
+// Not says that something is so that must not be; the test goes on.
+func Not(t testing.TB, so bool, format string, args ...any) {
+	t.Helper()
+	if so {
+		t.Errorf(format, args...)
+	}
+}
