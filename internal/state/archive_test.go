@@ -88,13 +88,9 @@ func TestArchive(t *testing.T) {
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
 	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
 		"drop/n1_" + string(sluidA)} {
-		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
-			t.Errorf("%s: %v", path, err)
-		}
+		must.Be(t, path, there(filepath.Join(run, path)), false)
 	}
-	if _, err := os.Lstat(filepath.Join(run, "report/n1_5")); err != nil {
-		t.Error(err)
-	}
+	must.Be(t, "it is there: "+filepath.Join(run, "report/n1_5"), there(filepath.Join(run, "report/n1_5")), true)
 	before := tree(t, run)
 	archive(t, run, varDir, 1, 1)
 	after := tree(t, run)
@@ -191,16 +187,12 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 // What is none of the node's, or cannot be used, is told, and stays.
 func TestHistoryReportsDamage(t *testing.T) {
 	run, varDir := folder(t), folder(t)
-	if runs, damage := History(varDir, node); len(runs)+len(damage) != 0 {
-		t.Errorf("no history: %v, %v", runs, damage)
-	}
+	must.Be(t, "no history", sizes(History(varDir, node)), [2]int{})
 	lived(t, open(t, run), job(1), 10, false)
 	archive(t, run, varDir, 0, 0)
 	must.Do(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
 	for range 2 { // it only reads: nothing is set aside
-		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 1 {
-			t.Errorf("%d runs, %v", len(runs), damage)
-		}
+		must.Be(t, "runs and damage", sizes(History(varDir, node)), [2]int{1, 1})
 	}
 	if _, damage := History(varDir, "../n1"); len(damage) != 1 {
 		t.Error("a node that is no name was read")

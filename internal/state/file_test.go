@@ -196,29 +196,27 @@ func TestUnreadFilesAreKept(t *testing.T) {
 
 // Whoever only looks sees what there is, makes and sets aside nothing, and looks nowhere else.
 func TestPeek(t *testing.T) {
-	peeks := map[string]func(run, node string) any{
-		"stuck.json":         func(run, node string) any { return PeekStuck(run, node) == nil },
-		"stuck-readers.json": func(run, node string) any { return len(PeekReaders(run, node, anyone)) == 0 },
-		"numbering.json":     func(run, node string) any { return PeekNumbering(run, node) == nil },
+	peeks := map[string]func(run, node string) bool{
+		"stuck.json":         func(run, node string) bool { return PeekStuck(run, node) != nil },
+		"stuck-readers.json": func(run, node string) bool { return len(PeekReaders(run, node, anyone)) > 0 },
+		"numbering.json":     func(run, node string) bool { return PeekNumbering(run, node) != nil },
 	}
 	for _, k := range kinds() {
-		none := peeks[k.name]
-		if none == nil {
+		sees := peeks[k.name]
+		if sees == nil {
 			continue
 		}
 		run := folder(t)
-		list, err := os.ReadDir(run)
-		must.Not(t, none(run, node) != true || err != nil || len(list) != 0, "%s: it made %v, %v", k.name, list, err)
+		must.Be(t, k.name+" where there is none", sees(run, node) || len(must.Have(os.ReadDir(run))(t)) > 0, false)
 		s, _, _ := k.kept(t)
-		must.Not(t, none(s.run, node) != false, "%s: nothing is seen", k.name)
+		must.Be(t, k.name, sees(s.run, node), true)
 		for _, name := range []string{"", "../state/" + node, node + "/."} {
-			must.Not(t, none(s.run, name) != true, "%s: something is seen of node %q", k.name, name)
+			must.Be(t, k.name+" of node "+name, sees(s.run, name), false)
 		}
 		file := filepath.Join(s.dir, k.name)
 		must.Do(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
-		if text, err := os.ReadFile(file); none(s.run, node) != true || err != nil || string(text) != `{"pid":` {
-			t.Errorf("%s was changed: %q, %v", k.name, text, err)
-		}
+		must.Be(t, "damaged "+k.name, sees(s.run, node), false)
+		must.Be(t, "what is left of "+k.name, string(must.Have(os.ReadFile(file))(t)), `{"pid":`)
 	}
 }
 

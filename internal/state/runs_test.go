@@ -51,36 +51,30 @@ func TestEncodingIsOne(t *testing.T) {
 	}
 }
 
-// A run is found by what its record says; which of several it is, package ledger decides.
+// A run is found by what its record says; which of several it is, package ledger decides. A key that does not fit its
+// file's name is another's record.
 func TestFind(t *testing.T) {
 	s := open(t, folder(t))
+	must.Be(t, "none", must.Err(finds(s, job(1), ledger.NoRun)), nil)
+	begin(t, s, job(1), 1)
 	second := job(1)
 	second.SLUID = sluidA
-	for i, step := range []struct {
-		do    func()
-		ask   slurm.Job
-		which ledger.Which
-		began int
-	}{
-		{func() {}, job(1), ledger.NoRun, 0},
-		{func() { begin(t, s, job(1), 1) }, job(1), ledger.OpenRun, 1},
-		{func() { begin(t, s, job(2), 2) }, job(1), ledger.OpenRun, 1},
-		{func() { begin(t, s, second, 3) }, job(1), ledger.OpenRun, 3},
-		{func() {}, second, ledger.OpenRun, 3},
-		{func() { must.Do(t, s.Close(ledger.Run{Job: second, Key: string(sluidA)}, *at(4))) }, second, ledger.ClosedRun,
-			3},
-	} {
-		step.do()
-		got, which, err := s.Find(step.ask)
-		must.Not(t, err != nil || which != step.which || which != ledger.NoRun && got.First().At != at(step.began).At,
-			"%d: got %s of %v, %v, want %s of %d s", i, which, got.First().At, err, step.which, step.began)
+	begin(t, s, second, 3)
+	must.Be(t, "the latest", must.Have(finds(s, job(1), ledger.OpenRun))(t).First().At, at(3).At)
+	must.Be(t, "another job", must.Err(finds(s, job(2), ledger.NoRun)), nil)
+	for _, name := range []string{"x", "..", "t", "T5"} {
+		damageFile(t, s, 7, name, must.Have(encode(ledger.Run{Key: name, Job: job(7)}))(t))
 	}
-	for _, name := range []string{"x", "..", "t", "T5"} { // a key that does not fit its file's name is another's record
-		data := must.Have(encode(ledger.Run{Key: name, Job: job(7)}))(t)
-		damageFile(t, s, 7, name, data)
+	must.Be(t, "runs and damage", sizes(s.Runs()), [2]int{2, 4})
+}
+
+// finds is the run of a job that an epilog takes, which must be so.
+func finds(s *Store, j slurm.Job, want ledger.Which) (ledger.Run, error) {
+	r, which, err := s.Find(j)
+	if err == nil && which != want {
+		err = fmt.Errorf("%s, not %s: %+v", which, want, r)
 	}
-	runs, damage := s.Runs()
-	must.Not(t, len(runs) != 3 || len(damage) != 4, "got %d runs, %v, want 3 and 4", len(runs), damage)
+	return r, err
 }
 
 func TestBeginKeepsTheFirst(t *testing.T) {
@@ -99,33 +93,22 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	}
 }
 
-func TestCloseWithoutARecord(t *testing.T) {
-	s := open(t, folder(t))
-	r, which, err := s.Find(job(1))
-	if which != ledger.NoRun || err != nil {
-		t.Fatal(which, err)
-	}
-	r.Job = job(1)
-	must.Do(t, s.Close(r, *at(10)))
-	got, which, err := s.Find(job(1))
-	must.Not(t, which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1,
-		"%s, %v, %+v", which, err, got)
-}
-
+// What was seen of a run is its record's, not the caller's; of too many epilogs the first and the last count.
 func TestManyEpilogs(t *testing.T) {
 	s := open(t, folder(t))
+	must.Do(t, s.Close(ledger.Run{Job: job(2)}, *at(10)))
+	r := must.Have(finds(s, job(2), ledger.ClosedRun))(t)
+	must.Be(t, "one without a start", r.Start == nil && len(r.Ends) == 1, true)
 	begin(t, s, job(1), 10)
 	for i := range maxEnds + 2 {
 		r, _, err := s.Find(job(1))
 		must.Do(t, err)
-		r.Start, r.Ends = nil, nil // what was seen is the record's, not the caller's
+		r.Start, r.Ends = nil, nil
 		must.Do(t, s.Close(r, *at(20 + i)))
 	}
-	r, _, _ := s.Find(job(1))
-	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At ||
-		r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
-		t.Errorf("%+v", r)
-	}
+	r = must.Have(finds(s, job(1), ledger.ClosedRun))(t)
+	first, last := r.Ends[0].At, r.Ends[len(r.Ends)-1].At
+	must.Not(t, r.Start == nil || len(r.Ends) != maxEnds || first != at(20).At || last != at(20+maxEnds+1).At, "%+v", r)
 }
 
 func TestLargeRunIsShortened(t *testing.T) {
@@ -178,9 +161,7 @@ func TestCutAnywhere(t *testing.T) {
 		t.Errorf("%d files set aside, %v; want at most %d", len(aside), err, maxDamaged)
 	}
 	damageFile(t, s, 7, r.Key, data)
-	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("whole: %d runs, %v", len(runs), damage)
-	}
+	must.Be(t, "whole", sizes(s.Runs()), [2]int{1, 0})
 }
 
 func TestGarbage(t *testing.T) {
@@ -221,17 +202,13 @@ func TestGarbage(t *testing.T) {
 		runs, damage := s.Runs()
 		must.Not(t, len(runs) != 1 || runs[0].Job.ID != 1 || len(damage) != 1 || damage[0].Why == "",
 			"%s: %d runs, damage %v", name, len(runs), damage)
-		if runs, damage = s.Runs(); len(runs) != 1 || len(damage) != 0 {
-			t.Errorf("%s: reported again: %v", name, damage)
-		}
+		must.Be(t, name, sizes(s.Runs()), [2]int{1, 0})
 		aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 		must.Not(t, err != nil || len(aside) != 1, "%s: %d set aside, %v", name, len(aside), err)
 	}
 	s := open(t, folder(t))
 	damageFile(t, s, 7, key, good)
-	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("the record all these were made from: %v", damage)
-	}
+	must.Be(t, "the record all these were made from", sizes(s.Runs()), [2]int{1, 0})
 }
 
 func TestLockedIsUnknown(t *testing.T) {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,41 +30,6 @@ const (
 	sluidA = slurm.SLUID("sCHNM7Y8WBK900")
 	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
 )
-
-// The test binary also plays the job's user, who does as a task hook does, and a probe: BOOKEND_TEST_ROLE says which.
-func TestMain(m *testing.M) {
-	switch os.Getenv("BOOKEND_TEST_ROLE") {
-	case "":
-		os.Exit(m.Run())
-	case "probe":
-		holdAsProbe(os.Args[1])
-	}
-	run, owner := os.Args[1], slurm.Owner{SLUID: slurm.SLUID(os.Args[2])}
-	if id, ok := slurm.ParseJobID(os.Args[2]); ok {
-		owner = slurm.Owner{ID: id}
-	}
-	report, err := GetReport(run, node, owner)
-	if err != nil {
-		fmt.Println("refused:", errors.Is(err, fs.ErrPermission))
-		os.Exit(0)
-	}
-	dir, name := DropFile(run, node, owner)
-	err = safefile.Rewrite(dir, name, []byte("claim "+os.Args[2]))
-	fmt.Println(report.Clean, report.Text, err)
-}
-
-// asUser runs the test binary as the job's user.
-func asUser(t *testing.T, uid uint32, run, owner string) string {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe", run, owner)
-	cmd.Env = []string{"BOOKEND_TEST_ROLE=task"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("as user %d: %v: %s", uid, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // folder is a fresh RUN that users can reach.
 func folder(t *testing.T) string {
@@ -186,6 +149,15 @@ func TestNamesAreChecked(t *testing.T) {
 		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, owner)), ErrName)
 	}
 	must.Be(t, "something was written", tree(t, run), before)
+}
+
+// sizes are how many records there are, and how many damaged ones.
+func sizes(runs []ledger.Run, damage []Damage) [2]int { return [2]int{len(runs), len(damage)} }
+
+// there reports whether there is something at a path.
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // tree lists everything below a folder, locks left out.

@@ -1,19 +1,14 @@
 package state
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -163,71 +158,36 @@ const (
 	card1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
 )
 
-// holdAsProbe holds a lock as a probe does, until its stdin ends.
-func holdAsProbe(path string) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		err = unix.Flock(fd, unix.LOCK_EX)
-	}
-	fmt.Println("held", err)
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(0)
-}
-
-// hold starts a probe on a card. It ends with stop, killed.
-func hold(t *testing.T, s *Store, id gpu.ID) (cmd *exec.Cmd, stdin io.Closer) {
-	t.Helper()
-	cmd = exec.Command("/proc/self/exe", s.ProbeLock(id))
-	cmd.Env = []string{"BOOKEND_TEST_ROLE=probe"}
-	in := must.Have(cmd.StdinPipe())(t)
-	out := must.Have(cmd.StdoutPipe())(t)
-	must.Do(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held <nil>\n" {
-		t.Fatalf("the probe says %q, %v", line, err)
-	}
-	return cmd, in
-}
-
 // A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others
 // who judge.
 func TestQuiet(t *testing.T) {
 	s := open(t, folder(t))
-	_, stdin := hold(t, s, card0)
+	ended := must.Have(safefile.Lock(s.ProbeLock(card0), 0, true))(t)
+	free := func() bool { // a probe could begin on the other card
+		unlock, err := safefile.Lock(s.ProbeLock(card1), 0, true)
+		if err == nil {
+			unlock()
+		}
+		return err == nil
+	}
 	busy, release := s.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
-	must.Not(t, len(busy) != 1 || busy[card0] != "a probe of Bookend was still at work on it", "busy: %v", busy)
-	info, err := os.Stat(s.ProbeLock(card1))
-	must.Not(t, err != nil || info.Mode() != 0o600, "%v, %v", info, err)
-	must.Not(t, free(t, s.ProbeLock(card1)), "a probe could begin on a GPU that is being judged")
+	must.Be(t, "busy", busy, map[gpu.ID]string{card0: "a probe of Bookend was still at work on it"})
+	must.Be(t, "while it is judged", free(), false)
 	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
-	must.Not(t, len(again) > 0, "two readers: %v", again)
+	must.Be(t, "busy by another reader", len(again), 0)
 	releaseAgain()
-	must.Not(t, free(t, s.ProbeLock(card1)), "one reader's release was the other's")
+	must.Be(t, "after another reader's release", free(), false)
 	release()
 	_, next := s.Quiet([]gpu.ID{card1}, 0)
 	release() // again: must not close what has its descriptor's number by now
-	must.Not(t, free(t, s.ProbeLock(card1)), "a second release was another reader's")
+	must.Be(t, "after a second release", free(), false)
 	next()
-	must.Not(t, !free(t, s.ProbeLock(card1)), "not released")
-	stdin.Close()
+	must.Be(t, "released", free(), true)
+	ended()
 	busy, release = s.Quiet([]gpu.ID{card0}, time.Minute)
-	must.Not(t, len(busy) > 0, "the probe has ended: %v", busy)
+	must.Be(t, "busy once the probe has ended", len(busy), 0)
 	release()
-}
-
-// A lock that cannot be taken for another reason is no proof of quiet.
-func TestQuietCannotTell(t *testing.T) {
-	s := open(t, folder(t))
-	must.Do(t, os.Symlink("elsewhere", s.ProbeLock(card0)))
-	busy, release := s.Quiet([]gpu.ID{card0}, 0)
-	defer release()
+	must.Do(t, errors.Join(os.Remove(s.ProbeLock(card0)), os.Symlink("elsewhere", s.ProbeLock(card0))))
+	busy, _ = s.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
 	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
-}
-
-// free reports whether a probe could take the lock now.
-func free(t *testing.T, path string) bool {
-	t.Helper()
-	fd := must.Have(unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
-	defer unix.Close(fd)
-	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,27 +23,17 @@ func bothNames(id slurm.JobID) slurm.Job {
 	return j
 }
 
-func TestUserReadsReportAndLeavesARecord(t *testing.T) {
-	for _, name := range []string{"7", string(sluidA)} {
-		run := folder(t)
-		s := open(t, run)
-		j := bothNames(7)
-		for range 2 { // a requeued job finds its earlier files
-			must.Do(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
-				Report{Clean: true, Text: "text"}), s.MakeDrop(j)))
-		}
-		_, err := s.ReadDrop(j)
-		must.Not(t, err == nil, "a record no one has written")
-		must.Be(t, "by "+name, asUser(t, nobody, run, name), "true text <nil>")
-		must.Be(t, "by "+name, string(must.Have(s.ReadDrop(j))(t)), "claim "+name)
-		must.Be(t, "another user, by "+name, asUser(t, nobody-1, run, name), "refused: true")
-		must.Be(t, "another job", asUser(t, nobody, run, "8"), "refused: false")
+// A job's report is found by whatever of the job is known, and by no other's.
+func TestReport(t *testing.T) {
+	s := open(t, folder(t))
+	for range 2 { // a requeued job finds its earlier files
+		must.Do(t, s.PutReport(bothNames(7), Report{Clean: true, Text: "text"}))
 	}
-}
-
-func TestReportIsBounded(t *testing.T) {
-	err := open(t, folder(t)).PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)})
-	must.Not(t, !errors.Is(err, safefile.ErrTooLarge), "%v", err)
+	for _, owner := range []slurm.Owner{{ID: 7}, {SLUID: sluidA}, {ID: 7, SLUID: sluidA}} {
+		must.Be(t, fmt.Sprint(owner), must.Have(GetReport(s.run, node, owner))(t), Report{Clean: true, Text: "text"})
+	}
+	must.Fail(t, "another job", must.Err(GetReport(s.run, node, slurm.Owner{ID: 8})), fs.ErrNotExist)
+	must.Fail(t, "a long one", s.PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)}), safefile.ErrTooLarge)
 }
 
 // dropped are the names in the folder of drops.
@@ -66,6 +57,7 @@ func TestDrop(t *testing.T) {
 		var st unix.Stat_t
 		must.Do(t, unix.Lstat(path, &st))
 		must.Not(t, st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "user %d finds %+v", uid, st)
+		must.Be(t, "before anything is said", must.Err(s.ReadDrop(j)) != nil, true)
 		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
 		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
 	}

@@ -29,9 +29,7 @@ func TestStuck(t *testing.T) {
 	must.Do(t, errors.Join(s.SetStuck(first), s.SetStuck(Stuck{PID: 8, Since: time.Hour})))
 	must.Be(t, "the one that has been stuck for longer", must.Have(s.Stuck())(t), &first)
 	must.Do(t, s.ClearStuck())
-	if got, err := s.Stuck(); got != nil || err != nil {
-		t.Errorf("after clearing: got %+v, %v", got, err)
-	}
+	must.Be(t, "cleared", must.Have(s.Stuck())(t), nil)
 }
 
 // One child for each user is on record while it lives.
@@ -84,13 +82,11 @@ func TestReadersAreBounded(t *testing.T) {
 	on := PeekReaders(s.run, node, alive)
 	must.Not(t, len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0,
 		"on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
-	if err := add(7, 1); err == nil || len(PeekReaders(s.run, node, alive)) != MaxReaders || PeekReaders(s.run, node, alive)[0].PID != 4_000_000 {
-		t.Errorf("one too many: %v, first %+v", err, PeekReaders(s.run, node, alive)[0])
-	}
+	must.Not(t, add(7, 1) == nil, "one too many was recorded")
+	must.Be(t, "on record", PeekReaders(s.run, node, alive), on)
 	dead[4_000_000] = true
-	if err := add(7, 1); err != nil || len(PeekReaders(s.run, node, alive)) != MaxReaders {
-		t.Errorf("once one has ended: %v, %d on record", err, len(PeekReaders(s.run, node, alive)))
-	}
+	must.Do(t, add(7, 1))
+	must.Be(t, "on record once one has ended", len(PeekReaders(s.run, node, alive)), MaxReaders)
 }
 
 func TestRepeat(t *testing.T) {
@@ -110,31 +106,24 @@ func TestRepeat(t *testing.T) {
 		{"A", time.Second, true, 0}, // the node has booted
 		{"A", 2 * time.Second, false, 0},
 	} {
-		if say, suppressed := s.Repeat(tc.code, tc.now); say != tc.say || suppressed != tc.suppressed {
-			t.Errorf("%d: %s at %v: got %v, %d, want %v, %d", i, tc.code, tc.now, say, suppressed, tc.say,
-				tc.suppressed)
-		}
+		say, n := s.Repeat(tc.code, tc.now)
+		must.Not(t, say != tc.say || n != tc.suppressed, "%d: got %v, %d, want %+v", i, say, n, tc)
 	}
 }
 
 // Damage and a lock make no fault silent.
 func TestRepeatIsNeverSilent(t *testing.T) {
 	s := open(t, folder(t))
-	s.Repeat("A", 0)
+	says := func(now time.Duration) bool { say, _ := s.Repeat("A", now); return say }
+	says(0)
 	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null", `{"A":{"said_ns":-1}}`,
 		`{"A":{"said_ns":9223372036854775807}}`, `{"A":null}`} {
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, faultsFile.name), []byte(text), 0o600))
-		if say, _ := s.Repeat("A", 1); !say {
-			t.Errorf("silent by %s", text)
-		}
-		if say, _ := s.Repeat("A", 2); say {
-			t.Errorf("%s: not repaired", text)
-		}
+		must.Be(t, text, says(1), true)
+		must.Be(t, text+" repaired", says(2), false)
 	}
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
-	if say, _ := s.Repeat("A", 3); !say {
-		t.Error("locked")
-	}
+	must.Be(t, "locked", says(3), true)
 	release()
 }
 
@@ -191,9 +180,8 @@ func TestChecksAreBounded(t *testing.T) {
 	}
 	must.Do(t, s.PutLastCheck(c))
 	got := must.Have(s.LastCheck())(t)
-	if r := got.Snapshot.Readings[3]; len(r.Processes) != 16 || r.ProcessesUnknown == "" {
-		t.Errorf("got %d processes, unknown %q, want 16", len(r.Processes), r.ProcessesUnknown)
-	}
+	r := got.Snapshot.Readings[3]
+	must.Not(t, len(r.Processes) != 16 || r.ProcessesUnknown == "", "got %d processes, want 16", len(r.Processes))
 	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 950, "the caller's own was cut")
 }
 
@@ -267,10 +255,8 @@ func TestPerCardRefuses(t *testing.T) {
 	} {
 		must.Fail(t, name, tt.err, tt.want)
 	}
-	baselines, err := s.Baselines()
-	tests, err2 := s.Probes()
-	must.Not(t, errors.Join(err, err2) != nil || baselines == nil || len(baselines)+len(tests) > 0,
-		"kept %+v, %+v, %v", baselines, tests, errors.Join(err, err2))
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{})
 }
 
 // MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
@@ -287,37 +273,23 @@ func TestPerCardIsBounded(t *testing.T) {
 			Remedy: long}
 		said := *r.Probe.Error
 		must.Do(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
-		if *r.Probe.Error != said {
-			t.Fatal("the caller's error was cut")
-		}
+		must.Be(t, "the caller's error", *r.Probe.Error, said)
 	}
-	baselines, err := s.Baselines()
-	tests, err2 := s.Probes()
-	if errors.Join(err, err2) != nil || len(baselines) != maxCards || len(tests) != maxCards {
-		t.Fatalf("got %d baselines, %v, %d tests, %v, want %d", len(baselines), err, len(tests), err2, maxCards)
-	}
+	baselines, tests := must.Have(s.Baselines())(t), must.Have(s.Probes())(t)
+	must.Be(t, "baselines and tests", []int{len(baselines), len(tests)}, []int{maxCards, maxCards})
 	_, oldest := baselines["MIG-019"]
 	_, newest := baselines["MIG-147"]
 	_, oldTest := tests["MIG-019"]
-	if e := tests["MIG-147"].Probe.Error; oldest || !newest || oldTest || e == nil || len(e.Meaning) != maxProbeText {
-		t.Errorf("oldest kept %v, %v, newest %v, %+v", oldest, oldTest, newest, e)
-	}
+	must.Be(t, "the oldest and the newest", []bool{oldest, oldTest, newest}, []bool{false, false, true})
+	must.Be(t, "length of a text", len(tests["MIG-147"].Probe.Error.Meaning), maxProbeText)
 }
 
 // Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
 func TestNoMPS(t *testing.T) {
-	s := open(t, folder(t))
-	for range 2 {
-		path := must.Have(s.NoMPS())(t)
-		info, err := os.Stat(path)
-		must.Not(t, err != nil || info.Mode().Perm() != 0o700 || filepath.Dir(path) != s.dir || !filepath.IsAbs(path),
-			"%q: %v, %v", path, info, err)
-	}
-	other := open(t, folder(t))
+	s, other := open(t, folder(t)), open(t, folder(t))
+	must.Be(t, "its path", must.Have(s.NoMPS())(t), filepath.Join(s.dir, noMPS))
 	must.Do(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
-	if path, err := other.NoMPS(); err == nil {
-		t.Errorf("%q leads elsewhere", path)
-	}
+	must.Fail(t, "one that leads elsewhere", must.Err(other.NoMPS()), safefile.ErrNotOurs)
 }
 
 // Runs are noticed when they begin and end, the second one of a requeued job too, whose folder is there.
