@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ func TestRealProcess(t *testing.T) {
 	before := routine.SystemClock().Boot()
 	pid := start(t, "idle", func(c *exec.Cmd) {
 		c.Env = append(c.Env, "SLURM_JOB_ID=4711")
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		as(65534)(c)
 	})
 	after := routine.SystemClock().Boot()
 	p := one(t, "/proc", pid)
@@ -46,6 +47,12 @@ func TestRealProcess(t *testing.T) {
 		"started at %v, not between %v and %v", p.Start, before, after)
 	again := one(t, "/proc", pid)
 	must.Not(t, again.Start != p.Start, "start time moved: %v, %v", p.Start, again.Start)
+}
+
+func as(uid uint32) func(*exec.Cmd) {
+	return func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
 }
 
 func TestRealZombies(t *testing.T) {
@@ -419,18 +426,12 @@ func TestUsing(t *testing.T) {
 // Of the job's processes those of a name.
 func TestNamed(t *testing.T) {
 	proc := t.TempDir()
-	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun", "100000004": "srun"} {
-		cgroup := jobCgroup
-		if pid == "100000004" {
-			cgroup = strings.Replace(jobCgroup, "job_77", "job_78", 1)
-		}
-		put(t, filepath.Join(fixture(t, proc, pid, cgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
+	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun"} {
+		put(t, filepath.Join(fixture(t, proc, pid, jobCgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
 	}
-	job := slurm.Owner{ID: 77}
 	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
-	must.Be(t, "both of the job", must.Have(Named(proc, "srun", 1000, job))(t), want)
-	got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job)
-	must.Not(t, err == nil || got != nil, "no /proc: got %v, %v, want an error", got, err)
+	must.Be(t, "the job's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 77}))(t), want)
+	must.Be(t, "another's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 78}))(t), nil)
 }
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
@@ -445,12 +446,6 @@ func holdersOf(t *testing.T, dev string) (map[int]attrib.Process, map[int]attrib
 		held[pid] = h
 	}
 	return processes, held
-}
-
-func user(uid uint32) func(*exec.Cmd) {
-	return func(c *exec.Cmd) {
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	}
 }
 
 func TestRealHolders(t *testing.T) {
@@ -470,7 +465,7 @@ func TestRealHolders(t *testing.T) {
 		start(t, "idle", nil, at("nvidia-uvm")...):                           {UVM: true},
 		start(t, "idle", nil, at("nvidia-uvm-tools")...):                     {UVM: true},
 		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):              {Caps: true},
-		start(t, "idle", user(65534), at("nvidia0")...):                      {Minors: []int{0}},
+		start(t, "idle", as(65534), at("nvidia0")...):                        {Minors: []int{0}},
 		start(t, "odd name", nil, at("nvidia0")...):                          {Minors: []int{0}},
 		start(t, "mapped", nil, at("nvidia3", "nvidia-uvm")...):              {Minors: []int{3}, UVM: true},
 		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)): {Minors: []int{3}},
@@ -507,8 +502,7 @@ func TestRealContainer(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	_, got := holdersOf(t, dev)
-	want := (attrib.Holding{Minors: []int{2, 3, 4}})
-	must.Not(t, !reflect.DeepEqual(got[pid], want), "%+v, want %+v", got[pid], want)
+	must.Be(t, "held", got[pid], attrib.Holding{Minors: []int{2, 3, 4}})
 }
 
 // holder writes a process's folder with descriptors on these files.
@@ -552,41 +546,35 @@ func TestScanOfATree(t *testing.T) {
 	put(t, filepath.Join(container, "cgroup"), "0::/system.slice/docker-"+hex64+".scope\n")
 	link(t, filepath.Join(container, "exe"), "/usr/bin/python3")
 	scan := Scan(proc, "/dev/", time.Minute)
-	if want := []int{10, 12, 13, 14}; !reflect.DeepEqual(pidsOf(scan), want) || scan.Looked != 5 || scan.Partial != "" {
-		t.Fatalf("%+v", scan)
-	}
-	if h := scan.Holdings[0]; !h.Control || h.Cgroup.ID != 77 || h.EnvJobID != 78 || h.UID != 1000 {
-		t.Errorf("%+v", h)
-	}
-	if h := scan.Holdings[1]; !h.UVM || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
-		t.Errorf("%+v", h)
-	}
-	if h := scan.Holdings[3]; !h.Caps || h.Container != "container:0123456789ab" || h.Service != "" ||
-		h.Exe != "/usr/bin/python3" {
-		t.Errorf("%+v", h)
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13, 14})
+	must.Not(t, scan.Looked != 5 || scan.Partial != "", "%+v", scan)
+	own, maps, foreign := scan.Holdings[0], scan.Holdings[1], scan.Holdings[3]
+	must.Not(t, !own.Control || own.Cgroup.ID != 77 || own.EnvJobID != 78 || own.UID != 1000, "%+v", own)
+	must.Not(t, !maps.UVM || !slices.Equal(maps.Minors, []int{1}) || maps.EnvJobID != 78, "%+v", maps)
+	must.Not(t, !foreign.Caps || foreign.Container != "container:0123456789ab" || foreign.Service != "" ||
+		foreign.Exe != "/usr/bin/python3", "%+v", foreign)
+}
+
+// says fails unless a text has all these words.
+func says(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		must.Not(t, !strings.Contains(text, word), "no %q in %q", word, text)
 	}
 }
 
+// What was not looked at is said; as from inside a PID namespace of its own, where the rest of the node cannot be seen.
 func TestScanWithoutTime(t *testing.T) {
-	proc := t.TempDir()
+	proc, inside := t.TempDir(), t.TempDir()
 	holder(t, proc, "10", "/dev/nvidia1")
 	scan := Scan(proc, "/dev", 0)
-	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") ||
-		!strings.Contains(scan.Partial, "no mappings") {
-		t.Errorf("%+v", scan)
-	}
-	if scan := Scan(filepath.Join(proc, "none"), "/dev", time.Minute); scan.Partial == "" {
-		t.Errorf("no /proc at all is no trouble: %+v", scan)
-	}
-	if scan := Scan(t.TempDir(), "/dev", time.Minute); scan.Partial == "" {
-		t.Errorf("no process at all is no trouble: %+v", scan)
-	}
-	inside := t.TempDir()
+	must.Be(t, "holders", len(scan.Holdings), 0)
+	says(t, scan.Partial, "descriptors of 1 of 1 processes", "no mappings")
+	says(t, Scan(filepath.Join(proc, "none"), "/dev", time.Minute).Partial, "list processes: ")
+	says(t, Scan(t.TempDir(), "/dev", time.Minute).Partial, "no process could be looked into")
 	holder(t, inside, "10", "/dev/nvidia1")
-	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]") // the rest of the node cannot be seen from there
-	if scan := Scan(inside, "/dev", time.Minute); !strings.Contains(scan.Partial, "PID namespace") {
-		t.Errorf("%+v", scan)
-	}
+	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]")
+	says(t, Scan(inside, "/dev", time.Minute).Partial, "PID namespace")
 }
 
 // What cannot be read is said, and does not hide what can.
@@ -603,14 +591,10 @@ func TestScanUnreadable(t *testing.T) {
 	noLine := holder(t, proc, "14", "/dev/null")
 	put(t, filepath.Join(noLine, "maps"), strings.Repeat("x", 1<<17))
 	scan := Scan(proc, "/dev", time.Minute)
-	if want := []int{10, 12, 13}; !reflect.DeepEqual(pidsOf(scan), want) {
-		t.Fatalf("%+v", scan)
-	}
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13})
 	h := scan.Holdings[2]
 	must.Not(t, h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}), "%+v", h)
-	for _, what := range []string{"process 11", "process 12", "process 14"} {
-		must.Not(t, !strings.Contains(scan.Partial, what), "nothing of %s in %q", what, scan.Partial)
-	}
+	says(t, scan.Partial, "process 11", "process 12", "process 14")
 	must.Not(t, strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13"),
 		"%q", scan.Partial)
 }
@@ -639,17 +623,14 @@ func TestScanBounds(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
 	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
-	if got := c.partial(); !strings.Contains(got, "ended early: panic: defect") || !strings.Contains(got, "2 of 2") {
-		t.Errorf("%q", got)
-	}
+	says(t, c.partial(), "ended early: panic: defect", "2 of 2")
 	s := &search{crew: newCrew(time.Hour), found: map[int]held{}}
 	defer s.end()
 	for pid := range maxHoldings + 1 {
 		s.keep(pid, held{})
 	}
-	if got := s.partial(); len(s.found) != maxHoldings || !strings.Contains(got, "more than 1024 holders") {
-		t.Errorf("%d holders, %q", len(s.found), got)
-	}
+	must.Be(t, "holders", len(s.found), maxHoldings)
+	says(t, s.partial(), "more than 1024 holders")
 }
 
 // await gives a reader that waits at the pipe what text returns then.
@@ -657,9 +638,7 @@ func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
 	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteString(text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Have(f.WriteString(text()))(t)
 }
 
 // Processes that hang do not stop the others, and cost no more than what they were asked.
@@ -690,13 +669,10 @@ func TestHangingProcesses(t *testing.T) {
 	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
-	want := []int{10, 12}
-	must.Not(t, !reflect.DeepEqual(pidsOf(scan), want), "%+v", scan)
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12})
 	h := scan.Holdings[0]
 	must.Not(t, h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0, "a holder that hangs: %+v", h)
-	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
-		must.Not(t, !strings.Contains(scan.Partial, what), "no %q in %q", what, scan.Partial)
-	}
+	says(t, scan.Partial, "time was up", "holders of 1 of 1", "[10]", "11")
 }
 
 func TestRefused(t *testing.T) {
@@ -715,9 +691,8 @@ func TestRefused(t *testing.T) {
 	} {
 		c := newCrew(time.Hour)
 		s := &search{crew: c}
-		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
-			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
-		}
+		is := s.refused(tc.pid, tc.err)
+		must.Not(t, is != tc.is || (c.partial() != "") != tc.said, "%+v: %v, %q", tc, is, c.partial())
 		c.end()
 	}
 }
