@@ -199,13 +199,9 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	p := must.Have(openPipes())(t)
 	c := launch(Spec{Path: "/bin/cat"}, p)
 	b := <-c.born
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
+	must.Do(t, b.err)
 	must.Have(p.stdin.Write([]byte("x")))(t)
-	if _, err := p.stdout.Read(make([]byte, 1)); err != nil { // it runs
-		t.Fatal(err)
-	}
+	must.Have(p.stdout.Read(make([]byte, 1)))(t)
 	folder := "/proc/" + strconv.Itoa(b.pid) + "/fd"
 	list := must.Have(os.ReadDir(folder))(t)
 	var got []string
@@ -399,10 +395,7 @@ func TestUninterruptible(t *testing.T) {
 	put := func(folder, state string) {
 		t.Helper()
 		must.Do(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
-		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")),
-			0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")), 0o644))
 	}
 	put("42", "S")
 	must.Not(t, Uninterruptible(proc, 42, 777), "without a list of its threads")
@@ -423,13 +416,10 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 	defer p.closeOurs()
 	c := launch(s, p)
 	b := <-c.born
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
+	must.Do(t, b.err)
 	must.Have(p.stdout.Read(make([]byte, 1)))(t)
-	if st, err := readStat("/proc", b.pid); err != nil || st.State != 'Z' {
-		t.Fatalf("stat %+v, %v; want a zombie", st, err)
-	}
+	st, err := readStat("/proc", b.pid)
+	must.Not(t, err != nil || st.State != 'Z', "stat %+v, %v; want a zombie", st, err)
 	must.Not(t, !Alive("/proc", b.pid, b.ticks), "a process with a living thread counts as dead")
 	kill(b.pid)
 	must.Do(t, <-c.ended)
@@ -497,9 +487,7 @@ func TestUnknownStartTime(t *testing.T) {
 	refused(t, func() { b = start(s, p) }, noFile)
 	must.Not(t, b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks), "%+v", b)
 	kill(b.pid)
-	if _, err := reap(b.pid); err != nil {
-		t.Error(err)
-	}
+	must.Have(reap(b.pid))(t)
 }
 
 // A process that is not there to be waited for is given up, not taken for ended; what cannot be reaped says why.

@@ -45,22 +45,16 @@ func FuzzParseGroups(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out string, gid uint32) {
 		groups, err := parseGroups(out)
 		if err != nil {
-			if groups != nil {
-				t.Fatalf("%v and %v", groups, err)
-			}
+			must.Not(t, groups != nil, "%v and %v", groups, err)
 			return
 		}
 		var plain []uint32
 		for _, word := range strings.Fields(out) {
 			n, err := strconv.ParseUint(word, 10, 32)
-			if err != nil || n == 1<<32-1 {
-				t.Fatalf("%q was accepted", word)
-			}
+			must.Not(t, err != nil || n == 1<<32-1, "%q was accepted", word)
 			plain = append(plain, uint32(n))
 		}
-		if !slices.Equal(groups, plain) {
-			t.Fatalf("%v of %q", groups, out)
-		}
+		must.Not(t, !slices.Equal(groups, plain), "%v of %q", groups, out)
 		all := withPrimary(gid, groups)
 		rest := slices.Clone(all[1:])
 		slices.Sort(rest)

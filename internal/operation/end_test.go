@@ -34,9 +34,7 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", script+"; echo ready; read line")
 	_, err := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, err2, cmd.Start()))
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q: %q, %v", script, line, err)
@@ -80,9 +78,7 @@ func alive(pid int) bool { p := read(pid); return !p.Gone && p.Why == "" }
 func TestEnd(t *testing.T) {
 	kill := func(sig unix.Signal, state string) func(*testing.T, *exec.Cmd) {
 		return func(t *testing.T, cmd *exec.Cmd) {
-			if err := unix.Kill(cmd.Process.Pid, sig); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, unix.Kill(cmd.Process.Pid, sig))
 			until(t, cmd.Process.Pid, state)
 		}
 	}
@@ -153,9 +149,7 @@ func TestEndLeavesAlone(t *testing.T) {
 		"ancestors unknown":       {func(e *ending) { e.Proc = t.TempDir() }, finding.Refused, "ancestors"},
 		"ancestors not to be read": {func(e *ending) {
 			e.Proc = t.TempDir()
-			if err := os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700))
 		}, finding.Refused, "ancestors"},
 	} {
 		t.Run(name, func(t *testing.T) {

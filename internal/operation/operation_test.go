@@ -42,11 +42,10 @@ func FuzzChildRequest(f *testing.F) {
 		decoder.DisallowUnknownFields()
 		var want CleanupRequest
 		meant := decoder.Decode(&want) == nil && !reflect.ValueOf(want).IsZero()
-		if (err == nil) != meant || (got != nil) != meant || (reply == true) != meant {
-			t.Fatalf("%q: %v, %v, asked %+v, want %v", request, reply, err, got, meant)
-		}
-		if meant && !reflect.DeepEqual(*got, want) {
-			t.Fatalf("%q: asked %+v, want %+v", request, *got, want)
+		must.Not(t, (err == nil) != meant || (got != nil) != meant || (reply == true) != meant,
+			"%q: %v, %v, asked %+v, want %v", request, reply, err, got, meant)
+		if meant {
+			must.Be(t, string(request), *got, want)
 		}
 	})
 }
@@ -99,23 +98,19 @@ func TestLine(t *testing.T) {
 func TestSyslog(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")
-	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Have(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	for level, pri := range map[config.LogLevel]string{
 		config.Debug: "<31>", config.Info: "<30>", config.Warning: "<28>", config.Error: "<27>",
 	} {
 		e := entry
 		e.Level = level
-		if err := e.Syslog(path, []byte("msg=hello\n")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Syslog(path, []byte("msg=hello\n")))
 		buf := make([]byte, 1024)
 		n, err := listener.Read(buf)
 		want := pri + "Mar  4 05:06:07 bookend-epilog[77]: msg=hello"
 		must.Not(t, err != nil || string(buf[:n]) != want, "got %q, %v, want %q", buf[:n], err, want)
 	}
+	var err error
 	for range 100_000 {
 		if err = entry.Syslog(path, []byte("x\n")); err != nil {
 			break
@@ -146,12 +141,10 @@ func FuzzLine(f *testing.F) {
 		for _, format := range []config.LogFormat{config.Text, config.JSON} {
 			line := e.Line(config.Log{Level: config.Info, Format: format})
 			body, ok := bytes.CutSuffix(line, []byte("\n"))
-			if !ok || len(line) > 20<<10 {
-				t.Fatalf("line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
-			}
-			if i := bytes.IndexFunc(body, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-				t.Fatalf("byte %#x in %q", body[i], body)
-			}
+			must.Not(t, !ok || len(line) > 20<<10,
+				"line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
+			i := bytes.IndexFunc(body, func(r rune) bool { return r < ' ' || r > '~' })
+			must.Not(t, i >= 0, "byte %d of %q", i, body)
 			var fields map[string]any
 			switch {
 			case format == config.JSON: // whose level and time are those it was made with
@@ -162,9 +155,8 @@ func FuzzLine(f *testing.F) {
 			case !textLine.Match(body), message != "" && len(textLine.FindSubmatch(body)[1]) == 0:
 				t.Fatalf("line %q", body)
 			}
-			if frame := e.frame(line); !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00") {
-				t.Fatalf("frame %q", frame)
-			}
+			frame := e.frame(line)
+			must.Not(t, !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00"), "frame %q", frame)
 		}
 	})
 }
@@ -173,13 +165,8 @@ func FuzzLine(f *testing.F) {
 // the visits is out of use each hook is on its own.
 func TestTurn(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
-	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	store, err := state.Open(run, "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(run), 0o755))
+	store := must.Have(state.Open(run, "n1"))(t)
 	now := time.Hour
 	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
 	enter := func(op string, want error, when string) (met func(bool)) {
@@ -195,9 +182,7 @@ func TestTurn(t *testing.T) {
 	defer enter(Tail.Name, nil, "another operation")(false)
 	enter(Append.Name, nil, "one has come back from writing, and another reads")
 	enter(Tail.Name, errInVisit, "it came back from writing, not from reading")
-	if err := os.RemoveAll(run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(run))
 	enter(Tail.Name, nil, "no lock")(true)
 }
 
@@ -274,8 +259,7 @@ func FuzzAppendReply(f *testing.F) {
 		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
 			return
 		}
-		if strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12 {
-			t.Fatalf("%q", reply.Refused)
-		}
+		must.Not(t, strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12,
+			"%q", reply.Refused)
 	})
 }

@@ -234,9 +234,7 @@ func TestCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := arranged(t, tt.there)
 			err := Create(dir+"/"+tt.path, []byte("content"), tt.over)
-			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
-				t.Fatalf("%v, want %v", err, tt.err)
-			}
+			must.Not(t, !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil), "%v, want %v", err, tt.err)
 			for _, name := range []string{"old", "victim"} {
 				got, err := os.ReadFile(filepath.Join(dir, name))
 				must.Not(t, err == nil && name != tt.written && string(got) != "before", "%s has %q", name, got)

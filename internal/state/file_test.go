@@ -248,12 +248,10 @@ func FuzzFiles(f *testing.F) {
 		for _, k := range all {
 			put(t, s, k.name, data)
 			_, err := k.get(s)
-			if err != nil && !errors.As(err, new(Damage)) || (err != nil) != wasSetAside(s) {
-				t.Fatalf("%s of %q: %v, set aside %v", k.name, data, err, wasSetAside(s))
-			}
-			if _, again := k.get(s); again != nil {
-				t.Fatalf("%s of %q: reported again: %v", k.name, data, again)
-			}
+			must.Not(t, err != nil && !errors.As(err, new(Damage)) || (err != nil) != wasSetAside(s),
+				"%s of %q: %v, set aside %v", k.name, data, err, wasSetAside(s))
+			_, again := k.get(s)
+			must.Not(t, again != nil, "%s of %q: reported again: %v", k.name, data, again)
 			trusted(t, s)
 			if err := k.put(s); err != nil && !errors.Is(err, ErrChanged) {
 				t.Fatalf("%s of %q: no new one can be kept: %v", k.name, data, err)
@@ -268,19 +266,15 @@ func trusted(t *testing.T, s *Store) {
 	t.Helper()
 	baselines, _ := s.Baselines()
 	for id, b := range baselines {
-		if id == "" || id != b.GPU || b.Bytes > finding.MaxBaseline {
-			t.Fatalf("%q: %+v", id, b)
-		}
+		must.Not(t, id == "" || id != b.GPU || b.Bytes > finding.MaxBaseline, "%q: %+v", id, b)
 	}
 	tests, _ := s.Probes()
 	for id, r := range tests {
-		if id == "" || id != r.Probe.Device {
-			t.Fatalf("%q: %+v", id, r)
-		}
+		must.Not(t, id == "" || id != r.Probe.Device, "%q: %+v", id, r)
 	}
 	m, err := s.Drain()
-	if m.Written != nil && !drain.Recorded(m.Written.Reason) {
-		t.Fatalf("%q is taken for ours", m.Written.Reason)
+	if m.Written != nil {
+		must.Be(t, m.Written.Reason+" is ours", drain.Recorded(m.Written.Reason), true)
 	}
 	if err := errors.Join(err, s.SwapDrain(m, m)); err != nil {
 		t.Fatalf("what was read cannot be written: %v", err)

@@ -58,9 +58,7 @@ func FuzzRecord(f *testing.F) {
 			return // a time that JSON cannot write
 		}
 		again, err := decode(once, node, 7, string(sluidA))
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
-		}
+		must.Not(t, err != nil, "what was written cannot be read: %v\n%s", err, once)
 		twice, err := encode(again)
 		must.Not(t, err != nil || !bytes.Equal(once, twice), "%v\n%s\n%s", err, once, twice)
 	})

@@ -226,9 +226,7 @@ func TestLockedIsUnknown(t *testing.T) {
 		"reading needs no lock: %s, %v", which, err)
 	must.Be(t, "another job's", s.Begin(ledger.Run{Job: job(2), Start: at(20)}), nil)
 	release()
-	if err := s.Begin(ledger.Run{Job: job(1), Start: at(20)}); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, s.Begin(ledger.Run{Job: job(1), Start: at(20)}))
 }
 
 func TestTwoPrologsAtOnce(t *testing.T) {

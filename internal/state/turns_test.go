@@ -105,9 +105,7 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	}()
 	<-waiting
 	met(true)
-	if err := <-waited; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-waited)
 }
 
 // The child that asks is on record until its own hook takes it off.
