@@ -13,7 +13,6 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
-	"bookend/internal/doctor"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/stage"
@@ -29,7 +28,7 @@ func main() {
 		EUID: os.Geteuid(), PID: os.Getpid(),
 		Clock: routine.SystemClock(), Exit: os.Exit, Version: version,
 	}
-	if code, done := operation.ServeChild(env, doctor.Operations()); done {
+	if code, done := operation.ServeChild(env); done {
 		os.Exit(code)
 	}
 	os.Exit(run(env, os.Args[1:]))

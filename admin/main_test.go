@@ -14,15 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/doctor"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
-		doctor.Operations()); done {
+	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: os.Stderr}); done {
 		os.Exit(exit)
 	}
 	if filepath.Base(os.Args[0]) == "bookend" { // a copy that stands for the program: standIn

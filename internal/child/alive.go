@@ -1,13 +1,13 @@
 package child
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +28,7 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	if err != nil {
 		return true
 	}
-	return st.ticks == startTicks && !st.dead()
+	return st.Ticks == startTicks && !st.dead()
 }
 
 // Uninterruptible reports whether a thread of a process that is Alive sleeps in the kernel so that no signal wakes
@@ -48,7 +48,7 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 		if err != nil {
 			continue
 		}
-		if st, err := readStat(tasks, tid); err == nil && st.state == 'D' {
+		if st, err := readStat(tasks, tid); err == nil && st.State == 'D' {
 			return true
 		}
 	}
@@ -58,62 +58,67 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 // Orphaned reports whether a process that is Alive has lost its parent: whoever started it as parent has ended.
 func Orphaned(proc string, pid int, startTicks uint64, parent int) bool {
 	st, err := readStat(proc, pid)
-	return err == nil && st.ticks == startTicks && !st.dead() && st.parent != parent
+	return err == nil && st.Ticks == startTicks && !st.dead() && st.Parent != parent
 }
 
 // Parent reads the parent of a process, and when the process itself started.
 func Parent(proc string, pid int) (parent int, startTicks uint64, err error) {
 	st, err := readStat(proc, pid)
-	return st.parent, st.ticks, err
+	return st.Parent, st.Ticks, err
 }
 
-// stat is what is needed of /proc/PID/stat.
-type stat struct {
-	state   byte
-	parent  int
-	threads int
-	ticks   uint64
+// Stat is what /proc/PID/stat says of a process.
+type Stat struct {
+	Name    string // the process chose it
+	State   byte
+	Parent  int
+	Flags   uint64
+	Threads int
+	Ticks   uint64 // its start
 }
 
-func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+func (s Stat) dead() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
 
-func readStat(proc string, pid int) (stat, error) {
+func readStat(proc string, pid int) (st Stat, err error) {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return stat{}, fmt.Errorf("read start of process %d: %w", pid, err)
+	if err == nil {
+		defer f.Close()
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(f, 4<<10)); err == nil { // 52 numbers and a name
+			st, err = ParseStat(string(text))
+		}
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 4<<10)) // 52 numbers and a name
 	if err != nil {
-		return stat{}, fmt.Errorf("read start of process %d: %w", pid, err)
+		return Stat{}, fmt.Errorf("read start of process %d: %w", pid, err)
 	}
-	return parseStat(b)
+	return st, nil
 }
 
-// Places of the fields in proc(5), counted from the state, field 3: the name before it may hold anything,
-// brackets, blanks and newlines too, so the line is cut at the last bracket.
+// Places of the fields in proc(5), counted from the state, field 3.
 const (
 	fieldParent  = 4 - 3
+	fieldFlags   = 9 - 3
 	fieldThreads = 20 - 3
 	fieldStart   = 22 - 3
 )
 
-func parseStat(b []byte) (stat, error) {
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+// ParseStat reads a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and a
+// forged rest of the line; only what follows the last bracket is the kernel's.
+func ParseStat(text string) (Stat, error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return Stat{}, fmt.Errorf("parse stat: no name in %.80q", text)
+	}
+	fields := strings.Fields(text[end+1:])
 	if len(fields) <= fieldStart || len(fields[0]) != 1 {
-		return stat{}, fmt.Errorf("parse stat: %d fields after the name", len(fields))
+		return Stat{}, fmt.Errorf("parse stat: %d fields after the name", len(fields))
 	}
-	parent, err := strconv.Atoi(string(fields[fieldParent]))
-	if err != nil || parent < 0 {
-		return stat{}, fmt.Errorf("parse stat: parent %.20q", fields[fieldParent])
+	parent, errParent := strconv.ParseUint(fields[fieldParent], 10, 31)
+	flags, errFlags := strconv.ParseUint(fields[fieldFlags], 10, 64)
+	threads, errThreads := strconv.Atoi(fields[fieldThreads])
+	ticks, errTicks := strconv.ParseUint(fields[fieldStart], 10, 64)
+	if err := errors.Join(errParent, errFlags, errThreads, errTicks); err != nil {
+		return Stat{}, fmt.Errorf("parse stat: %w", err)
 	}
-	threads, err := strconv.Atoi(string(fields[fieldThreads]))
-	if err != nil {
-		return stat{}, fmt.Errorf("parse stat: threads: %w", err)
-	}
-	ticks, err := strconv.ParseUint(string(fields[fieldStart]), 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("parse stat: start time: %w", err)
-	}
-	return stat{state: fields[0][0], parent: parent, threads: threads, ticks: ticks}, nil
+	return Stat{text[open+1 : end], fields[0][0], int(parent), flags, threads, ticks}, nil
 }

@@ -6,12 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/safefile"
 )
 
 // ErrRefused: the ids are not a user's, or a descriptor is open.
@@ -202,4 +205,142 @@ func proveThread(status string, uid, gid uint32, groups []uint32) error {
 		}
 	}
 	return nil
+}
+
+// umask makes the modes that files are created with the modes they get: slurmd's own umask may be 0 or 077, and both
+// would be wrong. What only root may read is created so.
+const umask = 0o022
+
+// Confine makes a process of root's give up, for good, what slurmd's environment left it with and what no hook needs:
+// descriptors above 2 (with Slurm up to 21.08 all that slurmd has open); memory that others may read, trace or find in
+// a core file; files writable by others. What it keeps, the children that are started later have too: so nothing is
+// given up that a vendor's driver may need. An error says what could not be given up; the rest is. It is called first
+// in a process.
+func Confine() error {
+	unix.Umask(umask)
+	err := errors.Join(
+		unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0),
+		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+		eachDescriptor(func(fd int) error {
+			// What Go's runtime or this process has opened is close-on-exec, and so not inherited.
+			flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+			if err == nil && flags&unix.FD_CLOEXEC == 0 {
+				err = unix.Close(fd)
+			}
+			return err
+		}))
+	if err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	return nil
+}
+
+// eachDescriptor does something with each of the process's open descriptors above 2.
+func eachDescriptor(do func(fd int) error) error {
+	fds, err := descriptors()
+	for _, fd := range fds {
+		if wrong := do(fd); wrong != nil && !errors.Is(wrong, unix.EBADF) { // EBADF: closed meanwhile
+			err = errors.Join(err, fmt.Errorf("descriptor %d: %w", fd, wrong))
+		}
+	}
+	return err
+}
+
+// poller is what /proc calls the descriptors of Go's poller: epoll, and an eventfd to wake it.
+const poller = "anon_inode:[event"
+
+// descriptors lists the process's open descriptors above 2, but for Go's poller. Go keeps no others open: go.mod
+// switches off the settings by which its runtime would watch the files of its cgroup.
+func descriptors() (fds []int, err error) {
+	// Threat: none, the kernel's own list about this very process.
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, e := range list {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		// The listing's own is closed again.
+		if open, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(open, poller) {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, nil
+}
+
+const (
+	lookupTimeout   = 500 * time.Millisecond // a name service that hangs costs half of the append's second
+	maxLookupOutput = 256 << 10              // some 23,000 groups of 10 digits
+	maxGroups       = 1 << 16                // NGROUPS_MAX since Linux 2.6.4
+)
+
+// noID is "leave unchanged" to setresuid and its kin, and so no id.
+const noID = ^uint32(0)
+
+// lookups print a user's groups: they ask the system's name service in a program of the system, for a static hook has
+// no NSS of its own.
+var lookups = []string{"/usr/bin/id", "/bin/id"}
+
+// Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
+// when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
+func Groups(uid, gid uint32, user string) []uint32 {
+	return groupsFrom(lookups, uid, gid, user)
+}
+
+func groupsFrom(programs []string, uid, gid uint32, user string) []uint32 {
+	// Threat: a program that somebody else could have put there would run as root.
+	at := slices.IndexFunc(programs, func(path string) bool { return safefile.Trusted(path) == nil })
+	if at < 0 || !plainName(user) || otherID(user, uid) {
+		return []uint32{gid}
+	}
+	res := Run(Spec{
+		Path: programs[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+	})
+	groups, err := parseGroups(string(res.Stdout))
+	if res.Outcome != Exited || res.ExitCode != 0 || err != nil {
+		return []uint32{gid}
+	}
+	return withPrimary(gid, groups)
+}
+
+// plainName refuses names that could be taken for an option, for more than a name, or, by id(1), for a number.
+func plainName(user string) bool {
+	if user == "" || len(user) > 256 || user[0] == '-' || user[0] == '+' {
+		return false
+	}
+	return strings.IndexFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' || r == '/' }) < 0
+}
+
+// otherID tells a name that id(1) would take for another user's number.
+func otherID(user string, uid uint32) bool {
+	n, err := strconv.ParseUint(user, 10, 64)
+	return (err == nil || errors.Is(err, strconv.ErrRange)) && n != uint64(uid)
+}
+
+// parseGroups reads one line of decimal group ids. Anything else is an error.
+func parseGroups(out string) (groups []uint32, err error) {
+	line := strings.TrimSuffix(out, "\n")
+	if strings.ContainsAny(line, "\n\x00") {
+		return nil, errors.New("parse groups: not one line")
+	}
+	for f := range strings.FieldsSeq(line) {
+		g, err := strconv.ParseUint(f, 10, 32)
+		if err != nil || uint32(g) == noID {
+			return nil, fmt.Errorf("parse groups: %.20q is no group id", f)
+		}
+		groups = append(groups, uint32(g))
+	}
+	return groups, nil
+}
+
+func withPrimary(gid uint32, groups []uint32) []uint32 {
+	all := []uint32{gid}
+	for _, g := range groups {
+		if g != 0 && !slices.Contains(all, g) && len(all) < maxGroups {
+			all = append(all, g)
+		}
+	}
+	return all
 }

@@ -226,9 +226,8 @@ func TestBecome(t *testing.T) {
 	}
 	for _, op := range ops {
 		res := Run(self(op[0], op[1:]...))
-		if res.Outcome != Exited || res.ExitCode != 0 {
-			t.Errorf("%q: %s, exit code %d: %s", op, res.Outcome, res.ExitCode, res.Stderr)
-		}
+		must.Not(t, res.Outcome != Exited || res.ExitCode != 0,
+			"%q: %s, exit code %d: %s", op, res.Outcome, res.ExitCode, res.Stderr)
 	}
 }
 
@@ -242,9 +241,7 @@ func TestBecomeRefuses(t *testing.T) {
 		"no group":      Become(uid, gid, []uint32{noID}),
 		"too many":      Become(uid, gid, slices.Repeat([]uint32{1}, maxGroups+1)),
 	} {
-		if !errors.Is(err, ErrRefused) {
-			t.Errorf("%s: %v, want %v", name, err, ErrRefused)
-		}
+		must.Fail(t, name, err, ErrRefused)
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("the test process itself became somebody else")
@@ -276,9 +273,7 @@ func TestProof(t *testing.T) {
 		}
 		var err error
 		must.Do(t, refuse.Run(calls, func() { err = prove(uid, gid, []uint32{gid}) }))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		must.Not(t, err == nil || !strings.Contains(err.Error(), want), "got %v, want %q", err, want)
 	}
 }
 
@@ -303,19 +298,14 @@ func TestAwaitsWhatIsPending(t *testing.T) {
 		left--
 		return make([]int, left), nil
 	}
-	if err := holdsNothing(closing); err != nil {
-		t.Errorf("closed in time: %v", err)
-	}
-	if err := holdsNothing(func() ([]int, error) { return []int{7}, nil }); !errors.Is(err, ErrRefused) {
-		t.Errorf("got %v, want %v", err, ErrRefused)
-	}
+	must.Be(t, "closed in time", holdsNothing(closing), nil)
+	must.Fail(t, "one that stays open", holdsNothing(func() ([]int, error) { return []int{7}, nil }), ErrRefused)
 }
 
 func TestConfine(t *testing.T) {
 	file := must.Have(os.Create(filepath.Join(t.TempDir(), "another daemon's")))(t)
 	cmd := exec.Command("/proc/self/exe", "--child", "confined")
 	cmd.ExtraFiles = []*os.File{file, file, file}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.Not(t, err != nil, "%v: %s", err, out)
 }

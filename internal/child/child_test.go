@@ -101,13 +101,9 @@ func TestEnds(t *testing.T) {
 				t.Errorf("got exit code %d, signal %d, %v, want %d, %d", res.ExitCode, res.Signal, res.Err,
 					tt.want.ExitCode, tt.want.Signal)
 			}
-			if len(res.Stdout) != tt.kept || len(res.Stderr) != len(tt.want.Stderr) {
-				t.Errorf("got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept,
-					len(tt.want.Stderr))
-			}
-			if tt.op == "echo" && !bytes.HasPrefix(s.Stdin, res.Stdout) {
-				t.Error("the answer is another")
-			}
+			must.Not(t, len(res.Stdout) != tt.kept || len(res.Stderr) != len(tt.want.Stderr),
+				"got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept, len(tt.want.Stderr))
+			must.Not(t, tt.op == "echo" && !bytes.HasPrefix(s.Stdin, res.Stdout), "the answer is another")
 			if res.PID <= 1 || res.StartTicks == 0 || res.Took <= 0 || Alive("/proc", res.PID, res.StartTicks) {
 				t.Errorf("PID %d, started at %d, took %v; or alive", res.PID, res.StartTicks, res.Took)
 			}
@@ -191,9 +187,7 @@ func TestChildIsOnItsOwn(t *testing.T) {
 		res := Run(s)
 		expect(t, res, Exited)
 		want = "leader true true\ncwd /\n" + want + "\nname " + filepath.Base(os.Args[0]) + "\n"
-		if string(res.Stdout) != want {
-			t.Errorf("child saw:\n%swant:\n%s", res.Stdout, want)
-		}
+		must.Not(t, string(res.Stdout) != want, "child saw:\n%swant:\n%s", res.Stdout, want)
 	}
 }
 
@@ -205,13 +199,9 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	p := must.Have(openPipes())(t)
 	c := launch(Spec{Path: "/bin/cat"}, p)
 	b := <-c.born
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
+	must.Do(t, b.err)
 	must.Have(p.stdin.Write([]byte("x")))(t)
-	if _, err := p.stdout.Read(make([]byte, 1)); err != nil { // it runs
-		t.Fatal(err)
-	}
+	must.Have(p.stdout.Read(make([]byte, 1)))(t)
 	folder := "/proc/" + strconv.Itoa(b.pid) + "/fd"
 	list := must.Have(os.ReadDir(folder))(t)
 	var got []string
@@ -219,12 +209,9 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
 		got = append(got, e.Name()+" "+strings.SplitN(target, ":", 2)[0])
 	}
-	if want := "0 pipe,1 pipe,2 pipe"; strings.Join(got, ",") != want {
-		t.Errorf("child holds %v, want %s", got, want)
-	}
-	if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags != 0 {
-		t.Errorf("flags of the parent's stdout %d, %v; want none", flags, err)
-	}
+	want := "0 pipe,1 pipe,2 pipe"
+	must.Not(t, strings.Join(got, ",") != want, "child holds %v, want %s", got, want)
+	must.Be(t, "flags of the parent's stdout", must.Have(unix.FcntlInt(1, unix.F_GETFD, 0))(t), 0)
 	p.closeOurs()
 	must.Do(t, <-c.ended)
 	must.Have(reap(b.pid))(t)
@@ -237,9 +224,7 @@ func TestHeirOfThePipe(t *testing.T) {
 	gone(t, pids(t, res.Stdout)[0])
 	res = Run(self("heir", "outside"))
 	expect(t, res, Exited)
-	if err := unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL); err != nil {
-		t.Errorf("the heir should still have been there: %v", err)
-	}
+	must.Be(t, "the heir should still have been there", unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL), nil)
 }
 
 func TestGroupIsKilled(t *testing.T) {
@@ -296,9 +281,8 @@ func TestAbandoned(t *testing.T) {
 	results, tracer, end := stubborn(t, func(*Spec) {})
 	res := <-results
 	expect(t, res, Abandoned)
-	if !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1) {
-		t.Error("an abandoned child that still is there is not alive, or another process is taken for it")
-	}
+	must.Not(t, !Alive("/proc", res.PID, res.StartTicks) || Alive("/proc", res.PID, res.StartTicks+1),
+		"an abandoned child that still is there is not alive, or another process is taken for it")
 	must.Do(t, unix.Kill(tracer, unix.SIGKILL))
 	_, err := io.Copy(io.Discard, end) // ends with the child
 	must.Do(t, err)
@@ -312,9 +296,8 @@ func TestAbandoned(t *testing.T) {
 func TestAnsweredAndDiesSlowly(t *testing.T) {
 	const timeout = 2 * time.Second
 	results, _, _ := stubborn(t, func(s *Spec) { s.OneLine, s.Timeout = true, timeout })
-	if res := <-results; res.Outcome != Abandoned || res.Took < timeout {
-		t.Errorf("%s after %v of %v", res.Outcome, res.Took, timeout)
-	}
+	res := <-results
+	must.Not(t, res.Outcome != Abandoned || res.Took < timeout, "%s after %v of %v", res.Outcome, res.Took, timeout)
 }
 
 // The running program is started again even when its file is gone or replaced.
@@ -323,9 +306,7 @@ func TestSelfSurvivesUpgrade(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "hook")
 	must.Do(t, exec.Command("/bin/cp", exe, copied).Run())
 	out, err := exec.Command(copied, "--child", "upgrade").CombinedOutput()
-	if err != nil || string(out) != "exited " {
-		t.Errorf("got %q, %v", out, err)
-	}
+	must.Not(t, err != nil || string(out) != "exited ", "got %q, %v", out, err)
 }
 
 // Whoever waits for a child's first words hears of them while it goes on.
@@ -372,4 +353,165 @@ func TestAnsweredAndNaps(t *testing.T) {
 	if expect(t, res, Hung); string(res.Stdout) != "answer\n" {
 		t.Errorf("%q", res.Stdout)
 	}
+}
+
+const statTail = " 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 %threads 0 %start 14 15\n"
+
+func statLine(name, state, threads, start string) string {
+	return "42 (" + name + ") " + state + strings.NewReplacer("%threads", threads, "%start", start).Replace(statTail)
+}
+
+func TestAlive(t *testing.T) {
+	tests := map[string]struct {
+		stat string
+		want bool
+	}{
+		"same":                     {statLine("python", "D", "1", "777"), true},
+		"hostile name":             {statLine("a) Z 1\n(b", "S", "1", "777"), true},
+		"reused number":            {statLine("python", "D", "1", "778"), false},
+		"zombie":                   {statLine("python", "Z", "1", "777"), false},
+		"zombie, thread left":      {statLine("python", "Z", "2", "777"), true},
+		"dead":                     {statLine("python", "X", "0", "777"), false},
+		"garbage, so no answer":    {"42 (python", true},
+		"empty, so no answer":      {"", true},
+		"bad number, so no answer": {statLine("python", "S", "x", "777"), true},
+		"bad parent, so no answer": {strings.Replace(statLine("python", "Z", "1", "777"), " Z 1 ", " Z x ", 1), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			must.Do(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
+			must.Be(t, "alive", Alive(proc, 42, 777), test.want)
+		})
+	}
+	must.Not(t, Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0),
+		"a missing process, pid 0 or an unknown start time is alive")
+}
+
+// One thread that nothing wakes is enough; what cannot be read is none.
+func TestUninterruptible(t *testing.T) {
+	proc := t.TempDir()
+	put := func(folder, state string) {
+		t.Helper()
+		must.Do(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")), 0o644))
+	}
+	put("42", "S")
+	must.Not(t, Uninterruptible(proc, 42, 777), "without a list of its threads")
+	put("42/task/42", "S")
+	put("42/task/no number", "D")
+	must.Not(t, Uninterruptible(proc, 42, 777), "no thread is in state D")
+	put("42/task/43", "D")
+	must.Not(t, !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777),
+		"a thread is in state D, of this very process")
+	must.Not(t, !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9),
+		"its parent is 1")
+}
+
+// The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.
+func TestHeadlessProcessIsAlive(t *testing.T) {
+	s := self("headless")
+	p := must.Have(openPipes())(t)
+	defer p.closeOurs()
+	c := launch(s, p)
+	b := <-c.born
+	must.Do(t, b.err)
+	must.Have(p.stdout.Read(make([]byte, 1)))(t)
+	st, err := readStat("/proc", b.pid)
+	must.Not(t, err != nil || st.State != 'Z', "stat %+v, %v; want a zombie", st, err)
+	must.Not(t, !Alive("/proc", b.pid, b.ticks), "a process with a living thread counts as dead")
+	kill(b.pid)
+	must.Do(t, <-c.ended)
+	must.Not(t, Alive("/proc", b.pid, b.ticks), "a zombie counts as alive")
+	must.Have(reap(b.pid))(t)
+}
+
+// script is a lookup program in a folder that is root's up to the top.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	dir := must.Have(os.MkdirTemp("/run", "child-test-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "lookup")
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	return path
+}
+
+func TestGroupsFrom(t *testing.T) {
+	const missing = "/nonexistent/id"
+	mistrusted := script(t, "echo 66")
+	must.Do(t, os.Chmod(mistrusted, 0o777))
+	good := script(t, `[ "$*" = "-G -- alice" ] && echo 20 30`)
+	any := script(t, "echo 20")
+	for name, test := range map[string]struct {
+		from []string
+		user string
+		want []uint32
+	}{
+		"an answer":               {[]string{good}, "alice", []uint32{10, 20, 30}},
+		"of another user":         {[]string{good}, "bob", []uint32{10}},
+		"second path":             {[]string{missing, mistrusted, any}, "alice", []uint32{10, 20}},
+		"group 0 and doubles":     {[]string{script(t, "echo 0 20 20 10")}, "alice", []uint32{10, 20}},
+		"not trusted":             {[]string{mistrusted}, "alice", []uint32{10}},
+		"hangs":                   {[]string{script(t, "exec /bin/sleep 1000"), any}, "alice", []uint32{10}},
+		"floods":                  {[]string{script(t, "while echo 11 22; do :; done")}, "alice", []uint32{10}},
+		"garbage":                 {[]string{script(t, "echo 20 x")}, "alice", []uint32{10}},
+		"two lines":               {[]string{script(t, "echo 20; echo 30")}, "alice", []uint32{10}},
+		"nothing":                 {[]string{script(t, "true")}, "alice", []uint32{10}},
+		"option for a user":       {[]string{any}, "-n", []uint32{10}},
+		"another's number":        {[]string{any}, "0", []uint32{10}},
+		"own number":              {[]string{any}, "1000", []uint32{10, 20}},
+		"no user":                 {[]string{any}, "", []uint32{10}},
+		"user with a blank":       {[]string{any}, "a b", []uint32{10}},
+		"user of a domain passes": {[]string{any}, `DOM\alice@example.org`, []uint32{10, 20}},
+	} {
+		must.Be(t, name, groupsFrom(test.from, 1000, 10, test.user), test.want)
+	}
+}
+
+// noFile refuses an open by package os, of no directory.
+var noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE, When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}}
+
+func refused(t *testing.T, f func(), calls ...refuse.Call) {
+	t.Helper()
+	must.Do(t, refuse.Run(calls, f))
+}
+
+// A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.
+func TestUnknownStartTime(t *testing.T) {
+	p := must.Have(openPipes())(t)
+	defer p.closeOurs()
+	var b birth
+	s := self("")
+	s.Path = "/proc/self/exe"
+	refused(t, func() { b = start(s, p) }, noFile)
+	must.Not(t, b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks), "%+v", b)
+	kill(b.pid)
+	must.Have(reap(b.pid))(t)
+}
+
+// A process that is not there to be waited for is given up, not taken for ended; what cannot be reaped says why.
+func TestNotToBeWaitedFor(t *testing.T) {
+	var res Result
+	if res.finish(Exited, awaitZombie(1)); res.Outcome != Abandoned || !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+	res = Result{PID: 1}
+	if res.finish(Exited, nil); !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A panic beside Run comes back as an error.
+func TestPanicsComeBack(t *testing.T) {
+	c := launch(self("echo"), nil)
+	b := <-c.born
+	must.Not(t, b.err == nil || b.pid != 0, "started with no pipes: %+v", b)
+	r, w, err := os.Pipe()
+	must.Do(t, err)
+	defer r.Close()
+	_, err = w.WriteString("text")
+	w.Close()
+	out := <-gather(r, keeper{limit: -1})
+	must.Not(t, err != nil || out.err == nil, "%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
 }

@@ -191,7 +191,7 @@ func headless(string) {
 	go func() {
 		runtime.LockOSThread()
 		for {
-			if st, err := readStat("/proc", os.Getpid()); err == nil && st.state == 'Z' {
+			if st, err := readStat("/proc", os.Getpid()); err == nil && st.State == 'Z' {
 				fmt.Println("headless")
 				sleepForever("")
 			}

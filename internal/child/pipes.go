@@ -2,66 +2,57 @@ package child
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"bookend/internal/routine"
-
-	"golang.org/x/sys/unix"
 )
 
-// pipes are the child's three descriptors. Our ends do not block, so that deadlines and Close work on them;
-// the child's ends do, as programs expect. All are close-on-exec from birth.
+// pipes are the child's three descriptors. Our ends do not block, so that deadlines and Close work on them; the child's
+// ends do, as programs expect, once they are asked for by number. All are close-on-exec from birth.
 type pipes struct {
 	stdin, stdout, stderr *os.File // ours
-	theirs                [3]int
+	theirs                [3]*os.File
 }
 
 func openPipes() (*pipes, error) {
-	p := &pipes{theirs: [3]int{-1, -1, -1}}
+	p := &pipes{}
 	for i, end := range []**os.File{&p.stdin, &p.stdout, &p.stderr} {
-		var fds [2]int
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		r, w, err := os.Pipe()
+		if err != nil {
 			p.closeOurs()
 			p.closeTheirs()
 			return nil, fmt.Errorf("open pipe: %w", err)
 		}
-		ours, theirs := fds[0], fds[1]
-		if i == 0 {
-			ours, theirs = fds[1], fds[0]
+		if *end, p.theirs[i] = r, w; i == 0 {
+			*end, p.theirs[i] = w, r
 		}
-		_ = unix.SetNonblock(ours, true) // cannot fail on a new pipe
-		*end, p.theirs[i] = os.NewFile(uintptr(ours), "pipe"), theirs
 	}
 	return p, nil
 }
 
-func (p *pipes) closeTheirs() {
-	for i, fd := range p.theirs {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-		p.theirs[i] = -1
+func (p *pipes) closeTheirs() { closeAll(p.theirs[:]...) }
+
+func (p *pipes) closeOurs() { closeAll(p.stdin, p.stdout, p.stderr) }
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close() // which a nil file bears
 	}
 }
 
-func (p *pipes) closeOurs() {
-	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-}
+// lastWords is how long what lay in the pipes when the child ended may take to be read, where another process still
+// holds their other ends: it is there already.
+const lastWords = 20 * time.Millisecond
 
 // hangUp makes feed and gather come to an end, whoever still holds the other ends.
 func (p *pipes) hangUp() {
-	past := time.Unix(1, 0)
+	soon := routine.SystemClock().Wall().Add(lastWords)
 	_ = p.stdin.Close()
-	_ = p.stdout.SetReadDeadline(past)
-	_ = p.stderr.SetReadDeadline(past)
+	_ = p.stdout.SetReadDeadline(soon)
+	_ = p.stderr.SetReadDeadline(soon)
 }
 
 // feed writes the request beside Run, since a child need not read it. A child that closes its end early is no
@@ -91,10 +82,7 @@ type output struct {
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
-		_, err := io.Copy(&k, r)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			k.drain(r)
-		}
+		_, _ = io.Copy(&k, r)
 		done <- k.output
 	})
 	return done
@@ -146,29 +134,5 @@ func (k *keeper) count(b []byte) {
 	if k.lines -= bytes.Count(b, []byte{'\n'}); k.lines <= 0 {
 		k.onLines()
 		k.onLines = nil
-	}
-}
-
-// drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open.
-func (k *keeper) drain(r *os.File) {
-	_ = r.SetReadDeadline(time.Time{})
-	raw, err := r.SyscallConn()
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 32<<10)
-	for !k.over {
-		n := 0
-		_ = raw.Read(func(fd uintptr) bool {
-			n, err = unix.Read(int(fd), buf)
-			return true // never wait for more
-		})
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n <= 0 {
-			return
-		}
-		_, _ = k.Write(buf[:n])
 	}
 }

@@ -69,7 +69,7 @@ func start(s Spec, p *pipes) birth {
 	pid, err := syscall.ForkExec(s.Path, s.argv(), &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   s.Env,
-		Files: []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])},
+		Files: []uintptr{p.theirs[0].Fd(), p.theirs[1].Fd(), p.theirs[2].Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func start(s Spec, p *pipes) birth {
 	if err != nil {
 		return birth{pid: pid} // the start time stays unknown; the child is none the worse
 	}
-	return birth{pid: pid, ticks: st.ticks}
+	return birth{pid: pid, ticks: st.Ticks}
 }
 
 // await returns the started child, or false when the deadline came first; the child is then killed as soon as
@@ -164,23 +164,18 @@ func (res *Result) finish(outcome Outcome, err error) {
 		return
 	}
 	kill(res.PID) // what it left in its group; the zombie still keeps the number from being given away
-	res.record(reap(res.PID))
-}
-
-// record turns a wait status into the result's fields. Why Run killed the child outranks how it died.
-func (res *Result) record(ws syscall.WaitStatus, err error) {
-	if err != nil {
+	ws, err := reap(res.PID)
+	switch {
+	case err != nil:
 		res.Err = err
-		return
-	}
-	if ws.Signaled() {
+	case ws.Signaled():
 		res.Signal = ws.Signal()
-		if res.Outcome == Exited {
+		if outcome == Exited { // why Run killed the child outranks how it died
 			res.Outcome = Crashed
 		}
-		return
+	default:
+		res.ExitCode = ws.ExitStatus()
 	}
-	res.ExitCode = ws.ExitStatus()
 }
 
 // kill ends the child and all that is still in its process group, stopped processes included. ESRCH is no

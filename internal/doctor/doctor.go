@@ -166,7 +166,7 @@ func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 			collects[i] = func() ([]Result, error) { return c.unknown(s, notJudged, ""), nil }
 		case c.files:
 			collects[i] = operation.Aside(func() ([]Result, error) {
-				return operation.Ask[[]Result](opCheck, request{s, c.Name}, patience)
+				return opCheck.Ask(request{s, c.Name}, patience)
 			})
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // TestMain serves as the children that look: they are this program again.
 func TestMain(m *testing.M) {
 	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
-		Stderr: os.Stderr, Exit: os.Exit}, Operations()); done {
+		Stderr: os.Stderr, Exit: os.Exit}); done {
 		os.Exit(exit)
 	}
 	os.Exit(m.Run())

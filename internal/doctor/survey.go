@@ -57,25 +57,17 @@ type Driver struct {
 	Silent string
 }
 
-const (
-	opCheck  = "doctor-check"
-	opSlurm  = "doctor-slurm"
-	opDriver = "doctor-driver"
+var (
+	opCheck  = operation.New("doctor-check", request.check)
+	opSlurm  = operation.New("doctor-slurm", request.slurm)
+	opDriver = operation.New("doctor-driver", request.driver)
 )
-
-func Operations() operation.Others {
-	return operation.Others{
-		opCheck:  operation.Served(request.check),
-		opSlurm:  operation.Served(request.slurm),
-		opDriver: operation.Served(request.driver),
-	}
-}
 
 func survey(s Site, patience time.Duration) (v Survey) {
 	bare := request{Site: s}
-	driver := operation.Aside(func() (Driver, error) { return operation.Ask[Driver](opDriver, bare, patience) })
+	driver := opDriver.Beside(bare, patience)
 	var err error
-	if v.Slurm, err = operation.Ask[Slurm](opSlurm, bare, patience); err != nil {
+	if v.Slurm, err = opSlurm.Ask(bare, patience); err != nil {
 		v.Slurm.Unread = err.Error()
 	}
 	if v.Driver, err = driver(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/slurm"
 )
 
@@ -26,7 +27,7 @@ const (
 	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
 )
 
-const ended = "Z" // the state of a process or thread that has ended
+const ended = 'Z' // the state of a process or thread that has ended
 
 var (
 	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
@@ -59,10 +60,10 @@ func (f folder) at(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// ask picks the thread that answers for the process, given the state of the first. One that has ended (Z) shows
+// ask picks the thread that answers for the process, given what its first one says. One that has ended (Z) shows
 // no descriptors, no environment and, on cgroup v1, no cgroup, though the others still hold all of them.
-func (f folder) ask(state string) folder {
-	if state != ended || f.thread != "" {
+func (f folder) ask(first child.Stat) folder {
+	if first.State != ended || f.thread != "" {
 		return f
 	}
 	tasks, err := f.at("task", unix.O_DIRECTORY)
@@ -73,10 +74,8 @@ func (f folder) ask(state string) folder {
 	names, _ := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
 		asked := folder{f.fd, path.Join("task", tid)}
-		if text, err := asked.text("stat", maxStat); err == nil {
-			if st, err := parseStat(text); err == nil && st.state != ended {
-				return asked
-			}
+		if st, err := asked.stat(); err == nil && st.State != ended {
+			return asked
 		}
 	}
 	return f
@@ -96,18 +95,20 @@ func (f folder) text(name string, max int64) (string, error) {
 	return string(text), err
 }
 
-// stat is the process's own, whatever thread answers for it.
-func (f folder) stat() (stat, error) {
-	text, err := folder{fd: f.fd}.text("stat", maxStat)
+func (f folder) stat() (child.Stat, error) {
+	text, err := f.text("stat", maxStat)
 	if err != nil {
-		return stat{}, err
+		return child.Stat{}, err
 	}
-	return parseStat(text)
+	return child.ParseStat(text)
 }
+
+// process is the folder of the process itself, whatever thread answers for it.
+func (f folder) process() folder { return folder{fd: f.fd} }
 
 // status reads who the process is.
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
-	text, err := folder{fd: f.fd}.text("status", maxStatus)
+	text, err := f.process().text("status", maxStatus)
 	if err == nil {
 		uid, err = parseUID(text)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/child"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -138,45 +138,19 @@ func parseMap(line []byte) []byte {
 	return line
 }
 
-// stat is what /proc/PID/stat says that attribution needs.
-type stat struct {
-	name  string // as the kernel writes it: newline and backslash come escaped since Linux 2.6.16, nothing else
-	state string
-	start time.Duration // since boot
-}
-
-// Fields of stat behind the name, counted from 0: proc(5) numbers them 3 and 22.
-const (
-	fieldState = 0
-	fieldFlags = 6
-	fieldStart = 19
-)
-
 // exiting is the kernel's PF_EXITING: a process on its way out says so by no state letter, and was seen to take half a
 // second for 6 GiB of memory.
 const exiting = 0x4
 
-// parseStat reads a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and
-// a forged rest of the line; only what follows the last bracket is the kernel's.
-func parseStat(text string) (stat, error) {
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if open < 0 || end < open {
-		return stat{}, fmt.Errorf("parse stat: no name in %.80q", text)
+// stateOf is the state letter of a process or thread, X for one on its way out.
+func stateOf(st child.Stat) string {
+	if st.Flags&exiting != 0 && st.State != ended {
+		return "X"
 	}
-	fields := strings.Fields(text[end+1:])
-	if len(fields) <= fieldStart || len(fields[fieldState]) != 1 {
-		return stat{}, fmt.Errorf("parse stat: %d fields behind the name", len(fields))
-	}
-	ticks, err := strconv.ParseUint(fields[fieldStart], 10, 64)
-	if err != nil || ticks > uint64(math.MaxInt64/attrib.Tick) {
-		return stat{}, fmt.Errorf("parse stat: start time %.40q", fields[fieldStart])
-	}
-	state := fields[fieldState]
-	if flags, err := strconv.ParseUint(fields[fieldFlags], 10, 32); err == nil && flags&exiting != 0 && state != ended {
-		state = "X"
-	}
-	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
+	return string(st.State)
 }
+
+func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * attrib.Tick }
 
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
 // kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -32,20 +31,6 @@ func TestNodes(t *testing.T) {
 
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
 const statTail = " 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n"
-
-func TestParseStat(t *testing.T) {
-	got, err := parseStat("42 (x) R 1 1 1) T" + statTail) // whatever else it calls itself: FuzzStat
-	if want := (stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	for _, bad := range []string{"", "42", "42 (x", "42 x) S", ")(", "42 (x) S 1 2", "42 (x) SS" + statTail,
-		strings.Replace("42 (x) S"+statTail, "123456", "-1", 1),
-		strings.Replace("42 (x) S"+statTail, "123456", "18446744073709551615", 1)} {
-		if got, err := parseStat(bad); err == nil {
-			t.Errorf("%q was accepted: %+v", bad, got)
-		}
-	}
-}
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -73,27 +58,6 @@ func TestLongExe(t *testing.T) {
 	}
 }
 
-// Whatever a process calls itself, the rest of its line stays the kernel's.
-func FuzzStat(f *testing.F) {
-	f.Add("42 (python3) S" + statTail)
-	f.Add("4259 (a) R (b) S" + statTail)
-	f.Add("42 (\n) ")
-	f.Fuzz(func(t *testing.T, text string) {
-		st, err := parseStat(text)
-		switch {
-		case err == nil && (st.start < 0 || len(st.state) != 1 || !strings.Contains(text, "("+st.name+")")):
-			t.Errorf("%q: %+v", text, st)
-		case err != nil && st != (stat{}):
-			t.Errorf("%q: %+v and %v", text, st, err)
-		}
-		forged := "1 (" + text + ") S" + statTail
-		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" ||
-			st.start != 1234560*time.Millisecond {
-			t.Errorf("name %q: %+v, %v", text, st, err)
-		}
-	})
-}
-
 // A user, and a PID namespace, is what the kernel's own lines say, whatever lines a name makes up.
 func FuzzStatus(f *testing.F) {
 	for _, seed := range []string{"sleep", "x\nUid:\t0\t0\t0\t0", "\nUid:\t1\t1\t1\t1\nUid:", "x\nNSpid:\t1\t2"} {
@@ -105,13 +69,9 @@ func FuzzStatus(f *testing.F) {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
 		rest := "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t7"
-		if uid, err := parseUID("Name:\t" + text + rest + "\n"); err != nil || uid != 1000 {
-			t.Errorf("name %q: %d, %v", text, uid, err)
-		}
+		must.Be(t, fmt.Sprintf("name %q", text), must.Have(parseUID("Name:\t"+text+rest+"\n"))(t), 1000)
 		for pids, want := range map[string]bool{"\nNSpgid:\t7\t1\n": false, "\t1\nNSpgid:\t7\t1\n": true} {
-			if got := parseOtherPIDs("Name:\t" + text + rest + pids); got != want {
-				t.Errorf("name %q: another namespace %v, want %v", text, got, want)
-			}
+			must.Be(t, fmt.Sprintf("name %q", text), parseOtherPIDs("Name:\t"+text+rest+pids), want)
 		}
 	})
 }
@@ -138,15 +98,12 @@ func FuzzEnviron(f *testing.F) {
 				break
 			}
 		}
-		if whole != plain {
-			t.Errorf("%q: %d, not %d", text, whole, plain)
-		}
+		must.Not(t, whole != plain, "%q: %d, not %d", text, whole, plain)
 		if at < 0 || at > len(text) {
 			return
 		}
-		if part := parseEnviron(text[:at], true); part != 0 && part != whole {
-			t.Errorf("cut at %d, %q reads %d for %d", at, text, part, whole)
-		}
+		part := parseEnviron(text[:at], true)
+		must.Not(t, part != 0 && part != whole, "cut at %d, %q reads %d for %d", at, text, part, whole)
 	})
 }
 
@@ -197,18 +154,13 @@ func FuzzNode(f *testing.F) {
 			!mayBeNode([]byte(target))) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
-		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
-			t.Errorf("%q is GPU %d in %q", target, n.Minor, folder)
-		}
-		if strings.HasPrefix(target, "/memfd:") && ok {
-			t.Errorf("a process made up %q", target)
-		}
+		must.Not(t, ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)),
+			"%q is GPU %d in %q", target, n.Minor, folder)
+		must.Not(t, strings.HasPrefix(target, "/memfd:") && ok, "a process made up %q", target)
 		var own, foreign held
 		own.add([]byte(target), place{dev, func() bool { return false }})
 		foreign.add([]byte(target), place{dev, func() bool { return true }})
-		if own.Buffers != strings.HasPrefix(target, "/dmabuf:") {
-			t.Errorf("%q: a dma-buf: %v", target, own.Buffers)
-		}
+		must.Not(t, own.Buffers != strings.HasPrefix(target, "/dmabuf:"), "%q: a dma-buf: %v", target, own.Buffers)
 		own.Buffers, foreign.Buffers = false, false
 		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
 			folder != strings.TrimRight(dev, "/") {

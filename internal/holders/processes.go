@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/child"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
@@ -132,11 +133,11 @@ func unread(p attrib.Process, why string) attrib.Process {
 // identify reads what a process is, without what its memory holds: that can hang. From then on the thread is asked that
 // answers for the process.
 func (f *folder) identify(pid int) (p attrib.Process, err error) {
-	first, err := f.stat()
+	first, err := f.process().stat()
 	if err != nil {
 		return p, whyNot(err)
 	}
-	*f = f.ask(first.state)
+	*f = f.ask(first)
 	uid, otherPIDs, err := f.status()
 	if err != nil {
 		return p, whyNot(err)
@@ -146,9 +147,9 @@ func (f *folder) identify(pid int) (p attrib.Process, err error) {
 		return p, whyNot(err)
 	}
 	p = attrib.Process{
-		PID: pid, Start: first.start, Name: first.name, State: first.state, UID: uid, Exe: f.exe(),
+		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first), UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
-		Gone: first.state == ended && f.thread == "", OtherPIDs: otherPIDs,
+		Gone: first.State == ended && f.thread == "", OtherPIDs: otherPIDs,
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
 	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
@@ -159,8 +160,8 @@ func (f *folder) identify(pid int) (p attrib.Process, err error) {
 
 // stillOf returns errEnded unless the folder is still that of the process.
 func (f folder) stillOf(p attrib.Process) error {
-	last, err := f.stat()
-	if err == nil && p.Why == "" && last.start != p.Start {
+	last, err := f.process().stat()
+	if err == nil && p.Why == "" && startOf(last) != p.Start {
 		return errEnded
 	}
 	return whyNot(err)
@@ -189,7 +190,7 @@ type OfJob struct {
 
 // Named lists a job's processes of one name, in order of PID. With an error the list holds what was found.
 func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
-	return find(proc, uid, in, func(st stat, _ folder) bool { return st.name == name })
+	return find(proc, uid, in, func(st child.Stat, _ folder) bool { return st.Name == name })
 }
 
 // Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open
@@ -197,7 +198,7 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}
-	return find(proc, uid, in, func(_ stat, f folder) bool {
+	return find(proc, uid, in, func(_ child.Stat, f folder) bool {
 		var open held
 		// what cannot be read, such as another user's program, uses none as far as can be told
 		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
@@ -205,7 +206,7 @@ func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	})
 }
 
-func find(proc string, uid uint32, in slurm.Owner, fits func(stat, folder) bool) (found []OfJob, err error) {
+func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, folder) bool) (found []OfJob, err error) {
 	pids, err := listPIDs(proc)
 	for _, pid := range pids {
 		f, err := openFolder(proc, pid)
@@ -213,8 +214,8 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(stat, folder) bool)
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			if asked := f.ask(st.state); asked.of(uid, in) && fits(st, asked) {
-				found = append(found, OfJob{pid, st.name})
+			if asked := f.ask(st); asked.of(uid, in) && fits(st, asked) {
+				found = append(found, OfJob{pid, st.Name})
 			}
 		}
 		f.close()

@@ -37,18 +37,21 @@ func TestRealProcess(t *testing.T) {
 	before := routine.SystemClock().Boot()
 	pid := start(t, "idle", func(c *exec.Cmd) {
 		c.Env = append(c.Env, "SLURM_JOB_ID=4711")
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		as(65534)(c)
 	})
 	after := routine.SystemClock().Boot()
 	p := one(t, "/proc", pid)
-	if p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "" {
-		t.Errorf("%+v", p)
-	}
-	if p.Start < before-attrib.Tick || p.Start > after {
-		t.Errorf("started at %v, not between %v and %v", p.Start, before, after)
-	}
-	if again := one(t, "/proc", pid); again.Start != p.Start {
-		t.Errorf("start time moved: %v, %v", p.Start, again.Start)
+	must.Not(t, p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "",
+		"%+v", p)
+	must.Not(t, p.Start < before-attrib.Tick || p.Start > after,
+		"started at %v, not between %v and %v", p.Start, before, after)
+	again := one(t, "/proc", pid)
+	must.Not(t, again.Start != p.Start, "start time moved: %v, %v", p.Start, again.Start)
+}
+
+func as(uid uint32) func(*exec.Cmd) {
+	return func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
 }
 
@@ -61,9 +64,7 @@ func TestRealZombies(t *testing.T) {
 		"first thread ends": {awaitZombie(t, start(t, "first thread ends", nil)), false},
 	} {
 		p := one(t, "/proc", tt.pid)
-		if p.Gone != tt.gone || p.Why != "" || p.State != "Z" || p.Start == 0 {
-			t.Errorf("%s: %+v", name, p)
-		}
+		must.Not(t, p.Gone != tt.gone || p.Why != "" || p.State != "Z" || p.Start == 0, "%s: %+v", name, p)
 	}
 }
 
@@ -100,14 +101,14 @@ func TestProcessesOfATree(t *testing.T) {
 	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
+	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
 	base := attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
 	second := base
-	second.PID, second.Cgroup, second.EnvJobID = 11, slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
+	second.PID, second.State = 11, "X"
+	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
 	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
-	if got := Processes(proc, []int{11, 12, 10}, time.Hour); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	must.Be(t, "processes", Processes(proc, []int{11, 12, 10}, time.Hour), want)
 }
 
 // The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By
@@ -148,9 +149,8 @@ func TestUnreadableIsUnknown(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		put(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), file), text)
-		if p := one(t, proc, 10); p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found() {
-			t.Errorf("%s: %+v", file, p)
-		}
+		p := one(t, proc, 10)
+		must.Not(t, p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found(), "%s: %+v", file, p)
 	}
 }
 
@@ -257,9 +257,8 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		proven := p.PID == pids[i] && p.Why == "" && p.Cgroup.ID == 77 && (p.EnvJobID == 78) == (p.PID >= 100)
 		unknown := p.PID == pids[i] && p.UID == 0 && !p.Cgroup.Found() && !p.Gone &&
 			(strings.Contains(p.Why, "does not answer") || p.PID == 0 && p.Why != "")
-		if want := pids[i] == 13 || pids[i] >= 100; want != proven || want == unknown {
-			t.Errorf("process %d: %+v", pids[i], p)
-		}
+		want := pids[i] == 13 || pids[i] >= 100
+		must.Not(t, want != proven || want == unknown, "process %d: %+v", pids[i], p)
 	}
 }
 
@@ -420,39 +419,26 @@ func TestUsing(t *testing.T) {
 		if tc.want {
 			want = []OfJob{{100000010, "py (x"}}
 		}
-		if got, err := Using(proc, "/dev", 1000, tc.in); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		must.Be(t, name, must.Have(Using(proc, "/dev", 1000, tc.in))(t), want)
 	}
 }
 
 // Of the job's processes those of a name.
 func TestNamed(t *testing.T) {
 	proc := t.TempDir()
-	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun", "100000004": "srun"} {
-		cgroup := jobCgroup
-		if pid == "100000004" {
-			cgroup = strings.Replace(jobCgroup, "job_77", "job_78", 1)
-		}
-		put(t, filepath.Join(fixture(t, proc, pid, cgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
+	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun"} {
+		put(t, filepath.Join(fixture(t, proc, pid, jobCgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
 	}
-	job := slurm.Owner{ID: 77}
 	want := []OfJob{{100000001, "srun"}, {100000003, "srun"}}
-	if got, err := Named(proc, "srun", 1000, job); err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v, want both of the job", got, err)
-	}
-	if got, err := Named(filepath.Join(proc, "none"), "srun", 1000, job); err == nil || got != nil {
-		t.Errorf("no /proc: got %v, %v, want an error", got, err)
-	}
+	must.Be(t, "the job's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 77}))(t), want)
+	must.Be(t, "another's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 78}))(t), nil)
 }
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
 func holdersOf(t *testing.T, dev string) (map[int]attrib.Process, map[int]attrib.Holding) {
 	t.Helper()
 	scan := Scan("/proc", dev, time.Minute)
-	if scan.Looked == 0 || scan.Partial != "" {
-		t.Errorf("looked into %d, partial: %s", scan.Looked, scan.Partial)
-	}
+	must.Not(t, scan.Looked == 0 || scan.Partial != "", "looked into %d, partial: %s", scan.Looked, scan.Partial)
 	processes, held := map[int]attrib.Process{}, map[int]attrib.Holding{}
 	for _, h := range scan.Holdings {
 		pid := h.PID
@@ -460,12 +446,6 @@ func holdersOf(t *testing.T, dev string) (map[int]attrib.Process, map[int]attrib
 		held[pid] = h
 	}
 	return processes, held
-}
-
-func user(uid uint32) func(*exec.Cmd) {
-	return func(c *exec.Cmd) {
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	}
 }
 
 func TestRealHolders(t *testing.T) {
@@ -485,7 +465,7 @@ func TestRealHolders(t *testing.T) {
 		start(t, "idle", nil, at("nvidia-uvm")...):                           {UVM: true},
 		start(t, "idle", nil, at("nvidia-uvm-tools")...):                     {UVM: true},
 		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):              {Caps: true},
-		start(t, "idle", user(65534), at("nvidia0")...):                      {Minors: []int{0}},
+		start(t, "idle", as(65534), at("nvidia0")...):                        {Minors: []int{0}},
 		start(t, "odd name", nil, at("nvidia0")...):                          {Minors: []int{0}},
 		start(t, "mapped", nil, at("nvidia3", "nvidia-uvm")...):              {Minors: []int{3}, UVM: true},
 		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)): {Minors: []int{3}},
@@ -499,9 +479,7 @@ func TestRealHolders(t *testing.T) {
 	own := must.Have(os.Open(filepath.Join(dev, "nvidia0")))(t)
 	defer own.Close()
 	processes, got := holdersOf(t, dev)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	must.Be(t, "holders", got, want)
 	for pid, p := range processes {
 		if again := one(t, "/proc", pid); !alike(p, again) || p.Start == 0 || p.Exe == "" || p.OtherPIDs != (pid == inside) {
 			t.Errorf("a holder is %+v, looked up it is %+v", p, again)
@@ -524,9 +502,7 @@ func TestRealContainer(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	_, got := holdersOf(t, dev)
-	if want := (attrib.Holding{Minors: []int{2, 3, 4}}); !reflect.DeepEqual(got[pid], want) {
-		t.Errorf("%+v, want %+v", got[pid], want)
-	}
+	must.Be(t, "held", got[pid], attrib.Holding{Minors: []int{2, 3, 4}})
 }
 
 // holder writes a process's folder with descriptors on these files.
@@ -570,41 +546,35 @@ func TestScanOfATree(t *testing.T) {
 	put(t, filepath.Join(container, "cgroup"), "0::/system.slice/docker-"+hex64+".scope\n")
 	link(t, filepath.Join(container, "exe"), "/usr/bin/python3")
 	scan := Scan(proc, "/dev/", time.Minute)
-	if want := []int{10, 12, 13, 14}; !reflect.DeepEqual(pidsOf(scan), want) || scan.Looked != 5 || scan.Partial != "" {
-		t.Fatalf("%+v", scan)
-	}
-	if h := scan.Holdings[0]; !h.Control || h.Cgroup.ID != 77 || h.EnvJobID != 78 || h.UID != 1000 {
-		t.Errorf("%+v", h)
-	}
-	if h := scan.Holdings[1]; !h.UVM || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
-		t.Errorf("%+v", h)
-	}
-	if h := scan.Holdings[3]; !h.Caps || h.Container != "container:0123456789ab" || h.Service != "" ||
-		h.Exe != "/usr/bin/python3" {
-		t.Errorf("%+v", h)
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13, 14})
+	must.Not(t, scan.Looked != 5 || scan.Partial != "", "%+v", scan)
+	own, maps, foreign := scan.Holdings[0], scan.Holdings[1], scan.Holdings[3]
+	must.Not(t, !own.Control || own.Cgroup.ID != 77 || own.EnvJobID != 78 || own.UID != 1000, "%+v", own)
+	must.Not(t, !maps.UVM || !slices.Equal(maps.Minors, []int{1}) || maps.EnvJobID != 78, "%+v", maps)
+	must.Not(t, !foreign.Caps || foreign.Container != "container:0123456789ab" || foreign.Service != "" ||
+		foreign.Exe != "/usr/bin/python3", "%+v", foreign)
+}
+
+// says fails unless a text has all these words.
+func says(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		must.Not(t, !strings.Contains(text, word), "no %q in %q", word, text)
 	}
 }
 
+// What was not looked at is said; as from inside a PID namespace of its own, where the rest of the node cannot be seen.
 func TestScanWithoutTime(t *testing.T) {
-	proc := t.TempDir()
+	proc, inside := t.TempDir(), t.TempDir()
 	holder(t, proc, "10", "/dev/nvidia1")
 	scan := Scan(proc, "/dev", 0)
-	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") ||
-		!strings.Contains(scan.Partial, "no mappings") {
-		t.Errorf("%+v", scan)
-	}
-	if scan := Scan(filepath.Join(proc, "none"), "/dev", time.Minute); scan.Partial == "" {
-		t.Errorf("no /proc at all is no trouble: %+v", scan)
-	}
-	if scan := Scan(t.TempDir(), "/dev", time.Minute); scan.Partial == "" {
-		t.Errorf("no process at all is no trouble: %+v", scan)
-	}
-	inside := t.TempDir()
+	must.Be(t, "holders", len(scan.Holdings), 0)
+	says(t, scan.Partial, "descriptors of 1 of 1 processes", "no mappings")
+	says(t, Scan(filepath.Join(proc, "none"), "/dev", time.Minute).Partial, "list processes: ")
+	says(t, Scan(t.TempDir(), "/dev", time.Minute).Partial, "no process could be looked into")
 	holder(t, inside, "10", "/dev/nvidia1")
-	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]") // the rest of the node cannot be seen from there
-	if scan := Scan(inside, "/dev", time.Minute); !strings.Contains(scan.Partial, "PID namespace") {
-		t.Errorf("%+v", scan)
-	}
+	link(t, filepath.Join(inside, "self/ns/pid"), "pid:[4026532999]")
+	says(t, Scan(inside, "/dev", time.Minute).Partial, "PID namespace")
 }
 
 // What cannot be read is said, and does not hide what can.
@@ -621,20 +591,12 @@ func TestScanUnreadable(t *testing.T) {
 	noLine := holder(t, proc, "14", "/dev/null")
 	put(t, filepath.Join(noLine, "maps"), strings.Repeat("x", 1<<17))
 	scan := Scan(proc, "/dev", time.Minute)
-	if want := []int{10, 12, 13}; !reflect.DeepEqual(pidsOf(scan), want) {
-		t.Fatalf("%+v", scan)
-	}
-	if h := scan.Holdings[2]; h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}) {
-		t.Errorf("%+v", h)
-	}
-	for _, what := range []string{"process 11", "process 12", "process 14"} {
-		if !strings.Contains(scan.Partial, what) {
-			t.Errorf("nothing of %s in %q", what, scan.Partial)
-		}
-	}
-	if strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13") {
-		t.Errorf("%q", scan.Partial)
-	}
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13})
+	h := scan.Holdings[2]
+	must.Not(t, h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}), "%+v", h)
+	says(t, scan.Partial, "process 11", "process 12", "process 14")
+	must.Not(t, strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13"),
+		"%q", scan.Partial)
 }
 
 // A holder ends while it is read: who has its PID then is another, and a child that it forked was in no list yet.
@@ -661,17 +623,14 @@ func TestScanBounds(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
 	c.wait(c.send(1, []int{10, 11}, func(*reader, int) { panic("defect") }), "descriptors")
-	if got := c.partial(); !strings.Contains(got, "ended early: panic: defect") || !strings.Contains(got, "2 of 2") {
-		t.Errorf("%q", got)
-	}
+	says(t, c.partial(), "ended early: panic: defect", "2 of 2")
 	s := &search{crew: newCrew(time.Hour), found: map[int]held{}}
 	defer s.end()
 	for pid := range maxHoldings + 1 {
 		s.keep(pid, held{})
 	}
-	if got := s.partial(); len(s.found) != maxHoldings || !strings.Contains(got, "more than 1024 holders") {
-		t.Errorf("%d holders, %q", len(s.found), got)
-	}
+	must.Be(t, "holders", len(s.found), maxHoldings)
+	says(t, s.partial(), "more than 1024 holders")
 }
 
 // await gives a reader that waits at the pipe what text returns then.
@@ -679,9 +638,7 @@ func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
 	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteString(text()); err != nil {
-		t.Fatal(err)
-	}
+	must.Have(f.WriteString(text()))(t)
 }
 
 // Processes that hang do not stop the others, and cost no more than what they were asked.
@@ -712,17 +669,10 @@ func TestHangingProcesses(t *testing.T) {
 	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
-	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) {
-		t.Errorf("%+v", scan)
-	}
-	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {
-		t.Errorf("a holder that hangs: %+v", h)
-	}
-	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
-		if !strings.Contains(scan.Partial, what) {
-			t.Errorf("no %q in %q", what, scan.Partial)
-		}
-	}
+	must.Be(t, "holders", pidsOf(scan), []int{10, 12})
+	h := scan.Holdings[0]
+	must.Not(t, h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0, "a holder that hangs: %+v", h)
+	says(t, scan.Partial, "time was up", "holders of 1 of 1", "[10]", "11")
 }
 
 func TestRefused(t *testing.T) {
@@ -741,9 +691,8 @@ func TestRefused(t *testing.T) {
 	} {
 		c := newCrew(time.Hour)
 		s := &search{crew: c}
-		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
-			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
-		}
+		is := s.refused(tc.pid, tc.err)
+		must.Not(t, is != tc.is || (c.partial() != "") != tc.said, "%+v: %v, %q", tc, is, c.partial())
 		c.end()
 	}
 }

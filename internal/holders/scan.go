@@ -242,8 +242,8 @@ func (f *folder) answered(read func(n *int) error) error {
 	n := 0
 	err := read(&n)
 	if n == 0 && f.thread == "" {
-		if st, _ := f.stat(); st.state == ended {
-			*f = f.ask(ended)
+		if st, _ := f.stat(); st.State == ended {
+			*f = f.ask(st)
 			err = read(&n)
 		}
 	}

@@ -89,7 +89,7 @@ func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 	early := len(troubles)
 	if r.Archive { // which waits for the disk: whoever is refused leaves it to the one that is at it
 		_ = r.alone(diskLock, func() {
-			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
+			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now))
 		})
 	}
 	if late := troubles[early:]; len(late) > 0 {
@@ -127,9 +127,6 @@ const (
 	maxValue   = 256 // bytes of one value
 )
 
-// Fields are a line's values. Names are constants of this program; values may come from outside.
-type Fields map[string]any
-
 // Entry is one line of Bookend's own log to be, one for each hook run of a job with GPUs. It yields bytes; a child
 // appends them to the file, as anything on disk can sleep.
 type Entry struct {
@@ -138,7 +135,7 @@ type Entry struct {
 	Program string // "bookend-prolog"
 	PID     int
 	Message string
-	Fields  Fields
+	Fields  map[string]any // by names that are constants of this program; values may come from outside
 }
 
 // Line returns the entry as one line of printable ASCII with its newline, or nil when c's level leaves it out.

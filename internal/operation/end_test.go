@@ -18,6 +18,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/holders"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 const (
@@ -33,9 +34,7 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", script+"; echo ready; read line")
 	_, err := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, err2, cmd.Start()))
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q: %q, %v", script, line, err)
@@ -79,9 +78,7 @@ func alive(pid int) bool { p := read(pid); return !p.Gone && p.Why == "" }
 func TestEnd(t *testing.T) {
 	kill := func(sig unix.Signal, state string) func(*testing.T, *exec.Cmd) {
 		return func(t *testing.T, cmd *exec.Cmd) {
-			if err := unix.Kill(cmd.Process.Pid, sig); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, unix.Kill(cmd.Process.Pid, sig))
 			until(t, cmd.Process.Pid, state)
 		}
 	}
@@ -109,9 +106,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, p := range judged {
-		if alive(p.PID) {
-			t.Errorf("%d is still there", p.PID)
-		}
+		must.Not(t, alive(p.PID), "%d is still there", p.PID)
 	}
 	quick := read(spawn(t, "true").Process.Pid)
 	if got := ends(ages, quick).run(); got[0].Outcome != finding.ByTerm {
@@ -154,9 +149,7 @@ func TestEndLeavesAlone(t *testing.T) {
 		"ancestors unknown":       {func(e *ending) { e.Proc = t.TempDir() }, finding.Refused, "ancestors"},
 		"ancestors not to be read": {func(e *ending) {
 			e.Proc = t.TempDir()
-			if err := os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Join(e.Proc, strconv.Itoa(os.Getpid()), "stat"), 0o700))
 		}, finding.Refused, "ancestors"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,9 +159,7 @@ func TestEndLeavesAlone(t *testing.T) {
 			if got := e.run()[0]; got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why) {
 				t.Errorf("got %+v, want %s because of %q", got, tt.want, tt.why)
 			}
-			if !alive(pid) {
-				t.Error("it was ended")
-			}
+			must.Not(t, !alive(pid), "it was ended")
 		})
 	}
 }
@@ -181,9 +172,8 @@ func TestEndNever(t *testing.T) {
 	} {
 		e := ends(short, attrib.Process{PID: pid, Start: time.Second})
 		e.open = func(pid int) (int, error) { t.Errorf("%s: opened %d", name, pid); return -1, unix.ESRCH }
-		if got := e.run()[0]; got.Outcome != finding.Refused || got.Why == "" {
-			t.Errorf("%s: %+v", name, got)
-		}
+		got := e.run()[0]
+		must.Not(t, got.Outcome != finding.Refused || got.Why == "", "%s: %+v", name, got)
 	}
 }
 
@@ -197,13 +187,10 @@ func TestEndStillThere(t *testing.T) {
 			return map[unix.Signal]error{unix.SIGKILL: kill}[sig]
 		}
 		for _, r := range e.run() {
-			if r.Outcome != finding.StillThere || !strings.Contains(r.Why, name) {
-				t.Errorf("%s: %+v", name, r)
-			}
+			must.Not(t, r.Outcome != finding.StillThere || !strings.Contains(r.Why, name), "%s: %+v", name, r)
 		}
-		if want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}; !slices.Equal(sent, want) {
-			t.Errorf("%s: sent %v, want %v", name, sent, want)
-		}
+		want := []unix.Signal{unix.SIGTERM, unix.SIGTERM, unix.SIGKILL, unix.SIGKILL}
+		must.Not(t, !slices.Equal(sent, want), "%s: sent %v, want %v", name, sent, want)
 	}
 }
 
@@ -234,8 +221,6 @@ func TestProves(t *testing.T) {
 		"another process":                                  {job, in(job), attrib.Process{PID: 71, Start: start, Cgroup: job}, false},
 	} {
 		r := CleanupRequest{Owner: tt.owner, Processes: []attrib.Process{another, tt.was}}
-		if got := r.proves(tt.now); got != tt.want {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
-		}
+		must.Be(t, name, r.proves(tt.now), tt.want)
 	}
 }

@@ -36,21 +36,18 @@ type Env struct {
 // children that could not be killed.
 type Operation[Req, Rep any] struct{ Name string }
 
-// Others are operations that only one program has, by their names.
-type Others map[string]func(request []byte) (any, error)
+// served are the operations of this program.
+var served = map[string]func(request []byte) (any, error){}
 
-// served are the operations that every program serves.
-var served = Others{}
-
-// New makes an operation that every program serves.
+// New makes an operation that every program with its package serves.
 func New[Req, Rep any](name string, serve func(Req) (Rep, error)) Operation[Req, Rep] {
-	served[name] = Served(serve)
+	served[name] = strict(serve)
 	return Operation[Req, Rep]{name}
 }
 
-// Served makes a typed function an operation of one program. A request that this very program cannot have written is
-// refused before anything is looked at: one with more in it than the operation knows, and one that says nothing.
-func Served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
+// strict refuses a request that this very program cannot have written before anything is looked at: one with more in it
+// than the operation knows, and one that says nothing.
+func strict[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
 	return func(request []byte) (any, error) {
 		var req Req
 		decoder := json.NewDecoder(bytes.NewReader(request))
@@ -68,13 +65,10 @@ func Served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
 // maxReply bounds what a child of our own may be asked and answer: 950 processes a GPU of 16, some 200 bytes each.
 const maxReply = 4 << 20
 
-// Serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
-func Serve(env Env, op string, others Others) (exit int) {
-	serve := served[op]
-	if serve == nil {
-		serve = others[op]
-	}
-	if serve == nil {
+// serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
+func serve(env Env, op string) (exit int) {
+	do := served[op]
+	if do == nil {
 		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
 		return 1
 	}
@@ -91,12 +85,12 @@ func Serve(env Env, op string, others Others) (exit int) {
 		time.Sleep(time.Second) // so that what is being written becomes whole
 		env.Exit(1)
 	})
-	reply, err := serve(request)
+	reply, err := do(request)
+	if err == nil {
+		err = json.NewEncoder(env.Stdout).Encode(reply)
+	}
 	if err != nil {
 		fmt.Fprintln(env.Stderr, err)
-		return 1
-	}
-	if err := json.NewEncoder(env.Stdout).Encode(reply); err != nil {
 		return 1
 	}
 	return 0
@@ -135,42 +129,33 @@ var (
 	ErrStuck  = errors.New("an earlier such child is stuck")
 )
 
-// Ask is Ask of this operation.
+// Ask has the operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
+// Started, where there is one, is told of the child that has been started; startTicks are as in child.Result.
 func (o Operation[Req, Rep]) Ask(
 	req Req, timeout time.Duration, started ...func(pid int, startTicks uint64),
-) (Rep, error) {
-	return Ask[Rep](o.Name, req, timeout, started...)
-}
-
-// Ask has an operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
-// Started, where there is one, is told of the child that has been started; startTicks are as in child.Result.
-func Ask[Rep any](
-	op string, req any, timeout time.Duration, started ...func(pid int, startTicks uint64),
-) (Rep, error) {
-	var reply Rep
+) (reply Rep, err error) {
 	if timeout <= 0 {
-		return reply, &Error{Op: op, Err: ErrNoTime}
+		return reply, &Error{Op: o.Name, Err: ErrNoTime}
 	}
-	spec := child.Self(op)
-	stdin, err := json.Marshal(req)
-	if err != nil {
-		return reply, &Error{Op: op, Err: err}
+	spec := child.Self(o.Name)
+	if spec.Stdin, err = json.Marshal(req); err != nil {
+		return reply, &Error{Op: o.Name, Err: err}
 	}
-	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout = stdin, true, maxReply, timeout
-	if spec.OneLine = true; len(started) > 0 {
+	spec.HoldStdin, spec.OneLine, spec.MaxOutput, spec.Timeout = true, true, maxReply, timeout
+	if len(started) > 0 {
 		spec.Started = started[0]
 	}
 	res := child.Run(spec)
 	stays := res.Outcome == child.Hung || res.Outcome == child.Abandoned
 	answered := stays && bytes.HasSuffix(res.Stdout, []byte("\n"))
 	if !answered && (res.Outcome != child.Exited || res.ExitCode != 0) {
-		return reply, &Error{Op: op, Result: res, Err: res.Err}
+		return reply, &Error{Op: o.Name, Result: res, Err: res.Err}
 	}
 	if err := json.Unmarshal(res.Stdout, &reply); err != nil {
-		return reply, &Error{Op: op, Result: res, Err: err}
+		return reply, &Error{Op: o.Name, Result: res, Err: err}
 	}
 	if res.Outcome == child.Abandoned {
-		return reply, &Error{Op: op, Result: res, Err: res.Err, Answered: true}
+		return reply, &Error{Op: o.Name, Result: res, Err: res.Err, Answered: true}
 	}
 	return reply, nil
 }
@@ -197,12 +182,11 @@ func Aside[Rep any](f func() (Rep, error)) (collect func() (Rep, error)) {
 	}
 }
 
-// ServeChild serves as the program's own child, when it was started as one. Others are the operations that only this
-// program has, nil for none.
-func ServeChild(env Env, others Others) (exit int, done bool) {
+// ServeChild serves as the program's own child, when it was started as one.
+func ServeChild(env Env) (exit int, done bool) {
 	if len(env.Args) == 3 && env.Args[1] == "--child" {
 		Confine(env)
-		return Serve(env, env.Args[2], others), true
+		return serve(env, env.Args[2]), true
 	}
 	return 0, false
 }

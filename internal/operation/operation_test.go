@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/state"
+	"bookend/test/must"
 )
 
 // A child that is asked for anything but one of its operations, in full, says so and answers nothing.
@@ -34,17 +36,16 @@ func FuzzChildRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, request []byte) {
 		var got *CleanupRequest
-		serve := Served(func(r CleanupRequest) (bool, error) { got = &r; return true, nil })
+		serve := strict(func(r CleanupRequest) (bool, error) { got = &r; return true, nil })
 		reply, err := serve(request)
 		decoder := json.NewDecoder(bytes.NewReader(request))
 		decoder.DisallowUnknownFields()
 		var want CleanupRequest
 		meant := decoder.Decode(&want) == nil && !reflect.ValueOf(want).IsZero()
-		if (err == nil) != meant || (got != nil) != meant || (reply == true) != meant {
-			t.Fatalf("%q: %v, %v, asked %+v, want %v", request, reply, err, got, meant)
-		}
-		if meant && !reflect.DeepEqual(*got, want) {
-			t.Fatalf("%q: asked %+v, want %+v", request, *got, want)
+		must.Not(t, (err == nil) != meant || (got != nil) != meant || (reply == true) != meant,
+			"%q: %v, %v, asked %+v, want %v", request, reply, err, got, meant)
+		if meant {
+			must.Be(t, string(request), *got, want)
 		}
 	})
 }
@@ -61,7 +62,7 @@ func TestServe(t *testing.T) {
 		if request == `{"proc":` {
 			end.Close()
 		}
-		if exit := Serve(env, op, nil); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
+		if exit := serve(env, op); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
 			t.Errorf("%s of %q: exit %d, %q, %q", op, request, exit, stdout.String(), stderr.String())
 		}
 	}
@@ -70,7 +71,7 @@ func TestServe(t *testing.T) {
 var entry = Entry{
 	At:    time.Date(2026, 3, 4, 5, 6, 7, 89e6, time.FixedZone("", 3600)),
 	Level: config.Warning, Program: "bookend-epilog", PID: 77, Message: "job ended",
-	Fields: Fields{"job": uint32(1234), "took_seconds": 1500 * time.Millisecond, "code": "BKD-ORPHAN", "drained": false},
+	Fields: map[string]any{"job": uint32(1234), "took_seconds": 1500 * time.Millisecond, "code": "BKD-ORPHAN", "drained": false},
 }
 
 func TestLine(t *testing.T) {
@@ -80,18 +81,14 @@ func TestLine(t *testing.T) {
 		config.JSON: `{"code":"BKD-ORPHAN","drained":false,"job":1234,"level":"warning","msg":"job ended","pid":77,` +
 			`"program":"bookend-epilog","time":"2026-03-04T05:06:07.089+01:00","took_seconds":1.5}` + "\n",
 	} {
-		if got := string(entry.Line(config.Log{Level: config.Info, Format: format})); got != want {
-			t.Errorf("%q: got %s, want %s", format, got, want)
-		}
+		must.Be(t, fmt.Sprint(format), string(entry.Line(config.Log{Level: config.Info, Format: format})), want)
 	}
 	order := []config.LogLevel{config.Debug, config.Info, config.Warning, config.Error}
 	for i, least := range order {
 		for j, level := range order {
 			e := entry
 			e.Level = level
-			if logged := len(e.Line(config.Log{Level: least})) > 0; logged != (j >= i) {
-				t.Errorf("level %s with log.level %s: logged %v", level, least, logged)
-			}
+			must.Be(t, "level", len(e.Line(config.Log{Level: least})) > 0, (j >= i))
 		}
 	}
 }
@@ -101,40 +98,30 @@ func TestLine(t *testing.T) {
 func TestSyslog(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")
-	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Have(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	for level, pri := range map[config.LogLevel]string{
 		config.Debug: "<31>", config.Info: "<30>", config.Warning: "<28>", config.Error: "<27>",
 	} {
 		e := entry
 		e.Level = level
-		if err := e.Syslog(path, []byte("msg=hello\n")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Syslog(path, []byte("msg=hello\n")))
 		buf := make([]byte, 1024)
 		n, err := listener.Read(buf)
 		want := pri + "Mar  4 05:06:07 bookend-epilog[77]: msg=hello"
-		if err != nil || string(buf[:n]) != want {
-			t.Errorf("got %q, %v, want %q", buf[:n], err, want)
-		}
+		must.Not(t, err != nil || string(buf[:n]) != want, "got %q, %v, want %q", buf[:n], err, want)
 	}
+	var err error
 	for range 100_000 {
 		if err = entry.Syslog(path, []byte("x\n")); err != nil {
 			break
 		}
 	}
-	if !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("a full socket: got %v, want %v", err, unix.EAGAIN)
-	}
+	must.Fail(t, "a full socket", err, unix.EAGAIN)
 	listener.Close()
 	for at, want := range map[string]error{
 		filepath.Join(dir, "none"): nil, path: unix.ECONNREFUSED, "/" + strings.Repeat("x", 200): unix.EINVAL,
 	} {
-		if err := entry.Syslog(at, []byte("x\n")); !errors.Is(err, want) {
-			t.Errorf("%.40s: got %v, want %v", at, err, want)
-		}
+		must.Fail(t, at, entry.Syslog(at, []byte("x\n")), want)
 	}
 }
 
@@ -150,16 +137,14 @@ func FuzzLine(f *testing.F) {
 	f.Add("\" level=error msg=\"forged", "\"\\", "msg")
 	f.Fuzz(func(t *testing.T, message, value, name string) {
 		e := entry
-		e.Message, e.Fields = message, Fields{"name": value, name: errors.New(value)}
+		e.Message, e.Fields = message, map[string]any{"name": value, name: errors.New(value)}
 		for _, format := range []config.LogFormat{config.Text, config.JSON} {
 			line := e.Line(config.Log{Level: config.Info, Format: format})
 			body, ok := bytes.CutSuffix(line, []byte("\n"))
-			if !ok || len(line) > 20<<10 {
-				t.Fatalf("line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
-			}
-			if i := bytes.IndexFunc(body, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-				t.Fatalf("byte %#x in %q", body[i], body)
-			}
+			must.Not(t, !ok || len(line) > 20<<10,
+				"line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
+			i := bytes.IndexFunc(body, func(r rune) bool { return r < ' ' || r > '~' })
+			must.Not(t, i >= 0, "byte %d of %q", i, body)
 			var fields map[string]any
 			switch {
 			case format == config.JSON: // whose level and time are those it was made with
@@ -170,9 +155,8 @@ func FuzzLine(f *testing.F) {
 			case !textLine.Match(body), message != "" && len(textLine.FindSubmatch(body)[1]) == 0:
 				t.Fatalf("line %q", body)
 			}
-			if frame := e.frame(line); !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00") {
-				t.Fatalf("frame %q", frame)
-			}
+			frame := e.frame(line)
+			must.Not(t, !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00"), "frame %q", frame)
 		}
 	})
 }
@@ -181,21 +165,14 @@ func FuzzLine(f *testing.F) {
 // the visits is out of use each hook is on its own.
 func TestTurn(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
-	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	store, err := state.Open(run, "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(run), 0o755))
+	store := must.Have(state.Open(run, "n1"))(t)
 	now := time.Hour
 	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
 	enter := func(op string, want error, when string) (met func(bool)) {
 		t.Helper()
 		met, err := v.enter(op)
-		if !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", when, err, want)
-		}
+		must.Fail(t, when, err, want)
 		return met
 	}
 	met := enter(Append.Name, nil, "the first")
@@ -205,9 +182,7 @@ func TestTurn(t *testing.T) {
 	defer enter(Tail.Name, nil, "another operation")(false)
 	enter(Append.Name, nil, "one has come back from writing, and another reads")
 	enter(Tail.Name, errInVisit, "it came back from writing, not from reading")
-	if err := os.RemoveAll(run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(run))
 	enter(Tail.Name, nil, "no lock")(true)
 }
 
@@ -269,9 +244,8 @@ func TestTailReply(t *testing.T) {
 		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
 		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
 	} {
-		if err := tt.reply.Check(2); (err == nil) != tt.valid {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := tt.reply.Check(2)
+		must.Not(t, (err == nil) != tt.valid, "%s: %v", name, err)
 	}
 }
 
@@ -285,8 +259,7 @@ func FuzzAppendReply(f *testing.F) {
 		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
 			return
 		}
-		if strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12 {
-			t.Fatalf("%q", reply.Refused)
-		}
+		must.Not(t, strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12,
+			"%q", reply.Refused)
 	})
 }

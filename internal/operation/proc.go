@@ -108,8 +108,8 @@ func Hung(op string, readers []state.Reader) (at []attrib.Instance, blocked bool
 	return at, blocked
 }
 
-// Readers are the readers of /proc of this host that got stuck: those that one node's state has on record or, without a
-// Store, any node's of the host.
+// Readers are the readers of /proc of this host that got stuck, on record with any of its nodes. Store is the caller's
+// own node's, if it has one.
 type Readers struct {
 	Config config.Config
 	Clock  routine.Clock
@@ -120,42 +120,34 @@ func (r Readers) alive(s state.Stuck) bool {
 	return child.Alive(r.Config.Paths.Proc, s.PID, s.StartTicks)
 }
 
+// nodes are those of the host; none where that cannot be read, as without root.
+func (r Readers) nodes() []string {
+	nodes, _ := state.Nodes(r.Config.Paths.Run, "")
+	return nodes
+}
+
 // Stuck are the readers on record. Looking at them changes nothing.
 func (r Readers) Stuck() (all []state.Reader) {
-	if r.Store != nil {
-		return r.Store.Readers(r.alive)
-	}
-	nodes, _ := state.Nodes(r.Config.Paths.Run, "") // none where that cannot be read, as without root
-	for _, node := range nodes {
+	for _, node := range r.nodes() {
 		all = append(all, state.PeekReaders(r.Config.Paths.Run, node, r.alive)...)
 	}
 	return all
 }
 
-// Keep puts a reader that was left behind on record, where a child's failure left one. Without a Store it is for the
-// hooks of every node.
-func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
+// Keep puts a reader that was left behind on record, where a child's failure left one: with the host's first node where
+// the caller has none.
+func (r Readers) Keep(op string, failure error, at []attrib.Instance) (err error) {
 	left := stuck(op, failure, r.Clock.Boot())
 	if left == nil {
 		return nil
 	}
-	reader := state.Reader{At: at, Stuck: *left}
-	if r.Store != nil {
-		return r.Store.AddReader(reader, r.alive)
+	if nodes := r.nodes(); r.Store == nil && len(nodes) > 0 {
+		r.Store, err = state.Open(r.Config.Paths.Run, nodes[0])
 	}
-	nodes, _ := state.Nodes(r.Config.Paths.Run, "")
-	if len(nodes) == 0 {
-		return errors.New("no record of a stuck reader can be kept")
+	if r.Store == nil {
+		return errors.Join(errors.New("no record of a stuck reader can be kept"), err)
 	}
-	var all error
-	for _, node := range nodes {
-		store, err := state.Open(r.Config.Paths.Run, node)
-		if err == nil {
-			err = store.AddReader(reader, r.alive)
-		}
-		all = errors.Join(all, err)
-	}
-	return all
+	return r.Store.AddReader(state.Reader{At: at, Stuck: *left}, r.alive)
 }
 
 // Read asks a child that reads other processes' /proc, but for what earlier ones hang at. What it answered stands, also

@@ -2,10 +2,12 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,9 +73,8 @@ func TestReadForeign(t *testing.T) {
 			dir := t.TempDir()
 			tt.plant(t, dir, filepath.Join(dir, "record"))
 			b, err := ReadForeign(dir, "record", user, 5)
-			if !errors.Is(err, tt.want) || err == nil && string(b) != "12345" {
-				t.Errorf("got %q, %v, want %v", b, err, tt.want)
-			}
+			must.Not(t, !errors.Is(err, tt.want) || err == nil && string(b) != "12345",
+				"got %q, %v, want %v", b, err, tt.want)
 		})
 	}
 }
@@ -89,24 +90,16 @@ func TestGiveAndRewrite(t *testing.T) {
 	must.Have(old.WriteString("again"))(t)
 	var st unix.Stat_t
 	must.Do(t, unix.Lstat(at("7"), &st))
-	if st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
-		t.Errorf("got %+v", st)
-	}
+	must.Not(t, st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "got %+v", st)
 	must.Do(t, os.Mkdir(at("folder"), 0o700))
-	if err := Give(dir, "folder", user, user); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("a directory: %v", err)
-	}
+	must.Fail(t, "a directory", Give(dir, "folder", user, user), unix.EISDIR)
 	put(t, at("own"), "long text", 0o600)
 	must.Do(t, Rewrite(dir, "own", []byte("short")))
 	must.Do(t, os.Symlink("own", at("link")))
 	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
-		if err := Rewrite(dir, name, []byte("x")); !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", name, err, want)
-		}
+		must.Fail(t, name, Rewrite(dir, name, []byte("x")), want)
 	}
-	if text := content(t, at("own")); text != "short" {
-		t.Errorf("got %q", text)
-	}
+	must.Be(t, "content", content(t, at("own")), "short")
 }
 
 func TestMakeDir(t *testing.T) {
@@ -116,9 +109,8 @@ func TestMakeDir(t *testing.T) {
 	defer unix.Umask(old)
 	for _, mode := range []os.FileMode{0o755, 0o711, 0o711} { // as if the first maker had been interrupted
 		must.Do(t, MakeDir(parent, "d", mode))
-		if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeDir|mode {
-			t.Errorf("got %v, %v, want %v", info, err, mode)
-		}
+		info, err := os.Lstat(path)
+		must.Not(t, err != nil || info.Mode() != os.ModeDir|mode, "got %v, %v, want %v", info, err, mode)
 	}
 	put(t, filepath.Join(parent, "file"), "", 0o600)
 	must.Do(t, os.Symlink("d", filepath.Join(parent, "link")))
@@ -128,9 +120,7 @@ func TestMakeDir(t *testing.T) {
 	must.Do(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
 	t.Cleanup(func() { must.Do(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
 	for _, name := range []string{"file", "link", "users", "mount"} {
-		if err := MakeDir(parent, name, 0o700); !errors.Is(err, ErrNotOurs) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, MakeDir(parent, name, 0o700), ErrNotOurs)
 	}
 }
 
@@ -139,72 +129,36 @@ func TestAppend(t *testing.T) {
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
 		must.Do(t, Append(dir, "log", []byte(line), 10))
 	}
-	if a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log")); a != "one\ntwo\n" ||
-		b != "three\nfour" {
-		t.Errorf("log.1 %q, log %q", a, b)
-	}
-	if err := Append(dir, "log", make([]byte, 11), 10); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("large entry: %v", err)
-	}
+	a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log"))
+	must.Not(t, a != "one\ntwo\n" || b != "three\nfour", "log.1 %q, log %q", a, b)
+	must.Fail(t, "large entry", Append(dir, "log", make([]byte, 11), 10), ErrTooLarge)
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
-	if err := Append(dir, "fifo", nil, 10); !errors.Is(err, unix.ENXIO) {
-		t.Errorf("FIFO: %v", err)
-	}
+	must.Fail(t, "FIFO", Append(dir, "fifo", nil, 10), unix.ENXIO)
 	must.Do(t, os.Symlink("log", filepath.Join(dir, "link")))
-	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("link: %v", err)
-	}
-}
-
-// Hooks that run at once lose no entry while the log is rotated once.
-func TestAppendTogether(t *testing.T) {
-	dir := t.TempDir()
-	const each, writers = 100, 8
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for range each {
-				if err := Append(dir, "log", []byte("0123456789abcde\n"), 16*each*writers*3/4); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	size := len(content(t, filepath.Join(dir, "log"))) + len(content(t, filepath.Join(dir, "log.1")))
-	if size != 16*each*writers {
-		t.Errorf("%d bytes in both logs, want %d", size, 16*each*writers)
-	}
+	must.Fail(t, "link", Append(dir, "link", nil, 10), unix.ELOOP)
 }
 
 func TestLockNumber(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	const most = 1<<32 - 1
 	release := must.Have(LockNumber(path, most, 0))(t)
-	if _, err := LockNumber(path, most, 5*time.Millisecond); !errors.Is(err, ErrLocked) {
-		t.Errorf("got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "held", must.Err(LockNumber(path, most, 5*time.Millisecond)), ErrLocked)
 	for _, n := range []uint32{0, 7, most - 1} {
 		other := must.Have(LockNumber(path, n, 0))(t)
 		other() // which ends no other's
 	}
-	if _, err := LockNumber(path, most, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("after another number: got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "after another number", must.Err(LockNumber(path, most, 0)), ErrLocked)
 	release()
 	again := must.Have(LockNumber(path, most, 0))(t)
 	again()
-	if st, err := os.Stat(path); err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600 {
-		t.Errorf("got %v, %v", st, err)
-	}
+	st, err := os.Stat(path)
+	must.Not(t, err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600, "got %v, %v", st, err)
 }
 
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	release := must.Have(Lock(path, 0, true))(t)
-	if _, err := Lock(path, 5*time.Millisecond, false); !errors.Is(err, ErrLocked) {
-		t.Errorf("got %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "held", must.Err(Lock(path, 5*time.Millisecond, false)), ErrLocked)
 	waiting := make(chan error)
 	go func() {
 		again, err := Lock(path, time.Minute, true)
@@ -218,11 +172,116 @@ func TestLock(t *testing.T) {
 
 	one := must.Have(Lock(path, 0, false))(t)
 	two := must.Have(Lock(path, 0, false))(t)
-	if _, err := Lock(path, 0, true); !errors.Is(err, ErrLocked) {
-		t.Errorf("shared and exclusive at once: %v", err)
-	}
+	must.Fail(t, "shared and exclusive at once", must.Err(Lock(path, 0, true)), ErrLocked)
 	one()
 	two()
 	last := must.Have(Lock(path, time.Minute, true))(t)
 	last()
+}
+
+// arranged is a folder of root's with a folder sub, and what the words say.
+func arranged(t *testing.T, words string) (dir string) {
+	t.Helper()
+	dir = rootsFolder(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, os.Mkdir(at("sub"), 0o755))
+	for word := range strings.FieldsSeq(words) {
+		switch kind, name, _ := strings.Cut(word, ":"); kind {
+		case "file":
+			put(t, at(name), "before", 0o644)
+		case "others":
+			must.Do(t, os.Lchown(at(name), user, user))
+		case "fifo":
+			must.Do(t, unix.Mkfifo(at(name), 0o666))
+		case "link":
+			target, name, _ := strings.Cut(name, ">")
+			must.Do(t, os.Symlink(strings.Replace(target, "DIR", dir, 1), at(name)))
+		}
+	}
+	return dir
+}
+
+func TestCreate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		there   string
+		path    string
+		over    bool
+		err     error
+		written string // the file that is written; empty: none
+	}{
+		"a new file":                       {"", "new", false, nil, "new"},
+		"a new file, replacing":            {"", "new", true, nil, "new"},
+		"in a user's directory":            {"others:sub", "sub/new", false, nil, "sub/new"},
+		"one that is there":                {"file:old", "old", false, fs.ErrExist, ""},
+		"one that is there, replacing":     {"file:old", "old", true, nil, "old"},
+		"another's, replacing":             {"file:old others:old", "old", true, nil, "old"},
+		"a link in its place":              {"link:victim>l", "l", false, fs.ErrExist, ""},
+		"a link in its place, replacing":   {"file:victim link:victim>l", "l", true, ErrNotOurs, ""},
+		"a FIFO, replacing":                {"fifo:p", "p", true, ErrNotOurs, ""},
+		"a directory, replacing":           {"", "sub", true, ErrNotOurs, ""},
+		"through a link of one's own":      {"link:sub>l", "l/new", false, nil, "sub/new"},
+		"through an absolute link":         {"link:DIR/sub>l", "l/new", false, nil, "sub/new"},
+		"through a link upwards":           {"link:../sub>sub/l", "sub/l/new", false, nil, "sub/new"},
+		"through a link of another's":      {"link:sub>l others:l", "l/new", false, ErrUntrusted, ""},
+		"through another's, replacing":     {"link:sub>l others:l", "l/new", true, ErrUntrusted, ""},
+		"through a link to itself":         {"link:l>l", "l/new", false, unix.ELOOP, ""},
+		"in a directory that is a file":    {"file:old", "old/new", false, unix.ENOTDIR, ""},
+		"in a directory that is not there": {"", "none/new", false, fs.ErrNotExist, ""},
+		"a directory's name":               {"", "sub/", false, unix.EINVAL, ""},
+		"the directory itself":             {"", "sub/..", false, unix.EINVAL, ""},
+		"with dots and slashes on the way": {"", "./sub//.././new", false, nil, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := arranged(t, tt.there)
+			err := Create(dir+"/"+tt.path, []byte("content"), tt.over)
+			must.Not(t, !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil), "%v, want %v", err, tt.err)
+			for _, name := range []string{"old", "victim"} {
+				got, err := os.ReadFile(filepath.Join(dir, name))
+				must.Not(t, err == nil && name != tt.written && string(got) != "before", "%s has %q", name, got)
+			}
+			if tt.written == "" {
+				if got := entries(t, filepath.Join(dir, "sub")); got != "" && got != "l" {
+					t.Errorf("left %q", got)
+				}
+				return
+			}
+			info := must.Have(os.Lstat(filepath.Join(dir, tt.written)))(t)
+			if got := content(t, filepath.Join(dir, tt.written)); got != "content" || info.Mode() != 0o600 ||
+				info.Sys().(*syscall.Stat_t).Uid != 0 {
+				t.Errorf("content %q, mode %v, %+v", got, info.Mode(), info.Sys())
+			}
+		})
+	}
+}
+
+func TestCreateInTheWorkingFolder(t *testing.T) {
+	dir := arranged(t, "")
+	t.Chdir(dir)
+	must.Do(t, errors.Join(Create("page.html", []byte("content"), false), Create("sub/page.html", nil, false)))
+	must.Be(t, "content", content(t, dir+"/page.html"), "content")
+}
+
+// A file that does not fit leaves nothing.
+func TestCreateWithoutRoom(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		dir := smallTmpfs(t)
+		must.Fail(t, fmt.Sprint("replacing ", over), Create(dir+"/page.html", make([]byte, 1<<16), over), unix.ENOSPC)
+		must.Be(t, "left", entries(t, dir), "")
+	}
+}
+
+func TestReadGiven(t *testing.T) {
+	dir := rootsFolder(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put(t, at("users"), "content", 0o666)
+	must.Do(t, os.Chown(at("users"), user, user))
+	put(t, at("long"), "content and more", 0o600)
+	must.Do(t, os.Symlink("users", at("link")))
+	must.Do(t, unix.Mkfifo(at("fifo"), 0o666))
+	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP,
+		"fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
+		got, err := ReadGiven(at(name), 8)
+		must.Not(t, !errors.Is(err, want) || want == nil && string(got) != "content",
+			"%s: %q, %v, want %v", name, got, err, want)
+	}
 }

@@ -91,25 +91,17 @@ func TestTrusted(t *testing.T) {
 		"empty":                          {"", ErrUntrusted},
 		"missing":                        {at("missing"), fs.ErrNotExist},
 	} {
-		if err := Trusted(tt.path); !errors.Is(err, tt.want) {
-			t.Errorf("%s: Trusted(%q) = %v, want %v", name, tt.path, err, tt.want)
-		}
+		must.Fail(t, name, Trusted(tt.path), tt.want)
 	}
 }
 
 func TestReadTrusted(t *testing.T) {
 	dir := arranged(t, "file:file link:file>link")
 	for _, path := range []string{"file", "link"} {
-		if b, err := ReadTrusted(filepath.Join(dir, path), 6); err != nil || string(b) != "before" {
-			t.Errorf("ReadTrusted(%q) = %q, %v", path, b, err)
-		}
+		must.Be(t, path, string(must.Have(ReadTrusted(filepath.Join(dir, path), 6))(t)), "before")
 	}
-	if _, err := ReadTrusted(dir+"/file", 5); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("larger than allowed: %v", err)
-	}
-	if _, err := ReadTrusted(dir, 100); !errors.Is(err, ErrUntrusted) {
-		t.Errorf("directory: %v", err)
-	}
+	must.Fail(t, "larger than allowed", must.Err(ReadTrusted(dir+"/file", 5)), ErrTooLarge)
+	must.Fail(t, "directory", must.Err(ReadTrusted(dir, 100)), ErrUntrusted)
 }
 
 func TestReplaceAndRead(t *testing.T) {
@@ -141,12 +133,9 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	dir := smallTmpfs(t)
 	must.Do(t, Replace(dir, "f", []byte("old"), 0o600))
 	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("got %v, want ENOSPC", err)
-	}
-	if content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f" {
-		t.Errorf("directory holds %q", entries(t, dir))
-	}
+	must.Fail(t, "a full disk", err, unix.ENOSPC)
+	must.Not(t, content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f",
+		"directory holds %q", entries(t, dir))
 }
 
 // A file that a user may read stays root's: he can neither change it nor let others at it.
@@ -159,9 +148,8 @@ func TestReplaceReadable(t *testing.T) {
 		must.Do(t, ReplaceReadable(dir, "7", []byte(text), user))
 		var st unix.Stat_t
 		must.Do(t, unix.Lstat(path, &st))
-		if st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text {
-			t.Errorf("owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
-		}
+		must.Not(t, st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text,
+			"owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
 	}
 	for _, try := range []struct {
 		uid   int
@@ -175,13 +163,10 @@ func TestReplaceReadable(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(try.uid),
 			Gid: uint32(try.uid)}}
 		out, err := cmd.Output()
-		if string(out) != try.want || (err == nil) != (try.want != "") {
-			t.Errorf("user %d: %s: %q, %v", try.uid, try.shell, out, err)
-		}
+		must.Not(t, string(out) != try.want || (err == nil) != (try.want != ""),
+			"user %d: %s: %q, %v", try.uid, try.shell, out, err)
 	}
-	if got, err := Read(dir, "7", 100); err != nil || string(got) != "second" {
-		t.Errorf("root reads %q, %v", got, err)
-	}
+	must.Be(t, "root reads", string(must.Have(Read(dir, "7", 100))(t)), "second")
 }
 
 func TestReadRefuses(t *testing.T) {
@@ -201,15 +186,11 @@ func TestReadRefuses(t *testing.T) {
 		"..": unix.EINVAL, "a\x00b": unix.EINVAL, strings.Repeat("x", 256): unix.EINVAL,
 		".": unix.EINVAL, "a/b": unix.EINVAL, "/etc/passwd": unix.EINVAL,
 	} {
-		if _, err := Read(dir, name, 4); !errors.Is(err, want) {
-			t.Errorf("Read(%.20q) = %v, want %v", name, err, want)
-		}
+		must.Fail(t, "read "+name, must.Err(Read(dir, name, 4)), want)
 		if want != unix.EINVAL {
 			continue
 		}
-		if err := Replace(dir, name, nil, 0o600); !errors.Is(err, want) {
-			t.Errorf("Replace(%.20q) = %v, want %v", name, err, want)
-		}
+		must.Fail(t, "replace "+name, Replace(dir, name, nil, 0o600), want)
 	}
 }
 
@@ -229,15 +210,11 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 				"Append": Append(dir, "f", nil, 10), "MakeDir": MakeDir(dir, "d", 0o700),
 				"Give": Give(dir, "f", user, user), "Rewrite": Rewrite(dir, "f", nil),
 			} {
-				if !errors.Is(err, ErrNotOurs) {
-					t.Errorf("%s: %v, want %v", call, err, ErrNotOurs)
-				}
+				must.Fail(t, call, err, ErrNotOurs)
 			}
 		})
 	}
 	dir := t.TempDir()
 	must.Do(t, os.Symlink(dir, dir+"-link"))
-	if err := Replace(dir+"-link", "f", nil, 0o600); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("linked directory: %v", err)
-	}
+	must.Fail(t, "linked directory", Replace(dir+"-link", "f", nil, 0o600), unix.ENOTDIR)
 }

@@ -2,10 +2,12 @@ package safefile
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,16 +67,12 @@ func Give(dir, name string, uid, gid uint32) error {
 func Rewrite(dir, name string, data []byte) error {
 	return inOwnFolder("write", dir, name, func(dirfd int) error {
 		// Threat: none but the user's own: it is this user's file, and process.
-		fd, err := openAt(dirfd, name, unix.O_WRONLY, 0)
+		fd, _, err := openOwn(dirfd, name, unix.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
 		f := os.NewFile(uintptr(fd), name)
-		_, err = checkOwnFile(fd)
-		if err == nil {
-			err = f.Truncate(0)
-		}
-		if err == nil {
+		if err = f.Truncate(0); err == nil {
 			_, err = f.Write(data)
 		}
 		return errors.Join(err, f.Close())
@@ -103,10 +101,7 @@ func replace(dirfd int, name string, data []byte, a attributes) error {
 
 // writeTemp makes a complete file under a name of its own, or none.
 func writeTemp(dirfd int, data []byte, a attributes) (string, error) {
-	temp, err := tempName()
-	if err != nil {
-		return "", err
-	}
+	temp := fmt.Sprintf("%s%016x", TempPrefix, rand.Uint64())
 	// Threat: none from users, who cannot write here; O_EXCL keeps two writers out of one file.
 	fd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -143,29 +138,20 @@ func fill(f *os.File, data []byte, a attributes) error {
 	return nil
 }
 
-// Access control lists as linux/posix_acl_xattr.h lays them out: a version, then entries of tag, permissions and id,
-// sorted by tag.
-const (
-	aclVersion  = 2
-	aclOwner    = 0x01
-	aclUser     = 0x02
-	aclGroup    = 0x04
-	aclMask     = 0x10
-	aclOthers   = 0x20
-	aclRead     = 4
-	aclWrite    = 2
-	aclNobodyID = ^uint32(0)
-)
-
-// readableBy is the list that lets the owner read and write, one user read, and nobody else do anything.
+// readableBy is the access control list, as linux/posix_acl_xattr.h lays it out, that lets the owner read and write, one
+// user read, and nobody else do anything.
 func readableBy(uid uint32) []byte {
-	acl := binary.LittleEndian.AppendUint32(nil, aclVersion)
+	const none = ^uint32(0)
+	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version
 	for _, e := range []struct {
 		tag, may uint16
 		id       uint32
 	}{
-		{aclOwner, aclRead | aclWrite, aclNobodyID}, {aclUser, aclRead, uid}, {aclGroup, 0, aclNobodyID},
-		{aclMask, aclRead, aclNobodyID}, {aclOthers, 0, aclNobodyID},
+		{0x01, 4 | 2, none}, // the owner
+		{0x02, 4, uid},      // a user
+		{0x04, 0, none},     // the group
+		{0x10, 4, none},     // the mask: what others than the owner may at most
+		{0x20, 0, none},     // everybody else
 	} {
 		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
 		acl = binary.LittleEndian.AppendUint16(acl, e.may)
@@ -174,14 +160,70 @@ func readableBy(uid uint32) []byte {
 	return acl
 }
 
-func tempName() (string, error) {
-	var b [8]byte
-	err := retry(func() error {
-		_, err := unix.Getrandom(b[:], unix.GRND_NONBLOCK) // early at boot there may be no entropy yet
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("random name: %w", err)
+// Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's
+// user alone. One that is there already is left alone (fs.ErrExist), or with over replaced if it is a regular file.
+//
+// Threat: other users own folders on the way, or may write to them. Symbolic links count only if they are root's or
+// this user's own; and the file is made anew, never opened.
+func Create(path string, data []byte, over bool) error {
+	if err := create(path, data, over); err != nil {
+		return fmt.Errorf("write %q: %w", path, err)
 	}
-	return TempPrefix + hex.EncodeToString(b[:]), nil
+	return nil
+}
+
+func create(path string, data []byte, over bool) error {
+	folder, name := filepath.Split(path)
+	if err := checkName(name); err != nil {
+		return err
+	}
+	dirfd, _, err := walk(folder, ownLinks)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dirfd)
+	var st unix.Stat_t
+	err = retry(func() error { return unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	switch {
+	case errors.Is(err, unix.ENOENT):
+	case err != nil:
+		return err
+	case !over:
+		return fs.ErrExist
+	case st.Mode&unix.S_IFMT != unix.S_IFREG: // a device or a link that root was told to overwrite by mistake
+		return fmt.Errorf("%w: what is there is no regular file", ErrNotOurs)
+	}
+	return replace(dirfd, name, data, attributes{mode: 0o600})
+}
+
+// ownLinks refuses links that somebody else has put on the way.
+func ownLinks(path string, st unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK && !ours(st.Uid) {
+		return fmt.Errorf("follow link %q: %w: it belongs to user %d", path, ErrUntrusted, st.Uid)
+	}
+	return nil
+}
+
+// MakeDir makes the folder name in the own folder parent, with this mode, for this process's user. One that is there
+// already must be just so (else ErrNotOurs), unless an earlier run was interrupted before it had its mode.
+func MakeDir(parent, name string, mode os.FileMode) error {
+	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
+		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		// Threat: none from users, who cannot write here; a link or a mount that an admin put here is refused.
+		fd, st, err := pin(dirfd, name)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
+			return fmt.Errorf("%w: owner %d, mode %#o", ErrNotOurs, st.Uid, st.Mode)
+		}
+		if os.FileMode(st.Mode&0o7777) == mode {
+			return nil
+		}
+		return retry(func() error { return unix.Fchmodat(dirfd, name, uint32(mode), 0) })
+	})
 }

@@ -66,7 +66,7 @@ func (r *record) publish() {
 func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	e := operation.Entry{
 		At: r.Clock.Wall(), Level: level, Program: program(r.Phase), PID: r.PID, Message: message,
-		Fields: operation.Fields{"node": r.Job.Node},
+		Fields: map[string]any{"node": r.Job.Node},
 	}
 	if r.Phase != slurm.HealthCheck {
 		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(r.Job.ID), r.Job.UID, r.Job.Partition

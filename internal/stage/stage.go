@@ -49,7 +49,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 		return recordNode(env, env.Args[2])
 	}
 	if len(env.Args) > 1 {
-		if exit, done := operation.ServeChild(env, nil); done {
+		if exit, done := operation.ServeChild(env); done {
 			return exit
 		}
 		if env.Args[1] == "--version" {

@@ -19,29 +19,22 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Limits bound what Archive keeps.
-type Limits struct {
-	// Recent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a
-	// card, is told by them.
-	Recent int
-	// Findings are further closed runs that stay, because they left something on a card: the next prolog must
-	// know whose it is.
-	Findings int
-	Age      time.Duration // of a record in the history
-	Bytes    int64         // of all records of a node in the history
-}
-
-// DefaultLimits are 32 recent and 64 further runs in memory, because every hook reads them all, and 90 days or
-// 64 MiB on disk.
-func DefaultLimits() Limits {
-	return Limits{Recent: 32, Findings: 64, Age: 90 * 24 * time.Hour, Bytes: 64 << 20}
-}
+// What Archive keeps; tests keep less.
+var (
+	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card, is
+	// told by them. They are few, because every hook reads them all.
+	keepRecent = 32
+	// keepFindings further closed runs stay, because they left something on a card: the next prolog must know whose it is.
+	keepFindings = 64
+	keepAge      = 90 * 24 * time.Hour // of a record in the history
+	keepBytes    = int64(64 << 20)     // of all records of a node in the history
+)
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
 // reports and drops, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits
 // for the disk and so belongs in a child, of which one is at work at a time. The error joins all that went wrong; the
 // rest is done.
-func Archive(run, varDir, node string, now time.Time, keep Limits) error {
+func Archive(run, varDir, node string, now time.Time) error {
 	s, err := Open(run, node)
 	if err == nil {
 		err = makeFolder(varDir, 0o755, true)
@@ -53,7 +46,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		}
 	}
 	if err == nil {
-		err = errors.Join(s.moveOut(history, keep), s.sweep(now), prune(history, now, keep))
+		err = errors.Join(s.moveOut(history), s.sweep(now), prune(history, now))
 	}
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
@@ -65,7 +58,7 @@ func historyFolder(varDir, node string) string { return filepath.Join(varDir, "h
 
 // moveOut moves ended runs to the history, the oldest first: of too many, the next have their turn once those are
 // archived.
-func (s *Store) moveOut(history string, keep Limits) error {
+func (s *Store) moveOut(history string) error {
 	jobs, err := s.jobs()
 	runs, damage := s.runsOf(jobs, err)
 	var all []error
@@ -74,8 +67,8 @@ func (s *Store) moveOut(history string, keep Limits) error {
 	}
 	kept := 0
 	for i, r := range ended(runs) {
-		stays := i < keep.Recent || kept < keep.Findings && onCard(r)
-		if i >= keep.Recent && stays {
+		stays := i < keepRecent || kept < keepFindings && onCard(r)
+		if i >= keepRecent && stays {
 			kept++
 		}
 		all = append(all, s.retire(history, r, stays))
@@ -160,7 +153,7 @@ func (s *Store) forget(r ledger.Run) error {
 
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
 // go too: Archive is the only one.
-func prune(history string, now time.Time, keep Limits) error {
+func prune(history string, now time.Time) error {
 	files := byAge(history)
 	total := int64(0)
 	for _, f := range files {
@@ -169,7 +162,7 @@ func prune(history string, now time.Time, keep Limits) error {
 	var all []error
 	for _, f := range files {
 		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
-		if !stale && now.Sub(f.ModTime()) <= keep.Age && total <= keep.Bytes {
+		if !stale && now.Sub(f.ModTime()) <= keepAge && total <= keepBytes {
 			continue
 		}
 		all = append(all, removeOwn(history, f.Name()))
@@ -192,23 +185,14 @@ func (s *Store) sweep(now time.Time) error {
 			folder := filepath.Join(s.dir, entry.Name())
 			all = append(all, sweepFolder(folder, now))
 			if len(byAge(folder)) == 0 {
-				err := s.locked(lockOf(id), func() error { return rmdir(folder) })
-				if !errors.Is(err, ErrLocked) { // a hook may be about to use it: then the next time
+				err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, entry.Name()) })
+				if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: then the next time
 					all = append(all, err)
 				}
 			}
 		}
 	}
 	return errors.Join(append(all, sweepFolder(s.dir, now))...)
-}
-
-// rmdir removes a folder unless something is in it.
-func rmdir(folder string) error {
-	err := unix.Rmdir(folder)
-	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil
-	}
-	return &os.PathError{Op: "remove", Path: folder, Err: err}
 }
 
 // sweepFolder goes by age: writers may be at work.
@@ -221,4 +205,143 @@ func sweepFolder(folder string, now time.Time) error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+// maxDepth is the depth of folders in a copy.
+const maxDepth = 6
+
+// Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
+// once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
+func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read records: %w", err)
+	}
+	runs := map[run]ledger.Run{}
+	var damage []Damage
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			if strings.Count(strings.TrimPrefix(path, dir), "/") > maxDepth || e.Name() == damagedName {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		id, key, ok := recordName(path)
+		if !ok {
+			return nil
+		}
+		r, err := copied(path, id, key)
+		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
+			return nil
+		}
+		if err != nil {
+			damage = append(damage, Damage{Path: path, Why: err.Error()})
+			return nil
+		}
+		// It may be in memory and in the history: the one with more ends is the newer.
+		one := run{r.Job.Node, r.Job.ID, r.Key}
+		if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
+			runs[one] = r
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read records: %w", err)
+	}
+	return byNode(runs), damage, nil
+}
+
+// run names one run of a job.
+type run struct {
+	node string
+	job  slurm.JobID
+	key  string
+}
+
+func byNode(runs map[run]ledger.Run) map[string][]ledger.Run {
+	out := map[string][]ledger.Run{}
+	for id, r := range runs {
+		out[id.node] = append(out[id.node], r)
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b ledger.Run) int {
+			return cmp.Or(wall(b).Compare(wall(a)), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
+		})
+	}
+	return out
+}
+
+// recordName tells by its name which run's record a file is: JOB-KEY.json in a history, JOB/KEY.json in memory.
+func recordName(path string) (id slurm.JobID, key string, ok bool) {
+	base, ok := strings.CutSuffix(filepath.Base(path), suffix)
+	number, key, archived := strings.Cut(base, "-")
+	if !archived {
+		number, key = filepath.Base(filepath.Dir(path)), base
+	}
+	id, isJob := slurm.ParseJobID(number)
+	return id, key, ok && isJob && validKey(key)
+}
+
+func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
+	data, err := safefile.ReadGiven(path, maxRecord)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	r, err := decode(data, func(r ledger.Run) string {
+		if !slurm.ValidNode(r.Job.Node) {
+			return fmt.Sprintf("of node %q", r.Job.Node)
+		}
+		return wrongRun(r, r.Job.Node, id, key)
+	})
+	return orNone(r), err
+}
+
+// History returns a node's archived runs, the latest first, and the files there that cannot be used.
+func History(varDir, node string) ([]ledger.Run, []Damage) {
+	if !slurm.ValidNode(node) {
+		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
+	}
+	folder := historyFolder(varDir, node)
+	runs, damage, err := Copied(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		damage = append(damage, Damage{Path: folder, Why: err.Error()})
+	}
+	return runs[node], damage
+}
+
+// wall is when a run was last seen: across boots, boot times do not compare.
+func wall(r ledger.Run) time.Time {
+	if r.Closed() {
+		return r.Ends[len(r.Ends)-1].Wall
+	}
+	if r.Start != nil {
+		return r.Start.Wall
+	}
+	return time.Time{}
+}
+
+// Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked
+// into. They are sorted.
+func Nodes(run, varDir string) ([]string, error) {
+	var nodes []string
+	for root, name := range map[string]string{run: "state", varDir: "history"} {
+		if root == "" {
+			continue
+		}
+		// Threat: none from users, who cannot write here; names that are no node's are passed over.
+		entries, err := os.ReadDir(filepath.Join(root, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("find the node's records: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && slurm.ValidNode(e.Name()) {
+				nodes = append(nodes, e.Name())
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
 }

@@ -2,11 +2,15 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -18,13 +22,18 @@ import (
 
 var now = time.Unix(1_900_000_000, 0)
 
-func limits(recent, findings int) Limits {
-	return Limits{Recent: recent, Findings: findings, Age: 1 << 62, Bytes: 1 << 40}
+// keeping sets what Archive keeps, until the test's end.
+func keeping(t *testing.T, recent, findings int, age time.Duration, bytes int64) {
+	t.Helper()
+	r, f, a, b := keepRecent, keepFindings, keepAge, keepBytes
+	t.Cleanup(func() { keepRecent, keepFindings, keepAge, keepBytes = r, f, a, b })
+	keepRecent, keepFindings, keepAge, keepBytes = recent, findings, age, bytes
 }
 
-func archive(t *testing.T, run, varDir string, keep Limits) {
+func archive(t *testing.T, run, varDir string, recent, findings int) {
 	t.Helper()
-	must.Do(t, Archive(run, varDir, node, now, keep))
+	keeping(t, recent, findings, 1<<62, 1<<40)
+	must.Do(t, Archive(run, varDir, node, now))
 }
 
 // lived is a job that began and ended; with a card, it left something there.
@@ -74,27 +83,18 @@ func TestArchive(t *testing.T) {
 	lived(t, s, bothNames(3), 30, false) // clean and old
 	begin(t, s, job(4), 35)              // still open
 	lived(t, s, job(5), 40, false)       // recent
-	archive(t, run, varDir, limits(1, 1))
-	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{2, 4, 5}) {
-		t.Errorf("in memory: %v", got)
-	}
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 3, 2, 1}) {
-		t.Errorf("on disk: %v", got)
-	}
+	archive(t, run, varDir, 1, 1)
+	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{2, 4, 5})
+	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
 	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
 		"drop/n1_" + string(sluidA)} {
-		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
-			t.Errorf("%s: %v", path, err)
-		}
+		must.Be(t, path, there(filepath.Join(run, path)), false)
 	}
-	if _, err := os.Lstat(filepath.Join(run, "report/n1_5")); err != nil {
-		t.Error(err)
-	}
+	must.Be(t, "it is there: "+filepath.Join(run, "report/n1_5"), there(filepath.Join(run, "report/n1_5")), true)
 	before := tree(t, run)
-	archive(t, run, varDir, limits(1, 1))
-	if after := tree(t, run); !slices.Equal(before, after) {
-		t.Errorf("archiving again changed %v to %v", before, after)
-	}
+	archive(t, run, varDir, 1, 1)
+	after := tree(t, run)
+	must.Not(t, !slices.Equal(before, after), "archiving again changed %v to %v", before, after)
 	if r, _, err := s.Find(job(5)); err != nil || !r.Archived {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -104,20 +104,17 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
-	archive(t, run, varDir, limits(9, 9))
+	archive(t, run, varDir, 9, 9)
 	r, which, err := s.Find(job(1))
 	if which != ledger.ClosedRun || err != nil {
 		t.Fatal(which, err)
 	}
 	must.Do(t, s.Close(r, *at(20)))
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	runs, damage := History(varDir, node)
-	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
-		t.Errorf("%+v, %v", runs, damage)
-	}
-	if got := inMemory(t, s); len(got) != 0 {
-		t.Errorf("in memory: %v", got)
-	}
+	must.Not(t, len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
+	got := inMemory(t, s)
+	must.Not(t, len(got) != 0, "in memory: %v", got)
 }
 
 func TestArchiveOfARequeuedJob(t *testing.T) {
@@ -129,21 +126,16 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
 	must.Do(t, errors.Join(s.PutReport(second, Report{}), s.MakeDrop(second)))
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	runs, _ := s.Runs()
-	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
-		t.Errorf("in memory: %+v", runs)
-	}
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{1, 1}) {
-		t.Errorf("on disk: %v", got)
-	}
+	must.Not(t, len(runs) != 1 || runs[0].Job.SLUID != sluidB, "in memory: %+v", runs)
+	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{1, 1})
 	for path, want := range map[string]bool{
 		"report/n1_1": true, "report/n1_" + string(sluidB): true, "report/n1_" + string(sluidA): false,
 		"drop/n1_1": true, "drop/n1_" + string(sluidB): true, "drop/n1_" + string(sluidA): false,
 	} {
-		if _, err := os.Lstat(filepath.Join(run, path)); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
+		_, err := os.Lstat(filepath.Join(run, path))
+		must.Not(t, (err == nil) != want, "%s: %v", path, err)
 	}
 }
 
@@ -154,7 +146,7 @@ func TestArchiveForgets(t *testing.T) {
 	for id := range slurm.JobID(5) {
 		lived(t, s, job(id+1), int(id)*10, false)
 	}
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	var size int64
 	files := must.Have(os.ReadDir(history))(t) // by name
 	for i, f := range files {
@@ -165,17 +157,14 @@ func TestArchiveForgets(t *testing.T) {
 	}
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
-	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
-		t.Errorf("by age: %v", got)
-	}
-	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
-		t.Errorf("by size: %v", got)
-	}
-	if _, err := os.Stat(temp); !os.IsNotExist(err) {
-		t.Errorf("a killed writer's file: %v", err)
-	}
+	keeping(t, 0, 0, 4*time.Hour, 1<<40)
+	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour)))
+	must.Be(t, "by age", onDisk(t, varDir), []slurm.JobID{5, 4, 3, 2})
+	keeping(t, 0, 0, 5*time.Hour, 2*size+size/2)
+	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour)))
+	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
+	_, err := os.Stat(temp)
+	must.Not(t, !os.IsNotExist(err), "a killed writer's file: %v", err)
 }
 
 // A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.
@@ -185,33 +174,25 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	lived(t, s, job(1), 10, false)
 	lived(t, s, job(2), 11, false)
 	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true))(t)
-	archive(t, run, varDir, limits(0, 0))
-	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
-		t.Errorf("in memory: %v", got)
-	}
-	if runs, damage := History(varDir, node); len(runs) != 2 || len(damage) > 0 {
-		t.Errorf("in the history: %v, %v", runs, damage)
-	}
+	archive(t, run, varDir, 0, 0)
+	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{1})
+	runs, damage := History(varDir, node)
+	must.Not(t, len(runs) != 2 || len(damage) > 0, "in the history: %v, %v", runs, damage)
 	release()
-	archive(t, run, varDir, limits(0, 0))
-	if got := inMemory(t, s); len(got) != 0 {
-		t.Errorf("in memory: %v", got)
-	}
+	archive(t, run, varDir, 0, 0)
+	got := inMemory(t, s)
+	must.Not(t, len(got) != 0, "in memory: %v", got)
 }
 
 // What is none of the node's, or cannot be used, is told, and stays.
 func TestHistoryReportsDamage(t *testing.T) {
 	run, varDir := folder(t), folder(t)
-	if runs, damage := History(varDir, node); len(runs)+len(damage) != 0 {
-		t.Errorf("no history: %v, %v", runs, damage)
-	}
+	must.Be(t, "no history", sizes(History(varDir, node)), [2]int{})
 	lived(t, open(t, run), job(1), 10, false)
-	archive(t, run, varDir, limits(0, 0))
+	archive(t, run, varDir, 0, 0)
 	must.Do(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), "2-t5.json"), []byte("{"), 0o600))
 	for range 2 { // it only reads: nothing is set aside
-		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 1 {
-			t.Errorf("%d runs, %v", len(runs), damage)
-		}
+		must.Be(t, "runs and damage", sizes(History(varDir, node)), [2]int{1, 1})
 	}
 	if _, damage := History(varDir, "../n1"); len(damage) != 1 {
 		t.Error("a node that is no name was read")
@@ -229,8 +210,107 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	must.Do(t, s.Close(seen, *at(20)))
 	for _, stays := range []bool{true, false} {
 		must.Do(t, s.retire(history, seen, stays))
-		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
-			t.Errorf("stays %v: %+v, %v", stays, r, err)
+		r, _, err := s.Find(job(1))
+		must.Not(t, err != nil || len(r.Ends) != 2 || r.Archived, "stays %v: %+v, %v", stays, r, err)
+	}
+}
+
+// What hooks that were killed left half written goes after an hour, and so does the folder of a job that came to no
+// record. What is being written stays, and records, and what is no folder of a job's or leads elsewhere.
+func TestSweep(t *testing.T) {
+	const leftover = safefile.TempPrefix + "0123456789abcdef"
+	s, elsewhere, varDir := open(t, folder(t)), folder(t), filepath.Join(folder(t), "lib")
+	begin(t, s, job(42), 1)
+	must.Do(t, os.WriteFile(filepath.Join(elsewhere, leftover), nil, 0o600))
+	must.Do(t, os.Symlink(elsewhere, filepath.Join(s.dir, "57")))
+	var all []string
+	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report"} {
+		all = append(all, filepath.Join(s.run, folder, leftover))
+	}
+	all = append(all, filepath.Join(s.dir, visitFile("append", 7).name))
+	for _, tt := range []struct {
+		age   time.Duration
+		stays bool
+	}{{time.Second, true}, {2 * time.Hour, false}} {
+		for _, path := range all {
+			must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
+			must.Do(t, os.Chtimes(path, now.Add(-tt.age), now.Add(-tt.age)))
 		}
+		_ = Archive(s.run, varDir, node, now) // which complains of the link
+		for _, path := range append(all, filepath.Join(s.dir, "41")) {
+			_, err := os.Lstat(path)
+			must.Not(t, (err == nil) != tt.stays, "%s, %v old: %v", path, tt.age, err)
+		}
+	}
+	files := byAge(elsewhere)
+	must.Not(t, len(files) != 1, "elsewhere there is %v", files)
+	must.Do(t, os.Remove(filepath.Join(s.dir, "57")))
+	runs, damage := s.Runs()
+	must.Not(t, len(runs) != 1 || len(damage) > 0, "%d records, %v", len(runs), damage)
+	must.Do(t, os.Mkdir(filepath.Join(s.dir, "41"), 0o700))
+	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOf(41)), 0, true))(t)
+	must.Do(t, s.sweep(now))
+	must.Be(t, "the directory of a job that begins", unix.Access(filepath.Join(s.dir, "41"), unix.F_OK), nil)
+	release()
+}
+
+// A copy is read whatever of it was copied, whoever owns it, and each run once.
+func TestCopied(t *testing.T) {
+	wall := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(node string, id slurm.JobID, ends int) string {
+		r := ledger.Run{Job: slurm.Job{ID: id, Node: node}, Key: "w5",
+			Start: &ledger.End{Wall: wall.Add(time.Duration(id) * time.Hour)}}
+		for range ends {
+			r.Ends = append(r.Ends, ledger.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
+		}
+		data := must.Have(encode(r))(t)
+		return string(data)
+	}
+	for name, tt := range map[string]struct {
+		files   map[string]string
+		want    string
+		damaged int
+	}{
+		"of /var/lib/bookend": {map[string]string{"history/n1/7-w5.json": run("n1", 7, 1),
+			"history/n1/8-w5.json": run("n1", 8, 1), "metrics/book.json": "{}"}, "map[n1:[8 7]]", 0},
+		"of its history": {map[string]string{"n1/7-w5.json": run("n1", 7, 1),
+			"n2/9-w5.json": run("n2", 9, 1)}, "map[n1:[7] n2:[9]]", 0},
+		"of one node's": {map[string]string{"7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
+		"of /run/bookend": {map[string]string{"state/n1/7/w5.json": run("n1", 7, 0),
+			"state/n1/check.json": "{}", "state/n1/damaged/7-w5.json.damaged-0": "x"}, "map[n1:[7]]", 0},
+		"of both": {map[string]string{"run/state/n1/7/w5.json": run("n1", 7, 0),
+			"var/history/n1/7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
+		"with damage": {map[string]string{"7-w5.json": run("n1", 7, 1)[:40], "8-w5.json": run("n1", 8, 1),
+			"9-w5.json": ""}, "map[n1:[8]]", 2},
+		"with one of any size": {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord),
+			"8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
+		"of a node with no name":  {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
+		"of something else":       {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
+		"of nothing":              {nil, "map[]", 0},
+		"deeper than any copy is": {map[string]string{"1/2/3/4/5/6/7/8/7-w5.json": run("n1", 7, 1)}, "map[]", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range tt.files {
+				must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o777))
+				must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
+				must.Do(t, os.Chown(filepath.Join(dir, file), 65534, 65534))
+			}
+			runs, damage, err := Copied(dir)
+			must.Do(t, err)
+			got := map[string][]slurm.JobID{}
+			for node, list := range runs {
+				for _, r := range list {
+					got[node] = append(got[node], r.Job.ID)
+					must.Not(t, name == "of both" && len(r.Ends) != 1, "the older one was taken: %+v", r)
+				}
+			}
+			must.Not(t, fmt.Sprint(got) != tt.want || len(damage) != tt.damaged,
+				"%v, damage %v; want %s, %d", got, damage, tt.want, tt.damaged)
+		})
+	}
+	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a directory that is not there has records")
 	}
 }

@@ -122,42 +122,36 @@ var probesFile = cardFile("probes.json", 512<<10,
 func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 
 // PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
-// void and go. A record without a known epoch is ErrEpoch: nobody could trust it.
+// void and go. A record without a GPU or a known epoch is ErrEpoch: nobody could trust it.
 func (s *Store) PutProbes(records ...health.TestRecord) error {
-	fresh := make([]health.TestRecord, 0, len(records))
 	for _, r := range records {
-		switch {
-		case !r.Epoch.Same(records[0].Epoch):
+		if !r.Epoch.Same(records[0].Epoch) || r.Probe.Device == "" {
 			return fmt.Errorf("put test of %q: %w", r.Probe.Device, ErrEpoch)
-		case r.Probe.Device == "":
-			return fmt.Errorf("put test of a GPU without id: %w", errRecord)
 		}
-		fresh = append(fresh, clipped(r))
 	}
-	if len(fresh) == 0 {
+	if len(records) == 0 {
 		return nil
 	}
 	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
-		cards = slices.DeleteFunc(cards, func(o health.TestRecord) bool {
-			same := func(r health.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
-			return !o.Epoch.Same(fresh[0].Epoch) || slices.ContainsFunc(fresh, same)
-		})
-		return append(cards, fresh...)
+		for _, r := range records {
+			cards = append(slices.DeleteFunc(cards, func(o health.TestRecord) bool {
+				return r.Probe.Device == o.Probe.Device || !o.Epoch.Same(r.Epoch)
+			}), clipped(r))
+		}
+		return cards
 	})
 }
 
 // clipped bounds the texts of a record, which came from a backend.
 func clipped(r health.TestRecord) health.TestRecord {
-	cut := func(s *string) { *s = (*s)[:min(len(*s), maxProbeText)] }
 	r.Wall = r.Wall.UTC().Round(0)
-	cut(&r.Probe.Why)
-	if r.Probe.Error == nil {
-		return r
+	texts := []*string{&r.Probe.Why}
+	if r.Probe.Error != nil {
+		e := *r.Probe.Error
+		r.Probe.Error, texts = &e, append(texts, &e.Call, &e.Name, &e.Meaning, &e.Remedy)
 	}
-	e := *r.Probe.Error
-	for _, text := range []*string{&e.Call, &e.Name, &e.Meaning, &e.Remedy} {
-		cut(text)
+	for _, text := range texts {
+		*text = (*text)[:min(len(*text), maxProbeText)]
 	}
-	r.Probe.Error = &e
 	return r
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 )
 
@@ -51,6 +52,14 @@ func (f file[T]) read(s *Store) (*T, error) {
 		return nil, err
 	}
 	return decode(data, f.wrong)
+}
+
+// fitted is a content at the first of ledger's levels at which it has less than so many bytes, else at the last.
+func fitted(most int, at func(level int) any) (data []byte, err error) {
+	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= most); level++ {
+		data, err = json.Marshal(at(level))
+	}
+	return data, err
 }
 
 var errRecord = errors.New("not a whole record")
@@ -171,9 +180,9 @@ type versioned[T any] struct {
 	Value   T   `json:"value"`
 }
 
-func versionedFile[T any](name string, most int64) file[versioned[T]] {
-	return file[versioned[T]]{name: name, most: most,
-		wrong: func(v versioned[T]) string { return otherVersion(v.Version) }}
+func versionedFile[T any](name string, most int64, encode func(versioned[T]) ([]byte, error)) file[versioned[T]] {
+	wrong := func(v versioned[T]) string { return otherVersion(v.Version) }
+	return file[versioned[T]]{name: name, most: most, wrong: wrong, encode: encode}
 }
 
 // valueOf is what a versioned file holds.
@@ -217,7 +226,7 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-// setAside moves a file below the node's folder among the damaged ones. Where that fails, it stays where it is
+// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that fails, it stays where it is
 // and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
 func (s *Store) setAside(path string) {
 	name := strings.ReplaceAll(path, "/", "-")
@@ -228,13 +237,8 @@ func (s *Store) setAside(path string) {
 	for files := byAge(folder); len(files) >= maxDamaged; files = files[1:] {
 		_ = os.RemoveAll(filepath.Join(folder, files[0].Name()))
 	}
-	for n := range maxDamaged {
-		to := filepath.Join(folder, fmt.Sprintf("%s.damaged-%d", name, n))
-		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Rename(filepath.Join(s.dir, path), to)
-			return
-		}
-	}
+	to := filepath.Join(folder, name+".damaged")
+	_ = os.Rename(filepath.Join(s.dir, path), to)
 }
 
 // byAge lists a folder of root's, oldest first.

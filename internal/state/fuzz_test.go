@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,9 +33,7 @@ func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(data, node, 7, string(sluidA))
 		if err != nil {
-			if !errors.Is(err, errRecord) {
-				t.Errorf("%v is no errRecord", err)
-			}
+			must.Fail(t, "an error", err, errRecord)
 			return
 		}
 		if r.Job.ID != 7 || r.Job.Node != node || r.Key != string(sluidA) || r.Job.SLUID != "" &&
@@ -61,12 +58,9 @@ func FuzzRecord(f *testing.F) {
 			return // a time that JSON cannot write
 		}
 		again, err := decode(once, node, 7, string(sluidA))
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
-		}
-		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) {
-			t.Errorf("%v\n%s\n%s", err, once, twice)
-		}
+		must.Not(t, err != nil, "what was written cannot be read: %v\n%s", err, once)
+		twice, err := encode(again)
+		must.Not(t, err != nil || !bytes.Equal(once, twice), "%v\n%s\n%s", err, once, twice)
 	})
 }
 
@@ -113,11 +107,8 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("drop %q, %q", dir, name)
 		}
 		name := lockName(gpu.ID(card))
-		if strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32 {
-			t.Errorf("lock of %q: %q", card, name)
-		}
-		if key := sluid; validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20) {
-			t.Errorf("key %q", key)
-		}
+		must.Not(t, strings.Trim(name, "0123456789abcdef") != "" || len(name) != 32, "lock of %q: %q", card, name)
+		key := sluid
+		must.Not(t, validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20), "key %q", key)
 	})
 }

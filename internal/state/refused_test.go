@@ -69,8 +69,9 @@ func TestFatRecords(t *testing.T) {
 		!damage[0].Unread {
 		t.Fatalf("%d runs, %.300v", len(runs), damage)
 	}
+	keeping(t, 1, 0, 1<<60, 1<<40)
 	for range 2 {
-		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0), Limits{Recent: 1, Age: 1 << 60, Bytes: 1 << 40})
+		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0))
 	}
 	runs, damage = s.Runs()
 	if kept, _ := History(varDir, node); len(kept) != int(last) || len(runs) > 2 || len(damage) != 0 {
@@ -88,14 +89,12 @@ func TestArchiveHindered(t *testing.T) {
 		run, varDir := folder(t), folder(t)
 		s := open(t, run)
 		lived(t, s, job(1), 10, false)
-		err := refused(t, c, func() error { return Archive(run, varDir, node, now, limits(0, 0)) })
-		if !strings.Contains(fmt.Sprint(err), c.Errno.Error()) {
-			t.Errorf("%s: got %v, want %v", name, err, c.Errno)
-		}
+		keeping(t, 0, 0, 1<<62, 1<<40)
+		err := refused(t, c, func() error { return Archive(run, varDir, node, now) })
+		must.Not(t, !strings.Contains(fmt.Sprint(err), c.Errno.Error()), "%s: got %v, want %v", name, err, c.Errno)
 		runs, _ := s.Runs()
-		if kept, _ := History(varDir, node); len(kept)+len(runs) == 0 {
-			t.Errorf("%s: the run is nowhere any more", name)
-		}
+		kept, _ := History(varDir, node)
+		must.Not(t, len(kept)+len(runs) == 0, "%s: the run is nowhere any more", name)
 	}
 }
 
@@ -107,10 +106,8 @@ func TestCloseDamaged(t *testing.T) {
 	begin(t, s, j, 10)
 	damageFile(t, s, 1, fmt.Sprintf("t%d", now.Unix()), []byte("{"))
 	must.Do(t, s.Close(ledger.Run{Job: j}, *at(11)))
-	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
-		t.Errorf("set aside: %v, %v", aside, err)
-	}
-	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
+	aside, err := os.ReadDir(filepath.Join(s.dir, damagedName))
+	must.Not(t, err != nil || len(aside) != 1, "set aside: %v, %v", aside, err)
+	r, _, err := s.Find(j)
+	must.Not(t, err != nil || !r.Closed() || r.Start != nil, "%+v, %v", r, err)
 }

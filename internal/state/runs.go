@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,12 +84,7 @@ func encode(r ledger.Run) ([]byte, error) {
 	for i := range r.Ends {
 		r.Ends[i] = *ordered(&r.Ends[i])
 	}
-	var data []byte
-	var err error
-	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= fitRecord); level++ {
-		data, err = json.Marshal(r.Bounded(level))
-	}
-	return data, err
+	return fitted(fitRecord, func(level int) any { return r.Bounded(level) })
 }
 
 func ordered(e *ledger.End) *ledger.End {
@@ -117,11 +111,11 @@ func (s *Store) Begin(run ledger.Run) (err error) {
 		}
 		return &run, nil
 	})
-	if err == nil { // Openings looks there: a requeued job's own folder is none that it watches
-		err = unix.Utimes(s.dir, nil)
-	}
-	return err
+	return errors.Join(err, s.stir())
 }
+
+// stir lets Openings know that a run has begun or ended: it watches the node's directory alone.
+func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
 
 // Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
 // ends are taken from the record, the rest from run.
@@ -135,7 +129,7 @@ func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	if err := s.name(&run); err != nil {
 		return err
 	}
-	return s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
+	err = s.record(run.Job.ID, run.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
 		if now != nil {
 			run.Start, run.Ends = now.Start, now.Ends
 		}
@@ -143,6 +137,7 @@ func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 		run.Archived = false
 		return &run, nil
 	})
+	return errors.Join(err, s.stir())
 }
 
 // Find returns the record of the run that an epilog is for, as ledger.Match picks it. The error is a Damage when

@@ -5,15 +5,15 @@
 //	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
 //	                                  (baseline, probes, drain, check, numbering, faults), which children
 //	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
-//	  state/NODE/no-mps/              an empty folder: probe.go
-//	  state/NODE/recorded/            what the recorder saw of runs that have not ended: recorded.go
-//	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
+//	  state/NODE/no-mps/              an empty folder: turns.go
+//	  state/NODE/recorded/            what the recorder saw of runs that have not ended: values.go
+//	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. turns.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: user.go
-//	VAR/history/NODE/           0700  closed runs on disk: archive.go, copied.go
+//	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //
 // Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. The ledger is
 // the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a

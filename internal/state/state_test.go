@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,41 +30,6 @@ const (
 	sluidA = slurm.SLUID("sCHNM7Y8WBK900")
 	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
 )
-
-// The test binary also plays the job's user, who does as a task hook does, and a probe: BOOKEND_TEST_ROLE says which.
-func TestMain(m *testing.M) {
-	switch os.Getenv("BOOKEND_TEST_ROLE") {
-	case "":
-		os.Exit(m.Run())
-	case "probe":
-		holdAsProbe(os.Args[1])
-	}
-	run, owner := os.Args[1], slurm.Owner{SLUID: slurm.SLUID(os.Args[2])}
-	if id, ok := slurm.ParseJobID(os.Args[2]); ok {
-		owner = slurm.Owner{ID: id}
-	}
-	report, err := GetReport(run, node, owner)
-	if err != nil {
-		fmt.Println("refused:", errors.Is(err, fs.ErrPermission))
-		os.Exit(0)
-	}
-	dir, name := DropFile(run, node, owner)
-	err = safefile.Rewrite(dir, name, []byte("claim "+os.Args[2]))
-	fmt.Println(report.Clean, report.Text, err)
-}
-
-// asUser runs the test binary as the job's user.
-func asUser(t *testing.T, uid uint32, run, owner string) string {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe", run, owner)
-	cmd.Env = []string{"BOOKEND_TEST_ROLE=task"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("as user %d: %v: %s", uid, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // folder is a fresh RUN that users can reach.
 func folder(t *testing.T) string {
@@ -131,21 +92,16 @@ func TestOpenMakesItsFolders(t *testing.T) {
 	open(t, run)
 	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711,
 		"drop": 0o711} {
-		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
-			t.Errorf("%q: %v, %v", name, info, err)
-		}
+		info, err := os.Stat(filepath.Join(run, name))
+		must.Not(t, err != nil || info.Mode().Perm() != mode || !info.IsDir(), "%q: %v, %v", name, info, err)
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "/", "-x", "n1\x00", "a..b", strings.Repeat("n", 256)} {
-		if _, err := Open(folder(t), name); !errors.Is(err, ErrName) {
-			t.Errorf("node %q: %v", name, err)
-		}
+		must.Fail(t, fmt.Sprintf("node %q", name), must.Err(Open(folder(t), name)), ErrName)
 	}
-	if _, err := Open(filepath.Join(folder(t), "no/such"), node); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no parent: %v", err)
-	}
+	must.Fail(t, "no parent", must.Err(Open(filepath.Join(folder(t), "no/such"), node)), fs.ErrNotExist)
 	for name, plant := range map[string]func(string) error{
 		"link":       func(p string) error { return os.Symlink(t.TempDir(), p) },
 		"file":       func(p string) error { return os.WriteFile(p, nil, 0o600) },
@@ -156,16 +112,12 @@ func TestOpenRefuses(t *testing.T) {
 			run := folder(t)
 			path := filepath.Join(run, where)
 			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
-			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
-				t.Errorf("%s for %s: %v", name, where, err)
-			}
+			must.Fail(t, name+" for "+where, must.Err(Open(run, node)), safefile.ErrNotOurs)
 		}
 	}
 	run := folder(t)
 	must.Do(t, os.Chmod(run, 0o777))
-	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
-		t.Errorf("a root that anybody can write in: %v", err)
-	}
+	must.Fail(t, "a root that anybody can write in", must.Err(Open(run, node)), safefile.ErrNotOurs)
 }
 
 func TestNamesAreChecked(t *testing.T) {
@@ -185,28 +137,27 @@ func TestNamesAreChecked(t *testing.T) {
 			"Begin": s.Begin(ledger.Run{Job: bad}), "Close": s.Close(ledger.Run{Job: bad}, ledger.End{}), "Find": find,
 			"PutReport": s.PutReport(bad, Report{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
 		} {
-			if !errors.Is(err, ErrName) {
-				t.Errorf("%s(%+v): %v", name, bad, err)
-			}
+			must.Fail(t, fmt.Sprintf("%s(%+v)", name, bad), err, ErrName)
 		}
-		if which != ledger.NoRun {
-			t.Errorf("%+v: found %s", bad, which)
-		}
+		must.Not(t, which != ledger.NoRun, "%+v: found %s", bad, which)
 	}
-	if err := s.Begin(ledger.Run{Key: "../x", Job: job(1)}); !errors.Is(err, ErrName) {
-		t.Errorf("key: %v", err)
-	}
+	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
 		if dir, name := DropFile(run, node, owner); dir != "" || name != "" {
 			t.Errorf("%+v: drop %q, %q", owner, dir, name)
 		}
-		if _, err := GetReport(run, node, owner); !errors.Is(err, ErrName) {
-			t.Errorf("%+v: %v", owner, err)
-		}
+		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, owner)), ErrName)
 	}
-	if after := tree(t, run); !reflect.DeepEqual(after, before) {
-		t.Errorf("something was written: %v", after)
-	}
+	must.Be(t, "something was written", tree(t, run), before)
+}
+
+// sizes are how many records there are, and how many damaged ones.
+func sizes(runs []ledger.Run, damage []Damage) [2]int { return [2]int{len(runs), len(damage)} }
+
+// there reports whether there is something at a path.
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // tree lists everything below a folder, locks left out.
@@ -227,9 +178,8 @@ func mount(t *testing.T, options string) string {
 	dir := folder(t)
 	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, options))
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		err := unix.Unmount(dir, unix.MNT_DETACH)
+		must.Not(t, err != nil, "%v", err)
 	})
 	return dir
 }
@@ -251,16 +201,12 @@ func TestUnwritable(t *testing.T) {
 			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
 			"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 		} {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: got %v, want %v", name, err, want)
-			}
+			must.Fail(t, name, err, want)
 		}
-		if say, _ := s.Repeat("X", 0); !say {
-			t.Error("a fault went silent")
-		}
-		if _, which, err := open(t, run).Find(job(1)); which != ledger.OpenRun || err != nil {
-			t.Errorf("the record from before: %s, %v", which, err)
-		}
+		say, _ := s.Repeat("X", 0)
+		must.Not(t, !say, "a fault went silent")
+		_, which, err := open(t, run).Find(job(1))
+		must.Not(t, which != ledger.OpenRun || err != nil, "the record from before: %s, %v", which, err)
 	}
 	writers(unix.ENOSPC)
 	must.Do(t, os.Remove(filler))
@@ -270,18 +216,12 @@ func TestUnwritable(t *testing.T) {
 		t.Errorf("without room for a directory: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
 	}
 	for _, path := range tree(t, run) {
-		if strings.Contains(path, safefile.TempPrefix) {
-			t.Errorf("left behind: %s", path)
-		}
+		must.Not(t, strings.Contains(path, safefile.TempPrefix), "left behind: %s", path)
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
-	if err := errors.Join(s.MakeDrop(job(1)), s.ClearStuck()); !errors.Is(err, unix.EROFS) {
-		t.Errorf("got %v, want %v", err, unix.EROFS)
-	}
-	if _, err := Open(run, "n2"); !errors.Is(err, unix.EROFS) {
-		t.Errorf("a new node: got %v, want %v", err, unix.EROFS)
-	}
+	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.ClearStuck()), unix.EROFS)
+	must.Fail(t, "a new node", must.Err(Open(run, "n2")), unix.EROFS)
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)
 }
@@ -295,10 +235,6 @@ func TestNodes(t *testing.T) {
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
 		must.Do(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
 	}
-	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
-		t.Errorf("%q, %v", nodes, err)
-	}
-	if nodes, err := Nodes(run, ""); err != nil || !slices.Equal(nodes, []string{"n1"}) {
-		t.Errorf("%q, %v", nodes, err)
-	}
+	must.Be(t, "nodes", must.Have(Nodes(run, kept))(t), []string{"n0", "n1"})
+	must.Be(t, "nodes with state", must.Have(Nodes(run, ""))(t), []string{"n1"})
 }

@@ -9,10 +9,7 @@ import (
 	"bookend/internal/attrib"
 )
 
-const (
-	maxUsers  = 256 // with a stuck child each: some 25 KiB of maxShared
-	maxPlaces = 8   // of one reader; with MaxReaders some 30 KiB of maxShared
-)
+const maxPlaces = 8 // of one reader; with MaxReaders some 30 KiB of maxShared
 
 var (
 	stuckFile   = file[Stuck]{name: "stuck.json", most: maxShared}
@@ -60,7 +57,7 @@ func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
 }
 
 // SetStuckVisit records a child that is stuck among a user's files, and forgets those that have ended. One of this
-// user's that lives on record stays: it has been stuck for longer.
+// user's that lives on record stays: it has been stuck for longer. There is room for those of some 600 users.
 func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
 	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
 		all := map[uint32]Stuck{uid: stuck}
@@ -68,9 +65,6 @@ func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) e
 			if alive(on) {
 				all[other] = on
 			}
-		}
-		if len(all) > maxUsers {
-			return nil, fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all)-1)
 		}
 		return &all, nil
 	})
@@ -86,14 +80,11 @@ type Reader struct {
 // recorded.
 const MaxReaders = 64
 
-// Readers returns the stuck readers that are alive. A record that cannot be used is none.
-func (s *Store) Readers(alive func(Stuck) bool) []Reader { return living(readersFile.peek(s), alive) }
-
 func living(all *[]Reader, alive func(Stuck) bool) []Reader {
 	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
 }
 
-// PeekReaders is Readers for programs that make and change nothing.
+// PeekReaders returns the stuck readers that are alive. A record that cannot be used is none; nothing is made or changed.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
 	return living(peek(run, node, readersFile), alive)
 }

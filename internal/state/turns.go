@@ -1,12 +1,16 @@
 package state
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -24,21 +28,14 @@ const (
 
 // These are written without a lock. Where one is lost the next hook waits its turn.
 var (
-	answeredFile = answers("answered.json")
-	askingFile   = file[Asking]{name: "asking.json", most: maxShared, wrong: func(a Asking) string {
-		if a.PID <= 0 {
-			return "no PID"
-		}
-		return ""
-	}}
+	answeredFile = file[answered]{name: "answered.json", most: maxShared}
+	askingFile   = file[Asking]{name: "asking.json", most: maxShared}
 )
 
 // answered is when something answered last.
 type answered struct {
 	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
 }
-
-func answers(name string) file[answered] { return file[answered]{name: name, most: maxShared} }
 
 // lately reports an answer of less than a moment before now. One in the future is of another boot.
 func (s *Store) lately(f file[answered], now, moment time.Duration) bool {
@@ -133,5 +130,58 @@ func (s *Store) ClearAsking(pids ...int) error {
 }
 
 func visitFile(op string, uid uint32) file[answered] {
-	return answers(fmt.Sprintf(visitedBy+"%s-%d.json", op, uid))
+	return file[answered]{name: fmt.Sprintf(visitedBy+"%s-%d.json", op, uid), most: maxShared}
+}
+
+const noMPS = "no-mps"
+
+// ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
+// flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
+func (s *Store) ProbeLock(id gpu.ID) string {
+	return filepath.Join(s.dir, "probe-"+lockName(id)+".lock")
+}
+
+// lockName is an id as part of a file name. Threat: the id is the driver's and opaque: "..", "/" and the like must
+// not lead out of the folder, so it is hashed.
+func lockName(id gpu.ID) string {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until
+// release, which must be called and may be called again. Of each GPU for which that did not succeed, busy says why.
+func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	var held []func()
+	busy = map[gpu.ID]string{}
+	for _, id := range ids {
+		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
+		unlock, err := safefile.LockIn(over, s.ProbeLock(id), false)
+		switch {
+		case err == nil:
+			held = append(held, unlock)
+		case errors.Is(err, ErrLocked):
+			busy[id] = "a probe of Bookend was still at work on it"
+		default:
+			busy[id] = fmt.Sprintf("whether a probe of Bookend is at work on it could not be told: %v", err)
+		}
+	}
+	return busy, sync.OnceFunc(func() {
+		for _, unlock := range held {
+			unlock()
+		}
+	})
+}
+
+// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds
+// none, and so never becomes anybody's client.
+func (s *Store) NoMPS() (string, error) {
+	path := filepath.Join(s.dir, noMPS)
+	// Threat: a service that somebody else put there; none from users, who cannot write here.
+	if err := makeFolder(path, 0o700, false); err != nil {
+		return "", fmt.Errorf("make empty directory: %w", err)
+	}
+	return path, nil
 }

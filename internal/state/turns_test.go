@@ -2,9 +2,13 @@ package state
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
@@ -35,9 +39,7 @@ func TestTurns(t *testing.T) {
 		"a health check": {check, nil},
 	} {
 		release := must.Have(tt.turn())(t)
-		if _, err := tt.turn(); !errors.Is(err, ErrLocked) {
-			t.Errorf("%s, beside another: got %v, want %v", name, err, ErrLocked)
-		}
+		must.Fail(t, name+" beside another", must.Err(tt.turn()), ErrLocked)
 		for i, other := range tt.others {
 			if release, err := other(); err != nil {
 				t.Errorf("%s: %d is kept out: %v", name, i, err)
@@ -48,9 +50,7 @@ func TestTurns(t *testing.T) {
 		release()
 		must.Have(tt.turn())(t)()
 	}
-	if _, err := s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0); !errors.Is(err, ErrName) {
-		t.Errorf("another node's: got %v, want %v", err, ErrName)
-	}
+	must.Fail(t, "another node's", must.Err(s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0)), ErrName)
 }
 
 // One hook asks, the others wait for what comes of it.
@@ -60,31 +60,23 @@ func TestMeet(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met := must.Have(one.Meet(clock, 0))(t)
-	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("beside another: %v, want %v", err, ErrLocked)
-	}
+	must.Fail(t, "beside another", must.Err(other.Meet(clock, 0)), ErrLocked)
 	met(false)
 	met(true) // too late
 	again, err := other.Meet(clock, 0)
 	if err != nil {
 		t.Fatalf("after one without an answer: %v", err)
 	}
-	if _, err := one.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-		t.Errorf("no one has had an answer, and yet: %v", err)
-	}
+	must.Fail(t, "no one has had an answer, and yet", must.Err(one.Meet(clock, 0)), ErrLocked)
 	again(true)
 
 	for range 2 {
-		if met, err := other.Meet(clock, 0); err != nil || met != nil {
-			t.Errorf("the driver has just answered: %v", err)
-		}
+		must.Be(t, "the driver has just answered", must.Have(other.Meet(clock, 0))(t), nil)
 	}
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
 		met := must.Have(one.Meet(clock, 0))(t)
-		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
-		}
+		must.Fail(t, "an answer", must.Err(other.Meet(clock, 0)), ErrLocked)
 		met(false)
 	}
 }
@@ -113,27 +105,20 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	}()
 	<-waiting
 	met(true)
-	if err := <-waited; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-waited)
 }
 
 // The child that asks is on record until its own hook takes it off.
 func TestAsking(t *testing.T) {
 	s := open(t, folder(t))
-	if s.Asking() != nil || s.ClearAsking(1) != nil {
-		t.Error("somebody asks where no one does")
-	}
+	must.Not(t, s.Asking() != nil || s.ClearAsking(1) != nil, "somebody asks where no one does")
 	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
 	must.Do(t, s.SetAsking(child))
 	must.Do(t, s.ClearAsking(6, 8))
-	if got := s.Asking(); got == nil || *got != child {
-		t.Errorf("%+v", got)
-	}
+	got := s.Asking()
+	must.Not(t, got == nil || *got != child, "%+v", got)
 	must.Do(t, s.ClearAsking(6, 7))
-	if got := s.Asking(); got != nil {
-		t.Errorf("%+v", got)
-	}
+	must.Be(t, "cleared", s.Asking(), nil)
 }
 
 // back notes that a child has come back from a user's files after an hour.
@@ -157,12 +142,50 @@ func TestVisit(t *testing.T) {
 			any bool
 		}{{"append", 7, want}, {"append", 8, false}, {"tail", 7, false}} {
 			met := must.Have(s.Visit(other.op, other.uid, func() time.Duration { return at }, 0))(t)
-			if (met == nil) != other.any {
-				t.Errorf("%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
-			}
+			must.Not(t, (met == nil) != other.any,
+				"%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
 			if met != nil {
 				met(false)
 			}
 		}
 	}
+}
+
+const (
+	card0 = gpu.ID("GPU-00000000-1111-2222-3333-444444444444")
+	card1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
+)
+
+// A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others
+// who judge.
+func TestQuiet(t *testing.T) {
+	s := open(t, folder(t))
+	ended := must.Have(safefile.Lock(s.ProbeLock(card0), 0, true))(t)
+	free := func() bool { // a probe could begin on the other card
+		unlock, err := safefile.Lock(s.ProbeLock(card1), 0, true)
+		if err == nil {
+			unlock()
+		}
+		return err == nil
+	}
+	busy, release := s.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
+	must.Be(t, "busy", busy, map[gpu.ID]string{card0: "a probe of Bookend was still at work on it"})
+	must.Be(t, "while it is judged", free(), false)
+	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
+	must.Be(t, "busy by another reader", len(again), 0)
+	releaseAgain()
+	must.Be(t, "after another reader's release", free(), false)
+	release()
+	_, next := s.Quiet([]gpu.ID{card1}, 0)
+	release() // again: must not close what has its descriptor's number by now
+	must.Be(t, "after a second release", free(), false)
+	next()
+	must.Be(t, "released", free(), true)
+	ended()
+	busy, release = s.Quiet([]gpu.ID{card0}, time.Minute)
+	must.Be(t, "busy once the probe has ended", len(busy), 0)
+	release()
+	must.Do(t, errors.Join(os.Remove(s.ProbeLock(card0)), os.Symlink("elsewhere", s.ProbeLock(card0))))
+	busy, _ = s.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
+	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
 }

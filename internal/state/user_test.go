@@ -2,8 +2,15 @@ package state
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -16,36 +23,71 @@ func bothNames(id slurm.JobID) slurm.Job {
 	return j
 }
 
-func TestUserReadsReportAndLeavesARecord(t *testing.T) {
-	for _, name := range []string{"7", string(sluidA)} {
-		run := folder(t)
-		s := open(t, run)
-		j := bothNames(7)
-		for range 2 { // a requeued job finds its earlier files
-			must.Do(t, errors.Join(s.PutReport(j, Report{Text: "old"}), s.PutReport(j,
-				Report{Clean: true, Text: "text"}), s.MakeDrop(j)))
-		}
-		if _, err := s.ReadDrop(j); err == nil {
-			t.Error("a record no one has written")
-		}
-		if got := asUser(t, nobody, run, name); got != "true text <nil>" {
-			t.Errorf("by %s: %q", name, got)
-		}
-		if got, err := s.ReadDrop(j); err != nil || string(got) != "claim "+name {
-			t.Errorf("by %s: %q, %v", name, got, err)
-		}
-		if got := asUser(t, nobody-1, run, name); got != "refused: true" {
-			t.Errorf("another user, by %s: %q", name, got)
-		}
-		if got := asUser(t, nobody, run, "8"); got != "refused: false" {
-			t.Errorf("another job: %q", got)
-		}
+// A job's report is found by whatever of the job is known, and by no other's.
+func TestReport(t *testing.T) {
+	s := open(t, folder(t))
+	for range 2 { // a requeued job finds its earlier files
+		must.Do(t, s.PutReport(bothNames(7), Report{Clean: true, Text: "text"}))
 	}
+	for _, owner := range []slurm.Owner{{ID: 7}, {SLUID: sluidA}, {ID: 7, SLUID: sluidA}} {
+		must.Be(t, fmt.Sprint(owner), must.Have(GetReport(s.run, node, owner))(t), Report{Clean: true, Text: "text"})
+	}
+	must.Fail(t, "another job", must.Err(GetReport(s.run, node, slurm.Owner{ID: 8})), fs.ErrNotExist)
+	must.Fail(t, "a long one", s.PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)}), safefile.ErrTooLarge)
 }
 
-func TestReportIsBounded(t *testing.T) {
-	err := open(t, folder(t)).PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)})
-	if !errors.Is(err, safefile.ErrTooLarge) {
-		t.Error(err)
+// dropped are the names in the folder of drops.
+func dropped(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	for _, f := range byAge(dropFolder(s.run)) {
+		names = append(names, f.Name())
 	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// The file is a new one for each run, the user's and nobody else's: who held an earlier one writes elsewhere. A job's
+// files go under whichever name, and no other's.
+func TestDrop(t *testing.T) {
+	s := open(t, folder(t))
+	path := filepath.Join(dropFolder(s.run), "n1_7")
+	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
+		j := bothNames(7)
+		j.UID = uid
+		must.Do(t, s.MakeDrop(j))
+		var st unix.Stat_t
+		must.Do(t, unix.Lstat(path, &st))
+		must.Not(t, st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "user %d finds %+v", uid, st)
+		must.Be(t, "before anything is said", must.Err(s.ReadDrop(j)) != nil, true)
+		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
+		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
+	}
+	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
+		t.Error("another user's was read")
+	}
+	must.Do(t, os.Truncate(path, maxDrop+1))
+	if _, err := s.ReadDrop(bothNames(7)); err == nil {
+		t.Error("one that is too large was read")
+	}
+	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
+	must.Be(t, "left", dropped(t, s), []string{"n1_8"})
+	must.Do(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
+}
+
+// A mount point stays, and so does what an earlier release made: nothing is opened in it, and no job gets it.
+func TestDropInUse(t *testing.T) {
+	s := open(t, folder(t))
+	path := filepath.Join(dropFolder(s.run), "n1_7")
+	must.Do(t, s.MakeDrop(job(7)))
+	must.Do(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+	defer unix.Unmount(path, unix.MNT_DETACH)
+	must.Do(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
+	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
+		must.Fail(t, fmt.Sprint("job ", id), s.MakeDrop(job(id)), want)
+		_, err := s.ReadDrop(job(id))
+		must.Not(t, err == nil, "job %d: it was read", id)
+		begin(t, s, job(id), 1)
+		must.Do(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
+	}
+	begin(t, s, job(7), 99)
+	archive(t, s.run, filepath.Join(folder(t), "lib"), 0, 0)
 }

@@ -168,5 +168,5 @@ func fill(n *node) {
 		rig.Try(err)
 		rig.Try(store.Close(found, ledger.End{At: at + 1, Wall: now}))
 	}
-	rig.Try(state.Archive(n.in("run"), n.in("var"), nodeName, time.Now(), state.DefaultLimits()))
+	rig.Try(state.Archive(n.in("run"), n.in("var"), nodeName, time.Now()))
 }

@@ -159,7 +159,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	n.inCgroup(left, "100")
 	mend := n.deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), false)
 	readers := func() []state.Reader {
-		return n.store().Readers(func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
+		return state.PeekReaders(n.conf.run, nodeName, func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
 	}
 	about := func(pid int) (f finding.Finding) {
 		for _, f = range n.findings(epilog) {

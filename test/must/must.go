@@ -1,9 +1,11 @@
-// Package must ends a test by what it cannot go on without.
+// Package must ends a test by what it cannot go on without, and compares what it got with what it wants.
 package must
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -58,4 +60,31 @@ func (Steps) led(text string) string {
 		}
 	}
 	return strings.Join(lines, " < ") + ": " + text
+}
+
+// Be compares what a test got with what it wants; the test goes on.
+func Be[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// Fail compares an error with the one that a test wants, nil for none; the test goes on.
+func Fail(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// Err is the error alone.
+func Err[T any](_ T, err error) error { return err }
+
+// Not says that something is so that must not be; the test goes on.
+func Not(t testing.TB, so bool, format string, args ...any) {
+	t.Helper()
+	if so {
+		t.Errorf(format, args...)
+	}
 }

@@ -1,0 +1,338 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/drain"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/ledger"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+	"bookend/test/must"
+)
+
+func TestStuck(t *testing.T) {
+	s := open(t, folder(t))
+	must.Do(t, s.ClearStuck())
+	first := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
+	must.Do(t, errors.Join(s.SetStuck(first), s.SetStuck(Stuck{PID: 8, Since: time.Hour})))
+	must.Be(t, "the one that has been stuck for longer", must.Have(s.Stuck())(t), &first)
+	must.Do(t, s.ClearStuck())
+	must.Be(t, "cleared", must.Have(s.Stuck())(t), nil)
+}
+
+// One child for each user is on record while it lives.
+func TestStuckVisits(t *testing.T) {
+	s := open(t, folder(t))
+	dead := map[int]bool{}
+	alive := func(stuck Stuck) bool { return stuck.PID > 0 && !dead[stuck.PID] }
+	check := func(uid uint32, want int) {
+		t.Helper()
+		got, err := s.StuckVisit(uid, alive)
+		must.Not(t, err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want,
+			"user %d: got %+v, %v, want PID %d", uid, got, err, want)
+	}
+	set := func(uid uint32, pid int) {
+		t.Helper()
+		must.Do(t, s.SetStuckVisit(uid, Stuck{PID: pid, StartTicks: 9, Op: "append"}, alive))
+	}
+	check(5, 0)
+	set(5, 50)
+	set(5, 51)
+	set(4294967294, 60)
+	check(5, 50)
+	check(6, 0)
+	check(4294967294, 60)
+	driver, err := s.Stuck()
+	must.Not(t, driver != nil || err != nil, "stuck in the driver: %+v, %v", driver, err)
+	dead[50] = true
+	check(5, 0)
+	set(5, 51)
+	check(5, 51)
+	check(4294967294, 60)
+}
+
+// A stuck reader is never forgotten for another, and the record of as many as there may be fits.
+func TestReadersAreBounded(t *testing.T) {
+	s := open(t, folder(t))
+	dead := map[int]bool{}
+	alive := func(s Stuck) bool { return !dead[s.PID] }
+	add := func(pid, places int) error {
+		var at []attrib.Instance
+		for i := range places {
+			at = append(at, attrib.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
+		}
+		return s.AddReader(Reader{Stuck: Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes"}, At: at},
+			alive)
+	}
+	for i := range MaxReaders {
+		must.Do(t, add(4_000_000+i, maxPlaces+i%2))
+	}
+	on := PeekReaders(s.run, node, alive)
+	must.Not(t, len(on) != MaxReaders || len(on[0].At) != maxPlaces || len(on[1].At) != 0,
+		"on record: %d, with %d and %d places", len(on), len(on[0].At), len(on[1].At))
+	must.Not(t, add(7, 1) == nil, "one too many was recorded")
+	must.Be(t, "on record", PeekReaders(s.run, node, alive), on)
+	dead[4_000_000] = true
+	must.Do(t, add(7, 1))
+	must.Be(t, "on record once one has ended", len(PeekReaders(s.run, node, alive)), MaxReaders)
+}
+
+func TestRepeat(t *testing.T) {
+	s := open(t, folder(t))
+	for i, tc := range []struct {
+		code       string
+		now        time.Duration
+		say        bool
+		suppressed int
+	}{
+		{"A", time.Minute, true, 0},
+		{"A", 2 * time.Minute, false, 0},
+		{"B", 2 * time.Minute, true, 0},
+		{"A", time.Minute + sayAgain - 1, false, 0},
+		{"A", time.Minute + sayAgain, true, 2},
+		{"A", time.Minute + 2*sayAgain, true, 0},
+		{"A", time.Second, true, 0}, // the node has booted
+		{"A", 2 * time.Second, false, 0},
+	} {
+		say, n := s.Repeat(tc.code, tc.now)
+		must.Not(t, say != tc.say || n != tc.suppressed, "%d: got %v, %d, want %+v", i, say, n, tc)
+	}
+}
+
+// Damage and a lock make no fault silent.
+func TestRepeatIsNeverSilent(t *testing.T) {
+	s := open(t, folder(t))
+	says := func(now time.Duration) bool { say, _ := s.Repeat("A", now); return say }
+	says(0)
+	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null", `{"A":{"said_ns":-1}}`,
+		`{"A":{"said_ns":9223372036854775807}}`, `{"A":null}`} {
+		must.Do(t, os.WriteFile(filepath.Join(s.dir, faultsFile.name), []byte(text), 0o600))
+		must.Be(t, text, says(1), true)
+		must.Be(t, text+" repaired", says(2), false)
+	}
+	release := must.Have(safefile.Lock(filepath.Join(s.dir, lockOther), 0, true))(t)
+	must.Be(t, "locked", says(3), true)
+	release()
+}
+
+const ourReason = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"
+
+func aDrain() drain.Memory {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	return drain.Memory{
+		Written: &drain.Written{
+			Reason: ourReason, Wall: at, Conf: "/etc/slurm/slurm.conf",
+			Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
+			Causes: []drain.Cause{{Code: code.Orphan, GPU: "GPU-a"}},
+		},
+		Settled: []drain.Ref{{Job: 42, At: time.Hour}}, Last: &drain.Said{Wall: at, Act: drain.Write, Why: "for it"},
+	}
+}
+
+// Whoever decided on what is not so any more changes nothing; a reason in the words of another release is ours as long
+// as it is on record.
+func TestDrain(t *testing.T) {
+	s := open(t, folder(t))
+	must.Do(t, s.SwapDrain(drain.Memory{}, aDrain()))
+	other, large := aDrain(), aDrain()
+	other.Written.Clean++
+	large.Last.Why = string(make([]byte, maxDrain))
+	for name, tt := range map[string]struct {
+		seen, next drain.Memory
+		want       error
+	}{
+		"nothing seen": {drain.Memory{}, drain.Memory{}, ErrChanged},
+		"another seen": {other, drain.Memory{}, ErrChanged},
+		"too large":    {aDrain(), large, safefile.ErrTooLarge},
+	} {
+		must.Fail(t, name, s.SwapDrain(tt.seen, tt.next), tt.want)
+	}
+	must.Be(t, "unchanged", must.Have(s.Drain())(t), aDrain())
+	old := aDrain()
+	old.Written.Reason = "BKD-ORPHAN gpu=0 leftover pid=4711 20.5GiB job=42; on node: bookend show 42"
+	must.Do(t, s.SwapDrain(aDrain(), old))
+	must.Be(t, "in the words of another release", must.Have(s.Drain())(t), old)
+}
+
+// A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card
+// there is no room for all: the newest stay.
+func TestChecksAreBounded(t *testing.T) {
+	s := open(t, folder(t))
+	c := ledger.Check{}
+	for range 16 {
+		r := gpu.Reading{}
+		for pid := range 950 {
+			r.Processes = append(r.Processes, gpu.Process{PID: pid, Memory: gpu.Bytes(1 << 30)})
+		}
+		c.Snapshot.Readings = append(c.Snapshot.Readings, r)
+	}
+	must.Do(t, s.PutLastCheck(c))
+	got := must.Have(s.LastCheck())(t)
+	r := got.Snapshot.Readings[3]
+	must.Not(t, len(r.Processes) != 16 || r.ProcessesUnknown == "", "got %d processes, want 16", len(r.Processes))
+	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 950, "the caller's own was cut")
+}
+
+var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
+
+func carries(id gpu.ID, bytes uint64) finding.Baseline {
+	return finding.Baseline{
+		GPU: id, Epoch: epoch, Bytes: bytes, Holder: "dcgm.service", At: time.Minute,
+		Residents: []finding.Resident{{PID: 7, Start: time.Second, Bytes: 5 << 20, Service: "dcgm.service"}},
+	}
+}
+
+func tested(id gpu.ID, at time.Duration) health.TestRecord {
+	return health.TestRecord{
+		Probe: gpu.Probe{
+			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
+			At: at,
+		},
+		Epoch: epoch, Kernel: gpu.KernelMark{Seq: 7, At: time.Second}, Wall: time.Unix(1800000000, 0).UTC(), Seen: 1,
+	}
+}
+
+// Entries are replaced card by card, and forgotten.
+func TestPerCard(t *testing.T) {
+	s := open(t, folder(t))
+	must.Do(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
+	accepted := carries("GPU-2", 60<<20)
+	accepted.Accepted = true
+	for _, b := range []finding.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
+		carries("GPU-1", 3<<20)} {
+		must.Do(t, s.PutBaseline(b))
+	}
+	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
+		"GPU-2": accepted}
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), want)
+	must.Do(t, s.DropBaselines("GPU-0", "GPU-2", "GPU-9"))
+	delete(want, "GPU-0")
+	delete(want, "GPU-2")
+	must.Be(t, "baselines left", must.Have(s.Baselines())(t), want)
+	bad := tested("GPU-1", 2)
+	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
+	must.Do(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
+	tests := map[gpu.ID]health.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
+	must.Be(t, "tests", must.Have(s.Probes())(t), tests)
+}
+
+// What was learned, accepted or tested in another epoch holds for nothing in this one.
+func TestOtherEpochsGo(t *testing.T) {
+	s := open(t, folder(t))
+	old, fresh, test := carries("GPU-0", 1<<20), carries("GPU-1", 2<<20), tested("GPU-1", 1)
+	old.Accepted, fresh.Epoch.Module, test.Epoch.Module = true, "m@2", "m@2"
+	must.Do(t, errors.Join(s.PutBaseline(old), s.PutBaseline(fresh)))
+	must.Do(t, errors.Join(s.PutProbes(tested("GPU-0", 1)), s.PutProbes(test)))
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{"GPU-1": fresh})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{"GPU-1": test})
+}
+
+func TestPerCardRefuses(t *testing.T) {
+	s := open(t, folder(t))
+	many, unknown, half, other := carries("GPU-0", 0), carries("GPU-0", 0), tested("GPU-2", 1), tested("GPU-1", 1)
+	many.Residents = make([]finding.Resident, maxResidents+1)
+	unknown.Epoch.Driver, half.Epoch.Driver, other.Epoch.Module = "", "", "m@2"
+	for name, tt := range map[string]struct{ err, want error }{
+		"a leak":              {s.PutBaseline(carries("GPU-0", finding.MaxBaseline+1)), safefile.ErrTooLarge},
+		"a crowd":             {s.PutBaseline(many), safefile.ErrTooLarge},
+		"no GPU":              {s.PutBaseline(carries("", 0)), safefile.ErrTooLarge},
+		"half an epoch":       {s.PutBaseline(unknown), ErrEpoch},
+		"a test in such one":  {s.PutProbes(half), ErrEpoch},
+		"tests of two epochs": {s.PutProbes(other, tested("GPU-0", 1)), ErrEpoch},
+		"a test of no GPU":    {s.PutProbes(tested("", 1)), ErrEpoch},
+	} {
+		must.Fail(t, name, tt.err, tt.want)
+	}
+	must.Be(t, "baselines", must.Have(s.Baselines())(t), map[gpu.ID]finding.Baseline{})
+	must.Be(t, "tests", must.Have(s.Probes())(t), map[gpu.ID]health.TestRecord{})
+}
+
+// MIG instances get new ids each time they are made, and a backend may say much of each: the oldest go, the file stays
+// readable.
+func TestPerCardIsBounded(t *testing.T) {
+	s := open(t, folder(t))
+	for i := range maxCards + 20 {
+		id := gpu.ID(fmt.Sprintf("MIG-%03d", i))
+		b, r := carries(id, 1<<20), tested(id, time.Duration(i))
+		b.At = time.Duration(i) * time.Second
+		b.Residents = slices.Repeat(b.Residents, maxResidents/8)
+		long := strings.Repeat("x", 4096)
+		r.Probe.Why, r.Probe.Error = strings.Repeat("\x00", 4096), &gpu.CallError{Call: "cuInit", Meaning: long,
+			Remedy: long}
+		said := *r.Probe.Error
+		must.Do(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
+		must.Be(t, "the caller's error", *r.Probe.Error, said)
+	}
+	baselines, tests := must.Have(s.Baselines())(t), must.Have(s.Probes())(t)
+	must.Be(t, "baselines and tests", []int{len(baselines), len(tests)}, []int{maxCards, maxCards})
+	_, oldest := baselines["MIG-019"]
+	_, newest := baselines["MIG-147"]
+	_, oldTest := tests["MIG-019"]
+	must.Be(t, "the oldest and the newest", []bool{oldest, oldTest, newest}, []bool{false, false, true})
+	must.Be(t, "length of a text", len(tests["MIG-147"].Probe.Error.Meaning), maxProbeText)
+}
+
+// Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there.
+func TestNoMPS(t *testing.T) {
+	s, other := open(t, folder(t)), open(t, folder(t))
+	must.Be(t, "its path", must.Have(s.NoMPS())(t), filepath.Join(s.dir, noMPS))
+	must.Do(t, os.Symlink("/", filepath.Join(other.dir, noMPS)))
+	must.Fail(t, "one that leads elsewhere", must.Err(other.NoMPS()), safefile.ErrNotOurs)
+}
+
+// Runs are noticed when they begin and end, the second one of a requeued job too, whose folder is there.
+func TestOpenings(t *testing.T) {
+	s := open(t, folder(t))
+	o, late := s.Openings(), time.Now().Add(time.Hour) // when the clock of files surely tells
+	expect := func(what string, want int) {
+		t.Helper()
+		must.Be(t, what, len(o.Runs(late)), want)
+	}
+	begin := func(restarts int) ledger.Run {
+		j := job(7)
+		j.Start, j.Restarts = time.Unix(int64(1000+restarts), 0), restarts
+		run := ledger.Run{Job: j, Start: &ledger.End{At: time.Duration(1 + restarts), Wall: j.Start}}
+		must.Do(t, s.Begin(run))
+		time.Sleep(20 * time.Millisecond) // the tick of the clock of files
+		return run
+	}
+	expect("none", 0)
+	run := begin(0)
+	expect("the first", 1)
+	found, _, err := s.Find(run.Job)
+	must.Do(t, err)
+	must.Do(t, s.Close(found, ledger.End{At: time.Second}))
+	time.Sleep(20 * time.Millisecond)
+	expect("its end", 0)
+	begin(1)
+	expect("the second", 1)
+}
+
+// What one program adds to a report, another that began before it does not undo.
+func TestChangeReport(t *testing.T) {
+	s, j := open(t, folder(t)), slurm.Job(job(7))
+	must.Do(t, s.ChangeReport(j, func(r *Report) { r.Running = "x" }))
+	_, err := s.Report(j)
+	must.Not(t, err == nil, "a report of which there was none")
+	must.Do(t, s.PutReport(j, Report{Text: "start"}))
+	done := make(chan error)
+	must.Do(t, s.ChangeReport(j, func(r *Report) {
+		go func() { done <- s.ChangeReport(j, func(r *Report) { r.End = "end" }) }()
+		time.Sleep(20 * time.Millisecond)
+		r.Running = "running"
+	}))
+	must.Do(t, <-done)
+	must.Be(t, "the report", must.Have(s.Report(j))(t), (Report{Text: "start", Running: "running", End: "end"}))
+}
