@@ -28,7 +28,7 @@ see their own jobs.`,
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(a.env.Stdout, help(cmd), "\nexit codes:\n")
 		for _, e := range exits {
-			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.Code, e.Means)
+			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.code, e.text)
 		}
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })

@@ -85,7 +85,7 @@ start: `
 		has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Snapshot.Readings[0].Memory.Used = used }),
 			[]string{", clean\n"}, "still there")
 	}
-	status := statusText(Node{Name: "n1", Runs: []ledger.Run{heir()}})
+	status := statusText(Status{Node: "n1", At: clock(9, 0)}, heir())
 	has(t, status, []string{"\n3    0    uid 0  ended 07:35:20  clean; still there from before: 20.0 GiB; at its start: warn (BKD-DIRTY)\n"})
 }
 
@@ -100,7 +100,7 @@ func TestWhatIsMissing(t *testing.T) {
 	has(t, shown(unseen), []string{"end: 2026-11-21 07:35:20, not seen: the node has booted since\n"})
 	r := heir()
 	unseen(&r, &r.Ends[0])
-	has(t, statusText(Node{Runs: []ledger.Run{r}}),
+	has(t, statusText(Status{At: clock(9, 0)}, r),
 		[]string{"\n3    0    uid 0  began unknown  not seen: the node has booted since\n"})
 }
 
@@ -196,12 +196,11 @@ func TestSnapshot(t *testing.T) {
 	now := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	old := now
 	old.Module = "m0"
-	s := gpu.Snapshot{Readings: []gpu.Reading{{
+	s := gpu.Snapshot{At: 1, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: card0, BusID: "0000:1b:00.0", Minor: &minor},
 		Memory: gpu.Memory{Total: gpu.Bytes(1000 << 20), Reserved: gpu.Bytes(615 << 20), Used: gpu.Bytes(100 << 20),
 			Free: gpu.Bytes(285 << 20)},
-		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)},
-			{PID: Others, Memory: gpu.Bytes(1 << 20)}},
+		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)}, {PID: 71, Memory: gpu.Bytes(1 << 20)}},
 	}}}
 	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
@@ -209,10 +208,10 @@ func TestSnapshot(t *testing.T) {
 	tests := map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
 		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}
 	var b strings.Builder
-	NewSnapshot(s, who, at.Add, tests, now).Text(&b)
+	NewSnapshot(Scene{Now: s, Who: who, At: at.Add, Epoch: now}, tests, "").Text(&b)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)
   90 MiB  PID 70 (train), uid 0, state S, started 2026-11-21 08:00:01, job 7 by its environment (a hint)
-  1 MiB  another user's process
+  1 MiB  PID 71, unknown: no one looked
 last test of GPU-0, 2026-11-21 08:00:00: test allocation: ok, largest block 2 MiB of 4 MiB free (2 attempts, 0 ms)
 last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: the driver was reloaded or the node booted since, or no one can tell
 `

@@ -17,7 +17,7 @@ import (
 )
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
-func squeezed() (Run, ledger.End) {
+func squeezed() (Shown, ledger.End) {
 	unsaid, zero, rank := gpu.Unknown("not said"), 0, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
@@ -64,7 +64,7 @@ func squeezed() (Run, ledger.End) {
 }
 
 // ended is the document of a job's end.
-func ended(j slurm.Job, e ledger.End) (Run, ledger.End) {
+func ended(j slurm.Job, e ledger.End) (Shown, ledger.End) {
 	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}},
 		Ends: []ledger.End{e}}).Runs[0]
 	return r, r.Record.Ends[0]
