@@ -271,7 +271,7 @@ func outputText(w io.Writer, o ledger.Output) {
 	case o.Why != "" && o.Read == 0:
 		text = "not searched: " + o.Why
 	case o.Read < o.Size:
-		text = fmt.Sprintf("last %s of %s searched", diagnosis.Size(uint64(o.Read)), diagnosis.Size(uint64(o.Size)))
+		text = fmt.Sprintf("last %d KiB of %d searched", (o.Read+1023)>>10, (o.Size+1023)>>10)
 	}
 	fmt.Fprintf(w, "  %s: %s\n", strings.TrimRight(o.Kind.Name()+" "+o.Path, " "), text)
 }

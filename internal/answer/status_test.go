@@ -85,6 +85,15 @@ func TestCleanNodeIsShort(t *testing.T) {
 	has(t, statusText(s), []string{"recorder sees nothing: BKD-HANG\\x0a\n"})
 }
 
+func TestJobsOfAStatus(t *testing.T) {
+	s := Status{Node: "n1", At: clock(9, 0)}
+	has(t, statusText(s, heir()), []string{"\n3    0    uid 0  ended 07:35:20  clean; still there from before: 20.0 GiB; " +
+		"at its start: warn (BKD-DIRTY)\n"})
+	lost := heir()
+	lost.Start, lost.Ends[0].Unseen = nil, "the node has booted since"
+	has(t, statusText(s, lost), []string{"\n3    0    uid 0  began unknown  not seen: the node has booted since\n"})
+}
+
 func TestTerminal(t *testing.T) {
 	var b strings.Builder
 	if n, err := fmt.Fprint(Terminal(&b), "a\x1b[31mb\x07c\x9bd\n\ne"); n != 14 || err != nil ||
