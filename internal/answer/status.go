@@ -28,6 +28,7 @@ type Status struct {
 	Recorder *Recorder                  `json:"recorder,omitempty"`
 	Cards    []CardStatus               `json:"gpus"`
 	Troubles []Trouble                  `json:"troubles"`
+	Before   []metrics.Trouble          `json:"troubles_before"` // of the last day, and no more
 	Running  []Run                      `json:"running"`
 	Ended    []Run                      `json:"ended"` // the newest few
 	OnRecord int                        `json:"ended_on_record"`
@@ -96,7 +97,8 @@ func (s *Status) See(c code.Code, said string) {
 	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
 }
 
-// Meet adds the troubles that hooks have counted: those that the last one met, and of what is seen now since when.
+// Meet adds the troubles that hooks have counted: those that the last one met, of what is seen now since when, and those
+// of the last day that are over.
 func (s *Status) Meet(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
@@ -105,6 +107,8 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 		}
 		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
 			s.Troubles[i].Met = &m
+		} else if s.At.Sub(m.Last) < 24*time.Hour {
+			s.Before = append(s.Before, m)
 		}
 	}
 }
@@ -137,7 +141,7 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
 	s.Cards, s.Troubles = append([]CardStatus{}, s.Cards...), append([]Trouble{}, s.Troubles...)
-	s.Damaged = append([]string{}, s.Damaged...)
+	s.Damaged, s.Before = append([]string{}, s.Damaged...), append([]metrics.Trouble{}, s.Before...)
 	return cleaned(s)
 }
 
@@ -223,18 +227,25 @@ func (s Status) troublesText(w io.Writer) {
 			fmt.Fprintf(w, "    %s\n", said)
 		}
 		if m := t.Met; m != nil {
-			of := ""
-			if m.Job != 0 {
-				of = fmt.Sprintf(" of job %d", m.Job)
-			}
-			fmt.Fprintf(w, "    met by %s since %s, last by the %s%s at %s\n", count(int(m.Count), "hook", "s"),
-				stamp(m.Since), m.Hook, of, stamp(m.Last))
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since), lastBy(*m))
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
+	}
+	for _, m := range s.Before {
+		entry, _ := code.Lookup(m.Code)
+		fmt.Fprintf(w, "  seen before: %s, %s: last by %s\n", m.Code, entry.Title, lastBy(m))
 	}
 	for _, line := range some(s.Damaged, 10, "and %d more: bookend history", strings.Clone) {
 		fmt.Fprintf(w, "  trouble: damaged record set aside: %s\n", line)
 	}
+}
+
+// lastBy is the hook that met a trouble last.
+func lastBy(m metrics.Trouble) string {
+	if m.Job == 0 {
+		return fmt.Sprintf("the %s at %s", m.Hook, stamp(m.Last))
+	}
+	return fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
 }
 
 // askedText writes why driver or Slurm gave no answer, and why the node takes no jobs.

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,7 +24,9 @@ func clock(hour, minute int) time.Time {
 // What status sees itself, and what the last hook met and status does not see to be over, is wrong now.
 func TestTroubles(t *testing.T) {
 	const (
-		met     = "    met by 14 hooks since 2026-11-21 08:00:00, last by the epilog of job 2 at 2026-11-21 09:00:00\n"
+		last    = "last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2)\n"
+		met     = "    met by 14 hooks since 2026-11-21 08:00:00, " + last
+		before  = "  seen before: BKD-BK-MISSING, backend is missing: " + last
 		do      = "    do: Install it, or correct the key backend.\n"
 		title   = "  trouble: BKD-BK-MISSING, backend is missing\n"
 		missing = code.BackendMissing
@@ -32,17 +35,19 @@ func TestTroubles(t *testing.T) {
 		see  []string // a dash: looked for, and not there
 		met  bool
 		runs uint64 // of hooks since, without it
+		hour int    // it is: 10 if not said
 		want string
 	}{
 		"none":               {want: ""},
 		"met by the last":    {met: true, want: title + "    said: \\x1b\n" + met + do},
-		"not by the last":    {met: true, runs: 3},
-		"seen to be well":    {see: []string{"-"}, met: true},
+		"not by the last":    {met: true, runs: 3, want: before},
+		"long ago":           {met: true, runs: 3, hour: 34},
+		"seen to be well":    {see: []string{"-"}, met: true, want: before},
 		"seen now":           {see: []string{"no \x1b such file"}, want: title + "    no \\x1b such file\n" + do},
 		"seen twice and met": {see: []string{"one", "two"}, met: true, runs: 5, want: title + "    one\n    two\n" + met + do},
 		"without a code":     {see: []string{":no shards\n"}, want: "  trouble: no shards\\x0a\n"},
 	} {
-		var s Status
+		s := Status{At: clock(cmp.Or(tt.hour, 10), 0)}
 		for _, said := range tt.see {
 			if of, without := strings.CutPrefix(said, ":"); without {
 				s.See("", of)
