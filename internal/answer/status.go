@@ -97,8 +97,8 @@ func (s *Status) See(c code.Code, said string) {
 	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
 }
 
-// Meet adds the troubles that hooks have counted: those that the last one met, of what is seen now since when, and those
-// of the last day that are over.
+// Meet adds the troubles that hooks have counted: those that the last one met, of what is seen now since when, and
+// those of the last day that are over.
 func (s *Status) Meet(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
@@ -227,7 +227,8 @@ func (s Status) troublesText(w io.Writer) {
 			fmt.Fprintf(w, "    %s\n", said)
 		}
 		if m := t.Met; m != nil {
-			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since), lastBy(*m))
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since),
+				lastBy(*m))
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
