@@ -15,13 +15,8 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/stage"
 )
-
-// nameWidth bounds names from outside in a line.
-const nameWidth = 48
 
 func (a *app) baselineCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -36,48 +31,70 @@ services use; an admin can accept more. It is valid until the driver is reloaded
 		},
 		RunE: func(*cobra.Command, []string) error { return a.listBaselines() },
 	}
-	cmd.AddCommand(a.acceptCommand(), a.resetCommand())
-	return a.perNode(a.inJSON(cmd))
+	cmd.AddCommand(
+		a.perNode(&cobra.Command{
+			Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
+			Long: fmt.Sprintf(`Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its
+baseline, until the driver is reloaded.
+
+GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, finding.MaxBaseline>>20),
+			Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
+			RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
+		}),
+		a.perNode(&cobra.Command{
+			Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
+			Long: "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
+			Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
+			RunE: func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
+		}))
+	return a.perNode(cmd)
 }
 
-const cardNames = "GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them."
-
-func (a *app) resetCommand() *cobra.Command {
-	return a.perNode(&cobra.Command{
-		Use: "reset UUID|all", Short: "remove the baseline of a GPU, or of all",
-		Long: "Removes the baseline of a GPU. What services use is learned again at the next job's start.",
-		Args: operands(1, 1, "a UUID, as bookend baseline shows it, or all"), ValidArgs: []string{"all"},
-		RunE: func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
-	})
+// baselines are those on record, and the ids of their GPUs in order.
+func (a *app) baselines(cfg config.Config) (r records, cards map[gpu.ID]finding.Baseline, ids []gpu.ID, err error) {
+	if r, err = read(a.env, cfg.Paths, a.node); err == nil {
+		cards, err = r.store.Baselines()
+	}
+	return r, cards, slices.Sorted(maps.Keys(cards)), err
 }
 
 func (a *app) listBaselines() error {
 	cfg := a.config()
-	all, cards, err := a.baselines(cfg)
+	all, cards, ids, err := a.baselines(cfg)
 	if err != nil {
 		return err
 	}
-	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	return a.write(answer.NewBaselines(all.node, cards, now, a.env.Clock.Booted()), false)
-}
-
-func (a *app) baselines(cfg config.Config) (all records, cards map[gpu.ID]finding.Baseline, err error) {
-	if all, err = read(a.env, cfg.Paths, a.node); err == nil {
-		cards, err = all.store.Baselines()
+	now, w := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Stdout
+	if len(ids) == 0 {
+		fmt.Fprintf(w, "no GPU of node %s carries anything without a job, as far as is on record\n", all.node)
 	}
-	return all, cards, err
+	for _, id := range ids {
+		b := cards[id]
+		how, when := "learned", " before the last driver reload or reboot: no longer counts"
+		if b.Accepted {
+			how = "accepted"
+		} else if b.Holder != "" {
+			how = "held by " + b.Holder + ", learned"
+		}
+		if b.Epoch.Same(now) {
+			when = " " + a.env.Clock.Booted().Add(b.At).Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s  %s without a process, %s%s\n", id, answer.Figure(gpu.Bytes(b.Bytes)), how, when)
+		for _, r := range b.Residents {
+			fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, r.Service, answer.Figure(gpu.Bytes(r.Bytes)))
+		}
+	}
+	return nil
 }
 
 func (a *app) resetBaseline(name string) error {
-	all, cards, err := a.baselines(a.config())
+	all, cards, ids, err := a.baselines(a.config())
 	if err != nil {
 		return err
 	}
-	ids := slices.Sorted(maps.Keys(cards))
 	if name != "all" {
 		if ids = []gpu.ID{gpu.ID(name)}; cards[ids[0]].GPU == "" {
-			return notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are",
-				plain(ids[0]), all.node))
+			return notFound("no baseline of %s on node %s: bookend baseline shows which there are", name, all.node)
 		}
 	}
 	if err := all.store.DropBaselines(ids...); err != nil {
@@ -88,82 +105,60 @@ func (a *app) resetBaseline(name string) error {
 	return nil
 }
 
-// quietTime is how long a probe on the card is waited for: one takes up to half a second.
-const quietTime = 2 * time.Second
-
-func (a *app) acceptCommand() *cobra.Command {
-	return a.perNode(&cobra.Command{
-		Use: "accept GPU", Short: "accept the memory in use on a GPU as its baseline, until the driver is reloaded",
-		Long: fmt.Sprintf("Accepts up to %d MiB that are in use on a GPU without a job or a listed process as its\n"+
-			"baseline, until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
-		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
-	})
-}
-
 // accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
-// is loaded anew.
+// is loaded anew. It looks twice, the second time while no probe is at work: memory that changes is somebody's, or on
+// its way back.
 func (a *app) accept(name string) error {
 	cfg := a.config()
 	all, err := read(a.env, cfg.Paths, a.node)
 	if err != nil {
 		return err
 	}
-	b, err := accepted(a.env, cfg, all, name)
+	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	first, _, _, err := a.reading(cfg, all, name)
 	if err != nil {
 		return err
 	}
+	id := first.Device.ID
+	if job := holding(all, first.Device, epoch); job != "" {
+		return fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
+	}
+	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
+	defer release()
+	second, who, at, err := a.reading(cfg, all, string(id))
+	b, refused := acceptable(second, who, cfg.Thresholds)
+	switch {
+	case err != nil:
+		return err
+	case busy[id] != "":
+		refused = errors.New(busy[id])
+	case second.Memory.Used != first.Memory.Used:
+		refused = errors.New("it is still changing")
+	}
+	if refused != nil {
+		return fmt.Errorf("refusing to accept what is on %s: %w", id, refused)
+	}
+	b.At, b.Epoch = at, epoch
 	if err := all.store.PutBaseline(b); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.env.Stdout, "accepted: %s on %s count as the GPU's own until the driver is reloaded; undo: bookend "+
-		"baseline reset %s\n", answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+		"baseline reset %s\n", answer.Figure(gpu.Bytes(b.Bytes)), id, id)
 	return nil
 }
 
-func accepted(env operation.Env, cfg config.Config, all records, name string) (b finding.Baseline, err error) {
-	if why := stuck(env, cfg, all); why != "" {
-		return b, errors.New(why)
+// reading is a look at the card that an admin means, by UUID, by bus id, or as nvidiaN; who is on it, and when it was.
+func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]attrib.Process, time.Duration,
+	error) {
+	now := a.look(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
+	if now.Problem != "" {
+		return gpu.Reading{}, nil, 0, fmt.Errorf("ask driver: %.200q", now.Problem)
 	}
-	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	s, _, err := stage.Snapshot(env, cfg)
-	if err != nil {
-		return b, err
+	i := slices.IndexFunc(now.Snapshot.Readings, func(r gpu.Reading) bool { return r.Device.Named(name) })
+	if i < 0 {
+		return gpu.Reading{}, nil, 0, notFound("no such GPU: %q; bookend snapshot shows them", name)
 	}
-	first, err := named(s, name)
-	if err != nil {
-		return b, err
-	}
-	id := plain(first.Device.ID)
-	if job := holding(all, first.Device, epoch); job != "" {
-		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
-	}
-	if b, err = again(env, cfg, all, first); err != nil {
-		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
-	}
-	b.Epoch = epoch
-	return b, nil
-}
-
-// again looks a second time, while no probe is at work: memory that changes is somebody's, or on its way back.
-func again(env operation.Env, cfg config.Config, all records, first gpu.Reading) (finding.Baseline, error) {
-	id := first.Device.ID
-	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
-	defer release()
-	if why := busy[id]; why != "" {
-		return finding.Baseline{}, errors.New(why)
-	}
-	s, who, err := stage.Snapshot(env, cfg)
-	if err != nil {
-		return finding.Baseline{}, err
-	}
-	r, ok := s.Reading(id)
-	if !ok || r.Memory.Used != first.Memory.Used {
-		return finding.Baseline{}, errors.New("it is still changing")
-	}
-	b, err := acceptable(r, who, cfg.Thresholds)
-	b.At = s.At
-	return b, err
+	return now.Snapshot.Readings[i], now.Who, now.Snapshot.At, nil
 }
 
 // acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
@@ -177,7 +172,7 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
 			p.Memory.Bytes > finding.MaxBaseline {
 			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
-				report.Clean(facts.Name, nameWidth))
+				report.Clean(facts.Name, 48))
 		}
 		b.Residents = append(b.Residents, finding.Resident{
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
@@ -199,16 +194,6 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	return b, nil
 }
 
-// named finds the card that an admin means: by UUID, by bus id, or as nvidiaN.
-func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
-	for _, r := range s.Readings {
-		if r.Device.Named(name) {
-			return r, nil
-		}
-	}
-	return gpu.Reading{}, notFound(fmt.Sprintf("no such GPU: %q; bookend snapshot shows them", name))
-}
-
 // holding names a job that has the card now, or may have it; empty for none.
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	for _, r := range all.runs {
@@ -226,5 +211,3 @@ func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	}
 	return ""
 }
-
-func plain(id gpu.ID) report.Safe { return report.Clean(string(id), nameWidth) }

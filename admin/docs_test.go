@@ -31,9 +31,6 @@ const manFiles = `# FILES
 **SLURM_CONF**
 : Slurm's configuration, where it is not in its usual place
 
-**NO_COLOR**, **TERM**
-: with NO_COLOR set, or TERM unset or dumb, nothing is coloured
-
 # SEE ALSO
 **bookend-prolog**(8), **bookend-epilog**(8), **bookend-healthcheck**(8), **bookend.yaml**(5), **scontrol**(1), **nvidia-smi**(1)
 `
@@ -79,8 +76,8 @@ func TestCommandPages(t *testing.T) {
 	var codes, status strings.Builder
 	codes.WriteString("\n| exit code | what it is |\n| --- | --- |\n")
 	for _, e := range exits {
-		fmt.Fprintf(&codes, "| %d | %s |\n", e.Code, e.Means)
-		fmt.Fprintf(&status, "**%d**\n: %s\n\n", e.Code, e.Means)
+		fmt.Fprintf(&codes, "| %d | %s |\n", e.code, e.text)
+		fmt.Fprintf(&status, "**%d**\n: %s\n\n", e.code, e.text)
 	}
 	generated(t, "../docs/cli.md", "commands", page.String()+"\nExit codes of all commands:\n"+codes.String()+"\n")
 	generated(t, "../docs/exit-codes.md", "codes", codes.String()+"\n")

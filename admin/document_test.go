@@ -95,91 +95,39 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 
 // Every command's document decodes into the type that docs/cli.md shows, with nothing beside it, and says which it is.
 func TestDocuments(t *testing.T) {
-	for name, tt := range map[string]struct {
-		args []string
-		euid int
-		exit int
+	type document struct {
 		kind answer.Kind
 		into any
-	}{
-		"status":         {[]string{"status"}, 0, exitOK, answer.KindStatus, &answer.Status{}},
-		"status, asked":  {[]string{"status", "--exit-code"}, 0, exitTrouble, answer.KindStatus, &answer.Status{}},
-		"records":        {[]string{"status", "--records"}, 0, exitOK, answer.KindStatus, &answer.Status{}},
-		"show":           {[]string{"show", "40_2"}, 0, exitOK, answer.KindShow, &answer.Show{}},
-		"show, asked":    {[]string{"show", "42", "--exit-code"}, 0, exitTrouble, answer.KindShow, &answer.Show{}},
-		"history":        {[]string{"history"}, 0, exitOK, answer.KindHistory, &answer.History{}},
-		"no history":     {[]string{"history", "--gpu", "7"}, 0, exitOK, answer.KindHistory, &answer.History{}},
-		"history, asked": {[]string{"history", "--exit-code"}, 0, exitTrouble, answer.KindHistory, &answer.History{}},
-		"offenders":      {[]string{"history", "--repeat-offenders"}, 0, exitOK, answer.KindOffenders, &answer.Offenders{}},
-		"offenders, asked": {[]string{"history", "--repeat-offenders", "--exit-code"}, 0, exitOK, answer.KindOffenders,
-			&answer.Offenders{}},
-		"snapshot":       {[]string{"snapshot"}, 0, exitOK, answer.KindSnapshot, &answer.Snapshot{}},
-		"snapshot, user": {[]string{"snapshot"}, 1000, exitOK, answer.KindSnapshot, &answer.Snapshot{}},
-		"baseline":       {[]string{"baseline"}, 0, exitOK, answer.KindBaseline, &answer.Baselines{}},
-		"config check":   {[]string{"config", "check"}, 0, exitOK, answer.KindConfig, &answer.Config{}},
-		"config, wrong": {[]string{"config", "check", "/nonexistent"}, 0, exitTrouble, answer.KindConfig,
-			&answer.Config{}},
-		"doctor": {[]string{"doctor"}, 0, exitTrouble, answer.KindDoctor, &answer.Doctor{}},
+	}
+	status, show := document{answer.KindStatus, &answer.Status{}}, document{answer.KindShow, &answer.Show{}}
+	history, offenders := document{answer.KindHistory, &answer.History{}}, document{answer.KindOffenders, &answer.Offenders{}}
+	n := busy(t)
+	for line, want := range map[string]document{
+		"0 status": status, "1 status --exit-code": status, "0 status --records": status,
+		"0 show 40_2": show, "1 show 42 --exit-code": show, "0 show 43": show,
+		"0 history": history, "0 history --gpu 7": history, "1 history --exit-code": history,
+		"0 history --repeat-offenders": offenders, "0 history --repeat-offenders --exit-code": offenders,
+		"0 why 42": {answer.KindOwn, &answer.OwnReport{}}, "0 snapshot": {answer.KindSnapshot, &answer.Snapshot{}},
+		"1 doctor": {answer.KindDoctor, &answer.Doctor{}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := busy(t)
-			got := bookend(tt.euid, n.config, append(tt.args, "--json")...)
-			if got.exit != tt.exit {
-				t.Fatalf("exit %d: %s%s", got.exit, got.out, got.err)
-			}
-			decode(t, got.out, tt.kind, tt.into)
-		})
-	}
-}
-
-// decode reads one document, whole, of a kind; what is null has its reason, and nothing in it is for a terminal to act
-// on.
-func decode(t *testing.T, text string, kind answer.Kind, into any) {
-	t.Helper()
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil || d.More() {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	var head answer.Head
-	must(t, json.Unmarshal([]byte(text), &head))
-	if head != (answer.Head{Version: 1, Kind: kind}) {
-		t.Errorf("%+v", head)
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
-		t.Errorf("not ASCII: %q", text)
-	}
-	var raw any
-	must(t, json.Unmarshal([]byte(text), &raw))
-	reasons(t, "", raw)
-}
-
-// may are the fields that are null where there is nothing of the kind; of all others an object says why they are.
-var may = map[string]bool{
-	"start": true, "end": true, "why": true, "holder": true, "owner": true, "drain_reason": true, "at": true,
-	"since": true, "last_at": true, "gpu_index": true, "index": true,
-	"minor": true, "exit_code": true, "reason_since": true, "last_check": true, "error": true, "uid": true, "processes": true,
-	"first_at": true, "until": true, "last_look_at": true,
-	"kernel_log": true, "tested_at": true, "accounting": true, "mig_instance": true, "xid": true,
-}
-
-func reasons(t *testing.T, path string, v any) {
-	t.Helper()
-	switch v := v.(type) {
-	case map[string]any:
-		why, _ := v["unknown"].(map[string]any)
-		for name, field := range v {
-			if field == nil && why[name] == nil && !may[name] && name != "bytes" {
-				t.Errorf("%s.%s is null, and nothing says why", path, name)
-			}
-			if field != nil && why[name] != nil {
-				t.Errorf("%s.%s is %v, and unknown: %v", path, name, field, why[name])
-			}
-			reasons(t, path+"."+name, field)
+		exit, command, _ := strings.Cut(line, " ")
+		got := bookend(0, n.config, append(strings.Fields(command), "--json")...)
+		if fmt.Sprint(got.exit) != exit {
+			t.Errorf("%s: exit %d: %s%s", line, got.exit, got.out, got.err)
+			continue
 		}
-	case []any:
-		for i, one := range v {
-			reasons(t, fmt.Sprintf("%s[%d]", path, i), one)
+		d := json.NewDecoder(strings.NewReader(got.out))
+		d.DisallowUnknownFields()
+		if err := d.Decode(want.into); err != nil || d.More() {
+			t.Errorf("%s: %v in\n%s", line, err, got.out)
+		}
+		var head answer.Head
+		must(t, json.Unmarshal([]byte(got.out), &head))
+		if head != (answer.Head{Version: answer.Version, Kind: want.kind}) {
+			t.Errorf("%s: %+v", line, head)
+		}
+		if strings.ContainsFunc(got.out, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
+			t.Errorf("%s: not ASCII: %q", line, got.out)
 		}
 	}
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +26,7 @@ see their own jobs.`,
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(a.env.Stdout, help(cmd), "\nexit codes:\n")
 		for _, e := range exits {
-			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.Code, e.Means)
+			fmt.Fprintf(a.env.Stdout, "  %-3d %s\n", e.code, e.text)
 		}
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
@@ -106,11 +104,6 @@ func operands(least, most int, want string) cobra.PositionalArgs {
 
 func none(cmd *cobra.Command, args []string) error { return operands(0, 0, "no arguments")(cmd, args) }
 
-// bashWords is what cobra's script for bash wants of the package bash-completion, for where that is not installed.
-//
-//go:embed completion.bash
-var bashWords string
-
 func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "print the shell's completion script",
@@ -123,7 +116,6 @@ func (a *app) completionCommand() *cobra.Command {
 			// The script is written as it is: no terminal's escapes are in it but those of cobra's own.
 			switch args[0] {
 			case "bash":
-				_, _ = io.WriteString(a.raw, bashWords) // raw keeps the error
 				return cmd.Root().GenBashCompletionV2(a.raw, false)
 			case "zsh":
 				return cmd.Root().GenZshCompletionNoDesc(a.raw)

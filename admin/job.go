@@ -19,7 +19,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
-	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -33,84 +32,71 @@ heterogeneous job (1234+1) or a SLUID. The id of an array means all of its tasks
 
 Users other than root get the reports of their own job, while Bookend keeps them.`,
 		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
-		Args:    operands(1, 1, "JOBID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := slurm.ParseRef(args[0])
-			switch {
-			case err != nil:
-				return misused(cmd, err.Error())
-			case a.env.EUID == 0:
-				return a.show(ref)
-			case a.check:
-				return denied("needs root: --exit-code is about what was found, which is in root's records")
-			}
-			return a.own(ref)
-		},
 	}
 	a.checks(cmd, "exit 1 if something was found")
-	return a.perNode(a.inJSON(cmd))
+	return a.ofJob(cmd, a.show)
 }
 
 func (a *app) whyCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.ofJob(&cobra.Command{
 		Use: "why JOBID", Short: "say why a job ran out of GPU memory, or what it has used so far",
 		Long: `Says what Bookend told, or would tell, the job's user: why it ran out of GPU memory, its
 peak, and which of its GPUs it did not use. The job's own user needs no root, while
 Bookend keeps the report. bookend show has the evidence of every cause, for root.`,
 		Example: "  bookend why 1234",
-		Args:    operands(1, 1, "JOBID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := slurm.ParseRef(args[0])
-			if err != nil {
-				return misused(cmd, err.Error())
-			}
-			if a.env.EUID == 0 {
-				return a.why(ref)
-			}
+	}, a.why)
+}
+
+// ofJob makes a command be about a job: root gets the answer from all of the node's records, of which runs are the
+// job's, the oldest first; who is not root gets the report of their own job.
+func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Run, all records) error) *cobra.Command {
+	cmd.Args = operands(1, 1, "JOBID")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ref, err := slurm.ParseRef(args[0])
+		switch {
+		case err != nil:
+			return misused(cmd, err.Error())
+		case a.env.EUID != 0 && a.check:
+			return denied("--exit-code is about what was found, which is in root's records")
+		case a.env.EUID != 0:
 			return a.own(ref)
-		},
+		}
+		all, err := read(a.env, a.config().Paths, a.node)
+		if err != nil {
+			return err
+		}
+		if n := len(all.damaged); n > 0 {
+			fmt.Fprintf(a.env.Stderr, "bookend: damaged records on this node: %d (bookend history names them)\n", n)
+		}
+		runs := answer.Filter{Job: &ref}.Pick(all.runs)
+		if len(runs) == 0 {
+			return notFound("no record of job %s on node %s", ref.Text, all.node)
+		}
+		slices.SortStableFunc(runs, func(x, y ledger.Run) int {
+			return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
+		})
+		return say(ref, runs, all)
 	}
 	return a.perNode(a.inJSON(cmd))
 }
 
 // why writes the reports of a job's last run.
-func (a *app) why(ref slurm.Ref) error {
-	all, err := read(a.env, a.config().Paths, a.node)
-	if err != nil {
-		return err
-	}
-	runs := ledger.Newest(answer.Filter{Job: &ref}.Pick(all.runs))
-	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s", ref.Text, all.node))
-	}
+func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
 	var start, end string
-	if runs[0].Start != nil {
-		start = runs[0].Start.Report
+	last := ledger.Newest(runs)[0]
+	if last.Start != nil {
+		start = last.Start.Report
 	}
-	if runs[0].Closed() {
-		end = runs[0].Last().Report
-	} else if r, err := all.store.Report(runs[0].Job); err == nil {
+	if last.Closed() {
+		end = last.Last().Report
+	} else if r, err := all.store.Report(last.Job); err == nil {
 		end = r.Running
 	}
 	return a.write(answer.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
 }
 
-// show writes both ends of a job, every run of it, the oldest first.
-func (a *app) show(ref slurm.Ref) error {
-	all, err := read(a.env, a.config().Paths, a.node)
-	if err != nil {
-		return err
-	}
-	runs := answer.Filter{Job: &ref}.Pick(all.runs)
-	if n := len(all.damaged); n > 0 {
-		fmt.Fprintf(a.env.Stderr, "bookend: damaged records on this node: %d (bookend history names them)\n", n)
-	}
-	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s", ref.Text, all.node))
-	}
-	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
-	})
+// show writes both ends of a job, every run of it.
+func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
 	return a.write(answer.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
 }
 
@@ -123,17 +109,16 @@ func (a *app) own(ref slurm.Ref) error {
 	paths := a.config().Paths
 	node := nodeOf(a.env, paths, a.node)
 	if ref.Sign != "" {
-		return denied(fmt.Sprintf("needs root: without it jobs are known by their own id alone; "+
-			"squeue -j %s -O JobArrayID,JobID shows it while the job runs", ref.Text))
+		return denied("without it jobs are known by their own id alone; squeue -j %s -O JobArrayID,JobID shows it "+
+			"while the job runs", ref.Text)
 	}
 	// Threat: none: the file is opened as the user who asks, and is readable for the job's own user alone.
 	r, err := state.GetReport(paths.Run, node, slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
 		// One text for both: whether a job of somebody else's ran here is nobody's business.
-		return denied(fmt.Sprintf("needs root: job %s has no report for you on node %s: it is not yours, was on "+
-			"another node, or its report is not kept any more; your job's output has what Bookend said", ref.Text,
-			node))
+		return denied("job %s has no report for you on node %s: it is not yours, was on another node, or its report "+
+			"is not kept any more; your job's output has what Bookend said", ref.Text, node)
 	case err != nil:
 		return fmt.Errorf("read the report of job %s: %w", ref.Text, err)
 	}
@@ -142,7 +127,7 @@ func (a *app) own(ref slurm.Ref) error {
 
 type asked struct {
 	gpu, user, code, since, until string
-	failed, found, offenders      bool
+	found, offenders              bool
 	limit                         int
 }
 
@@ -173,7 +158,6 @@ always the same user, the cause is most likely that user's program.
 	f.StringVar(&q.code, "code", "", "runs with the finding `CODE` (BKD-ORPHAN, or orphan)")
 	f.StringVar(&q.since, "since", "", "runs that ended after `WHEN`")
 	f.StringVar(&q.until, "until", "", "runs that started before `WHEN`")
-	f.BoolVar(&q.failed, "failed", false, "only jobs that failed")
 	f.BoolVar(&q.found, "found", false, "only runs with findings that the policy does not ignore")
 	f.BoolVar(&q.offenders, "repeat-offenders", false, "GPUs with repeated findings, instead of runs")
 	f.IntVar(&q.limit, "limit", 20, "at most `N` runs; 0: all")
@@ -206,7 +190,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 }
 
 func (q asked) filter(now time.Time) (f answer.Filter, err error) {
-	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
+	f = answer.Filter{GPU: q.gpu, User: q.user, Found: q.found}
 	if q.limit < 0 {
 		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
 	}
@@ -280,15 +264,14 @@ type records struct {
 // read opens a node's records; an empty name means this host's only node.
 func read(env operation.Env, paths config.Paths, node string) (r records, err error) {
 	if env.EUID != 0 {
-		return r, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID " +
-			"shows a job of your own")
+		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
 	nodes, err := state.Nodes(paths.Run, paths.Var)
 	if err != nil {
 		return r, err
 	}
 	if len(nodes) == 0 && node == "" {
-		return r, notFound(fmt.Sprintf("no records in %q, which is expected before the first GPU job", paths.Run))
+		return r, notFound("no records in %q, which is expected before the first GPU job", paths.Run)
 	}
 	if r.node, err = oneOf(nodes, node, paths.Run); err != nil {
 		return r, err
@@ -299,11 +282,11 @@ func read(env operation.Env, paths config.Paths, node string) (r records, err er
 	r.runs, r.damaged = r.store.Runs()
 	known := map[string]bool{}
 	for _, run := range r.runs {
-		known[id(run)] = true
+		known[run.Name()] = true
 	}
 	old, damaged := state.History(paths.Var, r.node)
 	for _, run := range old {
-		if !known[id(run)] {
+		if !known[run.Name()] {
 			r.runs = append(r.runs, run)
 		}
 	}
@@ -319,14 +302,10 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 	case named == "":
 		return "", fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
 	case !slices.Contains(nodes, named):
-		return "", notFound(fmt.Sprintf("no such node: %q; nodes with records in %q: %q", named, dir, nodes))
+		return "", notFound("no such node: %q; nodes with records in %q: %q", named, dir, nodes)
 	}
 	return named, nil
 }
-
-func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
-
-func clean(text string, width int) string { return string(report.Clean(text, width)) }
 
 // nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one
 // called as this host is, which most are.

@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
@@ -57,7 +56,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}}
-	a.env.Stdout, a.env.Stderr = answer.On(a.raw, colourful(env)), answer.Terminal(env.Stderr)
+	a.env.Stdout, a.env.Stderr = answer.Terminal(a.raw), answer.Terminal(env.Stderr)
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // of nil cobra would take those of the process
 	// Completion and its scripts are for shells; help and errors have writers of their own.
@@ -65,16 +64,6 @@ func run(env operation.Env, args []string) int {
 	root.SetOut(a.raw)
 	root.SetErr(a.env.Stderr)
 	return a.ended(root.Execute())
-}
-
-// colourful reports whether standard output is a terminal that takes colours.
-func colourful(env operation.Env) bool {
-	f, is := env.Stdout.(*os.File)
-	if term := env.Getenv("TERM"); !is || env.Getenv("NO_COLOR") != "" || term == "" || term == "dumb" {
-		return false
-	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
 }
 
 func (a *app) perNode(cmd *cobra.Command) *cobra.Command {
@@ -99,7 +88,7 @@ func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 		return err
 	}
 	if a.check && found {
-		return answered(exitTrouble)
+		return ending{code: exitTrouble}
 	}
 	return nil
 }
@@ -124,60 +113,50 @@ const (
 	exitUsage    = 64
 )
 
-var exits = []answer.ExitStatus{
-	{Code: exitOK, Means: "success; also for help and version"},
-	{Code: exitTrouble, Means: "failure, or something is wrong or was found (with --exit-code)"},
-	{Code: exitNotFound, Means: "no such job, run, node, GPU or finding"},
-	{Code: exitDenied, Means: "needs root, or the job belongs to another user"},
-	{Code: exitUntold, Means: "unknown: the driver did not answer (with --exit-code)"},
-	{Code: exitUsage, Means: "invalid command line"},
+var exits = []ending{
+	{exitOK, "success; also for help and version"},
+	{exitTrouble, "failure, or something is wrong or was found (with --exit-code)"},
+	{exitNotFound, "no such job, run, node, GPU or finding"},
+	{exitDenied, "needs root, or the job belongs to another user"},
+	{exitUntold, "unknown: the driver did not answer (with --exit-code)"},
+	{exitUsage, "invalid command line"},
 }
 
-type misuse struct {
-	cmd *cobra.Command
-	why string
+// ending is how the command line ends but for success; one without a text is an answer itself: all was said.
+type ending struct {
+	code int
+	text string
 }
 
-func (m misuse) Error() string {
-	return fmt.Sprintf("%s: %s\nusage: %s\nmore: %[1]s --help", m.cmd.CommandPath(), m.why, m.cmd.UseLine())
-}
+func (e ending) Error() string { return e.text }
 
-func misused(cmd *cobra.Command, why string) error { return misuse{cmd, why} }
+func misused(cmd *cobra.Command, why string) error {
+	const form = "%s: %s\nusage: %s\nmore: %[1]s --help"
+	return ending{exitUsage, fmt.Sprintf(form, cmd.CommandPath(), why, cmd.UseLine())}
+}
 
 // notFound says that nothing is on record of what was asked for.
-type notFound string
+func notFound(format string, args ...any) error {
+	return ending{exitNotFound, "bookend: " + fmt.Sprintf(format, args...)}
+}
 
-func (n notFound) Error() string { return "bookend: " + string(n) }
-
-type denied string
-
-func (d denied) Error() string { return "bookend: " + string(d) }
-
-// answered is an exit code that is the answer itself: all was said.
-type answered int
-
-func (answered) Error() string { return "" }
+func denied(format string, args ...any) error {
+	return ending{exitDenied, "bookend: needs root: " + fmt.Sprintf(format, args...)}
+}
 
 // ended says what went wrong, if anything did, and gives the exit code. An answer that did not get out is none.
-func (a *app) ended(err error) (code int) {
-	if said := err == nil || errors.As(err, new(answered)); said && a.raw.err != nil {
-		err = fmt.Errorf("write standard output: %w", a.raw.err)
-	}
-	var status answered
-	switch {
+func (a *app) ended(err error) int {
+	e := ending{exitTrouble, ""}
+	switch known := errors.As(err, &e); {
+	case e.text == "" && (err == nil || known) && a.raw.err != nil:
+		e = ending{exitTrouble, fmt.Sprintf("bookend: write standard output: %v", a.raw.err)}
 	case err == nil:
 		return exitOK
-	case errors.As(err, &status):
-		return int(status)
-	case errors.As(err, new(misuse)):
-		code = exitUsage
-	case errors.As(err, new(notFound)):
-		code = exitNotFound
-	case errors.As(err, new(denied)):
-		code = exitDenied
-	default:
-		err, code = fmt.Errorf("bookend: %w", err), exitTrouble
+	case !known:
+		e.text = fmt.Sprintf("bookend: %v", err)
+	case e.text == "":
+		return e.code
 	}
-	fmt.Fprintln(a.env.Stderr, err)
-	return code
+	fmt.Fprintln(a.env.Stderr, e.text)
+	return e.code
 }

@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/operation"
 	"bookend/internal/routine"
@@ -130,7 +127,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 	}
 	for _, line := range []string{
 		"", "nope", "show", "show 1 2", "show --nod n1 1", "show x", "status 1", "snapshot --node n1", "baseline take",
-		"baseline accept", "baseline reset", "baseline reset all now", "baseline --force", "config", "config look",
+		"baseline accept", "baseline reset", "baseline reset all now", "baseline --force", "baseline --json", "config", "config look",
 		"config check a b", "help nope", "history 7", "baseline reset all --force", "completion", "completion tcsh",
 		"explain", "report", "report --json", "report --html - --since 1h --until 2h", "history --since soon",
 		"history --since 2026-11-21 --until 2026-11-20", "history --code nope", "history --limit -1",
@@ -156,54 +153,6 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		if got := bookend(0, "", args...); got != (typed{0, "bookend 1.2\n", ""}) {
 			t.Errorf("%q: %+v", args, got)
 		}
-	}
-}
-
-// onTerminal runs the command line on a terminal and returns what that got.
-func onTerminal(t *testing.T, n testNode, env []string, args ...string) string {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
-	defer master.Close()
-	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
-	cmd := exec.Command(standIn(t, n.dir), args...)
-	cmd.Env = append([]string{"BOOKEND_CONFIG=" + n.config}, env...)
-	cmd.Stdout, cmd.Stderr = terminal, terminal
-	must(t, cmd.Start())
-	must(t, terminal.Close())
-	var out bytes.Buffer
-	_, _ = io.Copy(&out, master) // ends with EIO once nobody has the other end any more
-	_ = cmd.Wait()
-	return strings.ReplaceAll(out.String(), "\r\n", "\n")
-}
-
-// Colour is for terminals that take it and people who want it.
-func TestTerminals(t *testing.T) {
-	n := busy(t)
-	const red = "\x1b[31m"
-	for name, tt := range map[string]struct {
-		env    []string
-		colour bool
-	}{
-		"a terminal":        {[]string{"TERM=xterm"}, true},
-		"NO_COLOR":          {[]string{"TERM=xterm", "NO_COLOR=1"}, false},
-		"an empty NO_COLOR": {[]string{"TERM=xterm", "NO_COLOR="}, true},
-		"dumb":              {[]string{"TERM=dumb"}, false},
-		"no TERM":           {nil, false},
-	} {
-		got := onTerminal(t, n, tt.env, "show", "42")
-		if strings.Contains(got, red) != tt.colour || !strings.Contains(got, "BKD-ORPHAN") || !tt.colour &&
-			strings.Contains(got, "\x1b") {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-	piped := bookend(0, n.config, "explain", "orphan")
-	if strings.Contains(piped.out, "\x1b") {
-		t.Errorf("a pipe: %q", piped.out)
 	}
 }
 

@@ -100,8 +100,7 @@ func copied(dir, node string) (records, error) {
 		return records{}, err
 	}
 	if len(all) == 0 {
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a directory "+
-			"in it", dir))
+		return records{}, notFound("no records in %q: want a copy of /var/lib/bookend or of a directory in it", dir)
 	}
 	node, err = oneOf(slices.Sorted(maps.Keys(all)), node, dir)
 	return records{node: node, runs: all[node], damaged: damaged}, err
@@ -110,7 +109,7 @@ func copied(dir, node string) (records, error) {
 // offendersOf are the cards that "bookend history --repeat-offenders" lists for the same time.
 func offendersOf(r records, f answer.Filter) (ids []gpu.ID) {
 	for _, l := range answer.NewOffenders(r.node, f.Pick(r.runs)).Cards {
-		ids = append(ids, gpu.ID(l.UUID))
+		ids = append(ids, l.ID)
 	}
 	return ids
 }

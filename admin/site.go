@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bookend/deploy"
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
@@ -26,11 +25,7 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "config", Short: "show or check the configuration",
-		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check"),
-	}
-	var syntax bool
+	var syntax, defaults bool
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "check the configuration in effect, or a file before it is installed",
 		Long: `Checks a configuration as the hooks do: its text, its owner and mode, and whether the
@@ -49,20 +44,24 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 	}
 	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // files
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
-	cmd.AddCommand(a.configShow(), a.inJSON(check))
+	show := &cobra.Command{
+		Use: "show", Short: "show every key in effect, and where it is set",
+		Long: `Shows every key in effect as a configuration that can be used, with the line that sets
+it. docs/config.md and bookend.yaml(5) say what each means.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
+	}
+	show.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
+	cmd := &cobra.Command{
+		Use: "config", Short: "show or check the configuration",
+		Args: cobra.ArbitraryArgs, RunE: noCommand("show or check"),
+	}
+	cmd.AddCommand(show, check)
 	return cmd
 }
 
-func (a *app) configShow() *cobra.Command {
-	var defaults bool
-	cmd := &cobra.Command{
-		Use: "show", Short: "show every key in effect, where it is set, and what it means",
-		Long: `Shows every key in effect as a configuration that can be used, with the line that sets
-it and what it means in short. docs/config.md and bookend.yaml(5) have the full text.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.showConfig(defaults) },
-	}
-	cmd.Flags().BoolVar(&defaults, "defaults", false, "show the defaults only")
-	return cmd
+// say writes a line with texts from outside in it. A path may have 4095 bytes.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.env.Stdout, report.Keep(fmt.Sprintf(format, args...), 8<<10))
 }
 
 // showConfig writes a configuration that says all that is in effect.
@@ -86,83 +85,63 @@ func (a *app) showConfig(defaults bool) error {
 			from = path
 		}
 	}
-	fmt.Fprintf(a.env.Stdout, "# in effect: %s\n", report.Keep(from, maxLine))
+	a.say("# in effect: %s", from)
 	var in []string
-	meanings := meanings()
 	for _, s := range config.Settings(data) {
 		names := strings.Split(s.Key, ".")
 		last := len(names) - 1
 		for i, section := range names[:last] {
 			if i >= len(in) || in[i] != section {
 				in = append(in[:i:i], section)
-				fmt.Fprintf(a.env.Stdout, "%*s%s:\n", 2*i, "", section)
+				a.say("%*s%s:", 2*i, "", section)
 			}
 		}
 		in = names[:last]
 		set := "default"
 		if s.Line > 0 {
-			set = fmt.Sprintf("%s:%d", report.Keep(filepath.Base(path), maxLine), s.Line)
+			set = fmt.Sprintf("%s:%d", filepath.Base(path), s.Line)
 		}
-		fmt.Fprintf(a.env.Stdout, "%*s%s: %s  # %s; %s\n", 2*last, "", names[last], report.Keep(s.Value, maxLine), set,
-			meanings[s.Key])
+		a.say("%*s%s: %s  # %s", 2*last, "", names[last], s.Value, set)
 	}
 	return nil
 }
 
-// meanings are the first sentences of what the manual page says of each key.
-func meanings() map[string]string {
-	all := map[string]string{}
-	for _, entry := range strings.Split(deploy.ConfigPage, "\n.TP\n\\fB")[1:] {
-		head, text, _ := strings.Cut(entry, "\n")
-		key, _, _ := strings.Cut(head, `\fP`)
-		text, _, _ = strings.Cut(text, "\n")
-		first, _, _ := strings.Cut(strings.ReplaceAll(text, `\`, ""), ". ")
-		all[key] = strings.TrimSuffix(first, ".")
+// mistaken lists what is wrong with a file as editors and their users expect it: FILE:LINE: what.
+func (a *app) mistaken(path string, problems []config.Problem) {
+	for _, p := range problems {
+		line := p.Line
+		if p.Line = 0; line > 0 {
+			a.say("%s:%d: %s", path, line, p)
+		} else {
+			a.say("%s: %s", path, p)
+		}
 	}
-	return all
 }
 
 func (a *app) checkSyntax(file string) error {
-	c := checked{Config: answer.NewConfig(file)}
 	// Threat: none: the file is opened as the user who asks, and nothing in it is used.
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	cfg, problems := config.Parse(data)
-	c.mistaken(file, append(problems, cfg.Unused...))
-	c.Valid = len(problems) == 0
-	c.Usable, c.Verdict = c.Valid, "configuration is not valid"
-	if c.Valid {
-		c.Verdict = fmt.Sprintf("configuration is valid: mode %s", cfg.Mode)
+	a.mistaken(file, append(problems, cfg.Unused...))
+	if len(problems) > 0 {
+		return a.unusable("configuration is not valid")
 	}
-	return a.sayChecked(c.Config)
+	a.say("configuration is valid: mode %s", cfg.Mode)
+	return nil
 }
 
-// checked is what a check of a configuration has come to; is and do word what holds of it, or would.
-type checked struct {
-	answer.Config
-	is, isNot, do string
-}
-
-func (c *checked) say(text string) { c.Lines = append(c.Lines, answer.CheckedLine{Text: text}) }
-
-// mistaken lists what is wrong with a file as editors and their users expect it: FILE:LINE: what.
-func (c *checked) mistaken(path string, problems []config.Problem) {
-	for _, p := range problems {
-		line := answer.CheckedLine{Line: p.Line}
-		p.Line = 0
-		line.Text = path + ": " + p.String()
-		if line.Line > 0 {
-			line.Text = fmt.Sprintf("%s:%d: %s", path, line.Line, p)
-		}
-		c.Lines = append(c.Lines, line)
-	}
+// unusable ends a check with why the hooks cannot work with a configuration.
+func (a *app) unusable(format string, args ...any) error {
+	a.say(format, args...)
+	return ending{code: exitTrouble}
 }
 
 // checkConfig checks a configuration as the hooks would. One line for each mistake, the verdict last.
 func (a *app) checkConfig(args []string) error {
-	c, env := checked{is: "is", isNot: "is not", do: "the hooks"}, a.env
+	env := a.env
 	if len(args) == 1 {
 		file, err := filepath.Abs(args[0])
 		if err != nil {
@@ -174,69 +153,42 @@ func (a *app) checkConfig(args []string) error {
 			}
 			return a.env.Getenv(name)
 		}
-		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
 	cfg, path, problems, err := stage.ReadConfig(env)
-	c.Config = answer.NewConfig(path)
+	a.mistaken(path, append(problems, cfg.Unused...))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
-		c.Verdict = path + ": missing: the defaults are in effect"
+		return a.unusable("%s: missing: the defaults are in effect", path)
 	case err != nil:
-		c.say(err.Error())
-		c.Verdict = fmt.Sprintf("configuration %s used: %s observe with the defaults", c.isNot, c.do)
+		a.say("%v", err)
+		return a.unusable("configuration is not used: with it the hooks observe with the defaults")
 	case len(problems) > 0:
-		c.mistaken(path, problems)
-		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)
-	default:
-		c.Valid = true
-		c.mistaken(path, cfg.Unused)
-		c.startable(cfg, path)
+		return a.unusable("configuration is not valid: with it the hooks observe with the default policy")
 	}
-	return a.sayChecked(c.Config)
+	a.say("checked: %s: every key; only root can write it and the directories above it", path)
+	return a.startable(cfg)
 }
-
-func (a *app) sayChecked(c answer.Config) error {
-	c.Path, c.Verdict = string(report.Keep(c.Path, maxLine)), string(report.Keep(c.Verdict, maxLine))
-	for i := range c.Lines {
-		c.Lines[i].Text = string(report.Keep(c.Lines[i].Text, maxLine))
-	}
-	if err := a.write(c, false); err != nil || c.Usable {
-		return err
-	}
-	return answered(exitTrouble)
-}
-
-// maxLine is more than any line of a check has: a path may have 4095 bytes.
-const maxLine = 8 << 10
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
-func (c *checked) startable(cfg config.Config, path string) {
-	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the directories above it", path))
+func (a *app) startable(cfg config.Config) error {
 	var programs []string
 	for _, v := range inventory.Present(cfg.Paths.Sys) {
 		program, options := cfg.BackendOf(v.Name, wire.Snapshot)
-		p := backend.Params{Path: program, Root: true}
-		if t := backend.Check(p, options); t != nil {
-			c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
-			return
+		if t := backend.Check(backend.Params{Path: program, Root: true}, options); t != nil {
+			a.say("%s: %s", t.Code, t.Detail)
+			return a.unusable("configuration is valid, but the hooks cannot start the backend and would look at no GPU")
 		}
-		c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the directories "+
-			"above it", program))
-		p.Path, options = cfg.BackendOf(v.Name, wire.Probe)
-		if t := backend.Check(p, options); cfg.Tests(v.Name) && t != nil {
-			c.unusable(*t, "the hooks would test no GPU")
-			return
+		a.say("checked: %s: there, executable; only root can write it and the directories above it", program)
+		tests, options := cfg.BackendOf(v.Name, wire.Probe)
+		if t := backend.Check(backend.Params{Path: tests, Root: true}, options); cfg.Tests(v.Name) && t != nil {
+			a.say("%s: %s", t.Code, t.Detail)
+			return a.unusable("configuration is valid, but the hooks would test no GPU")
 		}
 		programs = append(programs, program)
 	}
-	c.say("not checked: the driver and Slurm; bookend doctor looks at both")
-	c.Usable = true
-	c.Verdict = fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, strings.Join(programs, ", "))
-}
-
-func (c *checked) unusable(t backend.Trouble, what string) {
-	c.say(fmt.Sprintf("%s: %s", t.Code, t.Detail))
-	c.Verdict = fmt.Sprintf("configuration %s valid, but %s", c.is, what)
+	a.say("not checked: the driver and Slurm; bookend doctor looks at both")
+	a.say("configuration is valid: mode %s, backend %s", cfg.Mode, strings.Join(programs, ", "))
+	return nil
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -256,7 +208,7 @@ many checks are ok. bookend config check lists every mistake of a configuration.
 // looked at in children.
 func (a *app) examine(all bool) error {
 	if a.env.EUID != 0 {
-		return denied("needs root: only root may look at all of it: run as root")
+		return denied("only root may look at all of it: run as root")
 	}
 	node := site(a.env)
 	results := doctor.Examine(node, doctor.Patience)
@@ -266,7 +218,7 @@ func (a *app) examine(all bool) error {
 		return fmt.Errorf("write results: %w", err)
 	}
 	if doctor.Fails(results) {
-		return answered(exitTrouble)
+		return ending{code: exitTrouble}
 	}
 	return nil
 }
@@ -312,9 +264,9 @@ sinfo -R shows it.`,
 
 func (a *app) explain(what string) error {
 	here, _ := stage.LoadConfig(a.env) // its problems are config check's
-	if !answer.Explain(a.env.Stdout, what, here, exits) {
-		return notFound(fmt.Sprintf("no such finding, exit status, Xid or drain reason: %q; docs/findings.md has "+
-			"all findings, and NVIDIA lists all Xids", what))
+	if answer.Explain(a.env.Stdout, what, here) {
+		return nil
 	}
-	return nil
+	return notFound("no such finding, exit status, Xid or drain reason: %q; docs/findings.md has all findings, and "+
+		"NVIDIA lists all Xids", what)
 }

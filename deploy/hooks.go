@@ -1,6 +1,5 @@
 // Package deploy holds the hook scripts that slurm.conf names, so that setup writes them and tests run them as they
-// ship,
-// and the manual page of the configuration, of which a program shows parts.
+// ship.
 package deploy
 
 import "embed"
@@ -9,8 +8,3 @@ import "embed"
 //
 //go:embed slurm/hooks
 var Hooks embed.FS
-
-// ConfigPage is bookend.yaml(5): each key after a line ".TP", with its default in bold, then its meaning in one line.
-//
-//go:embed man/bookend.yaml.5
-var ConfigPage string

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -28,89 +28,101 @@ type Scene struct {
 	Limits    finding.Limits
 }
 
+// Card is what names a GPU.
+type Card struct {
+	Index *int `json:"index"` // Slurm's number of it; null where no record has it
+	gpu.Device
+}
+
+// CardStatus is one GPU now.
+type CardStatus struct {
+	Card
+	Memory      gpu.Memory `json:"memory"`
+	Unexplained gpu.Figure `json:"unexplained"` // memory beyond the listed processes' and the GPU's baseline
+	Processes   []Process  `json:"processes"`
+	Unlisted    string     `json:"processes_unknown,omitempty"` // why the driver lists none
+	Jobs        []string   `json:"jobs"`                        // that have it now
+	Last        *LastLook  `json:"last"`                        // null where no hook's look at it is on record
+}
+
+// Process is one process on a GPU.
+type Process struct {
+	attrib.Process
+	Memory   gpu.Figure `json:"memory"`
+	BeganAt  time.Time  `json:"began_at,omitzero"`
+	User     string     `json:"user,omitempty"`        // by name, where a job's record has it
+	JobEnded time.Time  `json:"job_ended_at,omitzero"` // of a job that is over
+}
+
+// LastLook is what was found on a GPU when a job with it ended, or began, last.
+type LastLook struct {
+	Job   string      `json:"job"`
+	At    time.Time   `json:"at"`
+	Codes []code.Code `json:"codes"` // empty: nothing that was not there before
+}
+
 // NewCards is each GPU of the node: those that the driver shows now; where it shows none, those that runs of this
 // epoch had. By Slurm's number, then by bus id.
 func NewCards(s Scene) []CardStatus {
-	cards := []CardStatus{}
-	for _, r := range s.Now.Readings {
-		c := CardStatus{Card: newCard(r.Device, s.index(r.Device.ID))}
-		c.Memory = newMemory(r.Memory, &c.Unknown)
-		s.balance(&c, r)
-		s.add(&c, r.Device)
+	cards, readings := []CardStatus{}, s.Now.Readings
+	if len(readings) == 0 {
+		readings = s.remembered()
+	}
+	for _, r := range readings {
+		c := CardStatus{Card: Card{s.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: s.listed(r),
+			Unlisted: r.ProcessesUnknown, Jobs: s.jobs(r.Device), Last: s.lastLook(r.Device.ID)}
+		bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
+		c.Unexplained = gpu.Figure{Bytes: bytes, Unknown: cmp.Or(r.ProcessesUnknown, unknown)}
 		cards = append(cards, c)
 	}
-	if len(cards) == 0 {
-		cards = s.remembered()
-	}
 	slices.SortStableFunc(cards, func(a, b CardStatus) int {
-		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.BusID, b.BusID))
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.BusID, b.BusID))
 	})
 	return cleaned(cards)
 }
 
-// last is behind all GPUs with a number.
-const last = 1 << 20
-
-func order(c CardStatus) int {
+// order is a GPU's place; without a number it comes last.
+func (c Card) order() int {
 	if c.Index == nil {
-		return last
+		return 1 << 20
 	}
 	return *c.Index
 }
 
-// balance adds whose the memory is.
-func (s Scene) balance(c *CardStatus, r gpu.Reading) {
-	c.Processes = listed(r, s.Who, s.At)
-	for i := range c.Processes {
-		s.people(&c.Processes[i])
-	}
-	if r.ProcessesUnknown != "" {
-		c.Unknown.because("processes", r.ProcessesUnknown)
-		c.Unknown.because("listed_bytes", r.ProcessesUnknown)
-		c.Unknown.because("unexplained_bytes", r.ProcessesUnknown)
-		return
-	}
-	listed := gpu.Bytes(0)
-	for _, p := range r.Processes {
-		if !p.Memory.Known() {
-			listed = p.Memory
-			break
+// listed are the processes that the driver lists on a GPU, with what /proc and the records say of them.
+func (s Scene) listed(r gpu.Reading) []Process {
+	out := []Process{}
+	for _, listed := range r.Processes {
+		who, known := s.Who[listed.PID]
+		p := Process{Process: who, Memory: listed.Memory}
+		if p.PID = listed.PID; !known {
+			p.Why = "no one looked"
 		}
-		listed.Bytes += p.Memory.Bytes
+		if p.Start > 0 {
+			p.BeganAt = s.At(p.Start)
+		}
+		if p.seen() && p.UID == 0 {
+			p.User = "root"
+		}
+		own := -1
+		for i, r := range s.Runs {
+			if p.seen() && r.Job.UID == p.UID && r.Job.User != "" {
+				p.User = r.Job.User
+			}
+			if r.Owns(p.Cgroup) && (own < 0 || r.Last().Wall.After(s.Runs[own].Last().Wall)) {
+				own = i
+			}
+		}
+		if own >= 0 && s.Runs[own].Epilog() != nil {
+			p.JobEnded = s.Runs[own].Epilog().Wall
+		}
+		out = append(out, p)
 	}
-	c.ListedBytes = c.Unknown.bytes("listed_bytes", listed)
-	bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
-	if unknown != "" {
-		c.Unknown.because("unexplained_bytes", unknown)
-		return
-	}
-	c.UnexplainedBytes = &bytes
+	return out
 }
 
-// people adds what records know of a process's user and job.
-func (s Scene) people(p *Process) {
-	if p.UID != nil && *p.UID == 0 {
-		p.User = "root"
-	}
-	for _, r := range s.Runs {
-		if p.UID != nil && r.Job.UID == *p.UID && r.Job.User != "" {
-			p.User = r.Job.User
-		}
-		own := p.Job != "" && (p.Job == fmt.Sprint(r.Job.ID) || p.Job == string(r.Job.SLUID))
-		if end := r.Epilog(); own && end != nil {
-			p.JobEnded = moment(end.Wall)
-		}
-	}
-}
-
-// add adds what records know of a GPU.
-func (s Scene) add(c *CardStatus, d gpu.Device) {
-	c.Jobs = s.jobs(d)
-	c.Last = s.lastLook(d.ID)
-	if c.Last == nil {
-		c.Unknown.because("last", "no hook's look at it is on record")
-	}
-}
+// seen reports that a process is there, and was read.
+func (p Process) seen() bool { return !p.Gone && p.Why == "" }
 
 // jobs are those that have a GPU now, or a part of it.
 func (s Scene) jobs(d gpu.Device) []string {
@@ -129,36 +141,25 @@ func (s Scene) jobs(d gpu.Device) []string {
 	return slices.Compact(jobs)
 }
 
-// lastLook is the newest look of a hook's at a GPU that is on record.
-func (s Scene) lastLook(id gpu.ID) *LastLook {
-	var newest *LastLook
-	var when time.Time
+// lastLook is the newest look of a hook's at a GPU that is on record, with the findings on it that policy does not
+// hide; a GPU that is not clean has one.
+func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
 	for _, r := range s.Runs {
 		for _, e := range r.Both() {
-			reading, ok := e.Snapshot.Reading(id)
-			if !ok || newest != nil && !e.Wall.After(when) {
+			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !e.Wall.After(newest.At) {
 				continue
 			}
-			when = e.Wall
-			newest = &LastLook{Job: r.JobName(), At: moment(e.Wall), Codes: codesOn(id, e)}
-			if reading.Memory.Used.Known() {
-				newest.Used = &reading.Memory.Used.Bytes
+			newest = &LastLook{Job: r.JobName(), At: e.Wall, Codes: []code.Code{}}
+			for i, f := range e.Findings {
+				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) {
+					newest.Codes = append(newest.Codes, f.Code)
+				}
 			}
+			slices.Sort(newest.Codes)
+			newest.Codes = slices.Compact(newest.Codes)
 		}
 	}
 	return newest
-}
-
-// codesOn are the findings on a GPU that policy does not hide; a GPU that is not clean has one.
-func codesOn(id gpu.ID, e ledger.End) []code.Code {
-	codes := []code.Code{}
-	for i, f := range e.Findings {
-		if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) &&
-			!slices.Contains(codes, f.Code) {
-			codes = append(codes, f.Code)
-		}
-	}
-	return codes
 }
 
 // index is Slurm's number of a GPU, from the newest record that has it.
@@ -174,171 +175,193 @@ func (s Scene) index(id gpu.ID) *int {
 }
 
 // remembered are the GPUs that runs of this epoch had, where the driver shows none now.
-func (s Scene) remembered() []CardStatus {
-	cards, seen := []CardStatus{}, map[gpu.ID]bool{}
+func (s Scene) remembered() (all []gpu.Reading) {
+	unknown := gpu.Unknown("the driver gave no answer")
+	seen := map[gpu.ID]bool{"": true}
 	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
-			if a.Device.ID == "" || seen[a.Device.ID] || r.Epoch.Changed(s.Epoch) {
-				continue
+			if !seen[a.Device.ID] && !r.Epoch.Changed(s.Epoch) {
+				seen[a.Device.ID] = true
+				all = append(all, gpu.Reading{Device: a.Device, ProcessesUnknown: unknown.Unknown,
+					Memory: gpu.Memory{Total: unknown, Reserved: unknown, Used: unknown, Free: unknown}})
 			}
-			seen[a.Device.ID] = true
-			c := CardStatus{Card: assigned(a), Processes: []Process{}}
-			for _, field := range []string{"total_bytes", "reserved_bytes", "used_bytes", "free_bytes", "listed_bytes",
-				"unexplained_bytes", "processes"} {
-				c.Unknown.because(field, "the driver gave no answer")
-			}
-			s.add(&c, a.Device)
-			cards = append(cards, c)
 		}
 	}
-	return cards
+	return all
 }
 
-// Card is what names a GPU.
-type Card struct {
-	Index *int   `json:"index"` // Slurm's number of it; null where no record has it
-	UUID  string `json:"uuid"`  // empty where no GPU was found for Slurm's number
-	BusID string `json:"bus_id"`
-	Minor *int   `json:"minor"` // the number in the name of its device node; null where unknown
-	Node  string `json:"node"`  // that name: nvidia0, renderD128; empty where unknown
-	Name  string `json:"name"`  // the model; empty where unknown
-}
-
-func newCard(d gpu.Device, index *int) Card {
-	return Card{Index: index, UUID: string(d.ID), BusID: string(d.BusID), Minor: d.Minor, Node: d.Node(), Name: d.Name}
-}
-
-func assigned(a ledger.Assigned) Card { return newCard(a.Device, &a.Index) }
-
-// Memory is what one look said of a GPU's memory. Unknown of the object around it says why a figure is null.
-type Memory struct {
-	TotalBytes    *uint64 `json:"total_bytes"`
-	ReservedBytes *uint64 `json:"reserved_bytes"` // kept by the driver itself
-	UsedBytes     *uint64 `json:"used_bytes"`
-	FreeBytes     *uint64 `json:"free_bytes"`
-	// An old driver's used is never 0:
-	UsedHasReserved bool   `json:"used_has_reserved"`  // it cannot tell the two apart
-	Unjudged        string `json:"unjudged,omitempty"` // why used says nothing of what a job left behind
-}
-
-func newMemory(m gpu.Memory, u *Unknown) Memory {
-	return Memory{
-		UsedHasReserved: m.UsedHasReserved, Unjudged: m.Unjudged,
-		TotalBytes: u.bytes("total_bytes", m.Total), ReservedBytes: u.bytes("reserved_bytes", m.Reserved),
-		UsedBytes: u.bytes("used_bytes", m.Used), FreeBytes: u.bytes("free_bytes", m.Free),
+// number is a GPU's: Slurm's, or N of nvidiaN in brackets where no record has that.
+func (c Card) number() string {
+	switch {
+	case c.Index != nil:
+		return fmt.Sprint(*c.Index)
+	case c.Minor != nil:
+		return fmt.Sprintf("(%d)", *c.Minor)
 	}
+	return "?"
+}
+
+// identity names a GPU beyond its number.
+func (c Card) identity() string {
+	return strings.Join(slices.DeleteFunc([]string{string(c.ID), c.Name, c.Node()},
+		func(s string) bool { return s == "" }), "  ")
+}
+
+// rows are a GPU's: one for each process.
+func (c CardStatus) rows(now time.Time) (rows []string) {
+	processes := some(c.Processes, 8, "and %d more: bookend snapshot",
+		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
+	if len(processes) == 0 {
+		processes = []string{"-"}
+	}
+	state, used := c.state(), "unknown: "+c.Memory.Used.Unknown
+	if state == stateUnexplained {
+		state += " " + Figure(c.Unexplained)
+	}
+	if m := c.Memory; m.Used.Known() && m.Total.Known() {
+		const gib = 1 << 30
+		used = fmt.Sprintf("%.1f/%.1f GiB", float64(m.Used.Bytes)/gib, float64(m.Total.Bytes)/gib)
+	} else if m.Used.Known() {
+		used = Figure(m.Used)
+	}
+	first := row(c.number(), used, state, cmp.Or(strings.Join(c.Jobs, ","), "-"))
+	for _, p := range processes {
+		rows, first = append(rows, row(first, p)), row("", "", "", "")
+	}
+	return rows
+}
+
+// The states of a GPU; in capitals what an admin has to look at.
+const (
+	stateUnknown     = "unknown"
+	stateInUse       = "in use"
+	stateFree        = "free"
+	stateLeftover    = "LEFTOVER"    // a process of a job that is over, or what its end found is still there
+	stateUnexplained = "UNEXPLAINED" // memory that no listed process has
+	stateStray       = "STRAY"       // a process of no job that has this GPU, and of no service
+)
+
+func (c CardStatus) problem() bool {
+	return slices.Contains([]string{stateLeftover, stateUnexplained, stateStray}, c.state())
+}
+
+// state says in a word how a GPU is.
+func (c CardStatus) state() string {
+	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
+	stray := func(p Process) bool { return p.Cgroup.Found() || p.Service == "" && p.seen() && p.UID != 0 }
+	stay := func(c code.Code) bool { return c.Traits().Memory.Stays() }
+	stays := c.Last != nil && slices.ContainsFunc(c.Last.Codes, stay)
+	strays := len(c.Jobs) == 0 && slices.ContainsFunc(c.Processes, stray)
+	unexplained := c.Unexplained.Known() && c.Unexplained.Bytes >= finding.WorthTelling
+	switch {
+	case !c.Memory.Used.Known():
+		return stateUnknown
+	case slices.ContainsFunc(c.Processes, left), (unexplained || strays) && stays:
+		return stateLeftover
+	case unexplained:
+		return stateUnexplained
+	case strays:
+		return stateStray
+	case len(c.Jobs)+len(c.Processes) > 0:
+		return stateInUse
+	}
+	return stateFree
+}
+
+// short is a process in a table; its memory is told where several share the GPU.
+func (p Process) short(now time.Time, several bool) string {
+	text, facts := fmt.Sprint(p.PID), []string{}
+	if p.Gone {
+		text += " gone"
+	} else if p.Name != "" {
+		text += " " + p.Name
+	}
+	if p.seen() {
+		facts = append(facts, owner(p.User, p.UID))
+	}
+	for _, of := range [][2]string{{"job ", p.Cgroup.Name()}, {"", p.Service}, {"container ", p.Container}} {
+		if of[1] != "" {
+			facts = append(facts, of[0]+of[1])
+		}
+	}
+	if !p.JobEnded.IsZero() {
+		facts = append(facts, "ended "+day(p.JobEnded, now))
+	}
+	if p.Memory.Known() && several {
+		facts = append(facts, Figure(p.Memory))
+	}
+	if len(facts) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(facts, ", ") + ")"
 }
 
 // Snapshot is what "bookend snapshot" says: what the driver answered just now.
 type Snapshot struct {
 	Head
-	At      *time.Time  `json:"at"`
-	Release string      `json:"driver_release"` // empty where the driver did not say
-	Cards   []CardNow   `json:"gpus"`
-	Faults  []gpu.Fault `json:"faults"`
-	Tests   []LastTest  `json:"tests"`   // the last of each GPU on record; for root alone
-	Problem string      `json:"problem"` // why the answer is not whole; empty where it is
+	At      time.Time    `json:"at,omitzero"`
+	Release string       `json:"driver_release"` // empty where the driver did not say
+	Cards   []CardStatus `json:"gpus"`
+	Faults  []gpu.Fault  `json:"faults"`
+	Tests   []LastTest   `json:"tests"`   // the last of each GPU on record
+	Problem string       `json:"problem"` // why the answer is not whole; empty where it is
 }
-
-// CardNow is one GPU as the driver shows it.
-type CardNow struct {
-	Card
-	Memory
-	Processes []Process `json:"processes"` // null where unknown
-	Unknown   Unknown   `json:"unknown,omitempty"`
-}
-
-// Others is the PID that stands for a process which the reader is not to know more of than that it is there.
-const Others = 0
 
 // LastTest is the last test allocation on a GPU.
 type LastTest struct {
 	gpu.Probe
-	Wall *time.Time `json:"at"`
-	Void bool       `json:"void"` // the driver was reloaded or the node booted since, or no one can tell
+	Wall time.Time `json:"at"`
+	Void bool      `json:"void"` // the driver was reloaded or the node booted since, or no one can tell
 }
 
-// NewSnapshot is the document of one look, and of each GPU's last test on record; at turns time since boot into a wall
-// time.
-func NewSnapshot(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time,
-	tests map[gpu.ID]health.TestRecord, now gpu.Epoch) Snapshot {
-	d := Snapshot{Head: head(KindSnapshot), Release: s.Driver.Version, Cards: []CardNow{}, Faults: list(s.Faults),
-		Tests: []LastTest{}}
-	if s.At > 0 {
-		d.At = moment(at(s.At))
+// NewSnapshot is the document of one look, and of each GPU's last test on record.
+func NewSnapshot(s Scene, tests map[gpu.ID]health.TestRecord, problem string) Snapshot {
+	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, Cards: []CardStatus{},
+		Faults: append([]gpu.Fault{}, s.Now.Faults...),
+		Tests:  []LastTest{}, Problem: problem}
+	if s.Now.At > 0 {
+		d.At, d.Cards = s.At(s.Now.At), NewCards(s)
 	}
-	for _, r := range s.Readings {
-		c := CardNow{Card: newCard(r.Device, nil)}
-		c.Memory = newMemory(r.Memory, &c.Unknown)
-		if c.Processes = listed(r, who, at); r.ProcessesUnknown != "" {
-			c.Processes = nil
-			c.Unknown.because("processes", r.ProcessesUnknown)
-		}
-		d.Cards = append(d.Cards, c)
+	for _, r := range tests {
+		d.Tests = append(d.Tests, LastTest{Probe: r.Probe, Wall: r.Wall, Void: !r.Epoch.Same(s.Epoch)})
 	}
-	for _, id := range slices.Sorted(maps.Keys(tests)) {
-		r := tests[id]
-		d.Tests = append(d.Tests, LastTest{Probe: r.Probe, Wall: moment(r.Wall), Void: !r.Epoch.Same(now)})
-	}
+	slices.SortFunc(d.Tests, func(a, b LastTest) int { return cmp.Compare(a.Device, b.Device) })
 	return cleaned(d)
-}
-
-// listed are the processes that the driver lists on a GPU, with what /proc said of them.
-func listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) time.Time) []Process {
-	out := []Process{}
-	for _, p := range r.Processes {
-		owner, known := who[p.PID]
-		owner.PID = p.PID
-		if !known {
-			owner.Why = "no one looked"
-		}
-		n := newProcess(owner, at)
-		n.Bytes = n.Unknown.bytes("bytes", p.Memory)
-		out = append(out, n)
-	}
-	return out
 }
 
 // Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
-		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node, "(minor unknown)"),
-			name(c.UUID), size(c.UsedBytes), size(c.FreeBytes), size(c.TotalBytes), c.reserve())
-		if why := c.Unknown["processes"]; why != "" {
-			fmt.Fprintf(w, "  processes unknown: %s\n", cut(why))
+		m := c.Memory
+		reserve := "" // what is neither used nor free: the driver keeps it on every GPU, whoever uses it
+		if m.UsedHasReserved {
+			reserve = " (used includes the driver's own reserve)"
+		} else if m.Reserved.Known() && m.Reserved.Bytes > 0 {
+			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", Figure(m.Reserved))
+		}
+		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node(), "(minor unknown)"), c.ID,
+			Figure(m.Used), Figure(m.Free), Figure(m.Total), reserve)
+		if c.Unlisted != "" {
+			fmt.Fprintf(w, "  processes unknown: %s\n", c.Unlisted)
 		}
 		for _, p := range c.Processes {
-			text := p.text()
-			switch {
-			case p.PID == Others:
-				text = "another user's process"
-			case p.Job != "":
-				text += fmt.Sprintf(", job %s by its cgroup", p.Job)
-			case p.Hint != "":
-				text += fmt.Sprintf(", job %s by its environment (a hint)", p.Hint)
+			text := processText(p.Process, p.BeganAt)
+			if p.Cgroup.Found() {
+				text += fmt.Sprintf(", job %s by its cgroup", p.Cgroup.Name())
+			} else if p.EnvJobID != 0 {
+				text += fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJobID)
 			}
-			fmt.Fprintf(w, "  %s  %s\n", size(p.Bytes), cut(text))
+			fmt.Fprintf(w, "  %s  %s\n", Figure(p.Memory), text)
 		}
 	}
 	for _, f := range s.Faults {
-		fmt.Fprintf(w, "%s %s: %s\n", name(string(f.Device)+string(f.BusID)), f.Code, cut(f.Detail))
+		fmt.Fprintf(w, "%s%s %s: %s\n", f.Device, f.BusID, f.Code, f.Detail)
 	}
 	for _, t := range s.Tests {
 		void := ""
 		if t.Void { // it says nothing any more
 			void = "; void: the driver was reloaded or the node booted since, or no one can tell"
 		}
-		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", name(string(t.Device)), stamp(t.Wall), testText(t.Probe), void)
+		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", t.Device, stamp(t.Wall), testText(t.Probe), void)
 	}
-}
-
-// reserve is what is neither used nor free: the driver keeps it on every GPU, whoever uses it.
-func (m Memory) reserve() string {
-	switch {
-	case m.UsedHasReserved:
-		return " (used includes the driver's own reserve)"
-	case m.ReservedBytes != nil && *m.ReservedBytes > 0:
-		return fmt.Sprintf(" (%s reserved by the driver itself)", size(m.ReservedBytes))
-	}
-	return ""
 }

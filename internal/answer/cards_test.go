@@ -25,7 +25,7 @@ func reading(n int, used uint64, processes ...gpu.Process) gpu.Reading {
 // Memory is listed, the GPU's own, or unexplained; what is not known is null and says why.
 func TestCards(t *testing.T) {
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	live := job(20, 1, 5, 0)
+	live := job(20, 5, 5, 0)
 	live.Ends = nil
 	old := job(19, 1, 4, 1)
 	old.Ends, old.Epoch, old.Start.Snapshot = nil, gpu.Epoch{Boot: "before"}, gpu.Snapshot{}
@@ -45,23 +45,21 @@ func TestCards(t *testing.T) {
 	if len(cards) != 3 || *cards[0].Index != 0 || *cards[1].Index != 1 || *cards[2].Index != 2 {
 		t.Fatalf("%+v", cards)
 	}
-	if c := cards[0]; *c.ListedBytes != 100<<20 || *c.UnexplainedBytes != 0 || !slices.Equal(c.Jobs, []string{"20"}) ||
-		c.Processes[0].Job != "20" ||
-		strings.Contains(c.Processes[0].Name, "\x1b") || *c.Processes[0].UID != 5 || c.Last.Job != "20" ||
-		len(c.Last.Codes) != 0 {
+	if c := cards[0]; c.Unexplained != gpu.Bytes(0) || !slices.Equal(c.Jobs, []string{"20"}) ||
+		c.Processes[0].Cgroup.ID != 20 || !c.Processes[0].JobEnded.IsZero() || c.Processes[0].User != "u5" ||
+		strings.Contains(c.Processes[0].Name, "\x1b") || c.Last.Job != "20" || len(c.Last.Codes) != 0 {
 		t.Errorf("%+v", c)
 	}
-	if c := cards[1]; c.ListedBytes != nil || c.Unknown["listed_bytes"] != "no rights" || c.UnexplainedBytes != nil ||
-		c.Unknown["unexplained_bytes"] == "" ||
-		len(c.Jobs) != 0 || c.Processes[0].UID != nil || !slices.Equal(c.Last.Codes, []code.Code{code.Orphan}) {
+	if c := cards[1]; c.Unexplained.Known() || c.Processes[0].Memory.Unknown != "no rights" || len(c.Jobs) != 0 ||
+		c.Processes[0].seen() || !slices.Equal(c.Last.Codes, []code.Code{code.Orphan}) {
 		t.Errorf("%+v", c)
 	}
-	if c := cards[2]; *c.UnexplainedBytes != 20<<20 || c.Last.Job != "11" {
+	if c := cards[2]; c.Unexplained != gpu.Bytes(20<<20) || c.Last.Job != "11" {
 		t.Errorf("%+v", c)
 	}
 	s.Now.Readings = nil
 	silent := NewCards(s)
-	if len(silent) != 3 || silent[0].UsedBytes != nil || silent[0].Unknown["used_bytes"] == "" ||
+	if len(silent) != 3 || silent[0].Memory.Used.Known() || silent[0].Unexplained.Known() ||
 		!slices.Equal(silent[0].Jobs, []string{"20"}) {
 		t.Errorf("without a driver: %+v", silent)
 	}
@@ -70,7 +68,7 @@ func TestCards(t *testing.T) {
 // explained is what is said of something by default.
 func explained(what string) string {
 	var b strings.Builder
-	Explain(&b, what, config.Default(), nil)
+	Explain(&b, what, config.Default())
 	return b.String()
 }
 

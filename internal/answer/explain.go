@@ -3,7 +3,6 @@ package answer
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,16 +13,10 @@ import (
 	"bookend/internal/slurm"
 )
 
-// ExitStatus is what an exit status of the command line means.
-type ExitStatus struct {
-	Code  int
-	Means string
-}
-
-// Explain writes what a finding's code, an exit status, an Xid or a drain reason means, and what to do about it; own
-// are the command line's own exit statuses. It reports false for what is none of these.
-func Explain(w io.Writer, what string, here config.Config, own []ExitStatus) bool {
-	e := explainer{w: w, here: here}
+// Explain writes what a finding's code, an exit code of the hooks, an Xid or a drain reason means, and what to do about
+// it. It reports false for what is none of these.
+func Explain(w io.Writer, what string, here config.Config) bool {
+	e := explainer{here: here}
 	what = strings.TrimSpace(what)
 	n, err := strconv.Atoi(what)
 	digits, isXid := strings.CutPrefix(strings.ToLower(what), "xid")
@@ -34,48 +27,43 @@ func Explain(w io.Writer, what string, here config.Config, own []ExitStatus) boo
 	case isXid && errXid == nil:
 		e.xid(xid)
 	case err == nil:
-		e.exit(n, own)
+		e.exit(n)
 		e.xid(n)
 	default:
 		e.reason(what)
 	}
-	return e.said
+	fmt.Fprint(w, strings.Join(e.said, "\n"))
+	return len(e.said) > 0
 }
 
-// explainer writes paragraphs, an empty line between two.
+// explainer says paragraphs.
 type explainer struct {
-	w    io.Writer
 	here config.Config
-	said bool
+	said []string
 }
 
 func (e *explainer) paragraph(title, text string, lines ...[2]string) {
-	if e.said {
-		fmt.Fprintln(e.w)
-	}
-	e.said = true
-	fmt.Fprintf(e.w, "%s %s\n", inkOf(e.w).in(bold, title+":"), text)
+	text = fmt.Sprintf("%s: %s\n", title, text)
 	for _, l := range lines {
-		fmt.Fprintf(e.w, "  %-8s %s\n", l[0]+":", l[1])
+		text += fmt.Sprintf("  %-8s %s\n", l[0]+":", l[1])
 	}
+	e.said = append(e.said, text)
 }
 
 // xid explains an error number of the driver's, if it is a known one.
 func (e *explainer) xid(number int) {
-	row, ok := health.XidRow(number)
-	if !ok {
-		return
+	if row, ok := health.XidRow(number); ok {
+		e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
+			[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks})
+		e.code(row.Code)
 	}
-	e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
-		[2]string{"means", row.Meaning}, [2]string{"NVIDIA", row.Asks})
-	e.code(row.Code)
 }
 
 const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
 	"a node drains only if slurm.conf names the program itself. "
 
-// exit explains an exit status of a hook, and of the command line.
-func (e *explainer) exit(n int, own []ExitStatus) {
+// exit explains an exit status of a hook.
+func (e *explainer) exit(n int) {
 	text := ""
 	c, known := code.OfExit(n)
 	switch entry, _ := code.Lookup(c); {
@@ -98,40 +86,31 @@ func (e *explainer) exit(n int, own []ExitStatus) {
 	if known {
 		e.code(c)
 	}
-	if i := slices.IndexFunc(own, func(s ExitStatus) bool { return s.Code == n }); i >= 0 {
-		e.paragraph(fmt.Sprintf("exit code %d of bookend itself", n), own[i].Means)
-	}
 }
 
-const hookFailed = "did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
+const hookFailed = " did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
 	"Bookend's, bookend status shows what was found, and bookend explain NUMBER explains the status."
 
-// slurmReasons are the fixed texts with which slurmd drains a node.
-var slurmReasons = []struct{ text, means string }{
-	{drain.PrologError, "Slurm's own text: a Prolog " + hookFailed},
-	{drain.EpilogError, "Slurm's own text: an Epilog " + hookFailed},
-	{"Kill task failed", "Slurm's own text, and not Bookend's doing: processes of a job could not be killed " +
-		"within UnkillableStepTimeout. On a GPU node that is often a driver that hangs: bookend status, and the " +
-		"kernel's log."},
-	{"Duplicate jobid", "Slurm's own text: slurmd was told of a job that it already has."},
-	{"Not responding", "Slurm's own text: slurmctld does not hear from slurmd on the node."},
-	{"batch job complete failure", "Slurm's own text: slurmd could not launch a batch job."},
+// slurmReasons are fixed texts with which slurmd drains a node, which hooks have to do with.
+var slurmReasons = map[string]string{
+	drain.PrologError: "a Prolog" + hookFailed,
+	drain.EpilogError: "an Epilog" + hookFailed,
+	"Kill task failed": "not Bookend's doing: processes of a job could not be killed within UnkillableStepTimeout. " +
+		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
 }
-
-// shownOfReason is how many characters sinfo -R shows.
-const shownOfReason = 20
 
 // reason explains a node's drain reason: Slurm's, Bookend's, or one with a code of Bookend's in it.
 func (e *explainer) reason(what string) {
-	for _, r := range slurmReasons {
-		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(r.text)) {
-			e.paragraph("drain reason", cut(what)+"\n  "+r.means)
-			return
+	title := "drain reason: " + cut(what)
+	for text, means := range slurmReasons {
+		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
+			e.paragraph(title+"\n  Slurm's own text", means)
 		}
 	}
+	const shown = 20 // characters in sinfo -R
 	codes := codesIn(what)
 	means := "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
-	if len(what) == shownOfReason {
+	if len(what) == shown {
 		means = "cut off: sinfo -R shows 20 characters. scontrol show node NODE has the whole reason"
 	}
 	if r, ours := drain.Parse(what); ours {
@@ -143,11 +122,10 @@ func (e *explainer) reason(what string) {
 			"mended: scontrol update nodename=NODE state=resume", r.Job, when)
 		codes = []code.Code{r.Code}
 	}
-	if len(codes) == 0 {
-		return
-	}
-	e.paragraph("drain reason", cut(what)+"\n  "+means)
-	for _, c := range codes {
+	for i, c := range codes {
+		if i == 0 {
+			e.paragraph("drain reason", cut(what)+"\n  "+means)
+		}
 		e.code(c)
 	}
 }
@@ -181,26 +159,24 @@ func (e *explainer) code(c code.Code) {
 // policyOf is what policy does with a finding, by phase, in partitions without a policy of their own.
 func policyOf(of code.Code, c config.Config) string {
 	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
-		c.Action(slurm.Epilog, "", of),
-		c.Action(slurm.HealthCheck, "", of))
+		c.Action(slurm.Epilog, "", of), c.Action(slurm.HealthCheck, "", of))
 }
 
 // CodeOf is the code that somebody means: with or without "BKD-", in any case; false where there is none of that name.
 func CodeOf(written string) (code.Code, bool) {
-	name := strings.ToUpper(strings.TrimSpace(written))
-	for _, n := range []string{name, "BKD-" + name} {
-		if _, ok := code.Lookup(code.Code(n)); ok {
-			return code.Code(n), true
+	name := code.Code(strings.ToUpper(strings.TrimSpace(written)))
+	for _, c := range []code.Code{name, "BKD-" + name} {
+		if _, ok := code.Lookup(c); ok {
+			return c, true
 		}
 	}
 	return "", false
 }
 
 // codesIn are the codes that stand in a text, in their order.
-func codesIn(words string) []code.Code {
-	var found []code.Code
-	for _, word := range strings.FieldsFunc(words,
-		func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
+func codesIn(words string) (found []code.Code) {
+	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	for _, word := range strings.FieldsFunc(words, apart) {
 		if _, ok := code.Lookup(code.Code(word)); ok {
 			found = append(found, code.Code(word))
 		}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "rewrite the fields in docs/cli.md")
@@ -25,12 +26,10 @@ var documents = []struct {
 }{
 	{KindStatus, "bookend status --json", reflect.TypeFor[Status]()},
 	{KindShow, "bookend show JOBID --json", reflect.TypeFor[Show]()},
-	{KindOwn, "bookend show JOBID --json, not as root", reflect.TypeFor[OwnReport]()},
+	{KindOwn, "bookend why JOBID --json", reflect.TypeFor[OwnReport]()},
 	{KindHistory, "bookend history --json", reflect.TypeFor[History]()},
 	{KindOffenders, "bookend history --repeat-offenders --json", reflect.TypeFor[Offenders]()},
 	{KindSnapshot, "bookend snapshot --json", reflect.TypeFor[Snapshot]()},
-	{KindBaseline, "bookend baseline --json", reflect.TypeFor[Baselines]()},
-	{KindConfig, "bookend config check --json", reflect.TypeFor[Config]()},
 	{KindDoctor, "bookend doctor --json", reflect.TypeFor[Doctor]()},
 }
 
@@ -99,7 +98,7 @@ func rows(b *strings.Builder, of reflect.Type, comments map[string]string, later
 		if n := len(f.Index); n > 1 {
 			holder = of.FieldByIndex(f.Index[:n-1]).Type
 		}
-		if f.Anonymous || hidden(of, f, name) {
+		if f.Anonymous || !f.IsExported() || hidden(of, f, name) {
 			continue
 		}
 		if options != "" {
@@ -127,14 +126,16 @@ func heading(of reflect.Type) string {
 
 func typeWords(of reflect.Type, later *[]reflect.Type) string {
 	switch {
-	case of.String() == "*time.Time":
-		return "time or null"
+	case of == reflect.TypeFor[time.Time]():
+		return "time"
 	case of.Kind() == reflect.Pointer:
 		return typeWords(of.Elem(), later) + " or null"
 	case of.Kind() == reflect.Slice:
 		return "list of " + typeWords(of.Elem(), later)
 	case of.Kind() == reflect.Map && of.Elem().Kind() == reflect.Int:
 		return "numbers by name"
+	case of.Kind() == reflect.Map && of.Elem() == reflect.TypeFor[time.Time]():
+		return "times by name"
 	case of.Kind() == reflect.Map:
 		return "texts by field"
 	case of.Kind() == reflect.Struct:

@@ -21,9 +21,6 @@ import (
 func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
 	NewShow(name, name, runs, runs, state.Recorded{}).Text(w)
-	Node{Name: name, Mode: config.Observe,
-		Now: []Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
-		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
@@ -36,12 +33,14 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 			tests[p.Device] = health.TestRecord{Probe: p, Epoch: run.Epoch}
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
-		NewSnapshot(e.Snapshot, who, at, tests, run.Epoch).Text(w)
-		silent, said := false, name
-		Node{Name: name, Runs: runs,
-			Cards:  NewCards(Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
-			Driver: &Driver{Answers: &silent, Release: name, Unknown: Unknown{"release": path}},
-			Slurm:  &SlurmNode{State: &said, Reason: &said, By: name}}.Status().Text(w)
+		scene := Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}
+		NewSnapshot(scene, tests, path).Text(w)
+		s := Status{Node: name, Mode: config.Observe, Cards: NewCards(scene), Damaged: []string{path}, Drain: name,
+			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
+			Recorder: &Recorder{Problem: path}}
+		s.See("", path)
+		s.See(code.Stuck, name)
+		NewStatus(s, runs).Text(w)
 	}
 }
 

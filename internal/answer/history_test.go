@@ -57,12 +57,10 @@ func TestFilter(t *testing.T) {
 	array.Display.Array = slurm.ArrayTask{Master: 102, Task: 7}
 	het := job(105, 3, 5, 1)
 	het.Job.HetJobID = 104
-	failed := job(106, 2, 6, 0)
-	failed.Job.Exit.Raw = 256
 	live := job(107, 2, 7, 1)
 	live.Ends, live.Job.Exit = nil, slurm.ExitStatus{}
 	runs := []ledger.Run{found(job(100, 1, 0, 0), code.Orphan, 0, config.Warn, nil),
-		found(job(101, 1, 1, 0, 1), code.Throttle, 1, config.Note, nil), array, het, failed, live}
+		found(job(101, 1, 1, 0, 1), code.Throttle, 1, config.Note, nil), array, het, job(106, 2, 6, 0), live}
 	ref := func(s string) *slurm.Ref {
 		r, err := slurm.ParseRef(s)
 		if err != nil {
@@ -92,7 +90,8 @@ func TestFilter(t *testing.T) {
 		"a uid":             {Filter{User: "2"}, []slurm.JobID{106, 107}},
 		"a code":            {Filter{Code: code.Orphan}, []slurm.JobID{100}},
 		"found":             {Filter{Found: true}, []slurm.JobID{100}}, // what is only noted is not loud
-		"failed":            {Filter{Failed: true}, []slurm.JobID{106}},
+		"noted, by code":    {Filter{Code: code.Throttle}, []slurm.JobID{101}},
+		"found, of a code":  {Filter{Code: code.Throttle, Found: true}, nil},
 		"since":             {Filter{Since: at(6.5)}, []slurm.JobID{106, 107}},
 		"since a live one":  {Filter{Since: at(100)}, []slurm.JobID{107}},
 		"until":             {Filter{Until: at(0.5)}, []slurm.JobID{100}},
@@ -125,7 +124,7 @@ func TestHistory(t *testing.T) {
 	bare.Start, bare.Job.Exit = nil, slurm.ExitStatus{Known: true, Raw: 9}
 	runs := []ledger.Run{lost, again, closed, bare}
 	h := NewHistory("n1", runs, runs, 2)
-	if h.More != 2 || len(h.Runs) != 4 || h.Version != 1 || h.Kind != KindHistory {
+	if h.More != 2 || len(h.Runs) != 4 || h.Version != Version || h.Kind != KindHistory {
 		t.Fatalf("%+v", h)
 	}
 	for i, want := range []State{Lost, Ended, Lost, Ended} {
@@ -134,10 +133,9 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	for i, r := range h.Runs {
-		if (r.EndedAt == nil) != (r.Unknown["ended_at"] != "") ||
-			(r.Seconds == nil) != (r.Unknown["duration_seconds"] != "") ||
-			(r.BeganAt == nil) != (r.Unknown["began_at"] != "") {
-			t.Errorf("run %d: null without a reason, or a reason without null: %+v", i, r)
+		if r.EndedAt.IsZero() != (i == 0 || i == 2) || r.BeganAt.IsZero() != (i == 3) || (r.Unseen != "") != (i == 2) ||
+			(r.Seconds != nil) != (i == 1) || r.Peak.Known() {
+			t.Errorf("run %d: %+v", i, r)
 		}
 	}
 	if r := h.Runs[1]; *r.Seconds != 3600 || *r.Exit != 0 || !r.EndedAt.Equal(morning.Add(3*time.Hour)) {
@@ -170,7 +168,7 @@ func TestOffenders(t *testing.T) {
 		found(job(14, 9, 14, 3), code.Gap, 3, config.Warn, nil),
 	}
 	l := NewOffenders("n1", runs)
-	if l.Runs != len(runs) || len(l.Cards) != 4 || l.Cards[0].UUID != "GPU-1" {
+	if l.Runs != len(runs) || len(l.Cards) != 4 || l.Cards[0].ID != "GPU-1" {
 		t.Fatalf("%+v", l)
 	}
 	for _, want := range []struct {
@@ -186,7 +184,7 @@ func TestOffenders(t *testing.T) {
 		{"GPU-2", code.Stray, 4, 2, 2, 1, 7, 8, SuspectNode},
 		{"GPU-3", code.Residue, 3, 2, 1, 1, 13, 14, SuspectUser},
 	} {
-		i := slices.IndexFunc(l.Cards, func(c Offender) bool { return c.UUID == want.card })
+		i := slices.IndexFunc(l.Cards, func(c Offender) bool { return string(c.ID) == want.card })
 		c := l.Cards[i]
 		if c.Runs != want.all || len(c.Codes) != 1 {
 			t.Errorf("%s: %+v", want.card, c)

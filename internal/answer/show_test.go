@@ -1,12 +1,15 @@
 package answer
 
 import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -15,7 +18,15 @@ import (
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/test/golden"
+	"bookend/test/must"
 )
+
+// TestMain shows all times in one time zone, wherever the tests run.
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
 
 const card0 = gpu.ID("GPU-0")
 
@@ -40,19 +51,6 @@ func heir() ledger.Run {
 	}
 }
 
-func documented(r ledger.Run) Show {
-	return NewShow(r.Job.Node, "", []ledger.Run{r}, []ledger.Run{r}, state.Recorded{})
-}
-
-// shown is what is told of heir with its end changed.
-func shown(change func(r *ledger.Run, end *ledger.End)) string {
-	r := heir()
-	change(&r, &r.Ends[0])
-	var b strings.Builder
-	documented(r).Text(&b)
-	return b.String()
-}
-
 func has(t *testing.T, got string, want []string, not ...string) {
 	t.Helper()
 	for _, text := range want {
@@ -67,127 +65,30 @@ func has(t *testing.T, got string, want []string, not ...string) {
 	}
 }
 
-// A GPU that was dirty at the start and is so at the end must not be called clean.
-func TestJobOnADirtyCard(t *testing.T) {
-	const columns = `  GPU 0  GPU-0  80.0 GiB
-                   start                     end
-    used           20.0 GiB                  20.0 GiB
-    free           0 MiB                     0 MiB
-    largest block  not tested                not tested
-    processes      1                         1
-    watched        flat over 0.0 s (1 look)  no more than at the start after 0.2 s (1 look)
-start: `
-	const still = ", clean; still there from before: 20.0 GiB\n"
-	has(t, shown(func(*ledger.Run, *ledger.End) {}), []string{columns, still}, "clean after")
-	has(t, shown(func(r *ledger.Run, _ *ledger.End) { r.Start.Curves[card0] = settle.Curve{State: settle.Clean} }),
-		[]string{"clean after 0.2 s (1 look)"}, "still there")
-	for _, used := range []gpu.Figure{gpu.Bytes(0), gpu.Unknown("not read")} {
-		has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Snapshot.Readings[0].Memory.Used = used }),
-			[]string{", clean\n"}, "still there")
-	}
-	status := statusText(Node{Name: "n1", Runs: []ledger.Run{heir()}})
-	has(t, status, []string{"\n3    0    uid 0  ended 07:35:20  clean; still there from before: 20.0 GiB; at its start: warn (BKD-DIRTY)\n"})
-}
-
-// What a record leaves out, or no one saw, is said.
-func TestWhatIsMissing(t *testing.T) {
-	rest := "left out of the record, which would be too large: candidates 7, holdings 352\n"
-	has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Rest = map[string]int{"holdings": 352, "candidates": 7} }),
-		[]string{rest})
-	has(t, shown(func(r *ledger.Run, _ *ledger.End) { r.Start, r.Ends = nil, nil }),
-		[]string{"start: no record", "no record", "end: not yet"})
-	unseen := func(r *ledger.Run, e *ledger.End) { r.Start, e.Unseen = nil, "the node has booted since" }
-	has(t, shown(unseen), []string{"end: 2026-11-21 07:35:20, not seen: the node has booted since\n"})
-	r := heir()
-	unseen(&r, &r.Ends[0])
-	has(t, statusText(Node{Runs: []ledger.Run{r}}),
-		[]string{"\n3    0    uid 0  began unknown  not seen: the node has booted since\n"})
-}
-
-func TestFindings(t *testing.T) {
-	index := 0
-	own := &finding.Owner{Job: 3, UID: 5, Level: attrib.ByExclusive}
-	for name, tt := range map[string]struct {
-		found finding.Finding
-		want  []string
-	}{
-		"its own process": {
-			finding.Finding{Code: code.Orphan, Index: &index, Bytes: gpu.Bytes(1 << 30), Owner: own,
-				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 5, State: "S",
-					Start: 90 * time.Second}}},
-			[]string{
-				"\n  BKD-ORPHAN GPU 0: process outlived its job [warn]\n    memory:   1.0 GiB\n",
-				"    process:  PID 70 (train), uid 5, state S, started 2026-11-21 07:35:10\n",
-				"    job:      3 (uid 5), evidence: exclusive (it came while the job had the GPU alone)\n",
-			},
-		},
-		"no process": {finding.Finding{Code: code.Residue, Index: &index, Owner: own},
-			[]string{"    job:      3 (uid 5), evidence: exclusive (it came while the job had the GPU alone)\n"}},
-		"no GPU": {finding.Finding{Code: code.BadConfig, Observed: "config: \x1b[2J"},
-			[]string{"\n  BKD-CONFIG: configuration is not valid [warn]\n", `seen:     config: \x1b[2J`}},
-		// A job on a GPU it was not given may be one that no one here knows: then its user is not root for that.
-		"a trespasser": {
-			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
-				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
-				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
-			[]string{"\n  BKD-TRESPASS GPU-3: job on a GPU it was not given [warn]\n",
-				"    job:      555 (uid unknown), evidence: cgroup ("},
-		},
-		"a trespasser of whom nothing is known": {
-			finding.Finding{Code: code.Trespass, GPU: "GPU-9", Unknown: "no record",
-				Owner:  &finding.Owner{SLUID: "s0123456789ABC", Level: attrib.BySighting},
-				Holder: &finding.Holder{Process: attrib.Process{PID: 71, Why: "denied"}}},
-			[]string{"\n  BKD-TRESPASS GPU-9: job", "    job:      s0123456789ABC (uid unknown), evidence: sighting (",
-				"PID 71, unknown: denied"},
-		},
-		"candidates": {
-			finding.Finding{Code: code.Residue, GPU: card0, Searched: true, Candidates: []finding.Holder{{
-				Process: attrib.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
-				Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"},
-				Owner: &finding.Owner{Job: 7, Level: attrib.BySighting},
-			}}},
-			[]string{`maybe:    PID 71 (a) R (b\x0a)`, "uid 1000", "exported container", "in docker:0123",
-				"has open nvidiactl, job 7 by sighting",
-				"search:   every process of the node was looked into; 1 may hold it"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			has(t, shown(func(_ *ledger.Run, e *ledger.End) {
-				e.Findings = []finding.Finding{tt.found}
-			}), tt.want)
-		})
-	}
-}
-
-// A start may have its test of an earlier hook. Of another GPU nothing is said.
-func TestTestAllocations(t *testing.T) {
-	broken := &gpu.CallError{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY",
-		Meaning: "not \x1b[2Jready", Remedy: "wait"}
-	times := gpu.ProbeTimes{Init: 200 * time.Millisecond, Release: 10 * time.Millisecond}
-	for _, tt := range []struct {
-		gpu.Probe
-		want string
-	}{
-		{gpu.Probe{Result: gpu.ProbeOK, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(898 << 20), Attempts: 2,
-			At: 40 * time.Second, Times: times},
-			"ok, largest block 898 MiB of 900 MiB free (2 attempts, 210 ms), tested at 2026-11-21 07:34:20"},
-		{gpu.Probe{Result: gpu.ProbeBroken, At: 201 * time.Second, Error: broken},
-			`broken: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); not \x1b[2Jready; wait`},
-		{gpu.Probe{Result: gpu.ProbeSkipped, Why: "others may use it"}, "not made: others may use it"},
-		{gpu.Probe{Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Unknown("x"),
-			Attempts: 1},
-			"gap, largest block unknown of 900 MiB free (1 attempt, 0 ms)"},
-		{gpu.Probe{Result: gpu.ProbeBroken, Why: "the backend crashed"}, "broken: the backend crashed"},
-	} {
-		tt.Device = card0
-		got := shown(func(_ *ledger.Run, e *ledger.End) {
-			e.Probes = []gpu.Probe{{Device: "GPU-9", Result: gpu.ProbeOK}, tt.Probe}
-		})
-		if want := "\n  GPU 0  test allocation: " + tt.want + "\n"; !strings.Contains(got, want) ||
-			strings.Count(got, "test allocation") != 1 {
-			t.Errorf("lacks %q, or has another:\n%s", want, got)
+// TestShow holds what is shown of a run, with heir's record changed, to testdata/show.txtar: the whole of the first, then
+// the lines that the first has not.
+func TestShow(t *testing.T) {
+	first := ""
+	golden.Archive(t, *update, "testdata/show.txtar", func(given string) string {
+		r := heir()
+		change := struct {
+			Job        *slurm.Job  `json:"job"`
+			Start, End *ledger.End // merged into what is there
+		}{&r.Job, r.Start, &r.Ends[0]}
+		must.Do(t, json.Unmarshal([]byte(given), &change))
+		if r.Start = change.Start; change.End == nil {
+			r.Ends = nil
 		}
-	}
+		var b strings.Builder
+		NewShow("n1", "3", []ledger.Run{r}, []ledger.Run{r}, state.Recorded{}).Text(&b)
+		first = cmp.Or(first, b.String())
+		if b.String() == first {
+			return first
+		}
+		more := slices.DeleteFunc(strings.SplitAfter(b.String(), "\n"),
+			func(l string) bool { return strings.Contains(first, l) })
+		return strings.Join(more, "")
+	})
 }
 
 // A look accounts for all memory of a GPU. A test of another epoch says nothing any more.
@@ -196,12 +97,11 @@ func TestSnapshot(t *testing.T) {
 	now := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	old := now
 	old.Module = "m0"
-	s := gpu.Snapshot{Readings: []gpu.Reading{{
+	s := gpu.Snapshot{At: 1, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: card0, BusID: "0000:1b:00.0", Minor: &minor},
 		Memory: gpu.Memory{Total: gpu.Bytes(1000 << 20), Reserved: gpu.Bytes(615 << 20), Used: gpu.Bytes(100 << 20),
 			Free: gpu.Bytes(285 << 20)},
-		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)},
-			{PID: Others, Memory: gpu.Bytes(1 << 20)}},
+		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)}, {PID: 71, Memory: gpu.Bytes(1 << 20)}},
 	}}}
 	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
@@ -209,10 +109,10 @@ func TestSnapshot(t *testing.T) {
 	tests := map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
 		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}
 	var b strings.Builder
-	NewSnapshot(s, who, at.Add, tests, now).Text(&b)
+	NewSnapshot(Scene{Now: s, Who: who, At: at.Add, Epoch: now}, tests, "").Text(&b)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)
   90 MiB  PID 70 (train), uid 0, state S, started 2026-11-21 08:00:01, job 7 by its environment (a hint)
-  1 MiB  another user's process
+  1 MiB  PID 71, unknown: no one looked
 last test of GPU-0, 2026-11-21 08:00:00: test allocation: ok, largest block 2 MiB of 4 MiB free (2 attempts, 0 ms)
 last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: the driver was reloaded or the node booted since, or no one can tell
 `

@@ -3,66 +3,61 @@ package answer
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/drain"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/state"
 )
 
 // Status is what "bookend status" says: the node at a glance.
 type Status struct {
 	Head
-	Node     string       `json:"node"`
-	At       *time.Time   `json:"at"`
-	Mode     config.Mode  `json:"mode"` // observe, enforce
-	Driver   Driver       `json:"driver"`
-	Slurm    SlurmNode    `json:"slurm"`
-	Hooks    []LastHook   `json:"last_hooks"`
-	Check    *LastCheck   `json:"last_check"`         // null where no health check has run
-	Recorder *Recorder    `json:"recorder,omitempty"` // where one is at work
-	Cards    []CardStatus `json:"gpus"`
-	Troubles []Trouble    `json:"troubles"`
-	Before   []Trouble    `json:"troubles_before"` // of the last day, and no more
-	Running  []Summary    `json:"running"`
-	Ended    []Summary    `json:"ended"` // the newest few
-	OnRecord int          `json:"ended_on_record"`
-	Damaged  []Damaged    `json:"damaged"`
+	Node     string                     `json:"node"`
+	At       time.Time                  `json:"at"`
+	Mode     config.Mode                `json:"mode"`             // observe, enforce
+	Driver   *Driver                    `json:"driver,omitempty"` // where it was asked
+	Slurm    *SlurmNode                 `json:"slurm,omitempty"`  // where it was asked
+	Drain    string                     `json:"drain,omitempty"`  // what Bookend last did about a drain of the node
+	Hooks    map[metrics.Hook]time.Time `json:"last_hooks"`       // when one ran last for a job with GPUs, or of itself
+	Check    *LastCheck                 `json:"last_check"`       // null where no health check has run
+	Recorder *Recorder                  `json:"recorder,omitempty"`
+	Cards    []CardStatus               `json:"gpus"`
+	Troubles []Trouble                  `json:"troubles"`
+	Before   []metrics.Trouble          `json:"troubles_before"` // of the last day, and no more
+	Running  []Run                      `json:"running"`
+	Ended    []Run                      `json:"ended"` // the newest few
+	OnRecord int                        `json:"ended_on_record"`
+	Damaged  []string                   `json:"damaged"` // records that cannot be used
+
+	well map[code.Code]bool // what was looked for, and is none now
 }
 
 // Driver is whether the GPUs' driver answers.
 type Driver struct {
-	Answers *bool   `json:"answers"` // null where it was not asked
+	Answers bool    `json:"answers"`
 	Release string  `json:"release"` // empty where it did not say
 	Seconds float64 `json:"took_seconds"`
-	Unknown Unknown `json:"unknown,omitempty"`
+	Problem string  `json:"problem,omitempty"` // why it does not answer, or not all
 }
 
 // SlurmNode is what Slurm says of the node.
 type SlurmNode struct {
-	State   *string    `json:"state"`        // as scontrol shows it: "IDLE+DRAIN"
-	Drained *bool      `json:"drain"`        // it takes no new job
-	Reason  *string    `json:"reason"`       // empty for none
-	By      string     `json:"reason_by"`    // the user who wrote it, as Slurm shows it
-	Since   *time.Time `json:"reason_since"` // null where Slurm does not say
-	Bookend string     `json:"bookend"`      // what Bookend last did about a drain of the node; empty for nothing
-	Unknown Unknown    `json:"unknown,omitempty"`
-}
-
-// LastHook is when one of Bookend's programs ran last for a job with GPUs, or of itself.
-type LastHook struct {
-	Hook string     `json:"hook"` // prolog, epilog, health_check
-	At   *time.Time `json:"at"`
+	State   string    `json:"state"`  // as scontrol shows it: "IDLE+DRAIN"; empty where Slurm did not say
+	Drained bool      `json:"drain"`  // it takes no new job
+	Reason  string    `json:"reason"` // empty for none
+	By      string    `json:"reason_by"`
+	Since   time.Time `json:"reason_since,omitzero"`
+	Problem string    `json:"problem,omitempty"` // why Slurm did not say
 }
 
 // LastCheck is what the last health check found.
 type LastCheck struct {
-	At          *time.Time  `json:"at"`
+	At          time.Time   `json:"at"`
 	TookSeconds float64     `json:"took_seconds"`
 	Stopped     bool        `json:"stopped"` // before it was done: it has found nothing, and says nothing
 	Codes       []code.Code `json:"codes"`   // without those that policy ignores or only notes
@@ -70,137 +65,71 @@ type LastCheck struct {
 
 // Recorder is the one at work on the node.
 type Recorder struct {
-	At      *time.Time `json:"at"`      // of its last sample
-	Jobs    int        `json:"jobs"`    // that it samples
-	Problem string     `json:"problem"` // why it sees nothing now; empty where it does
-}
-
-func newCheck(c ledger.Check) *LastCheck {
-	n := LastCheck{At: moment(c.Wall), TookSeconds: seconds(c.Took), Stopped: c.Stopped, Codes: []code.Code{}}
-	for i, f := range c.Findings {
-		if c.Verdict.Tells(i) && !slices.Contains(n.Codes, f.Code) {
-			n.Codes = append(n.Codes, f.Code)
-		}
-	}
-	return &n
-}
-
-// CardStatus is one GPU now; where the driver did not say, figures are null.
-type CardStatus struct {
-	Card
-	Memory
-	ListedBytes      *uint64   `json:"listed_bytes"`      // of listed processes
-	UnexplainedBytes *uint64   `json:"unexplained_bytes"` // beyond them and the GPU's baseline
-	Processes        []Process `json:"processes"`
-	Jobs             []string  `json:"jobs"` // that have it now
-	Last             *LastLook `json:"last"` // what the last job's end found on it
-	Unknown          Unknown   `json:"unknown,omitempty"`
-}
-
-// LastLook is what was found on a GPU when a job with it ended, or began, last.
-type LastLook struct {
-	Job   string      `json:"job"`
-	At    *time.Time  `json:"at"`
-	Codes []code.Code `json:"codes"` // empty: nothing that was not there before
-	Used  *uint64     `json:"used_bytes"`
+	At      time.Time `json:"at"`      // of its last sample
+	Jobs    int       `json:"jobs"`    // that it samples
+	Problem string    `json:"problem"` // why it sees nothing now; empty where it does
 }
 
 // Trouble is something wrong with Bookend, the driver or the node's file systems.
 type Trouble struct {
-	Code    code.Code  `json:"code"` // empty for one that is no finding
-	Title   string     `json:"title"`
-	Said    []string   `json:"said"` // what was seen
-	Remedy  string     `json:"remedy"`
-	Since   *time.Time `json:"since"` // null where no hook has met it
-	LastAt  *time.Time `json:"last_at"`
-	LastJob string     `json:"last_job"` // whose hook met it last; empty for none
-	// Which hook that was; empty where a record alone has it:
-	LastHook string `json:"last_hook"`     // prolog, epilog, health_check
-	Hooks    uint64 `json:"hooks"`         // how many met it
-	Without  uint64 `json:"hooks_without"` // how many have run since, and did not meet it
+	Code   code.Code        `json:"code"` // empty for one that is no finding
+	Title  string           `json:"title"`
+	Said   []string         `json:"said"` // what was seen
+	Remedy string           `json:"remedy"`
+	Met    *metrics.Trouble `json:"met,omitempty"` // by hooks
 }
 
-// Damaged is a record that cannot be used and was set aside.
-type Damaged struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
+// See adds what is seen to be wrong now, or of a code, with no words, that there is none of it.
+func (s *Status) See(c code.Code, said string) {
+	if said == "" {
+		if s.well == nil {
+			s.well = map[code.Code]bool{}
+		}
+		s.well[c] = true
+		return
+	}
+	i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return c != "" && t.Code == c })
+	if i < 0 {
+		i = len(s.Troubles)
+		entry, _ := code.Lookup(c)
+		s.Troubles = append(s.Troubles, Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy})
+	}
+	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
 }
 
-// NotAsked is why a status without driver and Slurm does not know what they say.
-const NotAsked = "not asked"
-
-// Node is what a status is made from.
-type Node struct {
-	Name string
-	Mode config.Mode
-	At   time.Time // wall time
-	// Now is what status itself has seen to be wrong, Well what it has looked for and that is none now.
-	Now  []Symptom
-	Well map[code.Code]bool
-	// Met are the troubles that hooks have counted, Last is when they ran.
-	Met     []metrics.Trouble
-	Last    map[metrics.Hook]time.Time
-	Runs    []ledger.Run
-	Damaged []state.Damage
-	Drain   drain.Memory // what Bookend remembers of the node's drain
-	// Driver, Slurm and GPUs are as they are now; nil where no one asked.
-	Driver *Driver
-	Check  *ledger.Check // nil where no health check has run
-	Slurm  *SlurmNode
-	Cards  []CardStatus
-	// Recorder is the one at work, nil for none.
-	Recorder *Recorder
+// Meet adds the troubles that hooks have counted: those that the last one met, of what is seen now since when, and
+// those of the last day that are over.
+func (s *Status) Meet(counted []metrics.Trouble) {
+	for _, m := range counted {
+		is := func(t Trouble) bool { return t.Code == m.Code }
+		if !slices.ContainsFunc(s.Troubles, is) && m.Clear == 0 && !s.well[m.Code] {
+			s.See(m.Code, string(m.Detail))
+		}
+		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
+			s.Troubles[i].Met = &m
+		} else if s.At.Sub(m.Last) < 24*time.Hour {
+			s.Before = append(s.Before, m)
+		}
+	}
 }
 
-// Symptom is what "bookend status" itself sees to be wrong now.
-type Symptom struct {
-	Code code.Code // what hooks find because of it; empty for no finding
-	Text string
+// Checked adds what the last health check found.
+func (s *Status) Checked(c ledger.Check) {
+	s.Check = &LastCheck{At: c.Wall, TookSeconds: c.Took.Round(time.Millisecond).Seconds(), Stopped: c.Stopped,
+		Codes: []code.Code{}}
+	for i, f := range c.Findings {
+		if c.Verdict.Tells(i) && !slices.Contains(s.Check.Codes, f.Code) {
+			s.Check.Codes = append(s.Check.Codes, f.Code)
+		}
+	}
 }
 
-const (
-	recent = 5              // ended jobs that a status lists
-	lately = 24 * time.Hour // how long a trouble that no hook meets any more is told of
-)
+// recent is how many ended jobs a status lists.
+const recent = 5
 
-// Status is the node at a glance.
-func (n Node) Status() Status {
-	live, ended := split(n.Runs)
-	s := Status{Head: head(KindStatus), Node: n.Name, At: moment(n.At), Mode: n.Mode, Hooks: []LastHook{},
-		Driver:  Driver{Unknown: Unknown{"answers": NotAsked}},
-		Slurm:   SlurmNode{Unknown: Unknown{"state": NotAsked, "drain": NotAsked, "reason": NotAsked}},
-		Running: summaries(live, n.Runs), Ended: summaries(ended[:min(len(ended), recent)], n.Runs),
-		OnRecord: len(ended), Cards: list(n.Cards), Troubles: list(n.troubles()), Damaged: []Damaged{},
-		Recorder: n.Recorder,
-	}
-	s.Before = list(n.before(s.Troubles))
-	for _, d := range n.Damaged {
-		s.Damaged = append(s.Damaged, Damaged{Path: d.Path, Why: d.Why})
-	}
-	if n.Check != nil {
-		s.Check = newCheck(*n.Check)
-	}
-	if n.Driver != nil {
-		s.Driver = *n.Driver
-	}
-	if n.Slurm != nil {
-		s.Slurm = *n.Slurm
-	}
-	s.Slurm.Bookend = string(n.Drain.Words())
-	for _, h := range slices.SortedFunc(maps.Keys(n.Last), inJobsLife) {
-		s.Hooks = append(s.Hooks, LastHook{Hook: string(h), At: moment(n.Last[h])})
-	}
-	return cleaned(s)
-}
-
-// Sound reports a node with no trouble now and, as far as is known, nothing on its GPUs that should not be there.
-func (s Status) Sound() bool {
-	return len(s.Troubles) == 0 && len(s.Damaged) == 0 && !s.drained() &&
-		!slices.ContainsFunc(s.Cards, CardStatus.problem)
-}
-
-// split parts the runs that go on from those that have ended, of which the newest come first.
-func split(runs []ledger.Run) (live, ended []ledger.Run) {
+// NewStatus is the document of a node with these runs, when all else is in it.
+func NewStatus(s Status, runs []ledger.Run) Status {
+	var live, ended []ledger.Run
 	for _, r := range runs {
 		if r.Closed() {
 			ended = append(ended, r)
@@ -209,64 +138,200 @@ func split(runs []ledger.Run) (live, ended []ledger.Run) {
 		}
 	}
 	slices.SortStableFunc(ended, func(a, b ledger.Run) int { return b.Ends[0].Wall.Compare(a.Ends[0].Wall) })
-	return live, ended
+	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
+	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
+	s.Cards, s.Troubles = append([]CardStatus{}, s.Cards...), append([]Trouble{}, s.Troubles...)
+	s.Damaged, s.Before = append([]string{}, s.Damaged...), append([]metrics.Trouble{}, s.Before...)
+	return cleaned(s)
 }
 
-// inJobsLife orders hooks as a job meets them, others behind them.
-func inJobsLife(a, b metrics.Hook) int {
-	rank := map[metrics.Hook]int{metrics.Prolog: -2, metrics.Epilog: -1}
-	return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
+// Sound reports a node with no trouble now and, as far as is known, nothing on its GPUs that should not be there.
+func (s Status) Sound() bool {
+	return len(s.Troubles)+len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.Cards, CardStatus.problem)
 }
 
-// troubles are those that are there now, each once: seen by status itself, or met by the last hook.
-func (n Node) troubles() (all []Trouble) {
-	at := map[code.Code]int{}
-	for _, s := range n.Now {
-		if i, again := at[s.Code]; again && s.Code != "" {
-			all[i].Said = append(all[i].Said, s.Text)
+func (s Status) drained() bool { return s.Slurm != nil && s.Slurm.Drained }
+
+// Text writes the node at a glance: how it is, what is wrong, its GPUs, its last jobs, and what to type next.
+func (s Status) Text(w io.Writer) {
+	problems := "no problems"
+	if n := s.problems(); n > 0 {
+		problems = count(n, "PROBLEM", "S")
+	}
+	line := []string{s.Node, string(s.Mode), problems}
+	if d := s.Driver; d != nil && d.Answers {
+		line = append(line, "driver "+cmp.Or(d.Release, "of an unknown release")+" ok")
+	} else if d != nil {
+		line = append(line, "driver NO ANSWER")
+	}
+	if s.Slurm != nil && s.Slurm.State != "" {
+		line = append(line, "Slurm "+s.Slurm.State)
+	}
+	fmt.Fprintln(w, strings.Join(line, "  "))
+	s.troublesText(w)
+	s.askedText(w)
+	s.cardsText(w)
+	s.jobsText(w)
+	s.hooksText(w)
+	if next := s.next(); next != "" {
+		fmt.Fprintln(w, "Next: "+next)
+	}
+}
+
+// problems counts what an admin has to look at.
+func (s Status) problems() int {
+	n := len(s.Troubles) + len(s.Damaged)
+	for _, c := range s.Cards {
+		if c.problem() {
+			n++
+		}
+	}
+	if s.Driver != nil && !s.Driver.Answers || n == 0 && s.drained() {
+		n++
+	}
+	return n
+}
+
+// next is the command that shows more of the first problem; empty without one.
+func (s Status) next() string {
+	if i := slices.IndexFunc(s.Cards, CardStatus.problem); i >= 0 {
+		c := s.Cards[i]
+		for _, p := range c.Processes {
+			if p.Cgroup.Found() {
+				return "bookend show " + p.Cgroup.Name()
+			}
+		}
+		if c.Last != nil && len(c.Last.Codes) > 0 {
+			return "bookend show " + c.Last.Job
+		}
+		return "bookend snapshot"
+	}
+	switch {
+	case s.problems() == 0:
+		return ""
+	case s.drained():
+		return "bookend history --found"
+	}
+	return "bookend doctor"
+}
+
+// troublesText writes what is wrong.
+func (s Status) troublesText(w io.Writer) {
+	for _, t := range s.Troubles {
+		if t.Code == "" {
+			fmt.Fprintf(w, "  trouble: %s\n", strings.Join(t.Said, "; "))
 			continue
 		}
-		t := newTrouble(s.Code, s.Text)
-		if i := slices.IndexFunc(n.Met, func(m metrics.Trouble) bool { return m.Code == s.Code }); i >= 0 {
-			t.met(n.Met[i])
+		fmt.Fprintf(w, "  trouble: %s, %s\n", t.Code, t.Title)
+		for _, said := range t.Said {
+			fmt.Fprintf(w, "    %s\n", said)
 		}
-		at[s.Code], all = len(all), append(all, t)
+		if m := t.Met; m != nil {
+			fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(m.Count), "hook", "s"), stamp(m.Since),
+				lastBy(*m))
+		}
+		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 	}
-	for _, m := range n.Met {
-		if _, told := at[m.Code]; !told && m.Clear == 0 && !n.Well[m.Code] {
-			all = append(all, metTrouble(m))
+	for _, m := range s.Before {
+		entry, _ := code.Lookup(m.Code)
+		fmt.Fprintf(w, "  seen before: %s, %s: last by %s\n", m.Code, entry.Title, lastBy(m))
+	}
+	for _, line := range some(s.Damaged, 10, "and %d more: bookend history", strings.Clone) {
+		fmt.Fprintf(w, "  trouble: damaged record set aside: %s\n", line)
+	}
+}
+
+// lastBy is the hook that met a trouble last.
+func lastBy(m metrics.Trouble) string {
+	if m.Job == 0 {
+		return fmt.Sprintf("the %s at %s", m.Hook, stamp(m.Last))
+	}
+	return fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
+}
+
+// askedText writes why driver or Slurm gave no answer, and why the node takes no jobs.
+func (s Status) askedText(w io.Writer) {
+	if d := s.Driver; d != nil && !d.Answers {
+		fmt.Fprintf(w, "driver: no answer: %s\n", d.Problem)
+	}
+	switch n := s.Slurm; {
+	case n == nil:
+	case n.State == "":
+		fmt.Fprintf(w, "Slurm: unknown: %s\n", n.Problem)
+	case n.Reason != "":
+		fmt.Fprintf(w, "reason: %s (by %s)\n", n.Reason, cmp.Or(n.By, "unknown"))
+	}
+	if s.Drain != "" {
+		fmt.Fprintf(w, "drain: %s\n", s.Drain)
+	}
+}
+
+// cardsText is a table of the node's GPUs, those with a problem first.
+func (s Status) cardsText(w io.Writer) {
+	if len(s.Cards) == 0 {
+		return
+	}
+	rows := []string{row("GPU", "USED", "STATE", "JOB", "PROCESS")}
+	for _, problem := range []bool{true, false} {
+		for _, c := range s.Cards {
+			if c.problem() == problem {
+				rows = append(rows, c.rows(s.At)...)
+			}
 		}
 	}
-	return all
+	table(w, rows...)
 }
 
-// before are the troubles of the last day that are none now.
-func (n Node) before(now []Trouble) (past []Trouble) {
-	for _, m := range n.Met {
-		told := slices.ContainsFunc(now, func(t Trouble) bool { return t.Code == m.Code })
-		if !told && n.At.Sub(m.Last) < lately {
-			past = append(past, metTrouble(m))
+// jobsText is a table of the jobs that have GPUs now, and of those that ended last.
+func (s Status) jobsText(w io.Writer) {
+	if len(s.Running)+len(s.Ended) == 0 {
+		return
+	}
+	rows := []string{row("\nJOB", "GPU", "USER", "WHEN", "RESULT")}
+	for _, r := range append(slices.Clone(s.Running), s.Ended...) {
+		when, came := "ended "+day(r.EndedAt, s.At), "-"
+		switch {
+		case r.State == Running:
+			when = "since " + day(r.BeganAt, s.At)
+		case r.End != nil:
+			came = outcome(*r.End, r.StillBytes)
+		default:
+			when, came = "began "+day(r.BeganAt, s.At), "not seen: "+r.Unseen
+		}
+		if r.State != Running && r.Start != nil && r.Start.Code != "" {
+			came += "; at its start: " + outcome(*r.Start, 0)
+		}
+		rows = append(rows, row(r.name(), r.gpus(), owner(r.User, r.UID), when, came))
+	}
+	table(w, rows...)
+	if more := s.OnRecord - len(s.Ended); more > 0 {
+		fmt.Fprintf(w, "%s on record: bookend history\n", count(more, "more job", "s"))
+	}
+}
+
+// hooksText says when the hooks ran last, in the order of a job's life, what the last health check found, and whether
+// the recorder runs.
+func (s Status) hooksText(w io.Writer) {
+	var ran []string
+	for _, h := range []metrics.Hook{metrics.Prolog, metrics.Epilog, metrics.HealthCheck} {
+		if at := s.Hooks[h]; !at.IsZero() {
+			ran = append(ran, strings.ReplaceAll(string(h), "_", " ")+" "+day(at, s.At))
 		}
 	}
-	return past
-}
-
-func newTrouble(c code.Code, said string) Trouble {
-	entry, _ := code.Lookup(c)
-	return Trouble{Code: c, Title: entry.Title, Remedy: entry.Remedy, Said: []string{said}}
-}
-
-// metTrouble is one that hooks have met.
-func metTrouble(m metrics.Trouble) Trouble {
-	t := newTrouble(m.Code, string(m.Detail))
-	t.met(m)
-	return t
-}
-
-func (t *Trouble) met(m metrics.Trouble) {
-	t.Since, t.LastAt, t.LastHook, t.Hooks, t.Without = moment(m.Since), moment(m.Last), string(m.Hook), m.Count,
-		m.Clear
-	if m.Job != 0 {
-		t.LastJob = fmt.Sprint(m.Job)
+	if c := s.Check; c != nil && c.Stopped {
+		ran = append(ran, "health check stopped before it was done")
+	} else if c != nil && len(c.Codes) > 0 {
+		codes := each(c.Codes, func(c code.Code) string { return string(c) })
+		ran = append(ran, "health check found "+strings.Join(codes, ", "))
+	}
+	if r := s.Recorder; r != nil && r.Problem != "" {
+		ran = append(ran, "recorder sees nothing: "+r.Problem)
+	} else if r != nil {
+		ran = append(ran, fmt.Sprintf("recorder %s (%s)", day(r.At, s.At), count(r.Jobs, "job", "s")))
+	} else if len(s.Running) > 0 {
+		ran = append(ran, "no recorder")
+	}
+	if len(ran) > 0 {
+		fmt.Fprintln(w, "last hooks: "+strings.Join(ran, ", "))
 	}
 }

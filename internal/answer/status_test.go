@@ -1,134 +1,137 @@
 package answer
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/slurm"
 )
 
 func clock(hour, minute int) time.Time {
 	return time.Date(2026, 11, 21, hour, minute, 0, 0, time.Local)
 }
 
-// metBy is a trouble that hooks have met from 8:00 on; clear hooks ran without it since.
-func metBy(c code.Code, last time.Time, clear uint64) metrics.Trouble {
-	return metrics.Trouble{Code: c, Since: clock(8, 0), Last: last, Count: 14, Hook: metrics.Epilog, Job: 2,
-		Clear: clear, Detail: `said: \x1b`}
-}
-
+// What status sees itself, and what the last hook met and status does not see to be over, is wrong now.
 func TestTroubles(t *testing.T) {
 	const (
-		met    = "    met by 14 hooks since 2026-11-21 08:00:00, last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2)\n"
-		do     = "    do: Install it, or correct the key backend.\n"
-		title  = "  trouble: BKD-BK-MISSING, backend is missing\n"
-		before = "  seen before: BKD-BK-MISSING, backend is missing: last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2), "
+		last    = "last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2)\n"
+		met     = "    met by 14 hooks since 2026-11-21 08:00:00, " + last
+		before  = "  seen before: BKD-BK-MISSING, backend is missing: " + last
+		do      = "    do: Install it, or correct the key backend.\n"
+		title   = "  trouble: BKD-BK-MISSING, backend is missing\n"
+		missing = code.BackendMissing
 	)
-	const missing = code.BackendMissing
 	for name, tt := range map[string]struct {
-		node Node
+		see  []string // a dash: looked for, and not there
+		met  bool
+		runs uint64 // of hooks since, without it
+		hour int    // it is: 10 if not said
 		want string
 	}{
-		"none": {Node{}, ""},
-		"met by the last": {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}}, title +
-			"    said: \\x1b\n" + met + do},
-		"not by the last": {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 3)}}, before +
-			"not by the 3 hooks since\n"},
-		"nor by the last": {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}}, before +
-			"not by the 1 hook since\n"},
-		"long ago": {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0).Add(-25*time.Hour), 1)}},
-			""},
-		"seen to be well": {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)},
-			Well: map[code.Code]bool{missing: true}}, before + "not now\n"},
-		"seen now": {Node{Now: []Symptom{{Code: missing, Text: "no \x1b such file"}}}, title +
-			"    no \\x1b such file\n" + do},
-		"seen twice and met": {Node{Now: []Symptom{{Code: missing, Text: "one"},
-			{Code: missing, Text: "two"}}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 5)}}, title +
-			"    one\n    two\n" + met + do},
-		"without a code": {Node{Now: []Symptom{{Code: "", Text: "no shards\n"}}},
-			"  trouble: no shards\\x0a\n"},
+		"none":               {want: ""},
+		"met by the last":    {met: true, want: title + "    said: \\x1b\n" + met + do},
+		"not by the last":    {met: true, runs: 3, want: before},
+		"long ago":           {met: true, runs: 3, hour: 34},
+		"seen to be well":    {see: []string{"-"}, met: true, want: before},
+		"seen now":           {see: []string{"no \x1b such file"}, want: title + "    no \\x1b such file\n" + do},
+		"seen twice and met": {see: []string{"one", "two"}, met: true, runs: 5, want: title + "    one\n    two\n" + met + do},
+		"without a code":     {see: []string{":no shards\n"}, want: "  trouble: no shards\\x0a\n"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			tt.node.At = clock(10, 0)
-			var b strings.Builder
-			tt.node.Status().troublesText(&b)
-			if b.String() != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", b.String(), tt.want)
+		s := Status{At: clock(cmp.Or(tt.hour, 10), 0)}
+		for _, said := range tt.see {
+			if of, without := strings.CutPrefix(said, ":"); without {
+				s.See("", of)
+			} else {
+				s.See(missing, strings.TrimPrefix(said, "-"))
 			}
-		})
+		}
+		if tt.met {
+			s.Meet([]metrics.Trouble{{Code: missing, Since: clock(8, 0), Last: clock(9, 0), Count: 14, Hook: metrics.Epilog,
+				Job: 2, Clear: tt.runs, Detail: `said: \x1b`}})
+		}
+		var b strings.Builder
+		if NewStatus(s, nil).troublesText(&b); b.String() != tt.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, b.String(), tt.want)
+		}
 	}
 }
 
 // statusText is what is shown of a node.
-func statusText(n Node) string {
+func statusText(s Status, runs ...ledger.Run) string {
 	var b strings.Builder
-	n.Status().Text(&b)
+	NewStatus(s, runs).Text(&b)
 	return b.String()
 }
 
-// A node with which all is well has one short screen.
+// A node with which all is well has one short screen, which says whether a recorder runs.
 func TestCleanNodeIsShort(t *testing.T) {
-	got := statusText(Node{Name: "n1", Mode: config.Observe, At: clock(10, 0), Last: map[metrics.Hook]time.Time{
-		metrics.Prolog: clock(9, 0), metrics.HealthCheck: clock(9, 40), metrics.Epilog: clock(9, 30)}})
-	const want = "n1  observe  no problems\nlast hooks: prolog 09:00:00, epilog 09:30:00, health check 09:40:00\n"
-	if got != want {
+	s := Status{Node: "n1", Mode: config.Observe, At: clock(10, 0), Hooks: map[metrics.Hook]time.Time{
+		metrics.Prolog: clock(9, 0), metrics.HealthCheck: clock(9, 40), metrics.Epilog: clock(9, 30)}}
+	const want = "n1  observe  no problems\nlast hooks: prolog 09:00:00, epilog 09:30:00, health check 09:40:00"
+	if got := statusText(s); got != want+"\n" {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	live := heir()
+	live.Ends = nil
+	has(t, statusText(s, live), []string{", no recorder\n"})
+	s.Recorder = &Recorder{At: clock(9, 59), Jobs: 2}
+	has(t, statusText(s), []string{want + ", recorder 09:59:00 (2 jobs)\n"})
+	s.Recorder.Problem = "BKD-HANG\n"
+	has(t, statusText(s), []string{"recorder sees nothing: BKD-HANG\\x0a\n"})
 }
 
-// On a terminal nothing but this package's colours gets through, and without colour nothing at all.
-func TestColoursAlone(t *testing.T) {
-	const hostile = "a\x1b[2Jb\x1b]0;title\x07c\x1b[31;5md\x9be"
-	for _, colour := range []bool{false, true} {
-		var b strings.Builder
-		w := On(&b, colour)
-		fmt.Fprintf(w, "%s %s\n", inkOf(w).in(red, "wrong"), hostile)
-		left := strings.ReplaceAll(strings.ReplaceAll(b.String(), red, ""), normal, "")
-		if slices.ContainsFunc([]byte(left), func(c byte) bool { return c != '\n' && (c < ' ' || c > '~') }) {
-			t.Errorf("%v: %q", colour, left)
-		}
-		if colour != strings.Contains(b.String(), red+"wrong"+normal) {
-			t.Errorf("%v: %q", colour, b.String())
-		}
+func TestJobsOfAStatus(t *testing.T) {
+	s := Status{Node: "n1", At: clock(9, 0)}
+	has(t, statusText(s, heir()), []string{"\n3    0    uid 0  ended 07:35:20  clean; still there from before: 20.0 GiB; " +
+		"at its start: warn (BKD-DIRTY)\n"})
+	lost := heir()
+	lost.Start, lost.Ends[0].Unseen = nil, "the node has booted since"
+	has(t, statusText(s, lost), []string{"\n3    0    uid 0  began unknown  not seen: the node has booted since\n"})
+}
+
+func TestTerminal(t *testing.T) {
+	var b strings.Builder
+	if n, err := fmt.Fprint(Terminal(&b), "a\x1b[31mb\x07c\x9bd\n\ne"); n != 14 || err != nil ||
+		b.String() != "a\\x1b[31mb\\x07c\\x9bd\n\ne" {
+		t.Errorf("%d, %v: %q", n, err, b.String())
 	}
 }
 
 // What is not known is not shown as nothing, and what is unexplained stands out.
 func TestCardsOfAStatus(t *testing.T) {
-	figure := func(gib float64) *uint64 { n := uint64(gib * (1 << 30)); return &n }
-	card := func(index int, used, odd *uint64) CardStatus {
-		c := CardStatus{Card: Card{Index: &index}, Unknown: Unknown{"used_bytes": "no rights"}}
-		c.TotalBytes, c.UsedBytes, c.UnexplainedBytes = figure(80), used, odd
-		return c
+	figure := func(gib int) gpu.Figure { return gpu.Bytes(uint64(gib) << 30) }
+	card := func(index int, used, odd gpu.Figure) CardStatus {
+		return CardStatus{Card: Card{Index: &index}, Memory: gpu.Memory{Total: figure(80), Used: used}, Unexplained: odd}
 	}
 	full := card(1, figure(40), figure(20))
 	full.Jobs, full.Last = []string{"5"}, &LastLook{Job: "4", Codes: []code.Code{code.Orphan}}
-	uid := uint32(7)
-	full.Processes = []Process{{PID: 70, Name: "a\x1b", UID: &uid, Bytes: figure(20), Job: "5"}, {PID: 71, Gone: true}}
-	var b strings.Builder
-	Status{Cards: []CardStatus{card(0, figure(0), figure(0)), full, card(2, nil, nil)}}.cardsText(&b)
-	const want = `GPU  USED                STATE     JOB  PROCESS
+	full.Processes = []Process{{Memory: figure(20), Process: attrib.Process{PID: 70, Name: "a\x1b", UID: 7,
+		Cgroup: slurm.Owner{ID: 5}}}, {Process: attrib.Process{PID: 71, Gone: true}, Memory: gpu.Unknown("")}}
+	unread := gpu.Unknown("no rights")
+	s := Status{Cards: []CardStatus{card(0, figure(0), figure(0)), full, card(2, unread, unread)}}
+	has(t, statusText(s), []string{`GPU  USED                STATE     JOB  PROCESS
 1    40.0/80.0 GiB       LEFTOVER  5    70 a\x1b (uid 7, job 5, 20.0 GiB)
                                         71 gone
 0    0.0/80.0 GiB        free      -    -
 2    unknown: no rights  unknown   -    -
-`
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
+`})
 }
 
 // A GPU's state names what an admin has to look at, and no job that is at work.
 func TestStateOfACard(t *testing.T) {
-	full, none, user := uint64(20<<30), uint64(0), uint32(7)
-	used := func(odd *uint64, p ...Process) CardStatus {
-		return CardStatus{Memory: Memory{UsedBytes: &full}, UnexplainedBytes: odd, Processes: p}
+	full, none := gpu.Bytes(20<<30), gpu.Bytes(0)
+	used := func(odd gpu.Figure, p ...Process) CardStatus {
+		return CardStatus{Memory: gpu.Memory{Used: full}, Unexplained: odd, Processes: p}
 	}
 	with := func(c CardStatus, job string, last ...code.Code) CardStatus {
 		if job != "" {
@@ -137,26 +140,28 @@ func TestStateOfACard(t *testing.T) {
 		c.Last = &LastLook{Codes: last}
 		return c
 	}
-	over := Process{PID: 1, UID: &user, Job: "4", JobEnded: &time.Time{}}
-	own, login := Process{PID: 2, UID: &user, Job: "5"}, Process{PID: 3, UID: &user}
-	service := Process{PID: 4, UID: &user, Service: "dcgm.service"}
+	of := func(p attrib.Process) Process { p.UID = 7; return Process{Process: p} }
+	over := of(attrib.Process{PID: 1, Cgroup: slurm.Owner{ID: 4}})
+	over.JobEnded = clock(9, 0)
+	own, login := of(attrib.Process{PID: 2, Cgroup: slurm.Owner{ID: 5}}), of(attrib.Process{PID: 3})
+	service, gone := of(attrib.Process{PID: 4, Service: "dcgm.service"}), of(attrib.Process{PID: 5, Gone: true})
 	for name, tt := range map[string]struct {
 		card CardStatus
 		want string
 	}{
-		"not read":                            {CardStatus{}, stateUnknown},
-		"empty":                               {used(&none), stateFree},
-		"a job's own":                         {with(used(&none, own), "5"), stateInUse},
-		"an ended job's, beside a job's own":  {with(used(&none, own, over), "5"), stateLeftover},
-		"an ended job's, and no job":          {used(nil, over), stateLeftover},
-		"a dead process":                      {used(&none, Process{PID: 5, Gone: true}), stateLeftover},
-		"a dead process while a job is there": {with(used(&none, Process{PID: 5, Gone: true}), "5"), stateInUse},
-		"what the last end found":             {with(used(&none, login), "", code.Orphan), stateLeftover},
-		"what it found is gone":               {with(used(&none, service), "", code.Orphan), stateInUse},
-		"memory without a process":            {with(used(&full), ""), stateUnexplained},
-		"the same, found by the last end":     {with(used(&full), "", code.Residue), stateLeftover},
-		"a login's process":                   {used(&none, login), stateStray},
-		"a job's on a GPU it was not given":   {used(&none, own), stateStray},
+		"not read":                            {CardStatus{Memory: gpu.Memory{Used: gpu.Unknown("")}}, stateUnknown},
+		"empty":                               {used(none), stateFree},
+		"a job's own":                         {with(used(none, own), "5"), stateInUse},
+		"an ended job's, beside a job's own":  {with(used(none, own, over), "5"), stateLeftover},
+		"an ended job's, and no job":          {used(gpu.Unknown(""), over), stateLeftover},
+		"a dead process":                      {used(none, gone), stateLeftover},
+		"a dead process while a job is there": {with(used(none, gone), "5"), stateInUse},
+		"what the last end found":             {with(used(none, login), "", code.Orphan), stateLeftover},
+		"what it found is gone":               {with(used(none, service), "", code.Orphan), stateInUse},
+		"memory without a process":            {with(used(full), ""), stateUnexplained},
+		"the same, found by the last end":     {with(used(full), "", code.Residue), stateLeftover},
+		"a login's process":                   {used(none, login), stateStray},
+		"a job's on a GPU it was not given":   {used(none, own), stateStray},
 	} {
 		if got := tt.card.state(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
@@ -166,7 +171,6 @@ func TestStateOfACard(t *testing.T) {
 
 // An admin in the observe week reads in the list which of the runs would have taken the node out.
 func TestDrainsInHistory(t *testing.T) {
-	briefs := []Brief{{finding.Finding{Code: "BKD-ORPHAN"}, config.Drain, "end"}}
 	for what, tt := range map[string]struct {
 		start, end *finding.Verdict
 		want       string
@@ -178,15 +182,11 @@ func TestDrainsInHistory(t *testing.T) {
 		"no drain was due": {nil, &finding.Verdict{Action: config.Warn, Code: "BKD-ORPHAN"}, "BKD-ORPHAN"},
 		"at the start": {&finding.Verdict{Held: "restarted 2 times"}, &finding.Verdict{},
 			"BKD-ORPHAN; would drain (restarted 2 times)"},
-		"text from a record": {nil, &finding.Verdict{Held: "a\x1b[31mb"}, `BKD-ORPHAN; would drain (a\x1b[31mb)`},
 	} {
-		var out strings.Builder
-		History{Node: "n1",
-			Runs: []Summary{{RunHead: RunHead{Job: "4", User: "ann", State: Ended},
-				Start: tt.start, End: tt.end, Findings: briefs}}}.Text(&out)
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if row := lines[len(lines)-1]; !strings.HasSuffix(row, "  "+tt.want) {
-			t.Errorf("%s: %q, want %q", what, row, tt.want)
+		run := Run{State: Ended, Start: tt.start, End: tt.end,
+			Findings: []Brief{{finding.Finding{Code: "BKD-ORPHAN"}, config.Drain, "end"}}}
+		if got := run.found(); got != tt.want {
+			t.Errorf("%s: %q, want %q", what, got, tt.want)
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"bookend/internal/holders"
 	"bookend/internal/inventory"
 	"bookend/internal/routine"
-	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -186,19 +185,6 @@ func Holdings(r Readers) attrib.Scan {
 
 // HungAt is what a search for holders hangs at.
 func HungAt(s attrib.Scan) []attrib.Instance { return s.Hung }
-
-// JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now; what cannot be told is
-// no trouble of the hooks'.
-func JobsOnCards(r Readers) []slurm.Owner {
-	var jobs []slurm.Owner
-	for _, h := range Holdings(r).Holdings {
-		job := slurm.Owner{ID: h.Cgroup.ID, SLUID: h.Cgroup.SLUID}
-		if len(h.Minors)+len(h.Renders) > 0 && !h.Gone && job.Found() && !slices.Contains(jobs, job) {
-			jobs = append(jobs, job)
-		}
-	}
-	return jobs
-}
 
 // ScanReserve is the time a look at processes has to hand in what it found, before its child would be killed.
 const ScanReserve = 200 * time.Millisecond

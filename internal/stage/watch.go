@@ -202,15 +202,6 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	return g
 }
 
-// Snapshot is Look with the driver's time of an end, and an error where the look is not whole.
-func Snapshot(env operation.Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
-	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
-	if g.Problem != "" {
-		return g.Snapshot, g.Who, fmt.Errorf("ask driver: %.200q", g.Problem)
-	}
-	return g.Snapshot, g.Who, nil
-}
-
 // What a test takes. Measured: 160-240 ms a GPU for the driver's library to initialise, nearly all of the whole, up to
 // 380 ms for one alone; the rest is room for a busy machine.
 const (

@@ -33,7 +33,7 @@ func screen[T interface{ Text(io.Writer) }](command string) func(*testing.T) str
 		}
 		var b strings.Builder
 		b.WriteString("root@n1# bookend " + command + "\n")
-		said.Text(answer.On(&b, false))
+		said.Text(answer.Terminal(&b))
 		return b.String()
 	}
 }

@@ -1,0 +1,276 @@
+package answer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+)
+
+// Run is one run of a job, in short.
+type Run struct {
+	Job       string    `json:"job"` // as its user names it: "42", "42_3", "42+1"
+	JobID     uint32    `json:"job_id"`
+	SLUID     string    `json:"sluid"` // the run's own id, from Slurm 25.11 on
+	User      string    `json:"user"`
+	UID       uint32    `json:"uid"`
+	Partition string    `json:"partition"`
+	State     State     `json:"state"`
+	BeganAt   time.Time `json:"began_at,omitzero"` // when the prolog looked; missing where none is on record
+	EndedAt   time.Time `json:"ended_at,omitzero"` // when its epilog looked; missing where none is on record
+	Unseen    string    `json:"unseen,omitempty"`  // how it is known to be over without one
+	Seconds   *float64  `json:"duration_seconds"`  // null where one of the two is missing
+	Exit      *int      `json:"exit_code"`         // of the job; null while it runs, or where Slurm does not say
+	Signal    *int      `json:"exit_signal"`       // that ended it; 0 for none
+
+	Cards    []Card           `json:"gpus"`
+	Start    *finding.Verdict `json:"start"` // null where no prolog is on record
+	End      *finding.Verdict `json:"end"`   // of the last epilog; null where none is
+	Findings []Brief          `json:"findings"`
+	// memory that was there at its start and still is, where nothing else was found
+	StillBytes uint64 `json:"still_bytes"`
+
+	Peak        gpu.Figure `json:"peak"`         // the most that the job's own processes had on one GPU
+	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null as peak, or where the driver does not say
+	IdleGPUs    []int      `json:"idle_gpus"`    // that nobody was seen to use
+}
+
+// State is how a run stands.
+type State string
+
+// The states. Of a run that is lost no epilog came: it is over all the same, as what began since shows, or a health
+// check.
+const (
+	Running State = "running"
+	Ended   State = "ended"
+	Lost    State = "lost"
+)
+
+// Brief is a finding, what policy made of it, and which end found it.
+type Brief struct {
+	finding.Finding
+	Action config.Action `json:"action"`
+	At     string        `json:"at"` // start, end
+}
+
+// newRuns are runs in short, in their order; all are the node's.
+func newRuns(runs, all []ledger.Run) []Run {
+	out := []Run{}
+	for _, r := range runs {
+		out = append(out, newRun(r, all))
+	}
+	return out
+}
+
+func newRun(r ledger.Run, all []ledger.Run) Run {
+	s := Run{Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: string(r.Job.SLUID), User: r.Job.User, UID: r.Job.UID,
+		Partition: r.Job.Partition, State: Lost, Cards: []Card{}, Findings: []Brief{}, IdleGPUs: []int{}}
+	for _, d := range r.Devices {
+		s.Cards = append(s.Cards, Card{&d.Index, d.Device})
+	}
+	if e := r.Job.Exit; e.Known {
+		code, signal := e.Raw>>8, e.Raw&0x7f
+		s.Exit, s.Signal = &code, &signal
+	}
+	if r.Start != nil {
+		s.BeganAt, s.Start = r.Start.Wall, &r.Start.Verdict
+		s.find("start", *r.Start)
+	}
+	switch end := r.Epilog(); {
+	case end != nil:
+		s.ended(r, *end)
+	case r.Running(all):
+		s.State = Running
+	case r.Closed():
+		s.Unseen = r.Last().Unseen
+	}
+	s.recorded(r)
+	return s
+}
+
+// ended adds what is known of a run that an epilog saw.
+func (s *Run) ended(r ledger.Run, first ledger.End) {
+	last := r.Last()
+	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &last.Verdict, stillThere(r, last)
+	if r.Start != nil {
+		took := (first.At - r.Start.At).Round(time.Millisecond).Seconds()
+		s.Seconds = &took
+	}
+	for _, e := range r.Ends {
+		s.find("end", e)
+	}
+}
+
+func (s *Run) find(at string, e ledger.End) {
+	for i, f := range e.Findings {
+		s.Findings = append(s.Findings, Brief{f, e.Verdict.Of(i).Action, at})
+	}
+}
+
+// stillThere is what the job got with its GPUs and gave back so, of an end that says no more than that they are clean.
+func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
+	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
+		return 0
+	}
+	for _, d := range r.Devices {
+		was, _ := r.Start.Snapshot.Reading(d.Device.ID)
+		now, _ := e.Snapshot.Reading(d.Device.ID)
+		dirty := r.Start.Curves[d.Device.ID].State.Dirty()
+		if dirty && was.Memory.Used.Known() && now.Memory.Used.Known() {
+			bytes += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
+		}
+	}
+	if bytes < finding.WorthTelling {
+		return 0
+	}
+	return bytes
+}
+
+// recorded adds what the recorder saw of a run.
+func (s *Run) recorded(r ledger.Run) {
+	end := r.Epilog()
+	if end == nil || end.Recording == nil {
+		s.Peak = gpu.Unknown("nothing is on record of the time between its start and its end")
+		return
+	}
+	if len(end.Recording.Gaps(r.First().At, end.At)) > 0 {
+		s.Peak = gpu.Unknown("it was not recorded all of the time")
+		return
+	}
+	var busy ledger.Busy
+	untold := false
+	for _, g := range end.Recording.GPUs {
+		s.Peak.Bytes = max(s.Peak.Bytes, g.Own.Bytes)
+		busy.Samples, busy.Sum = busy.Samples+g.Busy.Samples, busy.Sum+g.Busy.Sum
+		i := slices.IndexFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == g.ID })
+		untold = untold || g.Together == 0 && !g.Unused()
+		if g.Unused() && i >= 0 {
+			s.IdleGPUs = append(s.IdleGPUs, r.Devices[i].Index)
+		}
+	}
+	if s.Peak.Bytes == 0 && untold {
+		s.Peak = gpu.Unknown("whose the processes on its GPUs were is not known")
+	}
+	if percent, known := busy.Mean(); known {
+		s.BusyPercent = &percent
+	}
+}
+
+// name is a job's name as its user knows it, with the id that Slurm's logs have where that is another: "1234_7 (1240)".
+func (s Run) name() string {
+	if id := fmt.Sprint(s.JobID); s.Job != id {
+		return s.Job + " (" + id + ")"
+	}
+	return s.Job
+}
+
+// owner is a user by name, else by number.
+func owner(user string, uid uint32) string {
+	if user != "" {
+		return user
+	}
+	return fmt.Sprintf("uid %d", uid)
+}
+
+// gpus are the numbers of a run's GPUs.
+func (s Run) gpus() string {
+	if len(s.Cards) == 0 {
+		return "?"
+	}
+	return strings.Join(each(s.Cards, Card.number), ",")
+}
+
+func (s Run) ran() string {
+	switch {
+	case s.State == Running:
+		return "runs"
+	case s.Seconds == nil:
+		return "?"
+	}
+	return (time.Duration(*s.Seconds) * time.Second).String()
+}
+
+// used is what was recorded: the peak, and how busy its GPUs were, with - for nothing.
+func (s Run) used() (peak, busy string) {
+	peak, busy = "-", "-"
+	if s.Peak.Known() {
+		peak = Figure(s.Peak)
+	}
+	if s.BusyPercent != nil {
+		busy = fmt.Sprintf("%d %%", *s.BusyPercent)
+	}
+	return peak, busy
+}
+
+// found words what both ends of a run found, and how the job itself ended where it failed.
+func (s Run) found() string {
+	var parts []string
+	for _, at := range []struct {
+		name, before string
+		verdict      *finding.Verdict
+	}{{"end", "", s.End}, {"start", "at start ", s.Start}} {
+		if codes := s.codesAt(at.name); codes != "" {
+			parts = append(parts, at.before+codes)
+		}
+		switch v := at.verdict; {
+		case v == nil:
+		case v.Exit != 0:
+			parts = append(parts, fmt.Sprintf("drained (%d)", v.Exit))
+		case v.Held != "":
+			parts = append(parts, fmt.Sprintf("would drain (%s)", v.Held))
+		}
+	}
+	switch {
+	case s.State == Lost:
+		parts = append(parts, "no end on record")
+	case len(parts) == 0 && s.State == Ended:
+		parts = append(parts, "clean")
+	}
+	switch {
+	case s.Signal != nil && *s.Signal != 0:
+		parts = append(parts, fmt.Sprintf("job failed (signal %d)", *s.Signal))
+	case s.Exit != nil && *s.Exit != 0:
+		parts = append(parts, fmt.Sprintf("job failed (exit %d)", *s.Exit))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// codesAt are the findings of one end, each code once, without those that policy ignores or only notes.
+func (s Run) codesAt(end string) string {
+	var words []string
+	var said []code.Code
+	for _, f := range s.Findings {
+		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(said, f.Code) {
+			continue
+		}
+		said = append(said, f.Code)
+		word := string(f.Code)
+		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+			word += " " + Figure(f.Bytes)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// outcome words a hook's verdict. A GPU that the job got dirty and gave back so is not simply clean.
+func outcome(v finding.Verdict, still uint64) string {
+	switch {
+	case v.Exit != 0:
+		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
+	case v.Held != "":
+		return fmt.Sprintf("would drain for %s, held back: %s", v.Code, v.Held)
+	case v.Code != "":
+		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
+	case still > 0:
+		return "clean; still there from before: " + diagnosis.Size(still)
+	}
+	return "clean"
+}
