@@ -31,7 +31,7 @@ func (r *record) prolog() {
 	}
 	tested := r.earlierTests()
 	heard := r.Listen(r.since(tested))
-	r.observe()
+	r.observe(heard)
 	r.Seen.Kernel = heard()
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
@@ -64,7 +64,7 @@ func (r *record) epilog() {
 	sole := r.recall()
 	out := r.output()
 	heard, listened := r.Listen(judge.Mark(r.Past.Run, r.Job)), r.listen(out)
-	r.observe()
+	r.observe(heard)
 	r.Seen.Kernel = heard()
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds

@@ -20,7 +20,12 @@ import (
 
 // observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the
 // epoch is known, so is what counts of the past.
-func (r *record) observe() {
+//
+// The driver takes longest. So it is asked first, for the GPUs that were found for the last hook, and meanwhile the
+// kernel's log tells the epoch and Slurm's files what the numbers mean. Where that, or the answer, is not as it was
+// foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
+// if not.
+func (r *record) observe(heard func() *gpu.KernelLog) {
 	if !r.MayAsk() {
 		return
 	}
@@ -28,10 +33,21 @@ func (r *record) observe() {
 	if !r.Meet() {
 		return
 	}
-	seen := r.Inventory(r.Past.Run)
-	before, found := judge.StartOf(r.Past.Run, r.Job, seen.Epoch)
+	numbers := r.startNumbering(r.Past.Run)
+	seen, list := r.foresee(r.Past.Run)
+	var found []finding.Finding
+	if len(seen.Cards) > 0 {
+		r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, seen.Epoch)
+		r.Past.Baselines = r.baselines(seen.Epoch)
+		r.watchAhead(r.Order(seen.Cards, r.Settle))
+	}
+	if epoch := seen.Epoch; !r.ahead.shows(seen.Cards) || !epoch.Same(heard().Epoch) || !list.Equal(numbers()) {
+		seen = r.Inventory(r.Past.Run, numbers)
+		if r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, seen.Epoch); seen.Epoch != epoch {
+			r.Past.Baselines = r.baselines(seen.Epoch)
+		}
+	}
 	r.Add(found...)
-	r.Past.Before, r.Past.Baselines = before, r.baselines(seen.Epoch)
 	r.Seen = seen
 	r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
 }
