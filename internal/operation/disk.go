@@ -2,8 +2,10 @@ package operation
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,10 +14,12 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
 	"bookend/internal/report"
+	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -96,6 +100,54 @@ func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 		_ = r.alone(logLock, func() { note(code.StateWrite, metrics.Also(files, r.Counted, late)) })
 	}
 	return troubles, nil
+}
+
+// DiskFlag starts a program to do what a hook that has ended left it to do on the disk; paths.run follows.
+const DiskFlag = "--disk"
+
+// disk troubles of which no hook has told yet, below paths.run.
+const (
+	untoldDir  = "state"
+	untoldFile = "disk-troubles.json"
+	maxUntold  = 64 << 10
+)
+
+// Leave leaves the disk to a process that nobody waits for, and reports whether it could. Where one is at work still, or
+// an earlier one had trouble of which nobody has told, it does not: this hook is to wait, and to tell.
+func (r DiskRequest) Leave() (untold []metrics.Finding, left bool) {
+	dir := filepath.Join(r.Run, untoldDir)
+	text, err := safefile.Read(dir, untoldFile, maxUntold)
+	if err == nil {
+		_ = json.Unmarshal(text, &untold) // our own
+		_ = os.Remove(filepath.Join(dir, untoldFile))
+		return untold, false
+	}
+	free, err := safefile.Lock(filepath.Join(r.Run, logLock), 0, true)
+	if err != nil {
+		return nil, false
+	}
+	free()
+	request, err := json.Marshal(r)
+	return nil, err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
+}
+
+// ServeDisk does what Leave left to this process. What goes wrong the next hook tells.
+func ServeDisk(env Env) int {
+	Confine(env)
+	const limit = 5 * time.Second // where the disk does not answer it is left behind, and those after it find the lock held
+	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
+		time.Sleep(limit)
+		env.Exit(1)
+	})
+	var r DiskRequest
+	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&r); err != nil {
+		return 1
+	}
+	if troubles, _ := atTheDisk(r); len(troubles) > 0 {
+		text, _ := json.Marshal(troubles)
+		_ = safefile.Replace(filepath.Join(r.Run, untoldDir), untoldFile, text, 0o600)
+	}
+	return 0
 }
 
 // alone does something under a lock, or gives safefile.ErrLocked.

@@ -92,6 +92,9 @@ func Unclear(format string, args ...any) List {
 
 func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
 
+// Equal reports that both say the same, and know it from the same.
+func (l List) Equal(o List) bool { return l.Source == o.Source && l.equal(o) }
+
 // Kept is an answer as it is kept in the state.
 type Kept struct {
 	Key  Key  `json:"key"`

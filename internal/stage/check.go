@@ -85,7 +85,7 @@ func (r *record) lookAround() {
 	if !r.Meet() {
 		return
 	}
-	if r.Seen = r.Inventory(ledger.Run{}); len(r.Seen.Cards) > 0 {
+	if r.Seen = r.Inventory(ledger.Run{}, r.startNumbering(ledger.Run{})); len(r.Seen.Cards) > 0 {
 		r.Past.Baselines = r.baselines(r.Seen.Epoch)
 		r.Glance()
 	}

@@ -3,7 +3,9 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"bookend/internal/attrib"
@@ -13,6 +15,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/judge"
 	"bookend/internal/operation"
 	"bookend/internal/state"
 	"bookend/internal/wire"
@@ -87,9 +90,14 @@ func (d *Driver) ask(r wire.Request) backend.Answer {
 // askBackend is ask, with what went wrong among the findings.
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
 	answer := d.ask(r)
+	d.take(answer)
+	return answer
+}
+
+// take counts an answer, and what went wrong.
+func (d *Driver) take(answer backend.Answer) {
 	d.Seen.Looks += len(answer.Snapshots)
 	d.Add(d.troubles(answer, "")...)
-	return answer
 }
 
 // troubles turns what went wrong below the readings into findings, which say in what.
@@ -173,14 +181,58 @@ func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	paths := d.Config.Paths
 	request := operation.MachineRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
 	wait := operation.Kernel.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
-	return func() *gpu.KernelLog {
+	return sync.OnceValue(func() *gpu.KernelLog {
 		log, err := wait()
 		if err != nil {
 			d.Defect(err)
 			log = gpu.KernelLog{Unknown: err.Error()}
 		}
 		return &log
+	})
+}
+
+// ahead is a watch that was begun before it was certain what is to be watched.
+type ahead struct {
+	cards  []finding.Card
+	rule   gpu.WatchRule
+	answer func() backend.Answer
+}
+
+// watchAhead begins the watch that an order begins with.
+func (d *Driver) watchAhead(o judge.Order) {
+	r := d.watching(o.Cards, o.Rule)
+	wait := operation.Aside(func() (backend.Answer, error) { return d.ask(r), nil })
+	d.ahead = &ahead{o.Cards, o.Rule, sync.OnceValue(func() backend.Answer {
+		answer, err := wait()
+		errors.As(err, &answer.Panic)
+		return answer
+	})}
+}
+
+// shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory.
+func (a *ahead) shows(cards []finding.Card) bool {
+	if a == nil {
+		return false
 	}
+	answer := a.answer()
+	if !answer.Complete || len(answer.Troubles)+len(answer.Faults) > 0 || len(answer.Snapshots) == 0 {
+		return false
+	}
+	last := answer.Snapshots[len(answer.Snapshots)-1]
+	return !slices.ContainsFunc(cards, func(c finding.Card) bool {
+		r, _ := last.Reading(c.Device.ID)
+		return r.Device.ID == "" || r.Device.BusID != c.Device.BusID || r.Device.Minor == nil || c.Device.Minor == nil ||
+			*r.Device.Minor != *c.Device.Minor
+	})
+}
+
+// of is the answer where it is that of such a watch; else nothing but its child counts.
+func (a *ahead) of(cards []finding.Card, rule gpu.WatchRule) (answer backend.Answer, is bool) {
+	if a != nil {
+		answer = a.answer()
+		is = reflect.DeepEqual(a.cards, cards) && reflect.DeepEqual(a.rule, rule)
+	}
+	return answer, is
 }
 
 // contact is this hook's first contact with the driver.

@@ -30,9 +30,7 @@ func (r *record) prolog() {
 		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
 	}
 	tested := r.earlierTests()
-	heard := r.Listen(r.since(tested))
-	r.observe()
-	r.Seen.Kernel = heard()
+	r.observe(r.since(tested))
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
 		if r.Store != nil {
@@ -63,9 +61,8 @@ func (r *record) prolog() {
 func (r *record) epilog() {
 	sole := r.recall()
 	out := r.output()
-	heard, listened := r.Listen(judge.Mark(r.Past.Run, r.Job)), r.listen(out)
-	r.observe()
-	r.Seen.Kernel = heard()
+	listened := r.listen(out)
+	r.observe(judge.Mark(r.Past.Run, r.Job))
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
 	r.cleanUp()

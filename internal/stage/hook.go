@@ -39,6 +39,7 @@ type Driver struct {
 	Store  *state.Store // nil where state cannot be used; the hook goes on without
 
 	contact contact
+	ahead   *ahead
 	unkept  bool // a reader of /proc is stuck, and could not be put on record
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"bookend/internal/child"
@@ -23,10 +24,9 @@ import (
 )
 
 // Inventory lists the node's GPUs: the epoch, and which of them are the job's, or for a health check everybody's, with
-// where their numbers came from. Recalled is the record of this run's start.
-func (d *Driver) Inventory(recalled ledger.Run) (seen judge.Seen) {
-	remembered := settled(recalled, d.Job)
-	numbers, paths := d.startNumbering(remembered), d.Config.Paths
+// where their numbers came from. Recalled is the record of this run's start, numbers what Slurm's numbers mean.
+func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (seen judge.Seen) {
+	paths := d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
 	reply, err := operation.Inventory.Ask(request, limit, d.started(operation.Inventory.Name))
@@ -55,14 +55,44 @@ func (d *Driver) Inventory(recalled ledger.Run) (seen judge.Seen) {
 		list := numbers()
 		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
 	default:
-		res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
-		if slurmconf.GivesNumbers(d.Job) && remembered {
-			res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+		if d.Store != nil && request.DriverProc != "" {
+			_ = d.Store.PutInventory(state.Inventory{From: request.DriverProc, Epoch: reply.Epoch, Cards: reply.Cards})
 		}
+		res := d.devices(recalled, reply.Cards, numbers())
 		d.unresolved(res, len(reply.Cards))
 		seen.Cards, seen.Origin = res.Devices, slurmconf.Origin{Source: res.Source, Why: res.Unknown}
 	}
 	return seen
+}
+
+// devices are the job's GPUs among those of the node.
+func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.List) slurmconf.Result {
+	if slurmconf.GivesNumbers(d.Job) && settled(recalled, d.Job) {
+		return slurmconf.Again(recalled.Devices, recalled.Numbering.Source, cards)
+	}
+	return slurmconf.Devices(d.Job, cards, d.Config.NVIDIA, list)
+}
+
+// foresee is what Inventory will most likely come to: what it came to for the last hook, with the numbers that are
+// kept. It has no GPUs where nobody can tell.
+func (d *Driver) foresee(recalled ledger.Run) (seen judge.Seen, list slurmconf.List) {
+	if d.Store == nil {
+		return seen, list
+	}
+	last := d.Store.Inventory()
+	if last.From != d.Config.NVIDIA.DriverProc {
+		return seen, list
+	}
+	if kept := state.PeekNumbering(d.Config.Paths.Run, d.Job.Node); kept != nil && d.asksNumbers(recalled) {
+		list = kept.List
+	}
+	res := d.devices(recalled, last.Cards, list)
+	if res.Unknown != "" || len(res.Missing) > 0 {
+		return seen, list
+	}
+	return judge.Seen{
+		Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source},
+	}, list
 }
 
 // unresolved tells which of the job's numbers stand for no GPU of those that the driver has, and which for nobody knows
@@ -160,12 +190,8 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 
 // startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Nothing is
 // done where Slurm or the admin names the devices, nor at the end of a run whose start has done so.
-func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List) {
-	job := d.Job
-	if d.Phase == slurm.HealthCheck {
-		job.GPUIndexes = []int{0}
-	}
-	if !slurmconf.GivesNumbers(job) || len(d.Config.NVIDIA.GPUMap) > 0 || remembered {
+func (d *Driver) startNumbering(recalled ledger.Run) (collect func() slurmconf.List) {
+	if !d.asksNumbers(recalled) {
 		return func() slurmconf.List { return slurmconf.List{} }
 	}
 	var kept *slurmconf.Kept
@@ -179,7 +205,7 @@ func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List)
 		return func() slurmconf.List { return slurmconf.Unclear("no hook of a job has asked slurmd yet") }
 	}
 	settled := d.numbers(kept, conf)
-	return func() slurmconf.List {
+	return sync.OnceValue(func() slurmconf.List {
 		now := settled()
 		// One that does not know which slurmd runs leaves the answer for one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
@@ -189,7 +215,13 @@ func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List)
 			}
 		}
 		return now.List
-	}
+	})
+}
+
+// asksNumbers reports whether it has to be asked what Slurm's numbers mean.
+func (d *Driver) asksNumbers(recalled ledger.Run) bool {
+	asks := d.Phase == slurm.HealthCheck || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
+	return asks && len(d.Config.NVIDIA.GPUMap) == 0
 }
 
 // ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is

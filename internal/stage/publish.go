@@ -34,8 +34,8 @@ func program(phase slurm.Context) string {
 	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
 }
 
-// publish writes the log and the metrics, and moves records to the disk. That is best effort, and changes no verdict:
-// it is final by now.
+// publish has the log and the metrics written, and records moved to the disk. That is best effort, and changes no
+// verdict: it is final by now. So a job does not wait for it where all went well so far.
 func (r *record) publish() {
 	var lines []byte
 	for _, e := range r.entries() {
@@ -52,8 +52,16 @@ func (r *record) publish() {
 	if r.Phase != slurm.Prolog && r.Store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}
 	}
-	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
-	if err != nil { // the log has no word of this run, nor have the metrics
+	var troubles []metrics.Finding
+	if r.Store != nil && !r.InJob { // Slurm waits for all that a hook leaves in its job
+		untold, left := req.Leave()
+		if left {
+			return
+		}
+		troubles = untold
+	}
+	more, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
+	if troubles = append(troubles, more...); err != nil { // the log has no word of this run, nor have the metrics
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
 	}
 	for _, t := range troubles {

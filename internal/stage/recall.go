@@ -18,22 +18,42 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the
-// epoch is known, so is what counts of the past.
-func (r *record) observe() {
-	if !r.MayAsk() {
-		return
-	}
+// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here, and the
+// kernel's log since a mark. Once the epoch is known, so is what counts of the past.
+//
+// The driver takes longest. So it is asked first, for the GPUs that were found for the last hook, and meanwhile the
+// kernel's log tells the epoch and Slurm's files what the numbers mean. Where that, or the answer, is not as it was
+// foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
+// if not.
+func (r *record) observe(since *gpu.KernelMark) {
 	defer r.Leave()
-	if !r.Meet() {
-		return
+	var seen judge.Seen
+	var list slurmconf.List
+	asks := r.MayAsk() && r.Meet()
+	if asks {
+		if seen, list = r.foresee(r.Past.Run); len(seen.Cards) > 0 {
+			r.fromPast(seen.Epoch)
+			r.watchAhead(r.Order(seen.Cards, r.Settle))
+		}
 	}
-	seen := r.Inventory(r.Past.Run)
-	before, found := judge.StartOf(r.Past.Run, r.Job, seen.Epoch)
-	r.Add(found...)
-	r.Past.Before, r.Past.Baselines = before, r.baselines(seen.Epoch)
-	r.Seen = seen
-	r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
+	heard := r.Listen(since)
+	if asks {
+		numbers := r.startNumbering(r.Past.Run)
+		if !r.ahead.shows(seen.Cards) || !seen.Epoch.Same(heard().Epoch) || !list.Equal(numbers()) {
+			seen = r.Inventory(r.Past.Run, numbers)
+		}
+		r.Add(r.fromPast(seen.Epoch)...)
+		r.Seen = seen
+		r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
+	}
+	r.Seen.Kernel = heard()
+}
+
+// fromPast is what counts of the past in an epoch.
+func (r *record) fromPast(epoch gpu.Epoch) (found []finding.Finding) {
+	r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, epoch)
+	r.Past.Baselines = r.baselines(epoch)
+	return found
 }
 
 // baselines are what the node's GPUs carry without any job.

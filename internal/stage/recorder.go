@@ -35,7 +35,7 @@ func (r *record) startRecorder() {
 	if file := r.Getenv("BOOKEND_CONFIG"); file != "" {
 		env = []string{"BOOKEND_CONFIG=" + file}
 	}
-	if err := child.Detach(env, recordFlag, r.Job.Node); err != nil {
+	if err := child.Detach(env, nil, recordFlag, r.Job.Node); err != nil {
 		fmt.Fprintf(r.Stderr, "bookend: start recorder: %v\n", err)
 	}
 }

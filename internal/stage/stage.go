@@ -45,8 +45,11 @@ func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*re
 
 // run is what a hook's program does: it serves as its own child, says its version, or is one of its hooks.
 func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*record) (worth bool)) int {
-	if len(env.Args) == 3 && env.Args[1] == recordFlag {
+	switch {
+	case len(env.Args) == 3 && env.Args[1] == recordFlag:
 		return recordNode(env, env.Args[2])
+	case len(env.Args) == 3 && env.Args[1] == operation.DiskFlag:
+		return operation.ServeDisk(env)
 	}
 	if len(env.Args) > 1 {
 		if exit, done := operation.ServeChild(env); done {

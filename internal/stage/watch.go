@@ -63,13 +63,27 @@ func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
 	}
 }
 
-// Watch asks the backend to look at GPUs as long as the rule says, or the hook's time allows. What is read once a hook
-// comes with the first watch: at an end the GPUs' condition, at a start nothing but, where the admin wants it, that
-// accounting be on.
+// Watch asks the backend to look at GPUs as long as the rule says, or the hook's time allows.
 func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
-	if len(cards) == 0 {
-		return nil
+	answer, asked := d.ahead.of(cards, rule)
+	if d.ahead = nil; !asked {
+		if len(cards) == 0 && answer.Abandoned == nil {
+			return nil
+		}
+		if answer.Snapshots = nil; answer.Abandoned == nil {
+			answer = d.ask(d.watching(cards, rule))
+		}
 	}
+	d.take(answer)
+	if answer.Health != nil && len(answer.Snapshots) > 0 {
+		d.Seen.Health = answer.Health
+	}
+	return answer.Snapshots
+}
+
+// watching is the request. What is read once a hook comes with the first watch: at an end the GPUs' condition, at a
+// start nothing but, where the admin wants it, that accounting be on.
+func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	// The backend ends by itself before it would be killed, so that what it saw arrives.
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
@@ -86,11 +100,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	default:
 		r.Health, r.Accounting = true, true
 	}
-	answer := d.askBackend(fitting(r))
-	if answer.Health != nil && len(answer.Snapshots) > 0 {
-		d.Seen.Health = answer.Health
-	}
-	return answer.Snapshots
+	return fitting(r)
 }
 
 // backendReserve is the time a backend has for one last look after the rule's Max: attaching a GPU without

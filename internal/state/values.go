@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/drain"
+	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
@@ -25,6 +26,7 @@ var (
 		return fitted(maxCheck, func(level int) any { return versioned[ledger.Check]{v.Version, v.Value.Bounded(level)} })
 	})
 	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10, nil)
+	inventoryFile = versionedFile[Inventory]("inventory.json", 128<<10, nil)
 )
 
 // BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
@@ -60,6 +62,21 @@ func PeekNumbering(run, node string) *slurmconf.Kept {
 // PutNumbering keeps an answer in the place of the one before. Hooks that ask at once get the same answer.
 func (s *Store) PutNumbering(k slurmconf.Kept) error {
 	return numberingFile.put(s, versioned[slurmconf.Kept]{fileVersion, k})
+}
+
+// Inventory is which GPUs the last hook that asked found on the node. It may be out of date at any time.
+type Inventory struct {
+	From  string     `json:"from"` // the directory that lists them
+	Epoch gpu.Epoch  `json:"epoch"`
+	Cards []gpu.Card `json:"cards"`
+}
+
+// Inventory is empty where nothing can be read: what is lost costs nothing.
+func (s *Store) Inventory() Inventory { return orNone(inventoryFile.peek(s)).Value }
+
+// PutInventory keeps it for the next hook.
+func (s *Store) PutInventory(i Inventory) error {
+	return inventoryFile.put(s, versioned[Inventory]{fileVersion, i})
 }
 
 const maxDrain = 64 << 10 // 512 exits of 50 bytes and 64 causes of 100

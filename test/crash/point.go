@@ -201,6 +201,8 @@ func (t *tracer) role(c intercept.Call) string {
 	switch words := c.Command(); {
 	case len(words) == 3 && words[1] == "--child":
 		role = words[2]
+	case len(words) == 3 && words[1] == "--disk":
+		role = "disk"
 	case len(words) > 0 && filepath.Base(words[0]) == "backend":
 		role = "backend"
 	}

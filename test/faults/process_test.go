@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
@@ -133,6 +134,7 @@ func (p *running) wait() outcome {
 	case <-time.After(margin):
 		p.Fatalf("%s has ended, but something still holds its stdout", p.cmd)
 	}
+	rig.Written(p.conf.run)
 	return o
 }
 
@@ -294,6 +296,8 @@ func doing(pid int) string {
 		return "backend"
 	case len(args) == 3 && args[1] == "--child":
 		return args[2]
+	case len(args) == 3 && args[1] == operation.DiskFlag:
+		return operation.Disk.Name
 	}
 	return ""
 }

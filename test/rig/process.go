@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Process is one line of /proc. PID and Start together name a process for good: PIDs are used again.
@@ -53,6 +54,17 @@ func (p Process) file(name string) string { return fmt.Sprintf("/proc/%d/%s", p.
 
 // Over reports a process that is gone, or a zombie: its parent has not asked yet, which in a container may be never.
 func (p Process) Over() bool { return p.State == "" || p.State == "Z" || p.State == "X" }
+
+// Killed reports a process, or a thread of one, that SIGKILL waits for: it is asleep in the kernel.
+func (p Process) Killed() bool {
+	statuses, _ := filepath.Glob(p.file("task/*/status"))
+	return slices.ContainsFunc(statuses, func(file string) bool {
+		text, _ := os.ReadFile(file)
+		_, mask, _ := strings.Cut(string(text), "\nSigPnd:\t")
+		pending, err := strconv.ParseUint(strings.SplitN(mask, "\n", 2)[0], 16, 64)
+		return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
+	})
+}
 
 // Exe is the program that it runs.
 func (p Process) Exe() string {

@@ -246,11 +246,15 @@ func (s *Site) Run() string { return s.in("run") }
 // Var is the directory of a node's history and counters (paths.var), its own as on a node's own disk.
 func (s *Site) Var(node string) string { return s.in("var-" + node) }
 
-// Metrics is the file of a node's metrics.
-func (s *Site) Metrics(node string) string { return filepath.Join(s.Var(node), "bookend.prom") }
+// Metrics is the file of a node's metrics, with those of all hooks that have ended.
+func (s *Site) Metrics(node string) string {
+	rig.Written(s.Run())
+	return filepath.Join(s.Var(node), "bookend.prom")
+}
 
 // Log is what Bookend's own log says.
 func (s *Site) Log() (string, error) {
+	rig.Written(s.Run())
 	data, err := os.ReadFile(s.in("log-bookend/bookend.log"))
 	return string(data), err
 }
