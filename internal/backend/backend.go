@@ -4,6 +4,7 @@
 package backend
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type Params struct {
 	// OnLook, where it is not nil, takes the looks of a recording one by one, from another goroutine; the answer then
 	// has none.
 	OnLook func(gpu.Snapshot)
+	// Said, where it is not nil, is called once, from another goroutine, with a whole answer as soon as the backend has
+	// said it, before it has ended: then it still has to give back what it has of the driver. What Ask returns stands.
+	Said func(Answer)
 	// Stop, where it is not nil and closed, ends the backend.
 	Stop <-chan struct{}
 }
@@ -102,7 +106,22 @@ func Ask(p Params, req wire.Request) Answer {
 	if p.OnLook != nil {
 		return p.record(spec, req)
 	}
-	return judge(child.Run(spec), req)
+	if p.Said == nil {
+		return judge(child.Run(spec), req)
+	}
+	var all []byte
+	spec.OnLine = func(line []byte) (more bool) {
+		all = append(append(all, line...), '\n')
+		if bytes.Contains(line, []byte(`"kind":"done"`)) {
+			if early := judge(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {
+				p.Said(early)
+			}
+		}
+		return len(all) <= wire.MaxReplyBytes
+	}
+	res := child.Run(spec)
+	res.Stdout = append(all, res.Stdout...) // and what is no line
+	return judge(res, req)
 }
 
 // Joined are the answers of several backends to one request, as one. The i-th looks of all are one look: of a backend

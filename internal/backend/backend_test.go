@@ -3,6 +3,7 @@ package backend
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -81,7 +82,16 @@ func TestAsk(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Ask(fake(t, t.TempDir(), tt.script), snapshot(tt.limit))
+			p := fake(t, t.TempDir(), tt.script)
+			got, said := Ask(p, snapshot(tt.limit)), Answer{}
+			p.Said = func(a Answer) { said = a }
+			late := Ask(p, snapshot(tt.limit))
+			if late.Took = got.Took; !reflect.DeepEqual(late, got) {
+				t.Errorf("with an early word: %+v\nwithout: %+v", late, got)
+			}
+			if said.Complete != tt.complete || said.Complete && len(said.Snapshots) != tt.looks {
+				t.Errorf("said %+v", said)
+			}
 			if len(got.Snapshots) != tt.looks || got.Complete != tt.complete {
 				t.Errorf("got %d looks, complete %v; want %d, %v", len(got.Snapshots), got.Complete, tt.looks,
 					tt.complete)

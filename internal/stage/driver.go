@@ -60,8 +60,12 @@ func (d *Driver) readers() operation.Readers {
 	return operation.Readers{Config: d.Config, Clock: d.Clock, Store: d.Store}
 }
 
-// ask asks the backends of the vendors whose GPUs a request is about, one after the other.
-func (d *Driver) ask(r wire.Request) backend.Answer {
+// ask asks the backends of the vendors whose GPUs a request is about, one after the other, once an earlier one has
+// ended. Said is told the answer of one alone as soon as that has said it.
+func (d *Driver) ask(r wire.Request, said func(backend.Answer)) backend.Answer {
+	if last := d.ended(); last.Abandoned != nil {
+		return backend.Answer{Troubles: last.Troubles}
+	}
 	var names []string
 	if r.All {
 		for _, v := range inventory.Present(d.Config.Paths.Sys) {
@@ -75,11 +79,14 @@ func (d *Driver) ask(r wire.Request) backend.Answer {
 	}
 	var answers []backend.Answer
 	r.DeadlineMillis /= int64(max(1, len(names)))
+	if len(names) > 1 {
+		said = nil
+	}
 	for _, name := range names {
 		own := r
 		own.Devices = slices.DeleteFunc(slices.Clone(r.Devices),
 			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
-		p := backend.Params{Root: d.EUID == 0, Started: d.started(operation.Backend),
+		p := backend.Params{Root: d.EUID == 0, Started: d.started(operation.Backend), Said: said,
 			Answered: func() { d.contact.met(true) }}
 		p.Path, own.Options = d.Config.BackendOf(name, r.Op)
 		answers = append(answers, backend.Ask(p, own))
@@ -89,7 +96,7 @@ func (d *Driver) ask(r wire.Request) backend.Answer {
 
 // askBackend is ask, with what went wrong among the findings.
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
-	answer := d.ask(r)
+	answer := d.ask(r, nil)
 	d.take(answer)
 	return answer
 }
@@ -201,12 +208,38 @@ type ahead struct {
 // watchAhead begins the watch that an order begins with.
 func (d *Driver) watchAhead(o judge.Order) {
 	r := d.watching(o.Cards, o.Rule)
-	wait := operation.Aside(func() (backend.Answer, error) { return d.ask(r), nil })
-	d.ahead = &ahead{o.Cards, o.Rule, sync.OnceValue(func() backend.Answer {
+	said, over := make(chan backend.Answer, 1), make(chan struct{})
+	wait := operation.Aside(func() (backend.Answer, error) {
+		defer close(over)
+		return d.ask(r, func(a backend.Answer) { said <- a }), nil
+	})
+	ended := sync.OnceValue(func() backend.Answer {
 		answer, err := wait()
 		errors.As(err, &answer.Panic)
 		return answer
+	})
+	d.ahead = &ahead{o.Cards, o.Rule, sync.OnceValue(func() backend.Answer {
+		select {
+		case answer := <-said:
+			d.ending = ended
+			return answer
+		case <-over:
+			return ended()
+		}
 	})}
+}
+
+// ended waits for the end of a backend whose answer is known already. What goes wrong there says nothing of the answer:
+// it is told, and one that cannot end is on record for the next hook.
+func (d *Driver) ended() (last backend.Answer) {
+	if d.ending == nil {
+		return last
+	}
+	last, d.ending = d.ending(), nil
+	for _, f := range d.troubles(last, "after its answer: ") {
+		fmt.Fprintf(d.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
+	}
+	return last
 }
 
 // shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -40,7 +41,8 @@ type Driver struct {
 
 	contact contact
 	ahead   *ahead
-	unkept  bool // a reader of /proc is stuck, and could not be put on record
+	ending  func() backend.Answer // waits for that of a backend that has answered
+	unkept  bool                  // a reader of /proc is stuck, and could not be put on record
 }
 
 // New frames a hook, of which nothing is known yet.

@@ -98,6 +98,7 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 	if r.attempt(steps) {
 		r.giveReason()
 		r.publish()
+		r.ended()
 	}
 	return r.Reached()
 }

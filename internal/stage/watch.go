@@ -71,7 +71,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 			return nil
 		}
 		if answer.Snapshots = nil; answer.Abandoned == nil {
-			answer = d.ask(d.watching(cards, rule))
+			answer = d.ask(d.watching(cards, rule), nil)
 		}
 	}
 	d.take(answer)
@@ -191,7 +191,7 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog
 	d.Limit(time.Duration(d.Times.Total))
-	answer := d.ask(d.snapshot(timeout, false))
+	answer := d.ask(d.snapshot(timeout, false), nil)
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]
@@ -290,6 +290,7 @@ func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 
 // allocate has devices tested by one process, and answers for each.
 func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
+	t.stuck = t.stuck || t.ended().Abandoned != nil
 	left := t.until - t.Clock.Boot()
 	var answer backend.Answer
 	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have taken it

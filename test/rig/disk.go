@@ -1,15 +1,22 @@
 package rig
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
 // AtTheDisk are the processes to which hooks that keep their state in a folder left the disk.
 func AtTheDisk(run string) []Process {
+	words := "\x00--disk\x00" + run + "\x00"
 	return Processes(func(p Process) bool {
-		args := p.Args()
-		return !p.Over() && len(args) == 3 && slices.Equal(args[1:], []string{"--disk", run})
+		lines, _ := filepath.Glob(p.file("task/*/cmdline")) // its first thread may have ended
+		return slices.ContainsFunc(lines, func(file string) bool {
+			line, _ := os.ReadFile(file)
+			return strings.HasSuffix(string(line), words)
+		})
 	})
 }
 
