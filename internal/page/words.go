@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -83,10 +84,8 @@ func cardName(c Card) string {
 		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
 	case c.Index != nil:
 		return fmt.Sprintf("GPU %d", *c.Index)
-	case c.Minor != nil:
-		return fmt.Sprintf("nvidia%d", *c.Minor)
 	}
-	return string(clean(c.ID))
+	return cmp.Or(c.Node(), string(clean(c.ID)))
 }
 
 func count(n int, one, more string) string {
