@@ -250,26 +250,21 @@ func usedOf(r gpu.Reading) gpu.Figure {
 }
 
 // judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
-// While another job has the card only the findings tell whose what is.
+// While another job has the card it tells nothing.
 func (h *history) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
-	l, beside := look{at: e.Wall, bytes: usedOf(reading)}, h.busy(id, e.Wall)
-	if beside {
-		l.bytes = gpu.Unknown("others have the GPU too")
-	} else if start != nil && start.left { // what a job got and gave back so is no finding of its end
-		l.left = l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
+	l := look{at: e.Wall, bytes: usedOf(reading)}
+	if h.busy(id, e.Wall) {
+		return l
 	}
+	// What a job got and gave back so is no finding of its end.
+	l.left = start != nil && start.left && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
 	for _, f := range e.Findings {
 		kind, _ := code.Lookup(f.Code)
 		of := kind.Traits.Memory
-		if f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited && !beside) {
-			l.left = true
-			if beside && f.Bytes.Bytes > l.bytes.Bytes {
-				l.bytes = f.Bytes
-			}
-		}
+		l.left = l.left || f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited)
 	}
-	l.tells = l.left || !beside && (start == nil || start.tells) && e.Curves[id].State == settle.Clean
+	l.tells = l.left || (start == nil || start.tells) && e.Curves[id].State == settle.Clean
 	return l
 }
 
