@@ -15,7 +15,6 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/page"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
 )
@@ -69,24 +68,24 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 		return err
 	}
 	ask.Since, ask.Until, ask.Zone = since, until, time.Local
-	return a.deliver(q, page.Report{
-		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: page.Lay(r.runs, ask),
+	return a.deliver(q, answer.Page{
+		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: answer.Lay(r.runs, ask),
 		Offenders: offendersOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
 		Users: q.users, People: people(r.runs),
 	})
 }
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
-func (a *app) sources(dir string) (records, page.Request, error) {
+func (a *app) sources(dir string) (records, answer.Request, error) {
 	if dir != "" {
 		r, err := copied(dir, a.node)
-		return r, page.Request{}, err
+		return r, answer.Request{}, err
 	}
 	r, err := read(a.env, a.config().Paths, a.node)
 	if err != nil {
-		return r, page.Request{}, err
+		return r, answer.Request{}, err
 	}
-	ask := page.Request{Now: a.env.Clock.Wall()}
+	ask := answer.Request{Now: a.env.Clock.Wall()}
 	if ask.Check, err = r.store.LastCheck(); err != nil { // what cannot be read is left out
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
@@ -122,9 +121,9 @@ func people(runs []ledger.Run) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func (a *app) deliver(q reportAsk, r page.Report) error {
+func (a *app) deliver(q reportAsk, r answer.Page) error {
 	var b bytes.Buffer
-	if err := page.Write(&b, r); err != nil {
+	if err := r.Write(&b); err != nil {
 		return err
 	}
 	if q.html == "-" {

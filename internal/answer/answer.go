@@ -5,6 +5,8 @@
 // Parts of a record stand in documents as they are on record. Sizes are in bytes, moments in RFC 3339; units stand in
 // the names. What is not known says why, or is missing or null. Text from outside is printable ASCII: any other byte is
 // \xNN. Names of others stand only in documents for root.
+//
+// "bookend report" says what is on record as a page for a browser: page.go, of what chart.go and lanes.go lay out.
 package answer
 
 import (
