@@ -7,14 +7,11 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
 )
@@ -68,11 +65,10 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 		return err
 	}
 	ask.Since, ask.Until, ask.Zone = since, until, time.Local
-	return a.deliver(q, answer.Page{
-		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: answer.Lay(r.runs, ask),
-		Offenders: offendersOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
-		Users: q.users, People: people(r.runs),
-	})
+	p := answer.NewPage(r.node, r.runs, ask)
+	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall().In(ask.Zone), r.damaged
+	p.Copy, p.Users = q.records != "", q.users
+	return a.deliver(q, p)
 }
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
@@ -105,22 +101,6 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-// offendersOf are the cards that "bookend history --repeat-offenders" lists for the same time.
-func offendersOf(r records, f answer.Filter) (ids []gpu.ID) {
-	for _, l := range answer.NewOffenders(r.node, f.Pick(r.runs)).Cards {
-		ids = append(ids, l.ID)
-	}
-	return ids
-}
-
-func people(runs []ledger.Run) []string {
-	names := map[string]bool{}
-	for _, r := range runs {
-		names[strings.TrimSpace(r.Job.User)] = true
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
 func (a *app) deliver(q reportAsk, r answer.Page) error {
 	var b bytes.Buffer
 	if err := r.Write(&b); err != nil {
@@ -136,8 +116,7 @@ func (a *app) deliver(q reportAsk, r answer.Page) error {
 	}
 	if err == nil {
 		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
-			(b.Len()+1023)>>10,
-			len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
+			(b.Len()+1023)>>10, len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/state"
 )
@@ -68,6 +69,18 @@ var functions = template.FuncMap{
 	"moment": func(t time.Time) string { return t.Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
+// NewPage is the page of a node's records.
+func NewPage(node string, runs []ledger.Run, r Request) Page {
+	p := Page{Node: node, Chart: Lay(runs, r)}
+	for _, c := range NewOffenders(node, Filter{Since: r.Since, Until: r.Until}.Pick(runs)).Cards {
+		p.Offenders = append(p.Offenders, c.ID)
+	}
+	for _, r := range runs {
+		p.People = append(p.People, strings.TrimSpace(r.Job.User))
+	}
+	return p
+}
+
 // Write writes a page as HTML.
 func (r Page) Write(w io.Writer) error {
 	s := sheet{Page: r, Style: template.CSS(style), Script: template.JS(script)}
@@ -113,7 +126,8 @@ func (s sheet) Text(raw string) report.Safe {
 // begin alike the longest is found.
 func namesOf(people []string) *regexp.Regexp {
 	var names []string
-	for _, name := range people {
+	slices.Sort(people)
+	for _, name := range slices.Compact(people) {
 		if name != "" && name != "root" {
 			names = append(names, regexp.QuoteMeta(name))
 		}
