@@ -233,6 +233,9 @@ func (s Run) found() string {
 	case len(parts) == 0 && s.State == Ended:
 		parts = append(parts, "clean")
 	}
+	if len(s.IdleGPUs) > 0 {
+		parts = append(parts, "never used: GPU "+strings.Trim(strings.ReplaceAll(fmt.Sprint(s.IdleGPUs), " ", ","), "[]"))
+	}
 	switch {
 	case s.Signal != nil && *s.Signal != 0:
 		parts = append(parts, fmt.Sprintf("job failed (signal %d)", *s.Signal))

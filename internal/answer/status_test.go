@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/health"
@@ -104,28 +103,6 @@ func TestStateOfACard(t *testing.T) {
 	} {
 		if got := tt.card.state(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
-		}
-	}
-}
-
-// An admin in the observe week reads in the list which of the runs would have taken the node out.
-func TestDrainsInHistory(t *testing.T) {
-	for what, tt := range map[string]struct {
-		start, end *finding.Verdict
-		want       string
-	}{
-		"held back": {nil, &finding.Verdict{Action: config.Warn, Code: "BKD-ORPHAN", Held: "observe mode"},
-			"BKD-ORPHAN; would drain (observe mode)"},
-		"drained": {nil, &finding.Verdict{Action: config.Drain, Code: "BKD-ORPHAN", Exit: 10},
-			"BKD-ORPHAN; drained (10)"},
-		"no drain was due": {nil, &finding.Verdict{Action: config.Warn, Code: "BKD-ORPHAN"}, "BKD-ORPHAN"},
-		"at the start": {&finding.Verdict{Held: "restarted 2 times"}, &finding.Verdict{},
-			"BKD-ORPHAN; would drain (restarted 2 times)"},
-	} {
-		run := Run{State: Ended, Start: tt.start, End: tt.end,
-			Findings: []Brief{{finding.Finding{Code: "BKD-ORPHAN"}, config.Drain, "end"}}}
-		if got := run.found(); got != tt.want {
-			t.Errorf("%s: %q, want %q", what, got, tt.want)
 		}
 	}
 }
