@@ -234,7 +234,8 @@ func (s Run) found() string {
 		parts = append(parts, "clean")
 	}
 	if len(s.IdleGPUs) > 0 {
-		parts = append(parts, "never used: GPU "+strings.Trim(strings.ReplaceAll(fmt.Sprint(s.IdleGPUs), " ", ","), "[]"))
+		idle := each(s.IdleGPUs, func(index int) string { return fmt.Sprint(index) })
+		parts = append(parts, "never used: GPU "+strings.Join(idle, ","))
 	}
 	switch {
 	case s.Signal != nil && *s.Signal != 0:
