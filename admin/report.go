@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,9 +63,9 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if err != nil {
 		return err
 	}
-	ask.Since, ask.Until, ask.Zone = since, until, time.Local
+	ask.Since, ask.Until = since, until
 	p := answer.NewPage(r.node, r.runs, ask)
-	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall().In(ask.Zone), r.damaged
+	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), r.damaged
 	p.Copy, p.Users = q.records != "", q.users
 	return a.deliver(q, p)
 }

@@ -17,8 +17,7 @@ type Request struct {
 	// Since and Until bound the time shown; zero: from the first record on, up to Now.
 	Since, Until time.Time
 	// Now is when the records were read; zero: they are a copy, and the last look in them is the latest that is known.
-	Now  time.Time
-	Zone *time.Location
+	Now time.Time
 	// Check is the last health check, nil where there is none on record.
 	Check *ledger.Check
 }
@@ -66,7 +65,6 @@ type layout struct {
 // Lay makes a Chart of the records: each GPU is a lane, jobs are blocks, what stayed on it between looks is Held,
 // findings are Marks. Places are fractions of the time shown; what no look saw has no place.
 func Lay(runs []ledger.Run, r Request) Chart {
-	r.Zone = cmp.Or(r.Zone, time.UTC)
 	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
 	h.period()
@@ -103,14 +101,14 @@ func (h *layout) period() {
 		if at.IsZero() {
 			return
 		}
-		if at = at.In(h.ask.Zone); h.First.IsZero() || at.Before(h.First) {
+		if h.First.IsZero() || at.Before(h.First) {
 			h.First = at
 		}
 		h.Last = later(h.Last, at)
 	})
-	h.ask.Now = cmp.Or(h.ask.Now, h.Last).In(h.ask.Zone)
-	until := cmp.Or(h.ask.Until, h.ask.Now).In(h.ask.Zone)
-	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest)).In(h.ask.Zone)
+	h.ask.Now = cmp.Or(h.ask.Now, h.Last)
+	until := cmp.Or(h.ask.Until, h.ask.Now)
+	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest))
 	h.Until = later(until, h.Since.Add(shortest))
 }
 
@@ -151,10 +149,10 @@ func (h *layout) ticks() {
 			step = steps[i]
 		}
 	}
-	year, month, date := h.Since.Date()
+	year, month, date := h.Since.Local().Date()
 	for n := 0; ; n += step {
 		// Minutes of the calendar: where clocks are changed a day has 23 or 25 hours, and still one midnight.
-		t := time.Date(year, month, date, 0, n, 0, 0, h.ask.Zone)
+		t := time.Date(year, month, date, 0, n, 0, 0, time.Local)
 		if t.After(h.Until) {
 			return
 		}
@@ -257,7 +255,6 @@ func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 	if !h.shows(of.At, of.At) {
 		return
 	}
-	of.At = of.At.In(h.ask.Zone)
 	for n, f := range found {
 		of.Finding, of.Judged = f, v.Of(n)
 		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code

@@ -80,7 +80,7 @@ func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
 		k.Start = begun // Slurm's word: nobody looked then
 	}
-	k.Start, k.End = k.Start.In(h.ask.Zone), later(k.End, k.Start).In(h.ask.Zone) // a clock may have been set back
+	k.End = later(k.End, k.Start) // a clock may have been set back
 	return k, true
 }
 
@@ -303,7 +303,7 @@ func (h *layout) held(c Slot) (all []Held) {
 		if !l.left {
 			continue
 		}
-		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
+		k := Held{Start: l.at, End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
 			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
@@ -311,7 +311,6 @@ func (h *layout) held(c Slot) (all []Held) {
 				k.Fate = "stayed"
 			}
 		}
-		k.End = k.End.In(h.ask.Zone)
 		k.From, k.To = h.at(k.Start), h.at(k.End)
 		switch n := len(all); {
 		case !h.shows(k.Start, k.End):

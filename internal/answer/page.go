@@ -65,8 +65,8 @@ var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": count,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
 	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": became,
-	"stamp": func(t time.Time) string { return t.Format(time.DateTime) }, "figure": figure,
-	"moment": func(t time.Time) string { return t.Format("2 January 2006, 15:04 (UTC-07:00)") },
+	"stamp": stamp, "figure": figure,
+	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
 // NewPage is the page of a node's records.
@@ -229,8 +229,8 @@ func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 // MarkTip is a mark's gravest finding: what, when, and what was made of it. The table has the rest.
 func (s sheet) MarkTip(m Mark) string {
 	e := s.Gravest(m)
-	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", safe(e.Kind.Code), e.Kind.Title, s.Occasion(e),
-		e.At.Format(time.DateTime), became(e))
+	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", safe(e.Kind.Code), e.Kind.Title, s.Occasion(e), stamp(e.At),
+		became(e))
 	if more := len(m.Entries) - 1; more > 0 {
 		text += fmt.Sprintf("\n\nand %d more", more)
 	}
