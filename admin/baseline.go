@@ -15,6 +15,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 )
 
@@ -196,16 +197,10 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 
 // holding names a job that has the card now, or may have it; empty for none.
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
+	related := func(a ledger.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
 	for _, r := range all.runs {
-		if !r.Running(all.runs) || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
-			continue
-		}
-		anywhere := len(r.Devices) == 0
-		for _, a := range r.Devices {
-			related := a.Device.ID == d.Parent && d.Parent != "" || a.Device.Parent == d.ID
-			anywhere = anywhere || a.Device.ID == "" || a.Device.ID == d.ID || related
-		}
-		if anywhere {
+		now := r.Running(all.runs) && (r.Epoch == (gpu.Epoch{}) || r.Epoch.Same(epoch))
+		if now && (r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
 			return r.JobName()
 		}
 	}

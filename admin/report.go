@@ -7,15 +7,10 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/page"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
 )
@@ -68,25 +63,24 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if err != nil {
 		return err
 	}
-	ask.Since, ask.Until, ask.Zone = since, until, time.Local
-	return a.deliver(q, page.Report{
-		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: page.Lay(r.runs, ask),
-		Offenders: offendersOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
-		Users: q.users, People: people(r.runs),
-	})
+	ask.Since, ask.Until = since, until
+	p := answer.NewPage(r.node, r.runs, ask)
+	p.Version, p.Made, p.Damaged = a.env.Version, a.env.Clock.Wall(), r.damaged
+	p.Copy, p.Users = q.records != "", q.users
+	return a.deliver(q, p)
 }
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
-func (a *app) sources(dir string) (records, page.Request, error) {
+func (a *app) sources(dir string) (records, answer.Request, error) {
 	if dir != "" {
 		r, err := copied(dir, a.node)
-		return r, page.Request{}, err
+		return r, answer.Request{}, err
 	}
 	r, err := read(a.env, a.config().Paths, a.node)
 	if err != nil {
-		return r, page.Request{}, err
+		return r, answer.Request{}, err
 	}
-	ask := page.Request{Now: a.env.Clock.Wall()}
+	ask := answer.Request{Now: a.env.Clock.Wall()}
 	if ask.Check, err = r.store.LastCheck(); err != nil { // what cannot be read is left out
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
@@ -106,25 +100,9 @@ func copied(dir, node string) (records, error) {
 	return records{node: node, runs: all[node], damaged: damaged}, err
 }
 
-// offendersOf are the cards that "bookend history --repeat-offenders" lists for the same time.
-func offendersOf(r records, f answer.Filter) (ids []gpu.ID) {
-	for _, l := range answer.NewOffenders(r.node, f.Pick(r.runs)).Cards {
-		ids = append(ids, l.ID)
-	}
-	return ids
-}
-
-func people(runs []ledger.Run) []string {
-	names := map[string]bool{}
-	for _, r := range runs {
-		names[strings.TrimSpace(r.Job.User)] = true
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-func (a *app) deliver(q reportAsk, r page.Report) error {
+func (a *app) deliver(q reportAsk, r answer.Page) error {
 	var b bytes.Buffer
-	if err := page.Write(&b, r); err != nil {
+	if err := r.Write(&b); err != nil {
 		return err
 	}
 	if q.html == "-" {
@@ -137,8 +115,7 @@ func (a *app) deliver(q reportAsk, r page.Report) error {
 	}
 	if err == nil {
 		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
-			(b.Len()+1023)>>10,
-			len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
+			(b.Len()+1023)>>10, len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
 	}
 	return err
 }

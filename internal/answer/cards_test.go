@@ -5,65 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
-	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/slurm"
 )
-
-func reading(n int, used uint64, processes ...gpu.Process) gpu.Reading {
-	r := job(1, 1, 0, n).Ends[0].Snapshot.Readings[0]
-	r.Memory.Used, r.Processes = gpu.Bytes(used), processes
-	return r
-}
-
-// Memory is listed, the GPU's own, or unexplained; what is not known is null and says why.
-func TestCards(t *testing.T) {
-	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	live := job(20, 5, 5, 0)
-	live.Ends = nil
-	old := job(19, 1, 4, 1)
-	old.Ends, old.Epoch, old.Start.Snapshot = nil, gpu.Epoch{Boot: "before"}, gpu.Snapshot{}
-	s := Scene{
-		At: func(d time.Duration) time.Time { return morning.Add(d) }, Epoch: epoch,
-		Limits: finding.Limits{PerClient: 9 << 20},
-		Runs:   []ledger.Run{found(job(10, 1, 1, 1), code.Orphan, 1, config.Warn, nil), job(11, 1, 2, 2), live, old},
-		Now: gpu.Snapshot{Readings: []gpu.Reading{
-			reading(2, 50<<20), reading(0, 109<<20, gpu.Process{PID: 7, Memory: gpu.Bytes(100 << 20)}),
-			reading(1, 700<<20, gpu.Process{PID: 8, Memory: gpu.Unknown("no rights")}),
-		}},
-		Who: map[int]attrib.Process{7: {PID: 7, Name: "a\x1b[2J", UID: 5, Start: time.Second,
-			Cgroup: slurm.Owner{ID: 20}}},
-		Baselines: map[gpu.ID]finding.Baseline{"GPU-2": {GPU: "GPU-2", Bytes: 30 << 20}},
-	}
-	cards := NewCards(s)
-	if len(cards) != 3 || *cards[0].Index != 0 || *cards[1].Index != 1 || *cards[2].Index != 2 {
-		t.Fatalf("%+v", cards)
-	}
-	if c := cards[0]; c.Unexplained != gpu.Bytes(0) || !slices.Equal(c.Jobs, []string{"20"}) ||
-		c.Processes[0].Cgroup.ID != 20 || !c.Processes[0].JobEnded.IsZero() || c.Processes[0].User != "u5" ||
-		strings.Contains(c.Processes[0].Name, "\x1b") || c.Last.Job != "20" || len(c.Last.Codes) != 0 {
-		t.Errorf("%+v", c)
-	}
-	if c := cards[1]; c.Unexplained.Known() || c.Processes[0].Memory.Unknown != "no rights" || len(c.Jobs) != 0 ||
-		c.Processes[0].seen() || !slices.Equal(c.Last.Codes, []code.Code{code.Orphan}) {
-		t.Errorf("%+v", c)
-	}
-	if c := cards[2]; c.Unexplained != gpu.Bytes(20<<20) || c.Last.Job != "11" {
-		t.Errorf("%+v", c)
-	}
-	s.Now.Readings = nil
-	silent := NewCards(s)
-	if len(silent) != 3 || silent[0].Memory.Used.Known() || silent[0].Unexplained.Known() ||
-		!slices.Equal(silent[0].Jobs, []string{"20"}) {
-		t.Errorf("without a driver: %+v", silent)
-	}
-}
 
 // explained is what is said of something by default.
 func explained(what string) string {

@@ -39,7 +39,7 @@ type Run struct {
 
 	Peak        gpu.Figure `json:"peak"`         // the most that the job's own processes had on one GPU
 	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null as peak, or where the driver does not say
-	IdleGPUs    []int      `json:"idle_gpus"`    // that nobody was seen to use
+	IdleGPUs    []int      `json:"idle_gpus"`    // on which no process was seen
 }
 
 // State is how a run stands.
@@ -232,6 +232,10 @@ func (s Run) found() string {
 		parts = append(parts, "no end on record")
 	case len(parts) == 0 && s.State == Ended:
 		parts = append(parts, "clean")
+	}
+	if len(s.IdleGPUs) > 0 {
+		idle := each(s.IdleGPUs, func(index int) string { return fmt.Sprint(index) })
+		parts = append(parts, "never used: GPU "+strings.Join(idle, ","))
 	}
 	switch {
 	case s.Signal != nil && *s.Signal != 0:

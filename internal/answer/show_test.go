@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -51,20 +49,6 @@ func heir() ledger.Run {
 	}
 }
 
-func has(t *testing.T, got string, want []string, not ...string) {
-	t.Helper()
-	for _, text := range want {
-		if !strings.Contains(got, text) {
-			t.Errorf("lacks %q:\n%s", text, got)
-		}
-	}
-	for _, text := range append(not, "\x1b") {
-		if strings.Contains(got, text) {
-			t.Errorf("has %q:\n%s", text, got)
-		}
-	}
-}
-
 // TestShow holds what is shown of a run, with heir's record changed, to testdata/show.txtar: the whole of the first, then
 // the lines that the first has not.
 func TestShow(t *testing.T) {
@@ -89,34 +73,4 @@ func TestShow(t *testing.T) {
 			func(l string) bool { return strings.Contains(first, l) })
 		return strings.Join(more, "")
 	})
-}
-
-// A look accounts for all memory of a GPU. A test of another epoch says nothing any more.
-func TestSnapshot(t *testing.T) {
-	minor, at := 0, time.Date(2026, 11, 21, 8, 0, 0, 0, time.Local)
-	now := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
-	old := now
-	old.Module = "m0"
-	s := gpu.Snapshot{At: 1, Readings: []gpu.Reading{{
-		Device: gpu.Device{ID: card0, BusID: "0000:1b:00.0", Minor: &minor},
-		Memory: gpu.Memory{Total: gpu.Bytes(1000 << 20), Reserved: gpu.Bytes(615 << 20), Used: gpu.Bytes(100 << 20),
-			Free: gpu.Bytes(285 << 20)},
-		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)}, {PID: 71, Memory: gpu.Bytes(1 << 20)}},
-	}}}
-	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
-	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
-		Attempts: 2}
-	tests := map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
-		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}
-	var b strings.Builder
-	NewSnapshot(Scene{Now: s, Who: who, At: at.Add, Epoch: now}, tests, "").Text(&b)
-	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)
-  90 MiB  PID 70 (train), uid 0, state S, started 2026-11-21 08:00:01, job 7 by its environment (a hint)
-  1 MiB  PID 71, unknown: no one looked
-last test of GPU-0, 2026-11-21 08:00:00: test allocation: ok, largest block 2 MiB of 4 MiB free (2 attempts, 0 ms)
-last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: the driver was reloaded or the node booted since, or no one can tell
-`
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
 }

@@ -244,10 +244,12 @@ func (s Status) troublesText(w io.Writer) {
 // lastBy is the hook that met a trouble last.
 func lastBy(m metrics.Trouble) string {
 	if m.Job == 0 {
-		return fmt.Sprintf("the %s at %s", m.Hook, stamp(m.Last))
+		return fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))
 	}
 	return fmt.Sprintf("the %s of job %d at %s (bookend show %[2]d)", m.Hook, m.Job, stamp(m.Last))
 }
+
+func hookName(h metrics.Hook) string { return strings.ReplaceAll(string(h), "_", " ") }
 
 // askedText writes why driver or Slurm gave no answer, and why the node takes no jobs.
 func (s Status) askedText(w io.Writer) {
@@ -315,7 +317,7 @@ func (s Status) hooksText(w io.Writer) {
 	var ran []string
 	for _, h := range []metrics.Hook{metrics.Prolog, metrics.Epilog, metrics.HealthCheck} {
 		if at := s.Hooks[h]; !at.IsZero() {
-			ran = append(ran, strings.ReplaceAll(string(h), "_", " ")+" "+day(at, s.At))
+			ran = append(ran, hookName(h)+" "+day(at, s.At))
 		}
 	}
 	if c := s.Check; c != nil && c.Stopped {

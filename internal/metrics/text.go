@@ -61,13 +61,11 @@ var (
 // families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
 var families = map[string]family{
 	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: runsFrom,
-		help: "Runs of the Bookend hooks for jobs with GPUs, and of its health check, by the strongest action that " +
-			"policy took."},
+		help: "Runs of the hooks for jobs with GPUs, and of the health check, by the strongest action of the policy."},
 	findings: {kind: "counter", labels: []string{"code", "hook"},
 		help: "Findings of all kinds, by code and hook."},
 	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode(),
-		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy " +
-			"ignores or only notes."},
+		help: "Troubles of Bookend itself or of the driver as a whole, by code; not what the policy only notes."},
 	drains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
 		help: "Runs that drained the node by their exit code."},
 	heldDrains: {kind: "counter", labels: []string{"hook"}, from: jobHooks,
@@ -77,31 +75,25 @@ var families = map[string]family{
 	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
 		help: "How many troubles of Bookend itself or of the driver as a whole the hook's last run met."},
 	hookTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: hookBounds,
-		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach " +
-			"the disk."},
+		help: "How long hooks of jobs with GPUs took until they were counted, before their records reach the disk."},
 	settleTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: settleBounds,
-		help: "How long the memory of a job's GPU took to come to rest, clean or not, from the hook's first look " +
-			"on; GPUs that did not are left out."},
+		help: "Time until a GPU's memory came to rest, clean or not, from the hook's first look; only where it did."},
 	probes: {kind: "counter", labels: []string{"result"}, from: resultsFrom,
 		help: "Test allocations, by result."},
 	peakShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
-		help: "Most memory that an ended job's processes had on a GPU of the job, as a part of all of it; one " +
-			"figure for each GPU that the job used."},
+		help: "Most memory that an ended job's processes had on a GPU, as a part of all of it; for each GPU used."},
 	busyShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
 		help: "Mean part of an ended job's time in which its GPU was busy; one figure for each GPU of the job."},
 	unusedGPUs: {kind: "counter", labels: []string{"slurm_partition"},
 		help: "GPUs of ended jobs on which no process of the job was seen while it ran."},
 	recorded: {kind: "counter", labels: []string{"seen"}, from: [][]string{{Whole}, {Part}, {Nothing}},
-		help: "Ended jobs, by what was recorded between their start and their end: whole, part (some time was " +
-			"missed) or nothing."},
+		help: "Ended jobs by what was recorded of their time: whole, part (some was missed) or nothing."},
 	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the GPU when the health check last looked, in bytes."},
 	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory in use that no listed process accounts for, nor what the GPU carries without any job, when " +
-			"the health check last looked, in bytes."},
+		help: "Memory in use beyond listed processes and the GPU's baseline at the last health check, in bytes."},
 	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
-		help: "Memory found on the GPU while no job had it, when the health check last looked, in bytes; 0 on a " +
-			"clean GPU and on a job's."},
+		help: "Memory on a GPU that no job had at the last health check, in bytes; 0 on a clean GPU and a job's."},
 	driverKeepers: {kind: "gauge",
 		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
 			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +

@@ -85,7 +85,8 @@ func (r *record) lookAround() {
 	if !r.Meet() {
 		return
 	}
-	if r.Seen = r.Inventory(ledger.Run{}, r.startNumbering(ledger.Run{})); len(r.Seen.Cards) > 0 {
+	_, start := r.numbering(ledger.Run{})
+	if r.Seen = r.Inventory(ledger.Run{}, start()); len(r.Seen.Cards) > 0 {
 		r.Past.Baselines = r.baselines(r.Seen.Epoch)
 		r.Glance()
 	}

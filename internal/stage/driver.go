@@ -61,8 +61,8 @@ func (d *Driver) readers() operation.Readers {
 }
 
 // ask asks the backends of the vendors whose GPUs a request is about, one after the other, once an earlier one has
-// ended. Said is told the answer of one alone as soon as that has said it.
-func (d *Driver) ask(r wire.Request, said func(backend.Answer)) backend.Answer {
+// ended. Where it is one alone, the caller hears what it wants to of it.
+func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	if last := d.ended(); last.Abandoned != nil {
 		return backend.Answer{Troubles: last.Troubles}
 	}
@@ -80,14 +80,20 @@ func (d *Driver) ask(r wire.Request, said func(backend.Answer)) backend.Answer {
 	var answers []backend.Answer
 	r.DeadlineMillis /= int64(max(1, len(names)))
 	if len(names) > 1 {
-		said = nil
+		hears.Said = nil
 	}
 	for _, name := range names {
 		own := r
 		own.Devices = slices.DeleteFunc(slices.Clone(r.Devices),
 			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
-		p := backend.Params{Root: d.EUID == 0, Started: d.started(operation.Backend), Said: said,
-			Answered: func() { d.contact.met(true) }}
+		p := hears
+		p.Root, p.Answered = d.EUID == 0, func() { d.contact.met(true) }
+		p.Started = func(pid int, startTicks uint64) {
+			d.started(operation.Backend)(pid, startTicks)
+			if hears.Started != nil {
+				hears.Started(pid, startTicks)
+			}
+		}
 		p.Path, own.Options = d.Config.BackendOf(name, r.Op)
 		answers = append(answers, backend.Ask(p, own))
 	}
@@ -96,7 +102,7 @@ func (d *Driver) ask(r wire.Request, said func(backend.Answer)) backend.Answer {
 
 // askBackend is ask, with what went wrong among the findings.
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
-	answer := d.ask(r, nil)
+	answer := d.ask(r, backend.Params{})
 	d.take(answer)
 	return answer
 }
@@ -205,13 +211,16 @@ type ahead struct {
 	answer func() backend.Answer
 }
 
-// watchAhead begins the watch that an order begins with.
+// watchAhead begins the watch that an order begins with, and returns once the backend has been started: what is started
+// next would be in its way.
 func (d *Driver) watchAhead(o judge.Order) {
 	r := d.watching(o.Cards, o.Rule)
-	said, over := make(chan backend.Answer, 1), make(chan struct{})
+	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan backend.Answer, 1), make(chan struct{})
 	wait := operation.Aside(func() (backend.Answer, error) {
 		defer close(over)
-		return d.ask(r, func(a backend.Answer) { said <- a }), nil
+		return d.ask(r, backend.Params{
+			Started: func(int, uint64) { begun <- struct{}{} }, Said: func(a backend.Answer) { said <- a },
+		}), nil
 	})
 	ended := sync.OnceValue(func() backend.Answer {
 		answer, err := wait()
@@ -227,6 +236,11 @@ func (d *Driver) watchAhead(o judge.Order) {
 			return ended()
 		}
 	})}
+	select {
+	case <-begun:
+	case <-over:
+	case <-time.After(patience): // there are several backends, or its program lies on a disk that does not answer
+	}
 }
 
 // ended waits for the end of a backend whose answer is known already. What goes wrong there says nothing of the answer:
@@ -328,7 +342,7 @@ func (d *Driver) adopt() {
 // started returns what notes a child that asks the driver.
 func (d *Driver) started(op string) func(pid int, startTicks uint64) {
 	if !d.contact.holds {
-		return nil
+		return func(int, uint64) {}
 	}
 	return func(pid int, startTicks uint64) {
 		d.contact.pids = append(slices.Clone(d.contact.pids), pid)

@@ -75,24 +75,16 @@ func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.L
 
 // foresee is what Inventory will most likely come to: what it came to for the last hook, with the numbers that are
 // kept. It has no GPUs where nobody can tell.
-func (d *Driver) foresee(recalled ledger.Run) (seen judge.Seen, list slurmconf.List) {
+func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.Seen) {
 	if d.Store == nil {
-		return seen, list
+		return seen
 	}
 	last := d.Store.Inventory()
-	if last.From != d.Config.NVIDIA.DriverProc {
-		return seen, list
-	}
-	if kept := state.PeekNumbering(d.Config.Paths.Run, d.Job.Node); kept != nil && d.asksNumbers(recalled) {
-		list = kept.List
-	}
 	res := d.devices(recalled, last.Cards, list)
-	if res.Unknown != "" || len(res.Missing) > 0 {
-		return seen, list
+	if last.From != d.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
+		return seen
 	}
-	return judge.Seen{
-		Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source},
-	}, list
+	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source}}
 }
 
 // unresolved tells which of the job's numbers stand for no GPU of those that the driver has, and which for nobody knows
@@ -188,19 +180,28 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	return append(all, unread...)
 }
 
-// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Nothing is
-// done where Slurm or the admin names the devices, nor at the end of a run whose start has done so.
-func (d *Driver) startNumbering(recalled ledger.Run) (collect func() slurmconf.List) {
-	if !d.asksNumbers(recalled) {
-		return func() slurmconf.List { return slurmconf.List{} }
+// numbering is what Slurm's GPU numbers mean as far as it is kept, and what begins to find out whether that still holds,
+// while the driver is asked for the GPUs. Nothing is done where Slurm or the admin names the devices, nor at the end of a
+// run whose start has done so.
+func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
+	check := d.Phase == slurm.HealthCheck
+	asks := check || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
+	if !asks || len(d.Config.NVIDIA.GPUMap) > 0 {
+		return kept, func() func() slurmconf.List { return func() slurmconf.List { return kept } }
 	}
-	var kept *slurmconf.Kept
+	var last *slurmconf.Kept
 	if d.Store != nil {
 		var err error
-		kept, err = d.Store.Numbering()
+		if last, err = d.Store.Numbering(); last != nil {
+			kept = last.List
+		}
 		d.Try(err)
 	}
-	conf, check := d.Getenv("SLURM_CONF"), d.Phase == slurm.HealthCheck
+	return kept, func() func() slurmconf.List { return d.startNumbering(last, check) }
+}
+
+func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func() slurmconf.List) {
+	conf := d.Getenv("SLURM_CONF")
 	if check && conf == "" && d.Config.Slurm.GresConf == "" && kept == nil {
 		return func() slurmconf.List { return slurmconf.Unclear("no hook of a job has asked slurmd yet") }
 	}
@@ -216,12 +217,6 @@ func (d *Driver) startNumbering(recalled ledger.Run) (collect func() slurmconf.L
 		}
 		return now.List
 	})
-}
-
-// asksNumbers reports whether it has to be asked what Slurm's numbers mean.
-func (d *Driver) asksNumbers(recalled ledger.Run) bool {
-	asks := d.Phase == slurm.HealthCheck || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
-	return asks && len(d.Config.NVIDIA.GPUMap) == 0
 }
 
 // ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is

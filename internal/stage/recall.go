@@ -27,32 +27,31 @@ import (
 // if not.
 func (r *record) observe(since *gpu.KernelMark) {
 	defer r.Leave()
-	var seen judge.Seen
-	var list slurmconf.List
-	asks := r.MayAsk() && r.Meet()
-	if asks {
-		if seen, list = r.foresee(r.Past.Run); len(seen.Cards) > 0 {
-			r.fromPast(seen.Epoch)
-			r.watchAhead(r.Order(seen.Cards, r.Settle))
+	if !r.MayAsk() || !r.Meet() {
+		r.Seen.Kernel = r.Listen(since)()
+		return
+	}
+	kept, startNumbering := r.numbering(r.Past.Run)
+	r.Seen = r.foresee(r.Past.Run, kept)
+	found, foreseen := r.fromPast(), r.Seen.Epoch
+	if len(r.Seen.Cards) > 0 {
+		r.watchAhead(r.Order(r.Seen.Cards, r.Settle))
+	}
+	heard, numbers := r.Listen(since), startNumbering()
+	if !r.ahead.shows(r.Seen.Cards) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
+		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
+			found = r.fromPast()
 		}
 	}
-	heard := r.Listen(since)
-	if asks {
-		numbers := r.startNumbering(r.Past.Run)
-		if !r.ahead.shows(seen.Cards) || !seen.Epoch.Same(heard().Epoch) || !list.Equal(numbers()) {
-			seen = r.Inventory(r.Past.Run, numbers)
-		}
-		r.Add(r.fromPast(seen.Epoch)...)
-		r.Seen = seen
-		r.Seen.Side, r.Seen.Cards = r.Look(seen.Cards)
-	}
+	r.Add(found...)
+	r.Seen.Side, r.Seen.Cards = r.Look(r.Seen.Cards)
 	r.Seen.Kernel = heard()
 }
 
-// fromPast is what counts of the past in an epoch.
-func (r *record) fromPast(epoch gpu.Epoch) (found []finding.Finding) {
-	r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, epoch)
-	r.Past.Baselines = r.baselines(epoch)
+// fromPast is what counts of the past in the epoch that was seen.
+func (r *record) fromPast() (found []finding.Finding) {
+	r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, r.Seen.Epoch)
+	r.Past.Baselines = r.baselines(r.Seen.Epoch)
 	return found
 }
 

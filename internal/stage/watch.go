@@ -71,7 +71,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 			return nil
 		}
 		if answer.Snapshots = nil; answer.Abandoned == nil {
-			answer = d.ask(d.watching(cards, rule), nil)
+			answer = d.ask(d.watching(cards, rule), backend.Params{})
 		}
 	}
 	d.take(answer)
@@ -191,7 +191,7 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog
 	d.Limit(time.Duration(d.Times.Total))
-	answer := d.ask(d.snapshot(timeout, false), nil)
+	answer := d.ask(d.snapshot(timeout, false), backend.Params{})
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
 		g.Snapshot = answer.Snapshots[n-1]

@@ -102,18 +102,8 @@ func BenchmarkNoGPU(b *testing.B) {
 // BenchmarkCleanGPU is Bookend's own share of a hook on a clean card: the fake driver answers at once.
 func BenchmarkCleanGPU(b *testing.B) {
 	dir := must.Have(cluster.Scratch())(b)
-	defer os.RemoveAll(dir)
-	w := must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4)))(b)
-	defer w.Close()
-	backend := filepath.Join(dir, "bookend-gpu")
-	must.Do(b, build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"))
-	numbers := must.Have(w.Slurm(filepath.Join(dir, "slurm"), "n1"))(b)
-	config := filepath.Join(dir, "bookend.yaml")
-	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: "+
-		"%s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: "+
-		"%s/var/bookend.prom}\nslurm: {%s}\n",
-		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir, numbers)
-	must.Do(b, os.WriteFile(config, []byte(text), 0o644))
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	config := cleanNode(b, dir, "")
 	yardstick := nothing(b)
 	for _, hook := range hooks {
 		program := filepath.Join(dir, hook.name)
@@ -121,6 +111,21 @@ func BenchmarkCleanGPU(b *testing.B) {
 			compare(b, program, yardstick, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
 		})
 	}
+}
+
+// cleanNode makes a node of four clean GPUs in a folder, with the programs of its hooks, and returns its configuration.
+func cleanNode(tb testing.TB, dir, extra string) (config string) {
+	w := must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4)))(tb)
+	tb.Cleanup(func() { must.Do(tb, w.Close()) })
+	must.Do(tb, build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"))
+	numbers := must.Have(w.Slurm(filepath.Join(dir, "slurm"), "n1"))(tb)
+	text := fmt.Sprintf("version: 1\nbackend: %s/bookend-gpu\npaths: {run: %[1]s/run, var: %[1]s/var, log: %[1]s/log, sys: "+
+		"%[2]s, dev: %[3]s}\nnvidia: {nvml_library: %[4]s, cuda_library: %[5]s, driver_proc: %[6]s}\nmetrics: {textfile: "+
+		"%[1]s/var/bookend.prom}\nslurm: {%[7]s}\nprobe: {at: never}\n", dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(),
+		w.DriverProc(), numbers)
+	config = filepath.Join(dir, "bookend.yaml")
+	must.Do(tb, os.WriteFile(config, []byte(text+extra), 0o644))
+	return config
 }
 
 // BenchmarkHookScript compares the script that slurm.conf names with one that execs the hook.

@@ -1,4 +1,4 @@
-package page
+package answer
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func hour(h float64) time.Time { return noon.Add(time.Duration(h * float64(time.
 // seenAs is one look at a card: its memory in use, and what was found.
 func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.End {
 	e := ledger.End{At: time.Duration(h*3600+86400) * time.Second, Wall: hour(h), Findings: found}
-	e.Snapshot.Readings = []gpu.Reading{reading(id, used)}
+	e.Snapshot.Readings = []gpu.Reading{onCard(id, used)}
 	e.Curves = map[gpu.ID]settle.Curve{id: {State: settle.Clean}}
 	if len(found) > 0 {
 		e.Curves[id] = settle.Curve{State: settle.Flat}
@@ -43,7 +43,7 @@ func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.
 	return e
 }
 
-func reading(id gpu.ID, used uint64) gpu.Reading {
+func onCard(id gpu.ID, used uint64) gpu.Reading {
 	minor := int(id[4] - 'a')
 	return gpu.Reading{
 		Device: gpu.Device{ID: id, Name: "NVIDIA H200", Minor: &minor},
@@ -51,7 +51,7 @@ func reading(id gpu.ID, used uint64) gpu.Reading {
 	}
 }
 
-func found(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
+func finds(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
 	return finding.Finding{Code: c, GPU: id, Bytes: gpu.Bytes(bytes)}
 }
 
@@ -69,16 +69,16 @@ func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
 	return r
 }
 
-// aDay is a node's day on which much happens.
-func aDay() []ledger.Run {
-	drain := seenAs(4, cardA, 20*gib, found(code.Orphan, cardA, 20*gib))
+// busyDay is a node's day on which much happens.
+func busyDay() []ledger.Run {
+	drain := seenAs(4, cardA, 20*gib, finds(code.Orphan, cardA, 20*gib))
 	drain.Verdict = finding.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
 		Judged: []finding.Judged{{Action: config.Drain}}}
 	blind := seenAs(15, cardB, 0, finding.Finding{Code: code.NoDriver})
 	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
 	return []ledger.Run{
 		ran(1, cardA, seenAs(0, cardA, 0), drain),
-		ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib)),
+		ran(2, cardA, seenAs(6, cardA, 20*gib, finds(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib)),
 		ran(3, cardB, seenAs(9, cardB, 0), seenAs(10, cardB, 0)),
 		ran(4, cardA, seenAs(11, cardA, 0), seenAs(14, cardA, 0)),
 		ran(5, cardB, seenAs(12, cardB, 0), blind),
@@ -108,7 +108,7 @@ func sketch(c Chart, l Lane) string {
 }
 
 func TestLayout(t *testing.T) {
-	c := Lay(aDay(), Request{Now: hour(24)})
+	c := Lay(busyDay(), Request{Now: hour(24)})
 	if c.Jobs != 8 || c.Running != 1 || c.Drains != 1 || len(c.Codes) != 3 || len(c.Lanes) != 2 || len(c.Node) != 1 ||
 		len(c.Entries) != 3 || c.Entries[1].Phase != "start" || c.Entries[1].Job != "2" || c.Entries[2].Grave() != 4 {
 		t.Fatalf("%+v", c)
@@ -130,6 +130,7 @@ func TestLayout(t *testing.T) {
 func TestTicks(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin") // its clocks went back on 25 October 2026: 25 hours
 	must.Do(t, err)
+	defer func() { time.Local = time.UTC }()
 	for name, tt := range map[string]struct {
 		since, until string
 		zone         *time.Location
@@ -145,15 +146,17 @@ func TestTicks(t *testing.T) {
 		since, _ := time.ParseInLocation("2006-01-02 15:04", tt.since, tt.zone)
 		until, _ := time.ParseInLocation("2006-01-02 15:04", tt.until, tt.zone)
 		var got []string
-		for _, k := range Lay(nil, Request{Since: since, Until: until, Zone: tt.zone}).Ticks {
+		time.Local = tt.zone
+		for _, k := range Lay(nil, Request{Since: since, Until: until}).Ticks {
 			got = append(got, k.Label+map[bool]string{true: "*"}[k.Day])
 		}
 		if text := strings.Join(got, " "); text != tt.want {
 			t.Errorf("%s: %s, want %s", name, text, tt.want)
 		}
 	}
+	time.Local = berlin
 	for whole := time.Second; whole < 100*365*24*time.Hour; whole = whole/3*5 + 7*time.Second {
-		ticks, last := Lay(nil, Request{Since: noon.Add(-whole), Until: noon, Zone: berlin}).Ticks, -1.0
+		ticks, last := Lay(nil, Request{Since: noon.Add(-whole), Until: noon}).Ticks, -1.0
 		for _, k := range ticks {
 			if k.At < 0 || k.At > 1 || k.At <= last || len(ticks) > mostTicks+1 {
 				t.Errorf("%v: one of %d ticks at %v after %v", whole, len(ticks), k.At, last)
@@ -203,7 +206,7 @@ func TestDense(t *testing.T) {
 	for i := range jobs {
 		card := gpu.ID("GPU-" + string(rune('a'+i%cards)))
 		at := float64(i/cards) * 90 * 24 / (jobs / cards)
-		end := seenAs(at+2, card, 20*gib, found("BKD-ORPHAN", card, 20*gib))
+		end := seenAs(at+2, card, 20*gib, finds("BKD-ORPHAN", card, 20*gib))
 		runs = append(runs, ran(slurm.JobID(i+1), card, seenAs(at, card, 0), end))
 	}
 	began := time.Now()
@@ -281,10 +284,10 @@ func TestMost(t *testing.T) {
 
 // What stays on a card is drawn between looks that saw it, and no look's word goes further than what it saw.
 func TestHeld(t *testing.T) {
-	leaves := ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, found(code.Orphan, cardA, 20*gib)))
+	leaves := ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, finds(code.Orphan, cardA, 20*gib)))
 	// got is a job's start that found so much, and its end with what it found itself
 	got := func(id slurm.JobID, start, end float64, had, left uint64, more ...finding.Finding) ledger.Run {
-		return ran(id, cardA, seenAs(start, cardA, had, found(code.Dirty, cardA, had)), seenAs(end, cardA, left, more...))
+		return ran(id, cardA, seenAs(start, cardA, had, finds(code.Dirty, cardA, had)), seenAs(end, cardA, left, more...))
 	}
 	clean := func(id slurm.JobID, start, end float64) ledger.Run {
 		return ran(id, cardA, seenAs(start, cardA, 0), seenAs(end, cardA, 0))
@@ -319,14 +322,13 @@ func TestHeld(t *testing.T) {
 		"a health check that was ended": {runs{leaves}, stopped, "2-24 20 unseen"},
 		"kept over a job that adds none": {runs{leaves, got(2, 6, 8, 20*gib, 20*gib)}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 20 unseen"},
-		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, found(code.Orphan, cardA, 30*gib))}, nil,
+		"a job adds to it": {runs{leaves, got(2, 6, 8, 20*gib, 50*gib, finds(code.Orphan, cardA, 30*gib))}, nil,
 			"2-6 20 stayed, 6-8 20 stayed, 8-24 50 unseen"},
 		"the next look could not tell": {runs{leaves, ran(2, cardA, unread, seenAs(8, cardA, 0)), clean(3, 9, 10)}, nil,
 			"2-9 20 gone"},
 		"beside another job of the GPU": {runs{clean(1, 0, 9), got(2, 3, 4, gib, 0)}, nil, ""},
 		"left beside another job": {runs{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, gib)),
-			ran(2, cardA, seenAs(3, cardA, 0), seenAs(4, cardA, 50*gib, found(code.Orphan, cardA, gib)))}, nil,
-			"4-9 1 gone"},
+			ran(2, cardA, seenAs(3, cardA, 0), seenAs(4, cardA, 50*gib, finds(code.Orphan, cardA, gib)))}, nil, ""},
 		"an end that no one saw": {runs{leaves, ran(2, cardA, *got(2, 6, 8, 20*gib, 0).Start, unseen),
 			clean(3, 10, 11)}, nil, "2-6 20 stayed, 6-10 20 gone"},
 	} {
@@ -349,7 +351,7 @@ func TestHeld(t *testing.T) {
 func TestCheckIsAnEntry(t *testing.T) {
 	check := &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardB, 0).Snapshot,
 		Cards:    []ledger.Assigned{{Index: 6, Device: gpu.Device{ID: cardB}}},
-		Findings: []finding.Finding{found(code.Trespass, cardB, gib)}}
+		Findings: []finding.Finding{finds(code.Trespass, cardB, gib)}}
 	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
 		Request{Now: hour(24), Check: check})
 	if len(c.Entries) != 1 || c.Entries[0].Phase != "health check" || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
@@ -363,7 +365,7 @@ func TestMarks(t *testing.T) {
 	var runs []ledger.Run
 	for i, at := range []float64{1, 1.1, 1.2, 10} {
 		c := []code.Code{code.Dirty, code.Throttle, code.Orphan, code.Dirty}[i]
-		runs = append(runs, ran(1, cardA, ledger.End{}, seenAs(at, cardA, gib, found(c, cardA, gib))))
+		runs = append(runs, ran(1, cardA, ledger.End{}, seenAs(at, cardA, gib, finds(c, cardA, gib))))
 	}
 	c := Lay(runs, Request{Since: hour(0), Until: hour(24), Now: hour(24)})
 	m := c.Lanes[0].Marks
@@ -375,9 +377,9 @@ func TestMarks(t *testing.T) {
 
 // What policy ignores is no entry; what lies outside the time shown is none either.
 func TestEntries(t *testing.T) {
-	quiet := seenAs(2, cardA, gib, found(code.Orphan, cardA, gib), found("BKD-NEW", cardA, 0))
+	quiet := seenAs(2, cardA, gib, finds(code.Orphan, cardA, gib), finds("BKD-NEW", cardA, 0))
 	quiet.Verdict.Judged[0].Action = "ignore"
-	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib, found(code.Dirty, cardA, gib)), quiet)},
+	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib, finds(code.Dirty, cardA, gib)), quiet)},
 		Request{Since: hour(1), Until: hour(3), Now: hour(24)})
 	if len(c.Entries) != 1 || c.Entries[0].Finding.Code != "BKD-NEW" || c.Entries[0].Kind.Title == "" {
 		t.Errorf("%+v", c.Entries)

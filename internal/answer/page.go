@@ -1,26 +1,114 @@
-package page
+package answer
 
 import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
 	"fmt"
+	"html/template"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
+	"bookend/internal/state"
 )
 
-const (
-	nameWidth = 64  // of names from outside
-	textWidth = 400 // of texts from outside
-	stamp     = "2006-01-02 15:04:05"
-)
+// Page is a node's records over time, self-contained: for an admin's browser, readable without script, on paper and by
+// keyboard. It asks for nothing but itself: a browser is told to load nothing.
+type Page struct {
+	Node  string
+	Chart Chart
+	// Offenders are GPUs on which the same was found again and again.
+	Offenders []gpu.ID
+	Damaged   []state.Damage
+	Made      time.Time
+	Version   string
+	// Copy is true for records that were taken elsewhere: what is there now nobody knows.
+	Copy bool
+	// Users names the jobs' users. Without it their names, which People are, are left out wherever they appear.
+	Users  bool
+	People []string
+}
 
-func clean(name any) report.Safe { return report.Clean(fmt.Sprint(name), nameWidth) }
+//go:embed page.html.tmpl
+var markup string
+
+//go:embed page.css
+var style string
+
+//go:embed page.js
+var script string
+
+// mostListed bounds the table of findings: a page is to open at once.
+const mostListed = 500
+
+// sheet is a report as the template asks for it. Its methods and the functions below make every text safe.
+type sheet struct {
+	Page
+	people *regexp.Regexp // nil where users are named
+	Style  template.CSS
+	Script template.JS
+}
+
+// functions of the template that need no report.
+var functions = template.FuncMap{
+	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": count,
+	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
+	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": became,
+	"stamp": stamp, "figure": figure,
+	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
+}
+
+// NewPage is the page of a node's records.
+func NewPage(node string, runs []ledger.Run, r Request) Page {
+	p := Page{Node: node, Chart: Lay(runs, r)}
+	for _, c := range NewOffenders(node, Filter{Since: r.Since, Until: r.Until}.Pick(runs)).Cards {
+		p.Offenders = append(p.Offenders, c.ID)
+	}
+	for _, r := range runs {
+		p.People = append(p.People, strings.TrimSpace(r.Job.User))
+	}
+	return p
+}
+
+// Write writes a page as HTML.
+func (r Page) Write(w io.Writer) error {
+	s := sheet{Page: r, Style: template.CSS(style), Script: template.JS(script)}
+	if !r.Users {
+		s.people = namesOf(r.People)
+	}
+	t, err := template.New("page").Funcs(functions).Parse(markup)
+	if err == nil {
+		err = t.Execute(w, s)
+	}
+	if err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+// Policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup
+// after all would neither run nor load anything.
+func (sheet) Policy() string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
+		hash(style), hash(script))
+}
+
+func safe(name any) report.Safe { return report.Clean(fmt.Sprint(name), 64) }
 
 // Text makes a text from outside fit for the page, with "(user)" for the names that are not to be told, in paths,
 // messages and names of processes. It takes the raw text: one that was cut may end in a part of a name.
@@ -38,7 +126,8 @@ func (s sheet) Text(raw string) report.Safe {
 // begin alike the longest is found.
 func namesOf(people []string) *regexp.Regexp {
 	var names []string
-	for _, name := range people {
+	slices.Sort(people)
+	for _, name := range slices.Compact(people) {
 		if name != "" && name != "root" {
 			names = append(names, regexp.QuoteMeta(name))
 		}
@@ -67,33 +156,24 @@ func (s sheet) Serious() (n int) {
 	return n
 }
 
-func (s sheet) Offender(c Card) bool { return slices.Contains(s.Offenders, c.ID) }
+func (s sheet) Offender(c Slot) bool { return slices.Contains(s.Offenders, c.ID) }
 
-func model(c Card) report.Safe {
+func model(c Slot) report.Safe {
 	text := strings.TrimPrefix(c.Name, "NVIDIA ")
 	if c.Total.Known() && c.Total.Bytes > 0 {
 		text += ", " + figure(c.Total)
 	}
-	return clean(text)
+	return safe(text)
 }
 
-func cardName(c Card) string {
+func cardName(c Slot) string {
 	switch {
 	case c.Index != nil && c.Parent != "":
 		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
 	case c.Index != nil:
 		return fmt.Sprintf("GPU %d", *c.Index)
-	case c.Minor != nil:
-		return fmt.Sprintf("nvidia%d", *c.Minor)
 	}
-	return string(clean(c.ID))
-}
-
-func count(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
+	return cmp.Or(c.Node(), string(safe(c.ID)))
 }
 
 func figure(f gpu.Figure) string {
@@ -107,7 +187,7 @@ func figure(f gpu.Figure) string {
 func (k Block) Label() string {
 	label := k.Job
 	if k.Jobs > 1 {
-		label = count(k.Jobs, "job", "jobs")
+		label = count(k.Jobs, "job", "s")
 	}
 	if k.Rows > 2 || (k.To-k.From)*600 < float64(len(label)+1)*6.6 {
 		return ""
@@ -120,7 +200,7 @@ func (s sheet) Of(user string) string {
 	if !s.Users || user == "" {
 		return ""
 	}
-	return " of " + string(clean(user))
+	return " of " + string(safe(user))
 }
 
 // Gravest is the finding that a mark looks like.
@@ -149,8 +229,8 @@ func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 // MarkTip is a mark's gravest finding: what, when, and what was made of it. The table has the rest.
 func (s sheet) MarkTip(m Mark) string {
 	e := s.Gravest(m)
-	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e), e.At.Format(stamp),
-		outcome(e))
+	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", safe(e.Kind.Code), e.Kind.Title, s.Occasion(e), stamp(e.At),
+		became(e))
 	if more := len(m.Entries) - 1; more > 0 {
 		text += fmt.Sprintf("\n\nand %d more", more)
 	}
@@ -197,7 +277,7 @@ func whose(e Entry) string {
 	if o == nil {
 		return ""
 	}
-	text := fmt.Sprintf("of job %s (evidence: %s)", clean(o.JobName()), clean(o.Level))
+	text := fmt.Sprintf("of job %s (evidence: %s)", safe(o.JobName()), safe(o.Level))
 	if o.Level.Weaker(attrib.BySighting) {
 		text = "probably " + text
 	}
@@ -212,8 +292,8 @@ func (s sheet) Occasion(e Entry) string {
 	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.Of(e.User))
 }
 
-// outcome words what policy made of a finding.
-func outcome(e Entry) string {
+// became words what policy made of a finding.
+func became(e Entry) string {
 	switch a := e.Judged.Action; {
 	case e.Drained:
 		return "drained the node"

@@ -1,4 +1,4 @@
-package page
+package answer
 
 import (
 	"cmp"
@@ -17,8 +17,7 @@ type Request struct {
 	// Since and Until bound the time shown; zero: from the first record on, up to Now.
 	Since, Until time.Time
 	// Now is when the records were read; zero: they are a copy, and the last look in them is the latest that is known.
-	Now  time.Time
-	Zone *time.Location
+	Now time.Time
 	// Check is the last health check, nil where there is none on record.
 	Check *ledger.Check
 }
@@ -37,16 +36,15 @@ type Chart struct {
 }
 
 type Lane struct {
-	Card   Card
+	Card   Slot
 	Blocks []Block
 	Held   []Held
 	Marks  []Mark
 }
 
-// Card is a GPU or MIG instance as the latest record has it.
-type Card struct {
-	gpu.Device
-	Index *int // Slurm's number; nil where no record has one
+// Slot is a GPU or MIG instance as the latest record has it.
+type Slot struct {
+	Card
 	Total gpu.Figure
 }
 
@@ -55,8 +53,8 @@ type Count struct {
 	Found int
 }
 
-// history is what the records say, sorted by card, and the chart that is made of it.
-type history struct {
+// layout is what the records say, sorted by card, and the chart that is made of it.
+type layout struct {
 	Chart
 	ask   Request
 	runs  []ledger.Run // the one that was seen last is the last
@@ -64,9 +62,10 @@ type history struct {
 	looks map[gpu.ID][]look
 }
 
+// Lay makes a Chart of the records: each GPU is a lane, jobs are blocks, what stayed on it between looks is Held,
+// findings are Marks. Places are fractions of the time shown; what no look saw has no place.
 func Lay(runs []ledger.Run, r Request) Chart {
-	r.Zone = cmp.Or(r.Zone, time.UTC)
-	h := history{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
+	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
 	h.period()
 	h.ticks()
@@ -82,7 +81,7 @@ func Lay(runs []ledger.Run, r Request) Chart {
 }
 
 // each visits the looks on record: when, at which cards of Slurm's, and what was seen.
-func (h *history) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
+func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
 			visit(e.Wall, r.Devices, e.Snapshot)
@@ -97,19 +96,19 @@ func (h *history) each(visit func(at time.Time, given []ledger.Assigned, seen gp
 const shortest = time.Minute
 
 // period finds the time that is on record, and the part of it that is shown.
-func (h *history) period() {
+func (h *layout) period() {
 	h.each(func(at time.Time, _ []ledger.Assigned, _ gpu.Snapshot) {
 		if at.IsZero() {
 			return
 		}
-		if at = at.In(h.ask.Zone); h.First.IsZero() || at.Before(h.First) {
+		if h.First.IsZero() || at.Before(h.First) {
 			h.First = at
 		}
 		h.Last = later(h.Last, at)
 	})
-	h.ask.Now = cmp.Or(h.ask.Now, h.Last).In(h.ask.Zone)
-	until := cmp.Or(h.ask.Until, h.ask.Now).In(h.ask.Zone)
-	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest)).In(h.ask.Zone)
+	h.ask.Now = cmp.Or(h.ask.Now, h.Last)
+	until := cmp.Or(h.ask.Until, h.ask.Now)
+	h.Since = cmp.Or(h.ask.Since, h.First, until.Add(-shortest))
 	h.Until = later(until, h.Since.Add(shortest))
 }
 
@@ -135,41 +134,41 @@ type Tick struct {
 }
 
 // steps are the distances of ticks, in minutes; beyond the last they double.
-var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, day, 2 * day, 7 * day, 14 * day}
+var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, aDay, 2 * aDay, 7 * aDay, 14 * aDay}
 
 const (
-	day       = 24 * 60
+	aDay      = 24 * 60
 	mostTicks = 9 // labels that stand beside each other without touching
 )
 
 // ticks are set at the smallest distance that gives no more than mostTicks.
-func (h *history) ticks() {
+func (h *layout) ticks() {
 	minutes, step := int(h.Until.Sub(h.Since)/time.Minute), steps[0]
 	for i := 1; minutes/step >= mostTicks; i++ {
 		if step *= 2; i < len(steps) {
 			step = steps[i]
 		}
 	}
-	year, month, date := h.Since.Date()
+	year, month, date := h.Since.Local().Date()
 	for n := 0; ; n += step {
 		// Minutes of the calendar: where clocks are changed a day has 23 or 25 hours, and still one midnight.
-		t := time.Date(year, month, date, 0, n, 0, 0, h.ask.Zone)
+		t := time.Date(year, month, date, 0, n, 0, 0, time.Local)
 		if t.After(h.Until) {
 			return
 		}
 		form := "15:04"
-		if n%day == 0 {
+		if n%aDay == 0 {
 			form = "2 Jan"
 		}
 		if !t.Before(h.Since) {
-			h.Ticks = append(h.Ticks, Tick{At: h.at(t), Label: t.Format(form), Day: n%day == 0})
+			h.Ticks = append(h.Ticks, Tick{At: h.at(t), Label: t.Format(form), Day: n%aDay == 0})
 		}
 	}
 }
 
 // cards are those on record, by Slurm's number; those that no job was given last.
-func (h *history) cards() []Card {
-	known := map[gpu.ID]Card{}
+func (h *layout) cards() []Slot {
+	known := map[gpu.ID]Slot{}
 	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
 		for _, r := range seen.Readings {
 			c, met := known[r.Device.ID]
@@ -183,7 +182,7 @@ func (h *history) cards() []Card {
 		for _, d := range given {
 			c, met := known[d.Device.ID]
 			if !met {
-				c = Card{Device: d.Device, Total: gpu.Unknown("never read")}
+				c = Slot{Card: Card{Device: d.Device}, Total: gpu.Unknown("never read")}
 			}
 			if d.Index >= 0 {
 				c.Index = &d.Index
@@ -192,18 +191,12 @@ func (h *history) cards() []Card {
 		}
 	})
 	delete(known, "") // of no id: no lane can be drawn for it
-	number := func(c Card) int {
-		if c.Index == nil {
-			return 1 << 30
-		}
-		return *c.Index
-	}
-	return slices.SortedFunc(maps.Values(known), func(a, b Card) int {
-		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a.ID, b.ID))
+	return slices.SortedFunc(maps.Values(known), func(a, b Slot) int {
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.ID, b.ID))
 	})
 }
 
-func (h *history) count() {
+func (h *layout) count() {
 	for i := range h.runs {
 		r := &h.runs[i]
 		k, ok := h.block(r)
@@ -242,7 +235,7 @@ type Entry struct {
 }
 
 // readEntries finds the findings of the time shown that policy does not ignore.
-func (h *history) readEntries() {
+func (h *layout) readEntries() {
 	for _, r := range h.runs {
 		for i, e := range r.Both() {
 			of := Entry{At: e.Wall, Phase: "end", Job: r.JobName(), User: r.Job.User}
@@ -258,11 +251,10 @@ func (h *history) readEntries() {
 	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
 }
 
-func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
+func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 	if !h.shows(of.At, of.At) {
 		return
 	}
-	of.At = of.At.In(h.ask.Zone)
 	for n, f := range found {
 		of.Finding, of.Judged = f, v.Of(n)
 		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code

@@ -1,4 +1,4 @@
-package page
+package answer
 
 import (
 	"bytes"
@@ -29,17 +29,17 @@ func runsOf(t testing.TB, text string) (runs []ledger.Run) {
 	return runs
 }
 
-func pageOf(t testing.TB, r Report) inspect.Page {
+func pageOf(t testing.TB, r Page) inspect.Page {
 	t.Helper()
 	var b bytes.Buffer
-	must.Do(t, Write(&b, r))
+	must.Do(t, r.Write(&b))
 	return inspect.Read(b.Bytes())
 }
 
-func reportOf(t testing.TB, text string) Report {
+func reportOf(t testing.TB, text string) Page {
 	runs := runsOf(t, text)
 	c := Lay(runs, Request{Now: made})
-	return Report{Node: text, Chart: c, Offenders: []gpu.ID{runs[0].Devices[0].Device.ID},
+	return Page{Node: text, Chart: c, Offenders: []gpu.ID{runs[0].Devices[0].Device.ID},
 		Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
 }
 
@@ -74,7 +74,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-func FuzzOutside(f *testing.F) {
+func FuzzPage(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)
 	}
@@ -116,7 +116,7 @@ func TestOutcome(t *testing.T) {
 		"to drain, held back": {Judged: finding.Judged{Action: config.Drain}},
 		"drained the node":    {Judged: finding.Judged{Action: config.Drain}, Drained: true},
 	} {
-		if got := outcome(e); got != want {
+		if got := became(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestEmpty(t *testing.T) {
 		"GPUs, but no jobs": {quiet, Request{Now: made, Since: made.Add(-time.Hour)},
 			"Nothing on record in this time", "What they mean"},
 	} {
-		p := pageOf(t, Report{Node: "n1", Chart: Lay(tt.runs, tt.ask), Made: made, Version: "v1"})
+		p := pageOf(t, Page{Node: "n1", Chart: Lay(tt.runs, tt.ask), Made: made, Version: "v1"})
 		if len(p.Problems) > 0 || !strings.Contains(p.Text, tt.want) || strings.Contains(p.Text, tt.not) {
 			t.Errorf("%s: %q, want %q and no %q in\n%s", name, p.Problems, tt.want, tt.not, p.Text)
 		}
@@ -152,7 +152,7 @@ func TestEmpty(t *testing.T) {
 func TestManyFindings(t *testing.T) {
 	run := runsOf(t, "python3")[0]
 	run.Ends[0].Findings = slices.Repeat(run.Ends[0].Findings, 300)
-	p := pageOf(t, Report{Node: "n1", Chart: Lay([]ledger.Run{run}, Request{Now: made}), Made: made, Version: "v1"})
+	p := pageOf(t, Page{Node: "n1", Chart: Lay([]ledger.Run{run}, Request{Now: made}), Made: made, Version: "v1"})
 	rows := len(slices.DeleteFunc(p.Tags, func(tag string) bool { return tag != "tr" }))
 	if len(p.Problems) > 0 || !strings.Contains(p.Text, "The latest 500 of 1200 findings") || rows != 500+1 {
 		t.Errorf("%q, %d rows", p.Problems, rows)

@@ -1,4 +1,4 @@
-package page
+package answer
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ const (
 )
 
 // readJobs finds the jobs of each card in the order in which they came.
-func (h *history) readJobs() {
+func (h *layout) readJobs() {
 	for i := range h.runs {
 		k, ok := h.block(&h.runs[i])
 		for _, d := range h.runs[i].Devices {
@@ -61,7 +61,7 @@ func (h *history) readJobs() {
 }
 
 // block is a run's time on its cards, and whether any is known.
-func (h *history) block(r *ledger.Run) (k Block, ok bool) {
+func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 	if len(r.Both()) == 0 {
 		return k, false
 	}
@@ -80,12 +80,12 @@ func (h *history) block(r *ledger.Run) (k Block, ok bool) {
 	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
 		k.Start = begun // Slurm's word: nobody looked then
 	}
-	k.Start, k.End = k.Start.In(h.ask.Zone), later(k.End, k.Start).In(h.ask.Zone) // a clock may have been set back
+	k.End = later(k.End, k.Start) // a clock may have been set back
 	return k, true
 }
 
 // used notes the most memory of one card that the recorder saw in use during a job, or that the driver accounted for.
-func (h *history) used(k Block, id gpu.ID) Block {
+func (h *layout) used(k Block, id gpu.ID) Block {
 	for _, e := range k.run.Ends {
 		if e.Recording != nil {
 			for _, g := range e.Recording.GPUs {
@@ -120,7 +120,7 @@ func share(f, total gpu.Figure) float64 {
 
 // blocks are the jobs of a card in the time shown. Each gets the first row that is free when it begins, the last where
 // none is.
-func (h *history) blocks(c Card) (blocks []Block) {
+func (h *layout) blocks(c Slot) (blocks []Block) {
 	var free [mostRows]time.Time
 	last := [mostRows]int{-1, -1, -1, -1}
 	rows := 1
@@ -154,7 +154,7 @@ func (h *history) blocks(c Card) (blocks []Block) {
 }
 
 // course draws what was recorded of a job on a card, with no more points than the block has cells.
-func (h *history) course(k *Block, c Card) {
+func (h *layout) course(k *Block, c Slot) {
 	end := k.run.Epilog()
 	k.Wide = int((k.To - k.From) / cell)
 	if end == nil || end.Recording == nil || k.Wide < 2 || !c.Total.Known() || c.Total.Bytes>>20 == 0 {
@@ -214,7 +214,7 @@ type look struct {
 }
 
 // readLooks finds the looks at each card, in their order.
-func (h *history) readLooks() {
+func (h *layout) readLooks() {
 	for _, r := range h.runs {
 		for _, d := range r.Devices {
 			var start *look
@@ -237,7 +237,7 @@ func (h *history) readLooks() {
 	}
 }
 
-func (h *history) busy(id gpu.ID, t time.Time) bool {
+func (h *layout) busy(id gpu.ID, t time.Time) bool {
 	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
 }
 
@@ -250,32 +250,27 @@ func usedOf(r gpu.Reading) gpu.Figure {
 }
 
 // judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
-// While another job has the card only the findings tell whose what is.
-func (h *history) judge(e ledger.End, id gpu.ID, start *look) look {
+// While another job has the card it tells nothing.
+func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
-	l, beside := look{at: e.Wall, bytes: usedOf(reading)}, h.busy(id, e.Wall)
-	if beside {
-		l.bytes = gpu.Unknown("others have the GPU too")
-	} else if start != nil && start.left { // what a job got and gave back so is no finding of its end
-		l.left = l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
+	l := look{at: e.Wall, bytes: usedOf(reading)}
+	if h.busy(id, e.Wall) {
+		return l
 	}
+	// What a job got and gave back so is no finding of its end.
+	l.left = start != nil && start.left && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
 	for _, f := range e.Findings {
 		kind, _ := code.Lookup(f.Code)
 		of := kind.Traits.Memory
-		if f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited && !beside) {
-			l.left = true
-			if beside && f.Bytes.Bytes > l.bytes.Bytes {
-				l.bytes = f.Bytes
-			}
-		}
+		l.left = l.left || f.GPU == id && f.Unknown == "" && (of.Stays() || of == code.Inherited)
 	}
-	l.tells = l.left || !beside && (start == nil || start.tells) && e.Curves[id].State == settle.Clean
+	l.tells = l.left || (start == nil || start.tells) && e.Curves[id].State == settle.Clean
 	return l
 }
 
 // readCheck adds the last health check's look at all cards, which says what was leaked. Memory in use on any other may
 // be a job's without a record, and tells nothing.
-func (h *history) readCheck() {
+func (h *layout) readCheck() {
 	c := h.ask.Check
 	if c == nil || c.Stopped {
 		return
@@ -302,13 +297,13 @@ type Held struct {
 }
 
 // held are a card's leftovers in the time shown.
-func (h *history) held(c Card) (all []Held) {
+func (h *layout) held(c Slot) (all []Held) {
 	list := slices.DeleteFunc(slices.Clone(h.looks[c.ID]), func(l look) bool { return !l.tells })
 	for i, l := range list {
 		if !l.left {
 			continue
 		}
-		k := Held{Start: l.at.In(h.ask.Zone), End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
+		k := Held{Start: l.at, End: later(l.at, h.ask.Now), Bytes: l.bytes, Fate: "unseen", By: l.by,
 			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
@@ -316,7 +311,6 @@ func (h *history) held(c Card) (all []Held) {
 				k.Fate = "stayed"
 			}
 		}
-		k.End = k.End.In(h.ask.Zone)
 		k.From, k.To = h.at(k.Start), h.at(k.End)
 		switch n := len(all); {
 		case !h.shows(k.Start, k.End):

@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/cluster"
+	"bookend/test/intercept"
+	"bookend/test/must"
+)
+
+func TestMain(m *testing.M) {
+	intercept.Serve()
+	os.Exit(m.Run())
+}
+
+// spent is what a process has used when it ends.
+type spent struct {
+	opens  int // files and directories, read or not
+	read   int // bytes, of files and pipes
+	memory int // KiB at most
+}
+
+// bounds of a hook on clean GPUs: what was counted, and some room. Whoever needs more makes every job of every node wait
+// for it, and says here why. Its children are named exactly.
+var bounds = map[string]struct {
+	children []string
+	hook     spent
+}{
+	"bookend-prolog": {[]string{"--child kernel", "--child numbering", "--disk", "bookend-gpu"}, spent{93, 28 << 10, 9 << 10}},
+	"bookend-epilog": {[]string{"--child kernel", "--disk", "bookend-gpu"}, spent{101, 24 << 10, 9 << 10}},
+}
+
+// A hook on clean GPUs starts no process that it did not start before, and opens, reads and holds no more. Counts are the
+// same on a busy machine; what they come to in time the benchmarks measure.
+func TestCleanHookStaysCheap(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("to count system calls needs root")
+	}
+	dir := must.Have(cluster.Scratch())(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	config := cleanNode(t, dir, "record: {every: 0s}\n")
+	for round := range 3 { // the first finds out what the others know
+		job := fmt.Sprintf("SLURM_JOB_ID=%d", 100+round)
+		for _, h := range hooks {
+			program := filepath.Join(dir, h.name)
+			_ = os.Remove(filepath.Join(dir, "run/state/n1/answered.json")) // or it counts how soon the next hook comes
+			idle := count(t, program, hookEnv(h.context))                   // what Go's runtime itself reads is the machine's
+			all := count(t, program, hookEnv(h.context, job, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
+			if round > 0 {
+				judge(t, h.name, idle[h.name][0], all)
+			}
+		}
+	}
+}
+
+// judge compares what the processes of a hook have used with its bounds.
+func judge(t *testing.T, hook string, idle spent, all map[string][]spent) {
+	t.Helper()
+	most, own := bounds[hook], all[hook]
+	delete(all, hook)
+	var children []string
+	for name, some := range all {
+		children = append(children, slices.Repeat([]string{name}, len(some))...)
+	}
+	slices.Sort(children)
+	if !slices.Equal(children, most.children) || len(own) != 1 {
+		t.Fatalf("%s started %q, want %q", hook, children, most.children)
+	}
+	got := spent{own[0].opens - idle.opens, own[0].read - idle.read, own[0].memory}
+	if t.Logf("%s: %+v", hook, got); got.opens > most.hook.opens || got.read > most.hook.read ||
+		got.memory > most.hook.memory {
+		t.Errorf("%s: %+v, at most %+v", hook, got, most.hook)
+	}
+}
+
+// count runs a hook, and waits for all that it starts.
+func count(t *testing.T, program string, env []string) map[string][]spent {
+	t.Helper()
+	all, opens := map[string][]spent{}, map[int]int{}
+	var output bytes.Buffer
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", &output, &output
+	kinds := []intercept.Kind{{Number: unix.SYS_OPENAT}, {Number: unix.SYS_EXIT_GROUP}}
+	late, err := intercept.Run(cmd, time.Minute, kinds, func(c intercept.Call) intercept.Answer {
+		pid := c.PID()
+		if c.Number != unix.SYS_EXIT_GROUP {
+			opens[pid]++
+			return intercept.Pass()
+		}
+		all[named(c.Command())] = append(all[named(c.Command())], spent{
+			opens[pid], figure(t, pid, "io", "rchar:"), figure(t, pid, "status", "VmHWM:"),
+		})
+		return intercept.Pass()
+	})
+	if err != nil || late || cmd.ProcessState.ExitCode() != 0 || output.Len() > 0 {
+		t.Fatalf("%s: late %v, %v, %v\n%s", program, late, err, cmd.ProcessState, output.String())
+	}
+	return all
+}
+
+// named is a program by its name, and one of the hook's own children by what it does.
+func named(command []string) string {
+	switch {
+	case len(command) > 1 && command[1] == "--child":
+		return strings.Join(command[1:], " ")
+	case len(command) > 1 && strings.HasPrefix(command[1], "--"):
+		return command[1]
+	}
+	return filepath.Base(command[0])
+}
+
+// figure is one that /proc shows of a process.
+func figure(t *testing.T, pid int, file, name string) (n int) {
+	text := must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)))(t)
+	_, rest, _ := strings.Cut(string(text), name)
+	_ = must.Have(fmt.Sscan(rest, &n))(t)
+	return n
+}
