@@ -197,12 +197,23 @@ func (a *app) slurmNode(cfg config.Config, all records, node string) *answer.Slu
 }
 
 func (a *app) snapshotCommand() *cobra.Command {
-	return a.inJSON(&cobra.Command{
+	var archive string
+	cmd := &cobra.Command{
 		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
 		Long: `Asks the driver about every GPU of the node, and reads the processes on them from /proc.
-It shows their owners and each GPU's last test allocation.`,
-		Args: none, RunE: func(*cobra.Command, []string) error { return a.snapshot() },
-	})
+It shows their owners and each GPU's last test allocation.
+
+With --collect it writes the files that AMD's backend reads as an archive, for a bug report:
+ids of GPUs are hashed, and there are no names of processes or users in it.`,
+		Args: none, RunE: func(*cobra.Command, []string) error {
+			if archive != "" {
+				return a.collect(archive)
+			}
+			return a.snapshot()
+		},
+	}
+	cmd.Flags().StringVar(&archive, "collect", "", "write what AMD's driver shows in files to `FILE` (tar)")
+	return a.inJSON(cmd)
 }
 
 func (a *app) snapshot() error {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"bookend/internal/gpu"
+	"bookend/internal/safefile"
+)
+
+const maxCollected = 64 << 10 // bytes of one file; a KFD node's properties are some 1 KiB
+
+// collected are the files that AMD's backend reads, below /sys and /proc; a pattern that leads to none is passed over.
+var collected = map[string][]string{
+	"sys": {
+		"module/amdgpu/version", "module/amdgpu/srcversion", "bus/pci/drivers/amdgpu/*:*",
+		"bus/pci/devices/*/mem_info_*", "bus/pci/devices/*/unique_id", "bus/pci/devices/*/product_name",
+		"bus/pci/devices/*/gpu_busy_percent", "bus/pci/devices/*/mem_busy_percent",
+		"bus/pci/devices/*/ras/umc_err_count", "bus/pci/devices/*/drm/render*",
+		"class/kfd/kfd/topology/nodes/*/gpu_id", "class/kfd/kfd/topology/nodes/*/properties",
+		"class/kfd/kfd/proc/*/vram_*", "class/kfd/kfd/proc/*/context_*/vram_*", "class/kfd/kfd/proc/*/queues/*/gpuid",
+	},
+	"proc": {"sys/kernel/osrelease", "[0-9]*/fdinfo/*"},
+}
+
+// collect writes the archive to a new file.
+func (a *app) collect(file string) error {
+	paths := a.config().Paths
+	// Threat: none by the name, it is the admin's own; a file that is there is not written over.
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	if err := errors.Join(archive(paths.Proc, paths.Sys, f), f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
+	return nil
+}
+
+// archive writes the files that AMD's backend reads of this node as a tar archive, for whoever mends the backend. The
+// unique ids of cards are hashed. Of processes there are the numbers, the memory and the driver's own fdinfo: no names.
+func archive(proc, sys string, w io.Writer) error {
+	t := tar.NewWriter(w)
+	for name, root := range map[string]string{"sys": sys, "proc": proc} {
+		for _, pattern := range collected[name] {
+			files, err := filepath.Glob(filepath.Join(root, pattern))
+			if err != nil {
+				return fmt.Errorf("collect %q: %w", pattern, err)
+			}
+			for _, file := range files {
+				rel, _ := filepath.Rel(root, file)
+				if err := addFile(t, path.Join(name, rel), file); err != nil {
+					return fmt.Errorf("collect %q: %w", file, err)
+				}
+			}
+		}
+	}
+	if err := t.Close(); err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	return nil
+}
+
+// addFile adds one file, or an empty one for a folder or a link to one. What has gone meanwhile, or may not be read, is
+// left out.
+func addFile(t *tar.Writer, name, file string) error {
+	// Threat: none by the name; a driver in trouble may answer without end.
+	data, err := safefile.ReadGiven(file, maxCollected)
+	text := string(data)
+	if info, statErr := os.Stat(file); statErr == nil && info.IsDir() {
+		text, err = "", nil
+	}
+	if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+		return nil
+	}
+	if strings.Contains(name, "/fdinfo/") && !strings.Contains(text, "drm-driver:\t"+gpu.AMD.Module+"\n") {
+		return nil // of no concern
+	}
+	if err != nil {
+		text = "" // it cannot be read, which the backend meets too
+	}
+	text = hashed(text)
+	header := tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}
+	if err := t.WriteHeader(&header); err != nil {
+		return err
+	}
+	_, err = io.WriteString(t, text)
+	return err
+}
+
+// hashed replaces unique ids, each by the same other one.
+func hashed(text string) string {
+	if regexp.MustCompile(`^[0-9a-f]{16}\s*$`).MatchString(text) {
+		return fmt.Sprintf("%016x\n", another(strings.TrimSpace(text)))
+	}
+	return regexp.MustCompile(`(?m)^unique_id (\d+)$`).ReplaceAllStringFunc(text, func(line string) string {
+		var id uint64
+		if _, err := fmt.Sscanf(line, "unique_id %d", &id); err != nil || id == 0 {
+			return line
+		}
+		return fmt.Sprintf("unique_id %d", another(fmt.Sprintf("%016x", id)))
+	})
+}
+
+func another(id string) uint64 {
+	sum := sha256.Sum256([]byte("bookend " + id))
+	return binary.BigEndian.Uint64(sum[:])
+}
