@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 	}
 	h := gpu.Health{Device: d.ID, Facts: []gpu.Fact{}}
 	if s.Req.Health {
-		h.Facts = p.examine(examinations)
+		h.Facts = p.examine(slices.DeleteFunc(slices.Clone(examinations),
+			func(e examination) bool { return s.Req.Brief && e.slow }))
 	}
 	h.Accounting = s.account(p, end)
 	return h
@@ -105,6 +107,7 @@ type examination struct {
 	// read returns a value for each code, none where what the driver said cannot be.
 	read    func(nvml.Device) ([]string, nvml.Return)
 	instead []examination // where the driver does not offer this one
+	slow    bool          // takes more than a millisecond, under a lock of the driver's (measured: 3.2, then 1.2)
 }
 
 // one is the examination of a call that gives one value.
@@ -119,10 +122,10 @@ func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvm
 
 // examinations are what is asked, in this order. Cards before Ampere do not remap rows but retire pages.
 var examinations = []examination{
-	one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
+	slowly(one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
 		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
-	}, decimal),
-	{source: "nvmlDeviceGetRemappedRows", codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
+	}, decimal)),
+	{source: "nvmlDeviceGetRemappedRows", slow: true, codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
 		read: func(card nvml.Device) ([]string, nvml.Return) {
 			_, uncorrected, pending, failed, ret := card.GetRemappedRows()
 			return []string{strconv.Itoa(uncorrected), yesNo(pending), yesNo(failed)}, ret
@@ -134,7 +137,13 @@ var examinations = []examination{
 	{source: "nvmlDeviceGetFieldValues", codes: []gpu.FactCode{gpu.RecoveryAction}, read: recoveryAction},
 	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
 	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
-	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, slowdown),
+	slowly(one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons,
+		slowdown)),
+}
+
+func slowly(e examination) examination {
+	e.slow = true
+	return e
 }
 
 // Words of nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.

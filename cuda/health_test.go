@@ -50,6 +50,17 @@ var atRest = []gpu.Fact{
 	{Code: gpu.Throttled, Value: "none", Source: "nvmlDeviceGetCurrentClocksEventReasons"},
 }
 
+// Without what takes the driver long.
+func TestBriefly(t *testing.T) {
+	w := world(t, "")
+	req := healthOf(w, gpu.Device{BusID: gpu.BusID(w.BusID(0))})
+	req.Brief = true
+	got := unlike(health(t, req, gpu.ID(w.UUID(0)))[0])
+	if want := "-ecc_uncorrected -remap_uncorrected -remap_pending -remap_failed -throttled"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // unlike writes what differs from a healthy card, without spaces in it, as "code=value" or "code?why"; what is gone
 // comes first, as "-code".
 func unlike(h gpu.Health) string {

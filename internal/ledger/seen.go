@@ -93,15 +93,20 @@ func (p Seen) known() map[time.Duration]gpu.Figure {
 	return all
 }
 
-// LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a
+// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at 0. Behind a
 // record that was cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
 		for _, h := range e.Health {
-			if _, newer := last[h.Device]; !newer && len(h.Facts) > 0 {
-				last[h.Device] = h
+			kept := last[h.Device]
+			for _, f := range h.Facts { // an end may have read some alone
+				if _, newer := kept.Fact(f.Code); !newer {
+					kept.Facts = append(kept.Facts, f)
+				}
 			}
+			kept.Device = h.Device
+			last[h.Device] = kept
 		}
 		if e.Rest[everything] > 0 && len(e.Health) == 0 {
 			break

@@ -74,9 +74,22 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	r.Judgement = judge.JudgeCheck(c)
 	r.Reach(r.Verdict.Exit)
 	r.settleRuns(c)
+	r.examined()
 	keepers = r.countKeepers(c)
 	r.add(Once(r.Take(), r.Found)...)
 	return c, keepers
+}
+
+// examined lets ends do without most of the GPUs' condition for a while, where all of it was read and nothing found.
+func (r *record) examined() {
+	if r.Store == nil {
+		return
+	}
+	at := r.Clock.Boot()
+	if len(r.Found) > 0 || len(r.Seen.Health) == 0 || len(r.Seen.Health) < len(r.Seen.Side.Snapshot.Readings) {
+		at = 0
+	}
+	r.Try(r.Store.SetExamined(at))
 }
 
 // lookAround asks the driver once for every GPU of the node, and reads who is on them.

@@ -98,9 +98,21 @@ func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request
 	case d.Phase == slurm.Prolog:
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 	default:
-		r.Health, r.Accounting = true, true
+		r.Health, r.Accounting, r.Brief = true, true, d.brief()
 	}
 	return fitting(r)
+}
+
+// brief reports that the end of this job can do without what of the GPUs' condition takes the driver long: the job
+// ended well, and a health check has read all of it lately and found nothing.
+func (d *Driver) brief() bool {
+	const lately = 10 * time.Minute
+	exit := d.Job.Exit
+	if d.Store == nil || !exit.Known || exit.Raw != 0 || exit.Derived != 0 {
+		return false
+	}
+	at, now := d.Store.Examined(), d.Clock.Boot()
+	return at > 0 && at <= now && now-at < lately
 }
 
 // backendReserve is the time a backend has for one last look after the rule's Max: attaching a GPU without

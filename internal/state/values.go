@@ -27,6 +27,7 @@ var (
 	})
 	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10, nil)
 	inventoryFile = versionedFile[Inventory]("inventory.json", 128<<10, nil)
+	examinedFile  = versionedFile[time.Duration]("examined.json", 1<<10, nil)
 )
 
 // BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
@@ -77,6 +78,14 @@ func (s *Store) Inventory() Inventory { return orNone(inventoryFile.peek(s)).Val
 // PutInventory keeps it for the next hook.
 func (s *Store) PutInventory(i Inventory) error {
 	return inventoryFile.put(s, versioned[Inventory]{fileVersion, i})
+}
+
+// Examined is when the whole condition of all GPUs was read last (CLOCK_BOOTTIME), 0 where nothing tells.
+func (s *Store) Examined() time.Duration { return orNone(examinedFile.peek(s)).Value }
+
+// SetExamined says that it was read just now.
+func (s *Store) SetExamined(at time.Duration) error {
+	return examinedFile.put(s, versioned[time.Duration]{fileVersion, at})
 }
 
 const maxDrain = 64 << 10 // 512 exits of 50 bytes and 64 causes of 100

@@ -57,6 +57,8 @@ type Request struct {
 	Watch          gpu.WatchRule `json:"watch,omitzero"`
 	// Health asks for facts about Devices, after the last look at them.
 	Health bool `json:"health,omitempty"`
+	// Brief leaves out those facts that take the driver milliseconds a device. A backend may tell them all the same.
+	Brief bool `json:"brief,omitempty"`
 	// Accounting asks for what the driver's accounting kept of processes, with the facts; it is read, never switched.
 	Accounting bool `json:"accounting,omitempty"`
 	// StartAccounting switches accounting on where it is off. Nothing ever switches it off.

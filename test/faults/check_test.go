@@ -163,3 +163,28 @@ func TestCheckStopped(t *testing.T) {
 	}
 	n.unharmed(others)
 }
+
+// What of a GPU's condition takes the driver long is read at a job's end only where that may tell more than a health
+// check has just found: the job failed, or the check did not find all in order.
+func TestBriefEnd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.clean(prolog, numbered(101))
+	n.checked("")
+	n.set("gpu0.remap_failure", "1")
+	n.clean(epilog, numbered(101))
+	n.clean(prolog, numbered(102))
+	failed := numbered(102)
+	failed["SLURM_JOB_EXIT_CODE"], failed["SLURM_JOB_EXIT_CODE2"] = "256", "1:0"
+	n.hook(epilog, failed)
+	n.clean(prolog, numbered(103))
+	if c := n.check(); len(c.Findings) == 0 {
+		t.Fatal("the health check found nothing")
+	}
+	n.hook(epilog, numbered(103))
+	for id, want := range map[int]bool{101: false, 102: true, 103: true} {
+		if found := n.endOf(id).Findings; has(found, code.RemapFailed) != want {
+			t.Errorf("end of job %d: %+v, want the failed row remapping: %v", id, found, want)
+		}
+	}
+}

@@ -79,6 +79,8 @@ func atOnce(n int, do func(int)) time.Duration {
 // hookCost measures each hook next to the least that its questions to the driver cost.
 func (l *lane) hookCost(t *record.Timings) {
 	l.awaitIdle()
+	check := timed{argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }}
+	check.once(-1) // as a site's has run lately
 	turns := rounds
 	if w := l.site.World(l.node); w != nil {
 		turns = 5
