@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -245,11 +244,10 @@ func TestCreate(t *testing.T) {
 				}
 				return
 			}
-			info := must.Have(os.Lstat(filepath.Join(dir, tt.written)))(t)
-			if got := content(t, filepath.Join(dir, tt.written)); got != "content" || info.Mode() != 0o600 ||
-				info.Sys().(*syscall.Stat_t).Uid != 0 {
-				t.Errorf("content %q, mode %v, %+v", got, info.Mode(), info.Sys())
-			}
+			must.Be(t, "content", content(t, filepath.Join(dir, tt.written)), "content")
+			var st unix.Stat_t
+			must.Do(t, unix.Lstat(filepath.Join(dir, tt.written), &st))
+			must.Not(t, st.Mode != unix.S_IFREG|0o600 || st.Uid != 0, "mode %#o of user %d", st.Mode, st.Uid)
 		})
 	}
 }
