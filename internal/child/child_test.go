@@ -142,7 +142,6 @@ func TestNotStarted(t *testing.T) {
 		"missing":   func(s *Spec) { s.Path = "/nonexistent/backend" },
 		"relative":  func(s *Spec) { s.Path = "echo" },
 		"no time":   func(s *Spec) { s.Timeout = 0 },
-		"negative":  func(s *Spec) { s.MaxOutput = -1 },
 		"directory": func(s *Spec) { s.Path = t.TempDir() },
 	} {
 		s := self("echo")

@@ -312,7 +312,7 @@ func (c *crew) trouble(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.troubles) < maxTroubles {
-		c.troubles = append(c.troubles, clip(fmt.Sprintf(format, args...), 200))
+		c.troubles = append(c.troubles, fmt.Sprintf("%.200s", fmt.Sprintf(format, args...)))
 	}
 }
 
