@@ -167,7 +167,7 @@ func (f file[T]) write(s *Store, content T) error {
 	}
 	folder, name := f.place(s)
 	if folder != s.dir {
-		if err := makeFolder(folder, 0o700, false); err != nil {
+		if err := makeFolders(made{folder, 0o700, false}); err != nil {
 			return err
 		}
 	}
@@ -226,12 +226,13 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that fails, it stays where it is
-// and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
+// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that
+// fails, it stays where it is and is reported again. Threat: none, root alone can write in either folder; rename opens
+// nothing.
 func (s *Store) setAside(path string) {
 	name := strings.ReplaceAll(path, "/", "-")
 	folder := filepath.Join(s.dir, damagedName)
-	if makeFolder(folder, 0o700, false) != nil {
+	if makeFolders(made{folder, 0o700, false}) != nil {
 		return
 	}
 	for files := byAge(folder); len(files) >= maxDamaged; files = files[1:] {

@@ -180,7 +180,7 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	// Threat: a service that somebody else put there; none from users, who cannot write here.
-	if err := makeFolder(path, 0o700, false); err != nil {
+	if err := makeFolders(made{path, 0o700, false}); err != nil {
 		return "", fmt.Errorf("make empty directory: %w", err)
 	}
 	return path, nil
