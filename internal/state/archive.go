@@ -132,12 +132,7 @@ func (s *Store) forget(r ledger.Run) error {
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
-	for _, name := range userNames(s.node, gone) {
-		if err := removeOwn(filepath.Join(s.run, "report"), name); err != nil {
-			return err
-		}
-	}
-	return RemoveDrop(s.run, s.node, gone)
+	return errors.Join(removeNamed(reportFolder(s.run), s.node, gone), RemoveDrop(s.run, s.node, gone))
 }
 
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
@@ -166,7 +161,7 @@ const abandonedAfter = time.Hour
 // sweep removes what killed hooks left of their writing an hour ago: files without a name, who came back from users'
 // files, and folders of jobs that came to no record.
 func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepFolder(filepath.Join(s.run, "report"), now)}
+	all := []error{sweepFolder(reportFolder(s.run), now)}
 	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked
 	// into.
 	for _, entry := range byAge(s.dir) {

@@ -63,8 +63,8 @@ func Open(run, node string) (*Store, error) {
 	if err == nil {
 		err = makeFolders(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
 			made{s.dir, 0o700, false},
-			made{filepath.Join(run, "report"), 0o711, false}, // searchable, not listable: job ids are nobody's business
-			made{filepath.Join(run, "drop"), 0o711, true})
+			made{reportFolder(run), 0o711, false}, // searchable, not listable: job ids are nobody's business
+			made{dropFolder(run), 0o711, true})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
