@@ -209,10 +209,10 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 
 // A process left behind with the answer's pipe delays nobody, and does not survive in the child's group.
 func TestHeirOfThePipe(t *testing.T) {
-	res := Run(self("heir", "inside"))
+	res := Run(self("heir", ""))
 	expect(t, res, Exited)
 	gone(t, pids(t, res.Stdout)[0])
-	res = Run(self("heir", "outside"))
+	res = Run(self("heir", "/usr/bin/setsid"))
 	expect(t, res, Exited)
 	must.Be(t, "the heir should still have been there", unix.Kill(pids(t, res.Stdout)[0], unix.SIGKILL), nil)
 }
