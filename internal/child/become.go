@@ -26,10 +26,9 @@ var ErrRefused = errors.New("refusing to become")
 // started again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it
 // dumpable again, and so traceable by the user, who could then answer root in its name.
 //
-// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
-// CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
-// which a securebit could have kept, last. Linux keeps all of these per thread; package unix would change the
-// calling thread only.
+// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while CAP_SETPCAP is
+// there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities, which a securebit could
+// have kept, last. Linux keeps all of these per thread; package unix would change the calling thread only.
 func Become(uid, gid uint32, groups []uint32) error {
 	if err := errors.Join(plainIDs(uid, gid, groups), holdsNothing(descriptors)); err != nil {
 		return err

@@ -55,9 +55,8 @@ func (p *pipes) hangUp() {
 	_ = p.stderr.SetReadDeadline(soon)
 }
 
-// feed writes the request beside Run, since a child need not read it. A child that closes its end early is no
-// error here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer tells. The channel gets nil,
-// or a panic.
+// feed writes the request beside Run, since a child need not read it. A child that closes its end early is no error
+// here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer tells. The channel gets nil, or a panic.
 func feed(w *os.File, request []byte, hold bool) <-chan error {
 	done := make(chan error, 1)
 	routine.Go(func(p *routine.Panic) { done <- p }, func() {
