@@ -285,17 +285,13 @@ var lookups = []string{"/usr/bin/id", "/bin/id"}
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
 // when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
 func Groups(uid, gid uint32, user string) []uint32 {
-	return groupsFrom(lookups, uid, gid, user)
-}
-
-func groupsFrom(programs []string, uid, gid uint32, user string) []uint32 {
 	// Threat: a program that somebody else could have put there would run as root.
-	at := slices.IndexFunc(programs, func(path string) bool { return safefile.Trusted(path) == nil })
+	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
 	if at < 0 || !plainName(user) || otherID(user, uid) {
 		return []uint32{gid}
 	}
 	res := Run(Spec{
-		Path: programs[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+		Path: lookups[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
 	groups, err := parseGroups(string(res.Stdout))
 	if res.Outcome != Exited || res.ExitCode != 0 || err != nil {

@@ -421,7 +421,9 @@ func script(t *testing.T, text string) string {
 	return path
 }
 
-func TestGroupsFrom(t *testing.T) {
+func TestGroups(t *testing.T) {
+	programs := lookups
+	t.Cleanup(func() { lookups = programs })
 	const missing = "/nonexistent/id"
 	mistrusted := script(t, "echo 66")
 	must.Do(t, os.Chmod(mistrusted, 0o777))
@@ -443,7 +445,8 @@ func TestGroupsFrom(t *testing.T) {
 		"own number":              {[]string{any}, "1000", []uint32{10, 20}},
 		"user of a domain passes": {[]string{any}, `DOM\alice@example.org`, []uint32{10, 20}},
 	} {
-		must.Be(t, name, groupsFrom(test.from, 1000, 10, test.user), test.want)
+		lookups = test.from
+		must.Be(t, name, Groups(1000, 10, test.user), test.want)
 	}
 }
 

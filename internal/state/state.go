@@ -22,6 +22,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -106,8 +107,9 @@ func makeFolders(all ...made) error {
 // Dir is the node's directory, which only root can write.
 func (s *Store) Dir() string { return s.dir }
 
-// locked runs f under one of the node's locks.
+// locked runs f under one of the node's locks; empty: that of the shared files.
 func (s *Store) locked(name string, f func() error) error {
+	name = cmp.Or(name, lockOther)
 	release, err := safefile.Lock(filepath.Join(s.dir, name), lockWait, true)
 	if err != nil {
 		return err
