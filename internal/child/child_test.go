@@ -350,16 +350,13 @@ func TestAlive(t *testing.T) {
 		stat string
 		want bool
 	}{
-		"same":                     {statLine("python", "D", "1", "777"), true},
-		"hostile name":             {statLine("a) Z 1\n(b", "S", "1", "777"), true},
-		"reused number":            {statLine("python", "D", "1", "778"), false},
-		"zombie":                   {statLine("python", "Z", "1", "777"), false},
-		"zombie, thread left":      {statLine("python", "Z", "2", "777"), true},
-		"dead":                     {statLine("python", "X", "0", "777"), false},
-		"garbage, so no answer":    {"42 (python", true},
-		"empty, so no answer":      {"", true},
-		"bad number, so no answer": {statLine("python", "S", "x", "777"), true},
-		"bad parent, so no answer": {strings.Replace(statLine("python", "Z", "1", "777"), " Z 1 ", " Z x ", 1), true},
+		"same":                  {statLine("python", "D", "1", "777"), true},
+		"hostile name":          {statLine("a) Z 1\n(b", "S", "1", "777"), true},
+		"reused number":         {statLine("python", "D", "1", "778"), false},
+		"zombie":                {statLine("python", "Z", "1", "777"), false},
+		"zombie, thread left":   {statLine("python", "Z", "2", "777"), true},
+		"dead":                  {statLine("python", "X", "0", "777"), false},
+		"garbage, so no answer": {"42 (python", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
