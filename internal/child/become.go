@@ -94,24 +94,13 @@ const maxFiles = 64
 // limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as
 // he may would otherwise keep Go's runtime from its threads, and it dies of that.
 func limit() error {
-	return errors.Join(
-		raise(unix.RLIMIT_NPROC),
+	var processes unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes)
+	return errors.Join(err,
+		unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: processes.Max, Max: processes.Max}),
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles}),
 	)
-}
-
-// raise lifts a limit as far as the process may: root without CAP_SYS_RESOURCE, as in some containers, to its hard one.
-func raise(limit int) error {
-	if unix.Setrlimit(limit, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}) == nil {
-		return nil
-	}
-	var now unix.Rlimit
-	if err := unix.Getrlimit(limit, &now); err != nil {
-		return err
-	}
-	now.Cur = now.Max
-	return unix.Setrlimit(limit, &now)
 }
 
 func ints(ids []uint32) []int {
