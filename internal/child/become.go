@@ -273,34 +273,21 @@ var lookups = []string{"/usr/bin/id", "/bin/id"}
 
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
 // when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
-func Groups(uid, gid uint32, user string) []uint32 {
-	// Threat: a program that somebody else could have put there would run as root.
+func Groups(uid, gid uint32) []uint32 {
+	// Threat: a program that somebody else could have put there would run as root; a name could be taken for an option, or
+	// for another user's number. With a plus id(1) takes what it is given for a number alone.
 	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
-	if at < 0 || !plainName(user) || otherID(user, uid) {
+	if at < 0 {
 		return []uint32{gid}
 	}
 	res := Run(Spec{
-		Path: lookups[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
 	groups, err := parseGroups(string(res.Stdout))
 	if res.Outcome != Exited || res.ExitCode != 0 || err != nil {
 		return []uint32{gid}
 	}
 	return withPrimary(gid, groups)
-}
-
-// plainName refuses names that could be taken for an option, for more than a name, or, by id(1), for a number.
-func plainName(user string) bool {
-	if user == "" || len(user) > 256 || user[0] == '-' || user[0] == '+' {
-		return false
-	}
-	return strings.IndexFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' || r == '/' }) < 0
-}
-
-// otherID tells a name that id(1) would take for another user's number.
-func otherID(user string, uid uint32) bool {
-	n, err := strconv.ParseUint(user, 10, 64)
-	return (err == nil || errors.Is(err, strconv.ErrRange)) && n != uint64(uid)
 }
 
 // parseGroups reads one line of decimal group ids. Anything else is an error.

@@ -64,23 +64,3 @@ func FuzzParseGroups(f *testing.F) {
 		}
 	})
 }
-
-// A name that is handed to id is one word and no option, and no other user's number.
-func FuzzUserName(f *testing.F) {
-	for _, seed := range []string{"alice", "-G", "--help", "a b", "a:b", "../x", "1000", "0", "+0", "0x0", "\x00",
-		"a\n", "18446744073709551616", "\u0661", "a\u00a0b"} {
-		f.Add(seed, uint32(1000))
-	}
-	f.Fuzz(func(t *testing.T, user string, uid uint32) {
-		if !plainName(user) || otherID(user, uid) {
-			return
-		}
-		if user == "" || len(user) > 256 || strings.ContainsAny(user[:1], "-+") ||
-			strings.ContainsAny(user, " \t\n\v\f\r\x00:/\x1b\x7f") {
-			t.Errorf("name %q", user)
-		}
-		if strings.Trim(user, "0123456789") == "" && fmt.Sprint(uid) != strings.TrimLeft(user, "0") && uid != 0 {
-			t.Errorf("%q is not user %d", user, uid)
-		}
-	})
-}
