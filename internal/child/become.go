@@ -283,34 +283,23 @@ func Groups(uid, gid uint32) []uint32 {
 	res := Run(Spec{
 		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
-	groups, err := parseGroups(string(res.Stdout))
-	if res.Outcome != Exited || res.ExitCode != 0 || err != nil {
+	if res.Outcome != Exited || res.ExitCode != 0 {
 		return []uint32{gid}
 	}
-	return withPrimary(gid, groups)
+	return groupsIn(string(res.Stdout), gid)
 }
 
-// parseGroups reads one line of decimal group ids. Anything else is an error.
-func parseGroups(out string) (groups []uint32, err error) {
-	line := strings.TrimSuffix(out, "\n")
-	if strings.ContainsAny(line, "\n\x00") {
-		return nil, errors.New("parse groups: not one line")
-	}
+// groupsIn are those of one line of decimal group ids, after the primary one; that alone where it is anything else.
+func groupsIn(out string, gid uint32) []uint32 {
+	line, only := strings.TrimSuffix(out, "\n"), []uint32{gid}
+	all := slices.Clone(only)
 	for f := range strings.FieldsSeq(line) {
 		g, err := strconv.ParseUint(f, 10, 32)
-		if err != nil || uint32(g) == noID {
-			return nil, fmt.Errorf("parse groups: %.20q is no group id", f)
+		if err != nil || uint32(g) == noID || strings.ContainsAny(line, "\n\x00") {
+			return only
 		}
-		groups = append(groups, uint32(g))
-	}
-	return groups, nil
-}
-
-func withPrimary(gid uint32, groups []uint32) []uint32 {
-	all := []uint32{gid}
-	for _, g := range groups {
-		if g != 0 && !slices.Contains(all, g) && len(all) < maxGroups {
-			all = append(all, g)
+		if g != 0 && !slices.Contains(all, uint32(g)) && len(all) < maxGroups {
+			all = append(all, uint32(g))
 		}
 	}
 	return all
