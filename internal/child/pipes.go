@@ -2,10 +2,13 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/routine"
 )
@@ -43,16 +46,12 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// lastWords is how long what lay in the pipes when the child ended may take to be read, where another process still
-// holds their other ends: it is there already.
-const lastWords = 20 * time.Millisecond
-
 // hangUp makes feed and gather come to an end, whoever still holds the other ends.
 func (p *pipes) hangUp() {
-	soon := routine.SystemClock().Wall().Add(lastWords)
+	past := time.Unix(1, 0)
 	_ = p.stdin.Close()
-	_ = p.stdout.SetReadDeadline(soon)
-	_ = p.stderr.SetReadDeadline(soon)
+	_ = p.stdout.SetReadDeadline(past)
+	_ = p.stderr.SetReadDeadline(past)
 }
 
 // feed writes the request beside Run, since a child need not read it. A child that closes its end early is no error
@@ -81,7 +80,9 @@ type output struct {
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
-		_, _ = io.Copy(&k, r)
+		if _, err := io.Copy(&k, r); errors.Is(err, os.ErrDeadlineExceeded) {
+			k.drain(r)
+		}
 		done <- k.output
 	})
 	return done
@@ -133,5 +134,23 @@ func (k *keeper) count(b []byte) {
 	if k.lines -= bytes.Count(b, []byte{'\n'}); k.lines <= 0 {
 		k.onLines()
 		k.onLines = nil
+	}
+}
+
+// drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open. No time would
+// be enough for that: of 64 hooks at once some did not get to read in 20 ms.
+func (k *keeper) drain(r *os.File) {
+	_ = r.SetReadDeadline(time.Time{})
+	raw, err := r.SyscallConn()
+	buf := make([]byte, 32<<10)
+	for n := 1; err == nil && n > 0 && !k.over; {
+		n = 0
+		_ = raw.Read(func(fd uintptr) bool {
+			for n, err = unix.Read(int(fd), buf); errors.Is(err, unix.EINTR); {
+				n, err = unix.Read(int(fd), buf)
+			}
+			return true // never wait for more
+		})
+		_, _ = k.Write(buf[:max(0, n)])
 	}
 }
