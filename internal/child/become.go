@@ -274,14 +274,15 @@ var lookups = []string{"/usr/bin/id", "/bin/id"}
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
 // when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
 func Groups(uid, gid uint32) []uint32 {
-	// Threat: a program that somebody else could have put there would run as root; a name could be taken for an option, or
-	// for another user's number. With a plus id(1) takes what it is given for a number alone.
+	// Threat: a program that somebody else could have put there would run as root; a name could be taken for an option,
+	// or for another user's number. With a plus id(1) takes what it is given for a number alone.
 	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
 	if at < 0 {
 		return []uint32{gid}
 	}
 	res := Run(Spec{
-		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)},
+		MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
 	if res.Outcome != Exited || res.ExitCode != 0 {
 		return []uint32{gid}

@@ -23,10 +23,10 @@ import (
 
 // What Archive keeps; tests keep less.
 var (
-	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card, is
-	// told by them. They are few, because every hook reads them all.
+	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card,
+	// is told by them. They are few, because every hook reads them all.
 	keepRecent = 32
-	// keepFindings further closed runs stay, because they left something on a card: the next prolog must know whose it is.
+	// keepFindings further ones stay, because they left something on a card: the next prolog must know whose it is.
 	keepFindings = 64
 	keepAge      = 90 * 24 * time.Hour // of a record in the history
 	keepBytes    = int64(64 << 20)     // of all records of a node in the history

@@ -26,7 +26,7 @@ const (
 	maxRecord = 1 << 20   // bytes of one record that is read
 	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxRead   = 64 << 20  // of those of a node that one hook reads: far more than Archive keeps; they take about a second
+	maxRead   = 64 << 20  // of a node's that one hook reads: far more than Archive keeps; they take about a second
 )
 
 // record is the file of one run, which must be of this node, job id and key.
