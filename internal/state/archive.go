@@ -191,9 +191,6 @@ func sweepFolder(folder string, now time.Time) error {
 	return errors.Join(all...)
 }
 
-// maxDepth is the depth of folders in a copy.
-const maxDepth = 6
-
 // Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
 // once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
 func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
@@ -204,31 +201,22 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	runs := map[string]ledger.Run{}
 	var damage []Damage
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir():
-			if strings.Count(strings.TrimPrefix(path, dir), "/") > maxDepth || e.Name() == damagedName {
-				return fs.SkipDir
-			}
-			return nil
+		if err == nil && e.IsDir() && e.Name() == damagedName {
+			err = fs.SkipDir
 		}
 		id, key, ok := recordName(path)
-		if !ok {
-			return nil
+		if err != nil || e.IsDir() || !ok {
+			return err
 		}
-		r, err := copied(path, id, key)
-		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
-			return nil
-		}
-		if err != nil {
+		switch r, err := copied(path, id, key); {
+		case errors.Is(err, fs.ErrNotExist): // forgotten meanwhile
+		case err != nil:
 			damage = append(damage, Damage{Path: path, Why: err.Error()})
-			return nil
-		}
-		// It may be in memory and in the history: the one with more ends is the newer.
-		one := r.Job.Node + "/" + r.Name()
-		if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
-			runs[one] = r
+		default: // it may be in memory and in the history: the one with more ends is the newer
+			one := r.Job.Node + "/" + r.Name()
+			if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
+				runs[one] = r
+			}
 		}
 		return nil
 	})

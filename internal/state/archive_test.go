@@ -273,9 +273,8 @@ func TestCopied(t *testing.T) {
 			"9-w5.json": ""}, "map[n1:[8]]", 2},
 		"with one of any size": {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord),
 			"8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
-		"of a node with no name":  {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
-		"of something else":       {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
-		"deeper than any copy is": {map[string]string{"1/2/3/4/5/6/7/8/7-w5.json": run("n1", 7, 1)}, "map[]", 0},
+		"of a node with no name": {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
+		"of something else":      {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
