@@ -4,7 +4,6 @@ package main
 import (
 	"os"
 
-	_ "bookend/internal/nogpu" // first: jobs without GPUs end there
 	"bookend/internal/routine"
 	"bookend/internal/stage"
 )

@@ -26,10 +26,9 @@ var ErrRefused = errors.New("refusing to become")
 // started again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it
 // dumpable again, and so traceable by the user, who could then answer root in its name.
 //
-// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
-// CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
-// which a securebit could have kept, last. Linux keeps all of these per thread; package unix would change the
-// calling thread only.
+// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while CAP_SETPCAP is
+// there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities, which a securebit could
+// have kept, last. Linux keeps all of these per thread; package unix would change the calling thread only.
 func Become(uid, gid uint32, groups []uint32) error {
 	if err := errors.Join(plainIDs(uid, gid, groups), holdsNothing(descriptors)); err != nil {
 		return err
@@ -95,24 +94,13 @@ const maxFiles = 64
 // limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as
 // he may would otherwise keep Go's runtime from its threads, and it dies of that.
 func limit() error {
-	return errors.Join(
-		raise(unix.RLIMIT_NPROC),
+	var processes unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes)
+	return errors.Join(err,
+		unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: processes.Max, Max: processes.Max}),
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles}),
 	)
-}
-
-// raise lifts a limit as far as the process may: root without CAP_SYS_RESOURCE, as in some containers, to its hard one.
-func raise(limit int) error {
-	if unix.Setrlimit(limit, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}) == nil {
-		return nil
-	}
-	var now unix.Rlimit
-	if err := unix.Getrlimit(limit, &now); err != nil {
-		return err
-	}
-	now.Cur = now.Max
-	return unix.Setrlimit(limit, &now)
 }
 
 func ints(ids []uint32) []int {
@@ -285,61 +273,34 @@ var lookups = []string{"/usr/bin/id", "/bin/id"}
 
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
 // when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
-func Groups(uid, gid uint32, user string) []uint32 {
-	return groupsFrom(lookups, uid, gid, user)
-}
-
-func groupsFrom(programs []string, uid, gid uint32, user string) []uint32 {
-	// Threat: a program that somebody else could have put there would run as root.
-	at := slices.IndexFunc(programs, func(path string) bool { return safefile.Trusted(path) == nil })
-	if at < 0 || !plainName(user) || otherID(user, uid) {
+func Groups(uid, gid uint32) []uint32 {
+	// Threat: a program that somebody else could have put there would run as root; a name could be taken for an option,
+	// or for another user's number. With a plus id(1) takes what it is given for a number alone.
+	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
+	if at < 0 {
 		return []uint32{gid}
 	}
 	res := Run(Spec{
-		Path: programs[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+		Path: lookups[at], Args: []string{"-G", fmt.Sprint("+", uid)},
+		MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
 	})
-	groups, err := parseGroups(string(res.Stdout))
-	if res.Outcome != Exited || res.ExitCode != 0 || err != nil {
+	if res.Outcome != Exited || res.ExitCode != 0 {
 		return []uint32{gid}
 	}
-	return withPrimary(gid, groups)
+	return groupsIn(string(res.Stdout), gid)
 }
 
-// plainName refuses names that could be taken for an option, for more than a name, or, by id(1), for a number.
-func plainName(user string) bool {
-	if user == "" || len(user) > 256 || user[0] == '-' || user[0] == '+' {
-		return false
-	}
-	return strings.IndexFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' || r == '/' }) < 0
-}
-
-// otherID tells a name that id(1) would take for another user's number.
-func otherID(user string, uid uint32) bool {
-	n, err := strconv.ParseUint(user, 10, 64)
-	return (err == nil || errors.Is(err, strconv.ErrRange)) && n != uint64(uid)
-}
-
-// parseGroups reads one line of decimal group ids. Anything else is an error.
-func parseGroups(out string) (groups []uint32, err error) {
-	line := strings.TrimSuffix(out, "\n")
-	if strings.ContainsAny(line, "\n\x00") {
-		return nil, errors.New("parse groups: not one line")
-	}
+// groupsIn are those of one line of decimal group ids, after the primary one; that alone where it is anything else.
+func groupsIn(out string, gid uint32) []uint32 {
+	line, only := strings.TrimSuffix(out, "\n"), []uint32{gid}
+	all := slices.Clone(only)
 	for f := range strings.FieldsSeq(line) {
 		g, err := strconv.ParseUint(f, 10, 32)
-		if err != nil || uint32(g) == noID {
-			return nil, fmt.Errorf("parse groups: %.20q is no group id", f)
+		if err != nil || uint32(g) == noID || strings.ContainsAny(line, "\n\x00") {
+			return only
 		}
-		groups = append(groups, uint32(g))
-	}
-	return groups, nil
-}
-
-func withPrimary(gid uint32, groups []uint32) []uint32 {
-	all := []uint32{gid}
-	for _, g := range groups {
-		if g != 0 && !slices.Contains(all, g) && len(all) < maxGroups {
-			all = append(all, g)
+		if g != 0 && !slices.Contains(all, uint32(g)) && len(all) < maxGroups {
+			all = append(all, uint32(g))
 		}
 	}
 	return all

@@ -38,7 +38,6 @@ func init() {
 		"limited":   becomeOneOfTooMany,
 		"holding":   becomeHoldingAFile,
 		"step":      becomeWithout,
-		"weak":      raiseWithoutTheRight,
 		"confined":  confined,
 		"traced": func(string) error {
 			err := become()
@@ -178,24 +177,6 @@ func becomeWithout(step string) error {
 	return nil
 }
 
-// raiseWithoutTheRight is root without the right to raise limits: it gets as much as its hard limit allows.
-func raiseWithoutTheRight(string) error {
-	runtime.LockOSThread()
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	var now unix.Rlimit
-	err := errors.Join(unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 4000, Max: 5000}),
-		unix.Capget(&header, &caps[0]))
-	caps[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
-	err = errors.Join(err, unix.Capset(&header, &caps[0]),
-		worked(unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})),
-		raise(unix.RLIMIT_NPROC), unix.Getrlimit(unix.RLIMIT_NPROC, &now))
-	if err != nil || now.Cur != 5000 || now.Max != 5000 {
-		return fmt.Errorf("the limit is %+v, %v", now, err)
-	}
-	return nil
-}
-
 // confined starts with what nobody should have, and looks at what is left of it.
 func confined(string) error {
 	unix.Umask(0)
@@ -220,7 +201,7 @@ func confined(string) error {
 }
 
 func TestBecome(t *testing.T) {
-	ops := [][]string{{"become"}, {"again"}, {"inherited"}, {"limited"}, {"holding"}, {"weak"}}
+	ops := [][]string{{"become"}, {"again"}, {"inherited"}, {"limited"}, {"holding"}}
 	for step := range steps {
 		ops = append(ops, []string{"step", step})
 	}

@@ -133,18 +133,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("start %q: not an absolute path", s.Path)
 	case s.Timeout <= 0:
 		return fmt.Errorf("start %q: no time left", s.Path)
-	case s.MaxOutput < 0:
-		return fmt.Errorf("start %q: negative output limit %d", s.Path, s.MaxOutput)
 	}
 	return nil
-}
-
-func (s Spec) argv() []string {
-	name := s.Name
-	if name == "" {
-		name = s.Path
-	}
-	return append([]string{name}, s.Args...)
 }
 
 func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err} }

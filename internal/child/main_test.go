@@ -1,12 +1,9 @@
 package child
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -24,10 +21,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ops := map[string]func(arg string){
-		"echo": echo, "report": reportSelf, "flood": flood, "lines": endless, "diag": diag,
-		"exit": func(a string) { n, _ := strconv.Atoi(a); os.Exit(n) }, "killed": killed, "stop": stop, "deaf": deaf,
-		"heir": heir, "sleep": sleepForever, "swarm": swarm, "unkillable": unkillable, "trace": trace,
-		"untilhangup": untilHangup, "headless": headless, "early": early, "upgrade": upgrade,
+		"report": reportSelf, "unkillable": unkillable, "trace": trace, "headless": headless, "upgrade": upgrade,
 	}
 	arg := ""
 	if len(os.Args) > 3 {
@@ -51,11 +45,6 @@ func orExit(err error) {
 	}
 }
 
-func echo(string) {
-	_, err := io.Copy(os.Stdout, os.Stdin)
-	orExit(err)
-}
-
 // reportSelf says what a child can see of itself.
 func reportSelf(string) {
 	sid, _ := unix.Getsid(0)
@@ -66,58 +55,20 @@ func reportSelf(string) {
 	fmt.Println("name", os.Args[0])
 }
 
-func endless(string) {
-	for {
-		if _, err := os.Stdout.WriteString("a line\n"); err != nil {
-			return
-		}
-	}
-}
-
-func flood(string) {
-	junk := bytes.Repeat([]byte("x"), 1<<16)
-	for {
-		if _, err := os.Stdout.Write(junk); err != nil {
-			return
-		}
-	}
-}
-
-func diag(string) {
-	_, _ = os.Stderr.Write(bytes.Repeat([]byte("e"), 1<<20))
-	fmt.Print("done")
-}
-
-func killed(string) {
-	orExit(unix.Kill(os.Getpid(), unix.SIGKILL))
-	select {}
-}
-
-func stop(string) { orExit(unix.Kill(os.Getpid(), unix.SIGSTOP)) }
-
-func deaf(string) {
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	sleepForever("")
-}
-
-func sleepForever(string) {
-	for {
-		_ = unix.Pause()
-	}
-}
-
-// early closes its end of the request without reading it, and answers.
-func early(string) {
-	orExit(os.Stdin.Close())
-	fmt.Print("answer")
-}
-
-// untilHangup ends when nobody holds the request pipe any more, and leaves a mark.
-func untilHangup(mark string) {
-	fmt.Println("started")
-	_, err := io.Copy(io.Discard, os.Stdin)
-	orExit(err)
-	orExit(os.WriteFile(mark, nil, 0o600))
+// scripts are children that any program can play; $1 is their argument.
+var scripts = map[string]string{
+	"echo": "exec /bin/cat", "flood": "exec /bin/cat /dev/zero", "lines": "while echo a line; do :; done",
+	"diag": "/usr/bin/head -c 1048576 /dev/zero >&2; printf done", "exit": "exit $1",
+	"killed": "kill -KILL $$", "stop": "kill -STOP $$", "sleep": "exec /bin/sleep 1000",
+	"deaf":  "trap '' TERM INT HUP; exec /bin/sleep 1000",
+	"early": "exec <&-; printf answer", // it closes its end of the request without reading it
+	// It ends when nobody holds the request pipe any more, and leaves a mark.
+	"untilhangup": "echo started; /bin/cat >/dev/null; : >$1",
+	// It leaves a process behind that holds the answer's pipe: in the child's group, or out of reach.
+	"heir": "$1 /bin/sleep 1000 & echo $!",
+	// It fills the group with processes that ignore TERM, and then floods, so that Run kills it.
+	"swarm": "trap '' TERM; for i in 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9; do /bin/sleep 1000 & echo $!; done; " +
+		"exec /bin/cat /dev/zero",
 }
 
 // again starts this binary once more, with the given descriptors.
@@ -126,19 +77,6 @@ func again(session bool, files []uintptr, args ...string) int {
 		&syscall.ProcAttr{Dir: "/", Files: files, Sys: &syscall.SysProcAttr{Setsid: session}})
 	orExit(err)
 	return pid
-}
-
-// heir leaves a process behind that holds the answer's pipe: in the child's group, or out of reach.
-func heir(where string) {
-	fmt.Println(again(where == "outside", []uintptr{0, 1, 2}, "sleep"))
-}
-
-// swarm fills the group with processes that ignore TERM, and then floods, so that Run kills it.
-func swarm(string) {
-	for range 20 {
-		fmt.Println(again(false, []uintptr{0, 1, 2}, "deaf"))
-	}
-	flood("")
 }
 
 // unkillable gets a tracer that holds it in its exit: like a process stuck in a driver it survives SIGKILL
@@ -155,7 +93,15 @@ func unkillable(fifo string) {
 	fmt.Println(tracer)
 	_, err = fmt.Fprintln(os.NewFile(uintptr(hold), fifo), tracer)
 	orExit(err)
-	flood("")
+	for junk := make([]byte, 1<<16); err == nil; {
+		_, err = os.Stdout.Write(junk)
+	}
+}
+
+func sleepForever() {
+	for {
+		_ = unix.Pause()
+	}
 }
 
 func trace(victim string) {
@@ -176,7 +122,7 @@ func trace(victim string) {
 		}
 		orExit(err)
 		if status.TrapCause() == unix.PTRACE_EVENT_EXIT {
-			sleepForever("")
+			sleepForever()
 		}
 		signal := 0
 		if status.TrapCause() < 0 {
@@ -193,7 +139,7 @@ func headless(string) {
 		for {
 			if st, err := readStat("/proc", os.Getpid()); err == nil && st.State == 'Z' {
 				fmt.Println("headless")
-				sleepForever("")
+				sleepForever()
 			}
 		}
 	}()
@@ -215,6 +161,9 @@ func init() { runtime.LockOSThread() }
 
 func self(op string, args ...string) Spec {
 	s := Self(op)
+	if script, ok := scripts[op]; ok {
+		s = Spec{Path: "/bin/sh", Args: []string{"-c", script, op}}
+	}
 	s.Args = append(s.Args, args...)
 	s.MaxOutput = 1 << 20
 	s.Timeout = longTimeout

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"syscall"
@@ -66,7 +67,7 @@ func start(s Spec, p *pipes) birth {
 	if err := SealDescriptors(); err != nil {
 		return birth{err: err}
 	}
-	pid, err := syscall.ForkExec(s.Path, s.argv(), &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(s.Path, append([]string{cmp.Or(s.Name, s.Path)}, s.Args...), &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   s.Env,
 		Files: []uintptr{p.theirs[0].Fd(), p.theirs[1].Fd(), p.theirs[2].Fd()},
@@ -188,26 +189,22 @@ func kill(pid int) {
 
 // awaitZombie sleeps until the child has ended, and leaves it to be reaped.
 func awaitZombie(pid int) error {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return wrapWait(pid, err)
-		}
-	}
+	return waited(pid, func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
 }
 
 func reap(pid int) (ws syscall.WaitStatus, err error) {
-	for {
-		_, err = syscall.Wait4(pid, &ws, 0, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return ws, wrapWait(pid, err)
-		}
-	}
+	err = waited(pid, func() (err error) { _, err = syscall.Wait4(pid, &ws, 0, nil); return err })
+	return ws, err
 }
 
-func wrapWait(pid int, err error) error {
-	if err != nil {
-		return fmt.Errorf("wait for process %d: %w", pid, err)
+func waited(pid int, wait func() error) error {
+	for {
+		switch err := wait(); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		default:
+			return nil
+		}
 	}
-	return nil
 }

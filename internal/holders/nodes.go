@@ -218,7 +218,7 @@ func parseUnit(text string) (service, container string) {
 	case users:
 		return "", ""
 	}
-	return clip(service, maxUnit), ""
+	return service[:min(len(service), maxUnit)], ""
 }
 
 // serviceOf returns the unit that systemd put a process into: the first below system.slice and its own slices.
@@ -261,12 +261,4 @@ func containerOf(parts []string) string {
 		}
 	}
 	return ""
-}
-
-// clip shortens s to max bytes, and shows that it did.
-func clip(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	return s[:max-len("...")] + "..."
 }

@@ -55,18 +55,13 @@ type survey struct {
 
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []attrib.Process {
-	r := c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
-	c.wait(r, "processes")
+	c.wait(c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) }), "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes, hung := make([]attrib.Process, 0, len(pids)), r.hung()
+	processes := make([]attrib.Process, 0, len(pids))
 	for _, pid := range pids {
 		p, known := s.known[pid]
-		switch {
-		case known:
-		case slices.Contains(hung, pid):
-			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
-		default:
+		if !known {
 			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
 		}
 		processes = append(processes, p)
@@ -83,7 +78,8 @@ func (s *survey) keep(p attrib.Process) {
 // look reads a process. A defect is the reason why one is unknown, not the end of all.
 func (s *survey) look(pid int) {
 	defer routine.Recover(func(p *routine.Panic) { s.keep(attrib.Process{PID: pid, Why: p.Error()}) })
-	var p attrib.Process
+	p := attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
+	s.keep(p)
 	err := fmt.Errorf("%d is no PID", pid)
 	if slices.Contains(s.skip, attrib.Instance{PID: pid}) {
 		err = errors.New("not read: an earlier read of its entry in /proc still hangs")

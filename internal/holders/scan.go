@@ -105,9 +105,8 @@ func (s *search) list() []int {
 	return pids
 }
 
-// mappings looks at the memory of every process: for files mapped, and a holder's for its environment. A process
-// that hangs in the driver hangs whoever looks at its memory, and is most often a holder: those get workers of their
-// own.
+// mappings looks at the memory of every process: for files mapped, and a holder's for its environment. A process that
+// hangs in the driver hangs whoever looks at its memory, and is most often a holder: those get workers of their own.
 func (s *search) mappings() {
 	if !s.going() {
 		s.trouble("time was up: no mappings were read")
@@ -312,7 +311,7 @@ func (c *crew) trouble(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.troubles) < maxTroubles {
-		c.troubles = append(c.troubles, clip(fmt.Sprintf(format, args...), 200))
+		c.troubles = append(c.troubles, fmt.Sprintf("%.200s", fmt.Sprintf(format, args...)))
 	}
 }
 

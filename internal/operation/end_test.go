@@ -36,9 +36,7 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 	out, err2 := cmd.StdoutPipe()
 	must.Do(t, errors.Join(err, err2, cmd.Start()))
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q: %q, %v", script, line, err)
-	}
+	must.Be(t, script, must.Have(bufio.NewReader(out).ReadString('\n'))(t), "ready\n")
 	return cmd
 }
 
@@ -83,7 +81,7 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	var judged []attrib.Process
-	var want, got []Result
+	var want []Result
 	for _, tt := range []struct {
 		script string
 		before func(*testing.T, *exec.Cmd)
@@ -102,16 +100,12 @@ func TestEnd(t *testing.T) {
 			tt.before(t, cmd)
 		}
 	}
-	if got = ends(short, judged...).run(); !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	must.Be(t, "results", ends(short, judged...).run(), want)
 	for _, p := range judged {
 		must.Not(t, alive(p.PID), "%d is still there", p.PID)
 	}
 	quick := read(spawn(t, "true").Process.Pid)
-	if got := ends(ages, quick).run(); got[0].Outcome != finding.ByTerm {
-		t.Errorf("one that obeys: %+v", got)
-	}
+	must.Be(t, "one that obeys", ends(ages, quick).run()[0].Outcome, finding.ByTerm)
 }
 
 // Whatever is not the very process that was judged, still proven, gets no signal.
@@ -156,9 +150,8 @@ func TestEndLeavesAlone(t *testing.T) {
 			pid := spawn(t, "true").Process.Pid
 			e := ends(short, read(pid))
 			tt.edit(e)
-			if got := e.run()[0]; got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why) {
-				t.Errorf("got %+v, want %s because of %q", got, tt.want, tt.why)
-			}
+			got := e.run()[0]
+			must.Not(t, got.PID != pid || got.Outcome != tt.want || !strings.Contains(got.Why, tt.why), "%+v, not %+v", got, tt)
 			must.Not(t, !alive(pid), "it was ended")
 		})
 	}

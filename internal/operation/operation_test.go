@@ -62,9 +62,8 @@ func TestServe(t *testing.T) {
 		if request == `{"proc":` {
 			end.Close()
 		}
-		if exit := serve(env, op); exit != 1 || stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n") {
-			t.Errorf("%s of %q: exit %d, %q, %q", op, request, exit, stdout.String(), stderr.String())
-		}
+		must.Be(t, "exit code of "+op, serve(env, op), 1)
+		must.Not(t, stdout.Len() > 0 || !strings.HasSuffix(stderr.String(), "\n"), "%s: %q, %q", op, &stdout, &stderr)
 	}
 }
 
@@ -205,9 +204,8 @@ func TestHung(t *testing.T) {
 		"nearly too many":   {many[1:], state.MaxReaders - 1, false},
 		"too many":          {many, state.MaxReaders, true},
 	} {
-		if skip, blocked := Hung(Holders.Name, tt.readers); len(skip) != tt.at || blocked != tt.blocked {
-			t.Errorf("%s: got %d places, blocked %v, want %d, %v", name, len(skip), blocked, tt.at, tt.blocked)
-		}
+		skip, blocked := Hung(Holders.Name, tt.readers)
+		must.Not(t, len(skip) != tt.at || blocked != tt.blocked, "%s: got %d places, blocked %v", name, len(skip), blocked)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 type AppendRequest struct {
 	UID    uint32        `json:"uid"`
 	GID    uint32        `json:"gid"`
-	User   string        `json:"user"`
 	Target joblog.Target `json:"target"`
 	Text   string        `json:"text"`
 }
@@ -40,7 +39,7 @@ func (r AppendReply) Check() error {
 
 // Append starts as root and gives that up, for good, before it opens anything of the user's.
 var Append = New("append", func(r AppendRequest) (AppendReply, error) {
-	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return AppendReply{}, err
 	}
 	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
@@ -50,7 +49,6 @@ var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 type TailRequest struct {
 	UID     uint32          `json:"uid"`
 	GID     uint32          `json:"gid"`
-	User    string          `json:"user"`
 	Targets []joblog.Target `json:"targets"`
 	// Back: where the ends of the outputs say nothing of memory, what stands before them is looked through as well.
 	Back bool `json:"back,omitempty"`
@@ -84,7 +82,7 @@ const lookBack = 8 << 20
 var Tail = New("tail", readTails)
 
 func readTails(r TailRequest) (reply TailReply, err error) {
-	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID, r.User)); err != nil {
+	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return reply, err
 	}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer

@@ -4,7 +4,7 @@ package routine
 
 import (
 	"fmt"
-	"runtime/debug"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +30,8 @@ func Go(report func(*Panic), f func()) {
 // Recover, deferred, hands a panic of the current goroutine to report and stops it there.
 func Recover(report func(*Panic)) {
 	if v := recover(); v != nil {
-		report(&Panic{Value: fmt.Sprint(v), Stack: debug.Stack()})
+		stack := make([]byte, 64<<10) // not of runtime/debug, whose initialisation is late: nogpu.go
+		report(&Panic{Value: fmt.Sprint(v), Stack: stack[:runtime.Stack(stack, false)]})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -210,7 +209,6 @@ func TestCreate(t *testing.T) {
 		written string // the file that is written; empty: none
 	}{
 		"a new file":                       {"", "new", false, nil, "new"},
-		"a new file, replacing":            {"", "new", true, nil, "new"},
 		"in a user's directory":            {"others:sub", "sub/new", false, nil, "sub/new"},
 		"one that is there":                {"file:old", "old", false, fs.ErrExist, ""},
 		"one that is there, replacing":     {"file:old", "old", true, nil, "old"},
@@ -225,7 +223,6 @@ func TestCreate(t *testing.T) {
 		"through a link of another's":      {"link:sub>l others:l", "l/new", false, ErrUntrusted, ""},
 		"through another's, replacing":     {"link:sub>l others:l", "l/new", true, ErrUntrusted, ""},
 		"through a link to itself":         {"link:l>l", "l/new", false, unix.ELOOP, ""},
-		"in a directory that is a file":    {"file:old", "old/new", false, unix.ENOTDIR, ""},
 		"in a directory that is not there": {"", "none/new", false, fs.ErrNotExist, ""},
 		"a directory's name":               {"", "sub/", false, unix.EINVAL, ""},
 		"the directory itself":             {"", "sub/..", false, unix.EINVAL, ""},
@@ -245,11 +242,10 @@ func TestCreate(t *testing.T) {
 				}
 				return
 			}
-			info := must.Have(os.Lstat(filepath.Join(dir, tt.written)))(t)
-			if got := content(t, filepath.Join(dir, tt.written)); got != "content" || info.Mode() != 0o600 ||
-				info.Sys().(*syscall.Stat_t).Uid != 0 {
-				t.Errorf("content %q, mode %v, %+v", got, info.Mode(), info.Sys())
-			}
+			must.Be(t, "content", content(t, filepath.Join(dir, tt.written)), "content")
+			var st unix.Stat_t
+			must.Do(t, unix.Lstat(filepath.Join(dir, tt.written), &st))
+			must.Not(t, st.Mode != unix.S_IFREG|0o600 || st.Uid != 0, "mode %#o of user %d", st.Mode, st.Uid)
 		})
 	}
 }

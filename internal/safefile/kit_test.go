@@ -112,11 +112,9 @@ func TestReplaceAndRead(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		must.Do(t, errors.Join(replace(dir, "f", []byte("one"), 0o644), replace(dir, "f", []byte("two"), 0o640)))
-		b, err := Read(dir, "f", 3)
-		info, err2 := os.Stat(filepath.Join(dir, "f"))
-		if errors.Join(err, err2) != nil || string(b) != "two" || info.Mode() != 0o640 || entries(t, dir) != "f" {
-			t.Errorf("%s: read %q, %v; mode %v, in %q", name, b, err, info.Mode(), entries(t, dir))
-		}
+		must.Be(t, name, string(must.Have(Read(dir, "f", 3))(t)), "two")
+		must.Be(t, name+", its mode", must.Have(os.Stat(filepath.Join(dir, "f")))(t).Mode(), 0o640)
+		must.Be(t, name+", beside it", entries(t, dir), "f")
 	}
 }
 
@@ -124,9 +122,8 @@ func TestReplaceAndRead(t *testing.T) {
 func TestWritersReplaceLinks(t *testing.T) {
 	dir := arranged(t, "file:victim link:victim>a link:victim>b")
 	must.Do(t, errors.Join(Replace(dir, "a", []byte("new"), 0o600), ReplaceReadable(dir, "b", []byte("new"), user)))
-	if v, a, b := content(t, dir+"/victim"), content(t, dir+"/a"), content(t, dir+"/b"); v != "before" || a+b != "newnew" {
-		t.Errorf("the link was followed: %q, %q, %q", v, a, b)
-	}
+	must.Be(t, "what is linked", content(t, dir+"/victim"), "before")
+	must.Be(t, "what was a link", content(t, dir+"/a")+content(t, dir+"/b"), "newnew")
 }
 
 func TestFullDiskKeepsTheOldFile(t *testing.T) {

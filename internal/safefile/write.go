@@ -138,8 +138,8 @@ func fill(f *os.File, data []byte, a attributes) error {
 	return nil
 }
 
-// readableBy is the access control list, as linux/posix_acl_xattr.h lays it out, that lets the owner read and write, one
-// user read, and nobody else do anything.
+// readableBy is the access control list, as linux/posix_acl_xattr.h lays it out, that lets the owner read and write,
+// one user read, and nobody else do anything.
 func readableBy(uid uint32) []byte {
 	const none = ^uint32(0)
 	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version

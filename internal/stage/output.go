@@ -74,7 +74,7 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 	}
 	exit := o.job.Exit
 	all, request := o.writtenBy(), operation.TailRequest{
-		UID: o.job.UID, GID: o.job.GID, User: o.job.User, Within: time.Duration(r.Times.Append),
+		UID: o.job.UID, GID: o.job.GID, Within: time.Duration(r.Times.Append),
 		Back: !exit.Known || exit.Raw != 0 || exit.Derived != 0,
 	}
 	for _, w := range all {
@@ -168,7 +168,7 @@ func (r *record) append(o *output) {
 	if untold {
 		text = quote(start.Report) + text
 	}
-	req := operation.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, User: r.Job.User, Target: target, Text: "\n" + text}
+	req := operation.AppendRequest{UID: r.Job.UID, GID: r.Job.GID, Target: target, Text: "\n" + text}
 	var reply operation.AppendReply
 	err := errors.New("the file system of the job's output does not answer")
 	if !o.hangs {

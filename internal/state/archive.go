@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -21,10 +23,10 @@ import (
 
 // What Archive keeps; tests keep less.
 var (
-	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card, is
-	// told by them. They are few, because every hook reads them all.
+	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card,
+	// is told by them. They are few, because every hook reads them all.
 	keepRecent = 32
-	// keepFindings further closed runs stay, because they left something on a card: the next prolog must know whose it is.
+	// keepFindings further ones stay, because they left something on a card: the next prolog must know whose it is.
 	keepFindings = 64
 	keepAge      = 90 * 24 * time.Hour // of a record in the history
 	keepBytes    = int64(64 << 20)     // of all records of a node in the history
@@ -35,15 +37,11 @@ var (
 // for the disk and so belongs in a child, of which one is at work at a time. The error joins all that went wrong; the
 // rest is done.
 func Archive(run, varDir, node string, now time.Time) error {
+	history := historyFolder(varDir, node)
 	s, err := Open(run, node)
 	if err == nil {
-		err = makeFolder(varDir, 0o755, true)
-	}
-	history := historyFolder(varDir, node)
-	for _, folder := range []string{filepath.Dir(history), history} {
-		if err == nil {
-			err = makeFolder(folder, 0o700, false)
-		}
+		err = makeFolders(made{varDir, 0o755, true}, made{filepath.Dir(history), 0o700, false},
+			made{history, 0o700, false})
 	}
 	if err == nil {
 		err = errors.Join(s.moveOut(history), s.sweep(now), prune(history, now))
@@ -90,15 +88,7 @@ func ended(runs []ledger.Run) []ledger.Run {
 
 // onCard reports whether a run left something on a card, or may have.
 func onCard(r ledger.Run) bool {
-	if !r.Closed() {
-		return true
-	}
-	for _, f := range r.Ends[len(r.Ends)-1].Findings {
-		if f.GPU != "" {
-			return true
-		}
-	}
-	return false
+	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
 // retire writes a run to the history, if it is not there, and marks or removes its record, unless that is not as it was
@@ -112,8 +102,7 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	if !seen.Archived {
 		data, err := encode(marked)
 		if err == nil {
-			name := fmt.Sprintf("%d-%s%s", seen.Job.ID, seen.Key, suffix)
-			err = safefile.ReplaceDurable(history, name, append(data, '\n'), 0o600)
+			err = safefile.ReplaceDurable(history, seen.Name()+suffix, append(data, '\n'), 0o600)
 		}
 		if err != nil {
 			return err
@@ -143,12 +132,7 @@ func (s *Store) forget(r ledger.Run) error {
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
-	for _, name := range userNames(s.node, gone) {
-		if err := removeOwn(filepath.Join(s.run, "report"), name); err != nil {
-			return err
-		}
-	}
-	return RemoveDrop(s.run, s.node, gone)
+	return errors.Join(removeNamed(reportFolder(s.run), s.node, gone), RemoveDrop(s.run, s.node, gone))
 }
 
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
@@ -177,7 +161,7 @@ const abandonedAfter = time.Hour
 // sweep removes what killed hooks left of their writing an hour ago: files without a name, who came back from users'
 // files, and folders of jobs that came to no record.
 func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepFolder(filepath.Join(s.run, "report"), now)}
+	all := []error{sweepFolder(reportFolder(s.run), now)}
 	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked
 	// into.
 	for _, entry := range byAge(s.dir) {
@@ -207,9 +191,6 @@ func sweepFolder(folder string, now time.Time) error {
 	return errors.Join(all...)
 }
 
-// maxDepth is the depth of folders in a copy.
-const maxDepth = 6
-
 // Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
 // once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
 func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
@@ -217,61 +198,41 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
-	runs := map[run]ledger.Run{}
+	runs := map[string]ledger.Run{}
 	var damage []Damage
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir():
-			if strings.Count(strings.TrimPrefix(path, dir), "/") > maxDepth || e.Name() == damagedName {
-				return fs.SkipDir
-			}
-			return nil
+		if err == nil && e.IsDir() && e.Name() == damagedName {
+			err = fs.SkipDir
 		}
 		id, key, ok := recordName(path)
-		if !ok {
-			return nil
+		if err != nil || e.IsDir() || !ok {
+			return err
 		}
-		r, err := copied(path, id, key)
-		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
-			return nil
-		}
-		if err != nil {
+		switch r, err := copied(path, id, key); {
+		case errors.Is(err, fs.ErrNotExist): // forgotten meanwhile
+		case err != nil:
 			damage = append(damage, Damage{Path: path, Why: err.Error()})
-			return nil
-		}
-		// It may be in memory and in the history: the one with more ends is the newer.
-		one := run{r.Job.Node, r.Job.ID, r.Key}
-		if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
-			runs[one] = r
+		default: // it may be in memory and in the history: the one with more ends is the newer
+			one := r.Job.Node + "/" + r.Name()
+			if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
+				runs[one] = r
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
-	return byNode(runs), damage, nil
+	byNode := map[string][]ledger.Run{}
+	for _, r := range slices.SortedFunc(maps.Values(runs), latest) {
+		byNode[r.Job.Node] = append(byNode[r.Job.Node], r)
+	}
+	return byNode, damage, nil
 }
 
-// run names one run of a job.
-type run struct {
-	node string
-	job  slurm.JobID
-	key  string
-}
-
-func byNode(runs map[run]ledger.Run) map[string][]ledger.Run {
-	out := map[string][]ledger.Run{}
-	for id, r := range runs {
-		out[id.node] = append(out[id.node], r)
-	}
-	for _, list := range out {
-		slices.SortFunc(list, func(a, b ledger.Run) int {
-			return cmp.Or(wall(b).Compare(wall(a)), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
-		})
-	}
-	return out
+// latest orders runs by when they were last seen: across boots, boot times do not compare.
+func latest(a, b ledger.Run) int {
+	return cmp.Or(b.Last().Wall.Compare(a.Last().Wall), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
 }
 
 // recordName tells by its name which run's record a file is: JOB-KEY.json in a history, JOB/KEY.json in memory.
@@ -310,17 +271,6 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 		damage = append(damage, Damage{Path: folder, Why: err.Error()})
 	}
 	return runs[node], damage
-}
-
-// wall is when a run was last seen: across boots, boot times do not compare.
-func wall(r ledger.Run) time.Time {
-	if r.Closed() {
-		return r.Ends[len(r.Ends)-1].Wall
-	}
-	if r.Start != nil {
-		return r.Start.Wall
-	}
-	return time.Time{}
 }
 
 // Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,18 +61,14 @@ func ids(runs []ledger.Run) (list []slurm.JobID) {
 func inMemory(t *testing.T, s *Store) []slurm.JobID {
 	t.Helper()
 	runs, damage := s.Runs()
-	if len(damage) > 0 {
-		t.Fatal(damage)
-	}
+	must.Be(t, "damage", len(damage), 0)
 	return slices.Sorted(slices.Values(ids(runs)))
 }
 
 func onDisk(t *testing.T, varDir string) []slurm.JobID {
 	t.Helper()
 	runs, damage := History(varDir, node)
-	if len(damage) > 0 {
-		t.Fatal(damage)
-	}
+	must.Be(t, "damage", len(damage), 0)
 	return ids(runs)
 }
 
@@ -93,11 +90,8 @@ func TestArchive(t *testing.T) {
 	must.Be(t, "it is there: "+filepath.Join(run, "report/n1_5"), there(filepath.Join(run, "report/n1_5")), true)
 	before := tree(t, run)
 	archive(t, run, varDir, 1, 1)
-	after := tree(t, run)
-	must.Not(t, !slices.Equal(before, after), "archiving again changed %v to %v", before, after)
-	if r, _, err := s.Find(job(5)); err != nil || !r.Archived {
-		t.Errorf("%+v, %v", r, err)
-	}
+	must.Be(t, "archived again", tree(t, run), before)
+	must.Be(t, "archived", must.Have(finds(s, job(5), ledger.ClosedRun))(t).Archived, true)
 }
 
 func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
@@ -105,11 +99,7 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	archive(t, run, varDir, 9, 9)
-	r, which, err := s.Find(job(1))
-	if which != ledger.ClosedRun || err != nil {
-		t.Fatal(which, err)
-	}
-	must.Do(t, s.Close(r, *at(20)))
+	must.Do(t, s.Close(must.Have(finds(s, job(1), ledger.ClosedRun))(t), *at(20)))
 	archive(t, run, varDir, 0, 0)
 	runs, damage := History(varDir, node)
 	must.Not(t, len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2, "%+v, %v", runs, damage)
@@ -194,9 +184,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 	for range 2 { // it only reads: nothing is set aside
 		must.Be(t, "runs and damage", sizes(History(varDir, node)), [2]int{1, 1})
 	}
-	if _, damage := History(varDir, "../n1"); len(damage) != 1 {
-		t.Error("a node that is no name was read")
-	}
+	must.Be(t, "a node that is no name", sizes(History(varDir, "../n1")), [2]int{0, 1})
 }
 
 // An epilog that comes between reading and writing must not be lost.
@@ -285,10 +273,8 @@ func TestCopied(t *testing.T) {
 			"9-w5.json": ""}, "map[n1:[8]]", 2},
 		"with one of any size": {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord),
 			"8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
-		"of a node with no name":  {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
-		"of something else":       {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
-		"of nothing":              {nil, "map[]", 0},
-		"deeper than any copy is": {map[string]string{"1/2/3/4/5/6/7/8/7-w5.json": run("n1", 7, 1)}, "map[]", 0},
+		"of a node with no name": {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
+		"of something else":      {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -310,7 +296,6 @@ func TestCopied(t *testing.T) {
 				"%v, damage %v; want %s, %d", got, damage, tt.want, tt.damaged)
 		})
 	}
-	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a directory that is not there has records")
-	}
+	_, _, err := Copied(filepath.Join(t.TempDir(), "none"))
+	must.Fail(t, "a directory that is not there", err, fs.ErrNotExist)
 }

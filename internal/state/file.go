@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,7 +99,7 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 	if content, err = f.read(s); !unusable(err) {
 		return content, err
 	}
-	lock := f.locked(s, func() error {
+	lock := s.locked(f.lock, func() error {
 		if content, err = f.read(s); unusable(err) {
 			s.setAside(f.name)
 			err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error()}
@@ -114,7 +113,7 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 // pointer that it got, nothing is written. A file that cannot be used is set aside and counts as none; one that cannot
 // be read now may be whole, and stays.
 func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
-	return f.failed("change", f.locked(s, func() error {
+	return f.failed("change", s.locked(f.lock, func() error {
 		now, err := f.read(s)
 		if unusable(err) {
 			s.setAside(f.name)
@@ -134,11 +133,6 @@ func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 	}))
 }
 
-// locked keeps other writers of the file away.
-func (f file[T]) locked(s *Store, do func() error) error {
-	return s.locked(cmp.Or(f.lock, lockOther), do)
-}
-
 // failed names the file in an error.
 func (f file[T]) failed(doing string, err error) error {
 	if err != nil {
@@ -149,7 +143,7 @@ func (f file[T]) failed(doing string, err error) error {
 
 // put replaces the content, whatever it is.
 func (f file[T]) put(s *Store, content T) error {
-	return f.failed("keep", f.locked(s, func() error { return f.write(s, content) }))
+	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
 }
 
 // write is put without the lock, which keeps the file in work from being swept away.
@@ -167,7 +161,7 @@ func (f file[T]) write(s *Store, content T) error {
 	}
 	folder, name := f.place(s)
 	if folder != s.dir {
-		if err := makeFolder(folder, 0o700, false); err != nil {
+		if err := makeFolders(made{folder, 0o700, false}); err != nil {
 			return err
 		}
 	}
@@ -226,12 +220,13 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that fails, it stays where it is
-// and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
+// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that
+// fails, it stays where it is and is reported again. Threat: none, root alone can write in either folder; rename opens
+// nothing.
 func (s *Store) setAside(path string) {
 	name := strings.ReplaceAll(path, "/", "-")
 	folder := filepath.Join(s.dir, damagedName)
-	if makeFolder(folder, 0o700, false) != nil {
+	if makeFolders(made{folder, 0o700, false}) != nil {
 		return
 	}
 	for files := byAge(folder); len(files) >= maxDamaged; files = files[1:] {

@@ -222,28 +222,17 @@ func TestPeek(t *testing.T) {
 
 // Whatever a file says, it is whole and of use, or a damage that is set aside, after which a new one can be kept.
 func FuzzFiles(f *testing.F) {
-	for _, seed := range []string{
-		``, `{`, `null`, `[]`, `7`, `{"version":2}`, `{"version":1}`, `{"version":1,"value":null}`,
-		`{"version":1,"cards":[{}]}`,
-		`{"pid":7,"start_ticks":5,"since_ns":9,"op":"backend"}`, `{"pid":-1}`, `{"pid":7}{"pid":8}`,
-		`{"5":{"pid":7}}`, `{"5":null}`,
-		`{"-1":{}}`, `{"4294967296":{}}`,
-		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":5,"epoch":{"boot":"b","driver":"580","module":"m@1"},` +
-			`"at_ns":3}]}`,
-		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":99999999999}]}`,
-		`{"version":1,"cards":[{"gpu":"b"},{"gpu":"a"}]}`,
-		`{"version":1,"cards":[{"probe":{"device":"GPU-1","result":"ok","at_ns":5},"epoch":{"boot":"b"}}]}`,
-		`{"version":1,"written":{"reason":"` + ourReason + `","wall":"2026-11-21T09:00:00Z","by":"hook","epoch":{},` +
-			`"causes":[{"code":"BKD-ORPHAN"}],"clean":1}}`,
-		`{"version":1,"value":{"epoch":{"boot":"b"},"looks":[{"at_ns":-1,"unread":[""]}],` +
-			`"processes":[{"gpu":"GPU-0","pid":-1,"owner":{"id":100},"last_ns":-9223372036854775808,` +
-			`"bytes":{"bytes":9}}]}}`,
-		`{"version":1,"value":{"key":{"files":[{"path":"/x"}]},` +
-			`"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]}}}`,
-	} {
+	all := kinds()
+	for _, k := range all { // what each kind holds, and what is none of its own
+		for _, text := range append(k.wrong, string(must.Have(os.ReadFile("testdata/files/"+k.name))(f))) {
+			f.Add([]byte(text))
+		}
+	}
+	for _, seed := range []string{``, `{`, `null`, `[]`, `7`, `{"version":1,"value":null}`, `{"pid":7}{"pid":8}`, `{"5":null}`,
+		`{"-1":{}}`, `{"4294967296":{}}`, `{"version":1,"value":{"looks":[{"at_ns":-1,"unread":[""]}]}}`} {
 		f.Add([]byte(seed))
 	}
-	s, all := fuzzed(f), kinds()
+	s := fuzzed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, k := range all {
 			put(t, s, k.name, data)

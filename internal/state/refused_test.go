@@ -74,9 +74,8 @@ func TestFatRecords(t *testing.T) {
 		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0))
 	}
 	runs, damage = s.Runs()
-	if kept, _ := History(varDir, node); len(kept) != int(last) || len(runs) > 2 || len(damage) != 0 {
-		t.Errorf("%d of %d runs in the history, %d in memory, %v", len(kept), last, len(runs), damage)
-	}
+	must.Be(t, "in the history", sizes(History(varDir, node)), [2]int{int(last), 0})
+	must.Not(t, len(runs) > 2 || len(damage) != 0, "%d in memory, %v", len(runs), damage)
 }
 
 // Whatever keeps Archive from its work is told, and no record is gone that the history has not.

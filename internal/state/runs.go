@@ -26,8 +26,7 @@ const (
 	maxRecord = 1 << 20   // bytes of one record that is read
 	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxRuns   = 4096      // records of a node that one hook reads: far more than are kept by Archive
-	maxRead   = 64 << 20  // bytes of them, which take about a second
+	maxRead   = 64 << 20  // of a node's that one hook reads: far more than Archive keeps; they take about a second
 )
 
 // record is the file of one run, which must be of this node, job id and key.
@@ -60,10 +59,7 @@ func keyOf(r ledger.Run) string {
 	if !r.Job.Start.IsZero() {
 		return "t" + strconv.FormatInt(max(0, r.Job.Start.Unix()), 10)
 	}
-	if seen := r.First().Wall; !seen.IsZero() {
-		return "w" + strconv.FormatInt(max(0, seen.UnixNano()), 10)
-	}
-	return "w0"
+	return "w" + strconv.FormatInt(max(0, r.First().Wall.UnixNano()), 10)
 }
 
 func validKey(s string) bool {
@@ -182,7 +178,7 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 	}
 	bytes := 0
 	for i, id := range jobs {
-		if len(runs) >= maxRuns || bytes >= maxRead {
+		if bytes >= maxRead {
 			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
 			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}

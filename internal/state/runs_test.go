@@ -25,10 +25,7 @@ func TestRoundTrip(t *testing.T) {
 	s := open(t, folder(t))
 	want := full(7)
 	must.Do(t, s.Begin(want))
-	got, which, err := s.Find(want.Job)
-	if err != nil || which != ledger.OpenRun {
-		t.Fatalf("%s, %v", which, err)
-	}
+	got := must.Have(finds(s, want.Job, ledger.OpenRun))(t)
 	want.Version, want.Key, want.Start = Version, string(sluidA), ordered(want.Start)
 	must.Be(t, "the record", got, want)
 	end := *full(7).Start
@@ -45,9 +42,7 @@ func TestEncodingIsOne(t *testing.T) {
 		r := full(7)
 		r.Start.Processes[0], r.Start.Processes[1] = r.Start.Processes[1], r.Start.Processes[0]
 		r.Start.Wall = r.Start.Wall.In(time.FixedZone("x", 3600))
-		if again, err := encode(r); err != nil || !bytes.Equal(first, again) {
-			t.Fatalf("%v\n%s\n%s", err, first, again)
-		}
+		must.Be(t, "encoded", string(must.Have(encode(r))(t)), string(first))
 	}
 }
 
@@ -83,14 +78,10 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
 	must.Fail(t, "a second prolog", s.Begin(ledger.Run{Job: j, Start: at(20)}), ErrExists)
-	if r, _, _ := s.Find(j); r.Start.At != at(10).At {
-		t.Errorf("started at %v", r.Start.At)
-	}
+	must.Be(t, "its start", must.Have(finds(s, j, ledger.OpenRun))(t).Start.At, at(10).At)
 	damageFile(t, s, j.ID, string(sluidA), []byte("garbage"))
 	begin(t, s, j, 30)
-	if r, which, _ := s.Find(j); which != ledger.OpenRun || r.Start.At != at(30).At {
-		t.Errorf("in the place of a damaged record: %s, %+v", which, r)
-	}
+	must.Be(t, "in the place of a damaged one", must.Have(finds(s, j, ledger.OpenRun))(t).Start.At, at(30).At)
 }
 
 // What was seen of a run is its record's, not the caller's; of too many epilogs the first and the last count.
@@ -120,15 +111,9 @@ func TestLargeRunIsShortened(t *testing.T) {
 			gpu.Process{PID: pid + 10})
 	}
 	must.Do(t, s.Begin(r))
-	got, which, err := s.Find(r.Job)
-	if which != ledger.OpenRun || err != nil {
-		t.Fatal(which, err)
-	}
-	reading := got.Start.Snapshot.Readings[0]
-	if n := len(got.Start.Processes); n == 0 || got.Start.Rest["processes"] != 20_002-n ||
-		reading.ProcessesUnknown == "" {
-		t.Errorf("%d processes, left out %v, unknown %q", n, got.Start.Rest, reading.ProcessesUnknown)
-	}
+	got := must.Have(finds(s, r.Job, ledger.OpenRun))(t).Start
+	n, unknown := len(got.Processes), got.Snapshot.Readings[0].ProcessesUnknown
+	must.Not(t, n == 0 || got.Rest["processes"] != 20_002-n || unknown == "", "%d processes, %v, %q", n, got.Rest, unknown)
 	must.Not(t, len(r.Start.Snapshot.Readings[0].Processes) < 20_000, "the caller's run was changed")
 	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
 	must.Fail(t, "with a large report", s.Begin(r), nil)
@@ -153,13 +138,11 @@ func TestCutAnywhere(t *testing.T) {
 	s.Runs()
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
-		if _, which, err := s.Find(r.Job); which != ledger.NoRun || !errors.As(err, new(Damage)) {
-			t.Errorf("cut at %d of %d: %s, %v", n, len(data), which, err)
-		}
+		_, which, err := s.Find(r.Job)
+		must.Not(t, which != ledger.NoRun || !errors.As(err, new(Damage)), "cut at %d: %s, %v", n, which, err)
 	}
-	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) < 2 || len(aside) > maxDamaged {
-		t.Errorf("%d files set aside, %v; want at most %d", len(aside), err, maxDamaged)
-	}
+	aside := len(must.Have(os.ReadDir(filepath.Join(s.dir, damagedName)))(t))
+	must.Not(t, aside < 2 || aside > maxDamaged, "%d files set aside, want at most %d", aside, maxDamaged)
 	damageFile(t, s, 7, r.Key, data)
 	must.Be(t, "whole", sizes(s.Runs()), [2]int{1, 0})
 }
@@ -195,10 +178,7 @@ func TestGarbage(t *testing.T) {
 	} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)
-		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7",
-			key+suffix))); err != nil {
-			t.Fatal(name, err)
-		}
+		must.Do(t, errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7", key+suffix))))
 		runs, damage := s.Runs()
 		must.Not(t, len(runs) != 1 || runs[0].Job.ID != 1 || len(damage) != 1 || damage[0].Why == "",
 			"%s: %d runs, damage %v", name, len(runs), damage)
@@ -249,8 +229,5 @@ func TestTwoPrologsAtOnce(t *testing.T) {
 			t.Errorf("prolog %d: %v, after %d", i, err, won)
 		}
 	}
-	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil ||
-		r.Start.At != at(won+1).At {
-		t.Errorf("prolog %d won; found %s, %v, %+v", won, which, err, r)
-	}
+	must.Be(t, "the one that won", must.Have(finds(open(t, run), j, ledger.OpenRun))(t).Start.At, at(won+1).At)
 }

@@ -22,9 +22,9 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -61,23 +61,14 @@ type Store struct {
 // Open returns the store of a node below run, and makes the folders that are missing.
 func Open(run, node string) (*Store, error) {
 	s, err := storeAt(run, node)
+	if err == nil {
+		err = makeFolders(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
+			made{s.dir, 0o700, false},
+			made{reportFolder(run), 0o711, false}, // searchable, not listable: job ids are nobody's business
+			made{dropFolder(run), 0o711, true})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
-	}
-	for _, f := range []struct {
-		path  string
-		mode  os.FileMode
-		mount bool // may be a mount point: taken as it is, and checked by whoever uses it
-	}{
-		{run, 0o755, true},
-		{filepath.Join(run, "state"), 0o700, false},
-		{s.dir, 0o700, false},
-		{filepath.Join(run, "report"), 0o711, false}, // searchable, not listable: job ids are nobody's business
-		{filepath.Join(run, "drop"), 0o711, true},
-	} {
-		if err := makeFolder(f.path, f.mode, f.mount); err != nil {
-			return nil, fmt.Errorf("open state: %w", err)
-		}
 	}
 	return s, nil
 }
@@ -90,21 +81,35 @@ func storeAt(run, node string) (*Store, error) {
 	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
 }
 
-func makeFolder(path string, mode os.FileMode, mount bool) error {
-	if mount {
-		// Threat: none yet: everything made in it later checks its owner and mode on the open folder.
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+// made is a folder that is to be there.
+type made struct {
+	path  string
+	mode  os.FileMode
+	mount bool // may be a mount point: taken as it is, and checked by whoever uses it
+}
+
+// makeFolders makes those that are missing.
+func makeFolders(all ...made) error {
+	for _, f := range all {
+		if f.mount {
+			// Threat: none yet: everything made in it later checks its owner and mode on the open folder.
+			if _, err := os.Lstat(f.path); err == nil {
+				continue
+			}
+		}
+		if err := safefile.MakeDir(filepath.Dir(f.path), filepath.Base(f.path), f.mode); err != nil {
 			return err
 		}
 	}
-	return safefile.MakeDir(filepath.Dir(path), filepath.Base(path), mode)
+	return nil
 }
 
 // Dir is the node's directory, which only root can write.
 func (s *Store) Dir() string { return s.dir }
 
-// locked runs f under one of the node's locks.
+// locked runs f under one of the node's locks; empty: that of the shared files.
 func (s *Store) locked(name string, f func() error) error {
+	name = cmp.Or(name, lockOther)
 	release, err := safefile.Lock(filepath.Join(s.dir, name), lockWait, true)
 	if err != nil {
 		return err

@@ -143,9 +143,8 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
-		if dir, name := DropFile(run, node, owner); dir != "" || name != "" {
-			t.Errorf("%+v: drop %q, %q", owner, dir, name)
-		}
+		dir, name := DropFile(run, node, owner)
+		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
 		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, owner)), ErrName)
 	}
 	must.Be(t, "something was written", tree(t, run), before)
@@ -190,9 +189,7 @@ func TestUnwritable(t *testing.T) {
 	s := open(t, run)
 	begin(t, s, job(1), 10)
 	filler := filepath.Join(run, "filler")
-	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
+	must.Fail(t, "filler", os.WriteFile(filler, make([]byte, 1<<20), 0o600), unix.ENOSPC)
 	writers := func(want error) {
 		t.Helper()
 		for name, err := range map[string]error{
@@ -212,9 +209,8 @@ func TestUnwritable(t *testing.T) {
 	must.Do(t, os.Remove(filler))
 	noRoom := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
 	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
-	if runs, damage := s.Runs(); !errors.Is(err, unix.ENOSPC) || len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("without room for a directory: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
-	}
+	must.Fail(t, "without room for a directory", err, unix.ENOSPC)
+	must.Be(t, "runs and damage", sizes(s.Runs()), [2]int{1, 0})
 	for _, path := range tree(t, run) {
 		must.Not(t, strings.Contains(path, safefile.TempPrefix), "left behind: %s", path)
 	}
@@ -228,9 +224,7 @@ func TestUnwritable(t *testing.T) {
 
 func TestNodes(t *testing.T) {
 	run, kept := folder(t), t.TempDir()
-	if nodes, err := Nodes(run, kept); err != nil || len(nodes) != 0 {
-		t.Errorf("%q, %v", nodes, err)
-	}
+	must.Be(t, "no nodes", len(must.Have(Nodes(run, kept))(t)), 0)
 	open(t, run)
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
 		must.Do(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))

@@ -84,7 +84,7 @@ func living(all *[]Reader, alive func(Stuck) bool) []Reader {
 	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
 }
 
-// PeekReaders returns the stuck readers that are alive. A record that cannot be used is none; nothing is made or changed.
+// PeekReaders returns the stuck readers that are alive. A record that cannot be used is none; nothing is changed.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
 	return living(peek(run, node, readersFile), alive)
 }

@@ -159,6 +159,9 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 	for _, id := range ids {
 		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
 		unlock, err := safefile.LockIn(over, s.ProbeLock(id), false)
+		if err != nil && !errors.Is(err, ErrLocked) { // once more: without it nothing can be judged of that GPU
+			unlock, err = safefile.LockIn(over, s.ProbeLock(id), false)
+		}
 		switch {
 		case err == nil:
 			held = append(held, unlock)
@@ -180,7 +183,7 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	// Threat: a service that somebody else put there; none from users, who cannot write here.
-	if err := makeFolder(path, 0o700, false); err != nil {
+	if err := makeFolders(made{path, 0o700, false}); err != nil {
 		return "", fmt.Errorf("make empty directory: %w", err)
 	}
 	return path, nil

@@ -35,7 +35,7 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 		if err != nil {
 			return err
 		}
-		return safefile.ReplaceReadable(filepath.Join(s.run, "report"), name, data, job.UID)
+		return safefile.ReplaceReadable(reportFolder(s.run), name, data, job.UID)
 	})
 }
 
@@ -56,9 +56,7 @@ func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 
 // RemoveReport removes what an earlier run of the job id left.
 func (s *Store) RemoveReport(job slurm.Job) error {
-	return s.named(job, "remove report", func(name string) error {
-		return removeOwn(filepath.Join(s.run, "report"), name)
-	})
+	return s.named(job, "remove report", func(name string) error { return removeOwn(reportFolder(s.run), name) })
 }
 
 // named does something under each of a job's names.
@@ -80,17 +78,16 @@ func (s *Store) Report(job slurm.Job) (Report, error) {
 
 // GetReport reads a job's reports as that job's user. What task hooks claim to be is tried, not believed:
 // the kernel lets a user read their own reports only.
-func GetReport(run, node string, owner slurm.Owner) (Report, error) {
-	var report Report
+func GetReport(run, node string, owner slurm.Owner) (report Report, err error) {
+	var data []byte
 	name, err := userName(node, owner)
-	if err != nil {
-		return report, fmt.Errorf("get report: %w", err)
+	if err == nil {
+		data, err = safefile.Read(reportFolder(run), name, maxReport)
 	}
-	data, err := safefile.Read(filepath.Join(run, "report"), name, maxReport)
-	if err != nil {
-		return report, fmt.Errorf("get report: %w", err)
+	if err == nil {
+		err = json.Unmarshal(data, &report)
 	}
-	if err := json.Unmarshal(data, &report); err != nil {
+	if err != nil {
 		return Report{}, fmt.Errorf("get report: %w", err)
 	}
 	return report, nil
@@ -134,6 +131,8 @@ const maxDrop = 4 << 10 // bytes of the user's claim
 
 func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
+func reportFolder(run string) string { return filepath.Join(run, "report") }
+
 // MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The
 // run's record is there before it, and is removed after it.
 func (s *Store) MakeDrop(job slurm.Job) error {
@@ -169,17 +168,19 @@ func DropFile(run, node string, owner slurm.Owner) (dir, name string) {
 
 // RemoveDrop removes the drop of a job that is over.
 func RemoveDrop(run, node string, job slurm.Owner) error {
+	return removeNamed(dropFolder(run), node, job)
+}
+
+// removeNamed removes what is there under each of a job's names.
+func removeNamed(folder, node string, job slurm.Owner) error {
 	var all []error
 	for _, name := range userNames(node, job) {
-		err := removeOwn(dropFolder(run), name)
+		err := removeOwn(folder, name)
 		// Threat: a user's file system may be mounted there: it is not opened, and stays. So do files of an earlier
 		// release, which made directories.
 		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
 			all = append(all, err)
 		}
 	}
-	if err := errors.Join(all...); err != nil {
-		return fmt.Errorf("remove drop of job %d: %w", job.ID, err)
-	}
-	return nil
+	return errors.Join(all...)
 }

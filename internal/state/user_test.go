@@ -61,13 +61,10 @@ func TestDrop(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte("claim"), 0o600))
 		must.Be(t, "the drop", string(must.Have(s.ReadDrop(j))(t)), "claim")
 	}
-	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
-		t.Error("another user's was read")
-	}
+	strangers := slurm.Job{ID: 7, Node: node, UID: nobody - 1}
+	must.Fail(t, "another user's", must.Err(s.ReadDrop(strangers)), safefile.ErrNotOurs)
 	must.Do(t, os.Truncate(path, maxDrop+1))
-	if _, err := s.ReadDrop(bothNames(7)); err == nil {
-		t.Error("one that is too large was read")
-	}
+	must.Fail(t, "one that is too large", must.Err(s.ReadDrop(bothNames(7))), safefile.ErrTooLarge)
 	must.Do(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
 	must.Be(t, "left", dropped(t, s), []string{"n1_8"})
 	must.Do(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))

@@ -23,7 +23,9 @@ const maxCheck = 512 << 10 // bytes
 // Files of one value. 256 GPUs and 64 files of Slurm some 40 KiB.
 var (
 	checkFile = versionedFile("check.json", maxCheck, func(v versioned[ledger.Check]) ([]byte, error) {
-		return fitted(maxCheck, func(level int) any { return versioned[ledger.Check]{v.Version, v.Value.Bounded(level)} })
+		return fitted(maxCheck, func(level int) any {
+			return versioned[ledger.Check]{v.Version, v.Value.Bounded(level)}
+		})
 	})
 	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10, nil)
 	inventoryFile = versionedFile[Inventory]("inventory.json", 128<<10, nil)

@@ -15,7 +15,7 @@ const page = `
 | --- | --- |
 | values | ` + "`gpu` `slurm`" + ` | be |
 | pure | ` + "`policy` `settle`" + ` | follow |
-| ground | ` + "`routine` `nogpu`" + ` | |
+| ground | ` + "`routine`" + ` | |
 | effects | ` + "`child` `safefile` `state` `metrics` `config`" + ` | touch |
 | stage | ` + "`operation` `stage`" + ` | know |
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |

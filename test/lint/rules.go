@@ -103,8 +103,8 @@ var exceptions = [...]struct {
 	{"root", "admin", what("string", `/etc/pam\.d/.*`), "setup looks there for pam_slurm_adopt"},
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
-	{"system clock", "internal/child", what("use", ".*"), "says how long a child took, and until when its pipes are read"},
-	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
-	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
+	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
+	{"init", "internal/routine", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
+	{"process", "internal/routine", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 	{"pure", "internal/oom", what("import", "sync|embed"), "its forms and the file of its words are read at their first use, and never at start"},
 }
