@@ -76,7 +76,6 @@ const (
 	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
 	ByFailure Reason = "failure" // the job failed
 	ByCause   Reason = "cause"   // a cause was found that is not the job's own doing
-	ByWish    Reason = "wanted"  // nothing speaks of it, and somebody wants to know in any case
 )
 
 // Diagnosis is what is known of a job's end.
@@ -112,9 +111,8 @@ func (d Diagnosis) Cause(n Name) Cause {
 // Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field
 // for it.
 type Input struct {
-	Wanted bool // somebody wants to know in any case
-	Job    slurm.Job
-	Cards  []finding.Card
+	Job   slurm.Job
+	Cards []finding.Card
 	// Start and End are the job's two ends, nil where there was no look.
 	Start, End    *finding.Side
 	StartFindings []finding.Finding
@@ -132,10 +130,11 @@ type Input struct {
 	// all was.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder saw of the job's GPUs in so many Samples, nothing where there was none. Whole says
-	// that it saw every interval between the two ends.
+	// Recorded is what the recorder saw of the job's GPUs in so many Samples, one in each Every; nothing where there was
+	// none. Whole says that it saw every interval between the two ends.
 	Recorded      []Recorded
 	Samples       int
+	Every         time.Duration
 	Whole         bool
 	Shared        string // why others may use these cards legally
 	SharedUnknown string

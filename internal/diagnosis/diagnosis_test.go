@@ -206,13 +206,13 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; no one looked between"},
+		{"nobody", nil, Others, Unknown, "none at start or end; not sampled between"},
 		{"none by the message either", saying(itself), Others, No, "none at start, end or failure"},
 		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
 		{"and when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(beside)), Others, Yes, "100.5 GiB"},
 		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
 		{"there, but the job alone wanted too much", both(dirty(there(code.Dirty, 20, 5150, nil)), saying(torch(100, 10, 109.8, 0))), Others, No, "not decisive"},
-		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began, since 08:44:10 only; no one looked between"},
+		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began, since 08:44:10 only; not sampled between"},
 		{"of unknown size", func(in *Input) {
 			f := there(code.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
@@ -223,12 +223,9 @@ func TestOthers(t *testing.T) {
 		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
 		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
 		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "failure"},
-		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "no one looked between"},
+		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "owner could not be told"},
 		{"another user's process, seen while the job ran", seeing(Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}), Others, Yes, "30.0 GiB while your job ran"},
-		{"no one, and samples between", func(in *Input) { in.Samples = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
-		{"one process, at some looks", func(in *Input) {
-			in.Samples, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
-		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
+		{"no one, and samples between", func(in *Input) { in.Samples = 12 }, Others, Unknown, "none at start or end, nor in 12 samples between"},
 		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
@@ -236,7 +233,7 @@ func TestOthers(t *testing.T) {
 		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "no one looked"},
 		{"no one looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
 		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
-		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "no one looked between"},
+		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "not sampled between"},
 	})
 }
 
@@ -252,7 +249,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
-		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; no one looked between"},
+		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; not sampled between"},
 		{"none by the message either", saying(itself), Unlisted, No, "none at start, end or failure"},
 		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "the same"},
 		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
@@ -320,7 +317,7 @@ func TestFault(t *testing.T) {
 
 func TestOwn(t *testing.T) {
 	judged(t, []row{
-		{"nothing known", nil, Own, Unknown, "not measured: accounting"},
+		{"nothing known", nil, Own, Unknown, "not measured"},
 		{"more than the GPU", saying(itself), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
 		{"would fit but for the pool", saying(pooled), Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
 		{"would fit but for another", saying(beside), Own, No, "23.5 + 40.0 GiB asked fit"},
@@ -328,25 +325,25 @@ func TestOwn(t *testing.T) {
 		{"one absurd allocation", saying(jax(500)), Own, Yes, "asked 500.0 GiB at once"},
 		{"an old PyTorch", saying(oldTorch(135)), Own, Yes, "used 136.0 of 139.8 GiB"},
 		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
-		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "130.0 of 139.8 GiB in a process"},
+		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "at least 130.0 of 139.8 GiB in one process"},
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", accounts(ran(900, 90, 600*time.Second, time.Minute)), Own, Unknown, "90.0 of 139.8"},
 		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
 		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
-		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
-		{"seen with less", seeing(seen(500, 900, 33, true)), Own, Unknown, "33.0 of 139.8 GiB or more"},
+		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB at 08:51:40"},
+		{"seen with less", seeing(seen(500, 900, 33, true)), Own, Unknown, "at least 33.0 of 139.8 GiB"},
 		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
 	})
 }
 
 func TestProcesses(t *testing.T) {
-	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true), seen(600, 900, 1, true)}
+	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
+	crowd := recording(Recorded{Device: gpu0, Own: 3 * gibi, Together: 3, TogetherAt: 500 * time.Second})
 	judged(t, []row{
-		{"no one looked", nil, Processes, Unknown, "no one looked"},
-		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
-		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
-		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
+		{"not sampled", nil, Processes, Unknown, "not sampled"},
+		{"three at once", crowd, Processes, Yes, "3 processes with 3.0 GiB at 08:51:40"},
+		{"one alone when it failed", both(crowd, saying(itself)), Processes, No, "one alone"},
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
@@ -366,16 +363,33 @@ func TestRecorded(t *testing.T) {
 	whole := func(in *Input) { full(in); in.Samples, in.Whole = 3600, true }
 	judged(t, []row{
 		{"four at once", recording(crowd), Processes, Yes,
-			"4 of your job on one GPU at 08:51:40"},
+			"4 processes with 130.0 GiB at 08:51:40"},
 		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), Processes, Yes, "100.5 GiB of it when it failed"},
-		{"what four have together is no one's own", recording(crowd), Own, Unknown, ""},
+		{"what four have together is no one's own", func(in *Input) { in.Recorded, in.Every = []Recorded{crowd}, time.Second }, Own, Unknown,
+			"at least 130.0 of 139.8 GiB in 4 processes, sampled every 1s"},
+		{"its own, between samples", func(in *Input) { full(in); in.Every = time.Second }, Own, Yes,
+			"at least 138.0 of 139.8 GiB at 08:51:40, sampled every 1s"},
+		{"of unknown owner in a sample", func(in *Input) {
+			whole(in)
+			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(1)})
+		}, Others, Unknown, "owner could not be told"},
+		{"a trifle of unknown owner", func(in *Input) {
+			whole(in)
+			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(0.2)})
+		}, Others, No, "nor in 3600 samples"},
+		{"no process for it in a sample, and the job's own use explains it", both(whole, recording(without)), Unlisted, Unknown,
+			"20.0 GiB while your job ran, at 08:51:40; whether that mattered"},
+		{"idle ones", func(in *Input) {
+			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
+			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}
+		}, Processes, Yes, "4 processes with 130.0 GiB at 08:51:40; GPU 1 was idle"},
 		{"one alone, as far as was seen", func(in *Input) { in.Recorded, in.Samples = []Recorded{{Device: gpu0, Together: 1}}, 9 },
 			Processes, Unknown, "no more than 1 seen"},
-		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor at 3600 looks between"},
+		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in 3600 samples between"},
 		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Samples, in.Whole = 3600, true }, Others,
-			Unknown, "nor at 3600 looks between"},
+			Unknown, "nor in 3600 samples between"},
 		{"nobody in those samples that there are", func(in *Input) { full(in); in.Samples = 3600 }, Others, Unknown,
-			"nor at 3600"},
+			"nor in 3600"},
 		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
 		{"and no shortage of it", recording(without), Unlisted, Unknown, ""},
 	})
@@ -395,8 +409,6 @@ func TestLimitsAndShare(t *testing.T) {
 	kill := func(cgroup string) func(*Input) {
 		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }
 	}
-	capped := torch(10, 100, 39, 0.1)
-	capped.Limit = gib(40)
 	judged(t, []row{
 		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
 		{"a failure without a size", saying(says(oom.Device, oom.CUDA)), Limits, Unknown, "no ulimit -v at first"},
@@ -419,7 +431,6 @@ func TestLimitsAndShare(t *testing.T) {
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
 		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
 		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},
-		{"its own cap", saying(capped), Limits, Yes, "PyTorch may use 40.0 GiB at most"},
 		{"alone", nil, Share, No, "the whole GPU"},
 		{"MIG", func(in *Input) {
 			in.Cards[0].Device.Parent = "GPU-p"
@@ -446,37 +457,33 @@ func TestAsked(t *testing.T) {
 			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
 			in.Job.MPSPercent = "50"
 		}, "", "", ""},
-		{"ended well, wanted", func(in *Input) { in.Job.Exit, in.Wanted = slurm.ExitStatus{Known: true}, true }, ByWish,
-			"Nothing was seen that kept GPU memory from your job", ""},
-		{"ended well, wanted, not all seen", func(in *Input) { in.Job.Exit, in.Wanted, in.Kernel = slurm.ExitStatus{Known: true}, true, nil }, ByWish,
-			"Nothing was seen that kept GPU memory from your job, but not all could be looked at", ""},
 		{"no one knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
-		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no known message in its output", ""},
+		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no message about memory in its output", ""},
 		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, ByFailure,
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
 		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, ByFailure,
-			"Your job failed (exit code 1); no known message in what was read of its output (only its last 64 KiB)", ""},
+			"Your job failed (exit code 1); its output was read in part (only its last 64 KiB)", ""},
 		{"failed by a GPU error", saying(says(oom.Fault, oom.CUDA)), ByFailure,
-			"Your job failed (exit code 1); its output tells of a GPU error", ""},
+			"Your job failed (exit code 1); no message about memory in its output", ""},
 		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, ByFailure,
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
-			"A step of your job was ended by signal 9; no known message in its output", ""},
+			"A step of your job was ended by signal 9; no message about memory in its output", ""},
 		{"failed on a GPU that was not clean", dirty(there(code.Dirty, 20, 0, before)), ByFailure,
 			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
 		{"ended well on a GPU that was not clean", both(endedWell, dirty(there(code.Dirty, 20, 5150, nil))), ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
-		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
-		{"a message in a job that ended well", both(endedWell, saying(itself)), ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
-		{"another process's and the pool's", both(dirty(there(code.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation in your framework's memory pool", "another node: sbatch --exclude=n1"},
+		{"a message in a job that was cancelled", both(endedWell, saying(itself), func(in *Input) { in.Cancelled = true }), ByMessage, "Why out of memory: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
+		{"a message in a job that ended well", both(endedWell, saying(itself)), ByMessage, "It ran out of memory, but ended without an error: your job needed more than the GPU has", "smaller batch, gradient checkpointing, lower precision, more GPUs"},
+		{"another process's and the pool's", both(dirty(there(code.Dirty, 10, 5150, nil)), saying(torch(16, 1, 128.8, 9))), ByMessage, "Why out of memory: another process held memory of your GPU; fragmentation inside PyTorch", "another node: sbatch --exclude=n1"},
 		{"something unknown", saying(beside), ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", saying(jax(100)), ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"PyTorch's pool", saying(pooled), ByMessage,
-			"Why out of memory: fragmentation in your framework's memory pool", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation in your framework's memory pool", "cupy.get_default_memory_pool().free_all_blocks()"},
-		{"several JAX processes", both(seeing(seen(500, 900, 60, true), seen(500, 901, 60, true)), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"several JAX processes", both(recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
 		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},

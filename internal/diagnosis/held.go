@@ -105,10 +105,12 @@ func (j judge) others(leftover Cause) Cause {
 	if c, ok := j.meanwhile(); ok {
 		return c
 	}
-	for _, h := range j.held {
-		if h.Code == code.Stray {
-			return untold("a process was there whose owner could not be told")
-		}
+	ownerless := func(s Sighting) bool {
+		return !s.Own && !j.foreign[s.PID] && !j.ours[s.PID] && (!s.Bytes.Known() || s.Bytes.Bytes >= significant)
+	}
+	if slices.ContainsFunc(j.held, func(h held) bool { return h.Code == code.Stray }) ||
+		!j.decided() && slices.ContainsFunc(j.Seen, ownerless) {
+		return untold("a process was there whose owner could not be told")
 	}
 	return j.absent(Others)
 }
@@ -185,9 +187,12 @@ func (j judge) unlisted(leftover Cause) Cause {
 		return untold(Size(j.strange) + " held by something when it failed")
 	}
 	for _, r := range j.Recorded {
-		if r.Unlisted >= significant && len(j.said(oom.Device)) > 0 && !j.decided() {
-			text := Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
-			return yes(text).on(j.mine(r.Device))
+		if r.Unlisted >= significant && !j.decided() {
+			c := yes(Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)).on(j.mine(r.Device))
+			if len(j.said(oom.Device)) == 0 {
+				c.Answer, c.Evidence = Unknown, c.Evidence+"; whether that mattered cannot be told"
+			}
+			return c
 		}
 	}
 	for _, h := range j.held {
@@ -299,19 +304,19 @@ func (j judge) absent(n Name) Cause {
 	}
 }
 
-// between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
+// between says how often the GPUs were sampled between the job's two ends: between two samples anything may come and go.
 func (j judge) between() string {
 	if j.Samples == 0 {
-		return "; no one looked between (the recorder would)"
+		return "; not sampled between (the recorder would)"
 	}
-	return ", nor at " + looks(j.Samples) + " between"
+	return ", nor in " + samples(j.Samples) + " between"
 }
 
-func looks(n int) string {
+func samples(n int) string {
 	if n == 1 {
-		return "one look"
+		return "one sample"
 	}
-	return fmt.Sprintf("%d looks", n)
+	return fmt.Sprintf("%d samples", n)
 }
 
 // unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start

@@ -15,9 +15,6 @@ func (j judge) limits() Cause {
 	if c.Answer == Yes {
 		return c
 	}
-	if m, ok := j.capped(); ok {
-		return yes(fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes)))
-	}
 	if text := j.addressSpace(); text != "" {
 		return yes(text)
 	}
@@ -103,17 +100,6 @@ func ambiguous(m oom.Message) bool {
 // cramped reports a limit of address space.
 func (j judge) cramped() bool {
 	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
-}
-
-// capped finds a message of a program that was told not to take all, while the card had room.
-func (j judge) capped() (oom.Message, bool) {
-	for _, f := range j.failures {
-		used := max(f.InUse.Bytes, f.Allocated.Bytes+f.Idle.Bytes)
-		if f.Limit.Known() && !f.short() && used > 0 && f.asked > f.Limit.Bytes-min(f.Limit.Bytes, used) {
-			return f.Message, true
-		}
-	}
-	return oom.Message{}, false
 }
 
 // addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address

@@ -38,7 +38,7 @@ func TestStaleHostMemory(t *testing.T) {
 	})
 	in := well(1)
 	in.Messages = []oom.Message{python, itself}
-	if d := Why(in); d.Headline != "Why out of memory: your job itself used up the GPU" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
+	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
 		t.Errorf("%q, %q", d.Headline, d.Try)
 	}
 }

@@ -188,10 +188,8 @@ func (j judge) fatal() bool {
 	}
 	return slices.ContainsFunc(j.Kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c finding.Card) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		alone := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
-			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
-		return (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn)) && slices.ContainsFunc(health.Judge(alone),
-			func(f finding.Finding) bool { return f.Code == code.XidFatal })
+		row, _ := health.XidRow(x.Code)
+		return row.Code == code.XidFatal && (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn))
 	})
 }
 

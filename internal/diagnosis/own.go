@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
@@ -101,31 +100,47 @@ func need(f failure) Cause {
 	return untold("the message does not say how much it had in all")
 }
 
-// measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a
-// card on a process had it to itself, and no room for another step; less proves nothing.
+// measured judges by what the recorder, other hooks and the driver's accounting saw of the job's processes. From nine
+// tenths of a GPU on a process had it to itself, and no room for another step; less proves nothing, nor does what
+// several had together.
 func (j judge) measured() Cause {
-	c := untold(unmeasured)
-	var most gpu.Figure
-	see := func(bytes gpu.Figure, id gpu.ID, text string) {
-		if room := j.capacity(id); room > 0 && bytes.Bytes > most.Bytes {
-			most, c = bytes, untold(pair(bytes.Bytes, " of ", room)+text).on(j.mine(id))
-			if bytes.Bytes >= room/10*9 {
-				c.Answer = Yes
-			}
+	c := untold("not measured (the recorder or nvidia.accounting would)")
+	var most uint64
+	see := func(bytes uint64, id gpu.ID, text string) {
+		room := j.capacity(id)
+		full := bytes >= room/10*9
+		if room == 0 || bytes <= most || c.Answer == Yes && !full {
+			return
+		}
+		most, c = bytes, untold("at least "+pair(bytes, " of ", room)+text).on(j.mine(id))
+		if full {
+			c.Answer = Yes
 		}
 	}
 	for _, s := range j.Seen {
 		if s.Own {
-			see(s.Bytes, s.Device, " or more"+j.clock(", seen at ", s.At))
+			see(s.Bytes.Bytes, s.Device, j.clock(" at ", s.At)+j.apart())
 		}
 	}
 	for _, p := range j.peaks {
-		see(p.Peak, p.device, " in a process at most")
+		see(p.Peak.Bytes, p.device, " in one process")
+	}
+	for _, r := range j.Recorded {
+		if before := c.Answer; r.Together > 1 && before != Yes {
+			see(r.Own, r.Device, fmt.Sprintf(" in %d processes%s", r.Together, j.apart()))
+			c.Answer = before
+		}
 	}
 	return c
 }
 
-const unmeasured = "not measured: accounting has no process of your job (your admin can set nvidia.accounting)"
+// apart says how far the samples lie apart between which more may have been used.
+func (j judge) apart() string {
+	if j.Every == 0 {
+		return ""
+	}
+	return ", sampled every " + j.Every.String()
+}
 
 // peak is one process of accounting on one card.
 type peak struct {
@@ -165,15 +180,20 @@ func (j judge) processes() Cause {
 			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
 		}
 	}
-	n, at, id := j.together()
-	several := fmt.Sprintf("%d of your job on one GPU%s%s", n, j.clock(" at ", at), j.unused())
+	var r Recorded // the most of its processes that one sample saw on one GPU
+	for _, other := range j.Recorded {
+		if other.Together > r.Together {
+			r = other
+		}
+	}
+	several := fmt.Sprintf("%d processes with %s%s%s", r.Together, Size(r.Own), j.clock(" at ", r.TogetherAt), j.unused())
 	switch {
 	case j.alone():
 		return no("one alone had it when it failed")
-	case n > 1 && j.decided():
+	case r.Together > 1 && j.decided():
 		return no(several + ", but not decisive")
-	case n > 1:
-		return yes(several).on(j.mine(id))
+	case r.Together > 1:
+		return yes(several).on(j.mine(r.Device))
 	case j.strange > 0:
 		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
@@ -181,35 +201,9 @@ func (j judge) processes() Cause {
 	case j.startless() && j.addressSpace() != "":
 		return no("CUDA did not even start")
 	case j.Samples > 0:
-		return untold(fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Samples)))
-	case n == 1:
-		return untold("one seen" + j.clock(" at ", at) + "; no one looked again (the recorder would)")
+		return untold(fmt.Sprintf("no more than %d seen in %s", r.Together, samples(j.Samples)))
 	}
-	return untold("no one looked while it ran (the recorder would)")
-}
-
-// together is the most processes of the job that one look saw on one card.
-func (j judge) together() (most int, at time.Duration, id gpu.ID) {
-	type look struct {
-		at time.Duration
-		id gpu.ID
-	}
-	seen := map[look]int{}
-	for _, s := range j.Seen {
-		l := look{s.At, s.Device}
-		if s.Own {
-			seen[l]++
-		}
-		if seen[l] > most {
-			most, at, id = seen[l], s.At, s.Device
-		}
-	}
-	for _, r := range j.Recorded {
-		if r.Together > most {
-			most, at, id = r.Together, r.TogetherAt, r.Device
-		}
-	}
-	return most, at, id
+	return untold("not sampled while it ran (the recorder would)")
 }
 
 // unused names the job's GPUs on which the recorder never saw a process of the job, where it saw one on another.
@@ -224,7 +218,7 @@ func (j judge) unused() string {
 	case len(idle) == 0 || len(idle) == len(j.Recorded):
 		return ""
 	case len(idle) == 1:
-		return "; none on GPU " + idle[0]
+		return "; GPU " + idle[0] + " was idle"
 	}
-	return "; none on GPUs " + strings.Join(idle, ",")
+	return "; GPUs " + strings.Join(idle, ",") + " were idle"
 }

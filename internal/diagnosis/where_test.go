@@ -37,7 +37,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
 		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "known of n1 alone"},
 		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
-		{"several here", two(saying(jax(20)), seeing(seen(500, 900, 60, true), seen(500, 901, 60, true))), Processes, Unknown, "2 of your job"},
+		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "2 processes with"},
 		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "133.0 of 139.8"},
 		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},

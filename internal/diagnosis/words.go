@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,13 +21,13 @@ var texts = map[Name]words{
 	Leftover: {"left by an earlier job", "an earlier job left GPU memory in use", nil},
 	Unlisted: {"memory without process", "GPU memory was in use without a process", nil},
 	Pieces:   {"fragmented memory", "free GPU memory is fragmented", nil},
-	Pool: {"framework's pool", "fragmentation in your framework's memory pool",
+	Pool: {"framework's pool", "fragmentation inside your framework's pool",
 		[]string{"a smaller batch, inputs of one size"}},
 	Fault: {"GPU or driver fault", "GPU or driver had a fault", nil},
-	Own: {"your own use", "your job itself used up the GPU", []string{"a smaller batch, or a larger GPU",
-		"gradient checkpointing, lower precision", "the model spread over more GPUs"}},
-	Processes: {"several processes", "several processes of your job shared one GPU",
-		[]string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}},
+	Own: {"your own use", "your job needed more than the GPU has",
+		[]string{"smaller batch, gradient checkpointing, lower precision, more GPUs"}},
+	Processes: {"several processes", "several processes of your job share one GPU",
+		[]string{"set the device from the local rank (SLURM_LOCALID, LOCAL_RANK)"}},
 	Limits: {"limits, host memory", "a limit of your job, not the GPU",
 		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
 	Share: {"only a share", "your job had only a share of the GPU", nil},
@@ -35,11 +36,11 @@ var texts = map[Name]words{
 // better is what helps with one framework.
 var better = map[Name]map[oom.Framework][]string{
 	Pool: {
-		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"},
+		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		oom.CuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
 	},
 	Own: {oom.JAX: {"export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
-		"a smaller batch, or a larger GPU"}},
+		"smaller batch, more GPUs"}},
 	Processes: {oom.JAX: {"export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
 		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
@@ -69,9 +70,6 @@ func (j judge) asked(d Diagnosis) (Reason, string) {
 		if d.Cause(n).Answer == Yes && (n != Others || j.Shared == "") {
 			return ByCause, n.Title()
 		}
-	}
-	if j.Wanted {
-		return ByWish, "always told here"
 	}
 	return "", ""
 }
@@ -126,18 +124,14 @@ func (j judge) headline(d Diagnosis) string {
 		lead = j.question() + ": "
 	case ByFailure:
 		lead = upper(d.Asked) + ". Found: "
-	case ByCause, ByWish:
+	case ByCause:
 		lead = "Seen while your job ran: "
 	}
 	switch {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
-	case d.Reason == ByWish && j.nodeIsWell(d) && j.unsearched() == "":
-		return "Nothing was seen that kept GPU memory from your job"
-	case d.Reason == ByWish:
-		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
 	case d.Reason == ByFailure:
-		return upper(d.Asked) + "; " + j.unexplained()
+		return upper(d.Asked) + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
 	case j.nodeIsWell(d):
@@ -158,34 +152,27 @@ func (j judge) question() string {
 	return "Why out of memory"
 }
 
-// unexplained is what the output of a job that failed says where it names nothing about memory.
-func (j judge) unexplained() string {
-	switch {
-	case len(j.said(oom.Fault)) > 0:
-		return "its output tells of a GPU error"
-	case len(j.Messages) > 0:
-		return "its output may speak of host memory"
-	case j.MessagesUnknown != "":
-		return j.unsearched()
-	case j.MessagesPart != "":
-		return fmt.Sprintf("no known message in what was read of its output (%s)", j.MessagesPart)
-	}
-	return "no known message in its output"
-}
-
 // leading words the causes that stand by themselves, the two that explain most.
 func (j judge) leading(d Diagnosis) (out []string) {
 	for _, n := range rank {
 		c := d.Cause(n)
 		if c.Answer == Yes && c.With == "" && (n != Share || d.Reason == ByMessage) && len(out) < 2 {
-			out = append(out, j.sentence(n))
+			out = append(out, j.sentence(n, d.Reason))
 		}
 	}
 	return out
 }
 
-func (j judge) sentence(n Name) string {
+func (j judge) sentence(n Name, reason Reason) string {
 	switch {
+	case n == Pool:
+		for _, f := range j.failures {
+			if f.poolMattered() && f.Framework != oom.Other {
+				return "fragmentation inside " + who(f.Message)
+			}
+		}
+	case n == Own && reason != ByMessage:
+		return "your job used nearly all of the GPU"
 	case n != Limits || j.hostMemory().Answer != Yes:
 	case !j.hostAlone():
 		return "host memory ran out"
@@ -213,7 +200,7 @@ const TellAdmin = "tell your admin"
 // try is what the job's owner can do, by the causes found. One that ended well needs nothing.
 func (j judge) try(d Diagnosis) (out []string) {
 	switch d.Reason {
-	case ByCause, ByWish:
+	case ByCause:
 		return nil
 	case ByShared:
 		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
@@ -253,14 +240,11 @@ func (j judge) remedies(n Name) []string {
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
 		return better[n][m[0].Framework]
 	}
-	_, capped := j.capped()
 	switch host := n == Limits && j.hostMemory().Answer == Yes; {
 	case host && j.cramped():
 		return append(slices.Clone(texts[n].try), moreHost)
 	case host:
 		return []string{moreHost}
-	case n == Limits && capped:
-		return []string{"a larger memory limit in your program, or none"}
 	}
 	return texts[n].try
 }

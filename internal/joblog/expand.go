@@ -15,9 +15,7 @@ var ErrPattern = errors.New("cannot be expanded here")
 
 // Facts are what a pattern is expanded with.
 type Facts struct {
-	Job slurm.Job // ID, SLUID, User, Node (the batch host, where this runs), Restarts and WorkDir are used
-	// Host is the short name of this host: %N of versions that tell no SLUID.
-	Host string
+	Job slurm.Job // ID, SLUID, User, Node (the batch host, where this runs) and WorkDir are used
 	// Told: a task hook of the job left a record. What it claims of an array and of the job's name holds, and a job of
 	// which it names no array is none. Root hooks are told neither.
 	Told  bool
@@ -81,8 +79,6 @@ func (f Facts) replace(letter byte) string {
 		return f.Name
 	case letter == 'N' && f.Job.SLUID != "": // a Slurm of slurm.TellsRun or later
 		return f.Job.Node
-	case letter == 'N':
-		return f.Host
 	case letter == '%':
 		return "%"
 	}

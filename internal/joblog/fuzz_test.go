@@ -21,7 +21,7 @@ func FuzzExpand(f *testing.F) {
 		facts := Facts{
 			Job: slurm.Job{ID: slurm.JobID(id), User: user, Node: "n1", WorkDir: dir},
 			Array: slurm.ArrayTask{Master: slurm.JobID(master),
-				Task: task}, Told: task%2 == 0, Name: "a name", Host: "n1",
+				Task: task}, Told: task%2 == 0, Name: "a name",
 		}
 		got, err := Expand(pattern, facts)
 		if err != nil {

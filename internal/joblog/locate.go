@@ -90,9 +90,9 @@ func writes(proc string, pid, fd int) bool {
 // maxCommand is how much of a command line is read, in bytes.
 const maxCommand = 64 << 10
 
-// Apart reports whether an srun process may have its tasks write where nobody can find it: to a terminal or a pipe of
-// its own; or, as far as its command line tells, to one file a task, with others for the errors (srun -o out.%t -e
-// err.%t): then the file of the errors, which a TaskEpilog knows, tells nothing of the other.
+// Apart reports whether an srun process may have its tasks write where it cannot be found: to a terminal or a pipe of
+// its own; or, as far as its command line tells, to one file a task (srun -o out.%t), of which a TaskEpilog knows the
+// first task's alone.
 func Apart(proc string, pid int) bool {
 	// Threat: the user chooses the command line, which is long, or looks like another's.
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
@@ -104,41 +104,12 @@ func Apart(proc string, pid int) bool {
 	if err != nil {
 		return false
 	}
-	errorsToo := regexp.MustCompile(`\x00(?:-[EHklOQsuvXZ]*e|--er)`)
-	return regexp.MustCompile(`%\d*[tnNu]`).Match(text) && errorsToo.Match(text) ||
-		elsewhere(proc, pid, unix.Stdout) || elsewhere(proc, pid, unix.Stderr)
+	return regexp.MustCompile(`%\d*[tnNu]`).Match(text) || elsewhere(proc, pid, unix.Stdout) ||
+		elsewhere(proc, pid, unix.Stderr)
 }
 
 // elsewhere: a descriptor is open, and no file that could be read.
 func elsewhere(proc string, pid, fd int) bool {
 	_, err := Locate(proc, pid, fd)
 	return errors.Is(err, ErrNotFile)
-}
-
-// OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it
-// has the one's number where that has the other's, and is there. Named reports that the name has the other's number
-// at all.
-func OfTask(t Target, other, task int) (own Target, named bool, err error) {
-	if other == task {
-		return t, true, nil
-	}
-	folder, base := filepath.Split(t.Path)
-	for _, at := range regexp.MustCompile(`[0-9]+`).FindAllStringIndex(base, -1) {
-		number := base[at[0]:at[1]]
-		if n, err := strconv.Atoi(number); err != nil || n != other {
-			continue
-		}
-		named = true
-		path := folder + base[:at[0]] + fmt.Sprintf("%0*d", len(number), task) + base[at[1]:]
-		var st unix.Stat_t
-		// Threat: the user names any file. It is only looked at here, with his own rights.
-		if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-			continue
-		}
-		if own.Path != "" {
-			return Target{}, named, fmt.Errorf("file of task %d: %q and %q", task, own.Path, path)
-		}
-		own = Target{Path: path, Dev: st.Dev, Ino: st.Ino}
-	}
-	return own, named, nil
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -170,7 +169,7 @@ func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 		Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
-		Wanted: c.Config.JobLog.Show == config.ShowAll, WallEnd: now,
+		WallEnd: now,
 	}
 	if start := c.Past.Run.Start; start != nil {
 		in.StartFindings, in.WallStart = start.Findings, start.Wall

@@ -224,6 +224,13 @@ func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
+// Idle reports a GPU that was never used between two ends. None is where samples are missing, or so far apart that a use
+// worth telling may lie between two.
+func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
+	const often = 5 * time.Second
+	return r.Every <= often && len(r.Gaps(from, to)) == 0 && g.Unused() && g.Busy.Samples > 0
+}
+
 func (m *Most) see(bytes uint64, at time.Duration) {
 	if bytes > m.Bytes {
 		*m = Most{bytes, at}
@@ -339,11 +346,11 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 		return
 	}
 	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
-	throughout := len(r.Gaps(from, to)) == 0
+	in.Every = r.Every
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt, Unused: throughout && g.Unused(),
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: r.Idle(g, from, to),
 		})
 	}
 }

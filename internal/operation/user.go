@@ -260,37 +260,15 @@ func (v *Visit) enter(op string) (met func(back bool), err error) {
 	return met, nil
 }
 
-// LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task
-// is the one of which it is asked.
+// LocateRequest asks where a descriptor of a process leads.
 type LocateRequest struct {
-	Proc   string `json:"proc"`
-	PID    int    `json:"pid"`
-	FD     int    `json:"fd"`
-	Others []int  `json:"others,omitempty"`
-	Task   int    `json:"task"`
-}
-
-// Located is a task's output; Lost: the step writes one file a task, and this task's was not found.
-type Located struct {
-	Target joblog.Target `json:"target"`
-	Own    joblog.Target `json:"own"`
-	Lost   bool          `json:"lost,omitempty"`
+	Proc string `json:"proc"`
+	PID  int    `json:"pid"`
+	FD   int    `json:"fd"`
 }
 
 // Locate asks the file system of the job's output, which may hang.
-var Locate = New("locate", func(r LocateRequest) (found Located, err error) {
-	if found.Target, err = joblog.Locate(r.Proc, r.PID, r.FD); err != nil {
-		return found, err
-	}
-	for _, other := range r.Others {
-		own, named, err := joblog.OfTask(found.Target, other, r.Task)
-		if err == nil && own.Path != "" {
-			return Located{Target: found.Target, Own: own}, nil
-		}
-		found.Lost = found.Lost || named
-	}
-	return found, nil
-})
+var Locate = New("locate", func(r LocateRequest) (joblog.Target, error) { return joblog.Locate(r.Proc, r.PID, r.FD) })
 
 // JobRequest asks for processes of a job on this node.
 type JobRequest struct {
@@ -309,8 +287,7 @@ var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	return open, err
 })
 
-// Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can
-// name.
+// Launched is what srun processes write to. Apart: the tasks of one may write elsewhere.
 type Launched struct {
 	Files []joblog.Target `json:"files,omitempty"`
 	Apart bool            `json:"apart,omitempty"`

@@ -134,15 +134,13 @@ func (s Scene) accountedMost() uint64 {
 	return s.Why.Peaks[0].Peak.Bytes
 }
 
-// idle are the numbers of GPUs that nobody was seen to use. None are where samples are missing, or so far apart that a
-// use worth telling may lie between two.
+// idle are the numbers of GPUs that were never used.
 func (s Scene) idle() (numbers []string) {
-	const often = 5 * time.Second
-	if s.Recording == nil || s.Recording.Every > often || len(s.Recording.Gaps(s.Began, s.Now.Snapshot.At)) > 0 {
+	if s.Recording == nil {
 		return nil
 	}
 	for _, g := range s.Recording.GPUs {
-		if g.Unused() && g.Busy.Samples > 0 {
+		if s.Recording.Idle(g, s.Began, s.Now.Snapshot.At) {
 			numbers = append(numbers, fmt.Sprint(s.number(g)))
 		}
 	}

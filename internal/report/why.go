@@ -15,7 +15,7 @@ func (s Scene) asked() bool {
 		return false
 	}
 	switch s.Why.Reason {
-	case "", diagnosis.ByWish:
+	case "":
 		return false
 	case diagnosis.ByCause:
 		return len(s.told()) == 0

@@ -39,7 +39,6 @@ func TestWhy(t *testing.T) {
 		{diagnosis.ByMessage, "Why CUDA did not start: a limit", "\nbookend: CUDA DID NOT START on n1 GPU 0: a limit" + evidence + try + answers + details},
 		{diagnosis.ByMessage, "It ran out of memory, but ended without an error: x", "\nbookend: OUT OF MEMORY on n1 GPU 0, but your job ended without an error: x" + evidence + try + answers + details},
 		{diagnosis.ByFailure, "Your job failed (exit code 1)", "\nbookend: Your job failed (exit code 1)" + evidence + try + details},
-		{diagnosis.ByWish, "Nothing was seen", "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
 		{"", "", "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
 	} {
 		s := scene(1, settle.Clean)

@@ -3,9 +3,7 @@ package stage
 import (
 	"cmp"
 	"errors"
-	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -261,9 +259,6 @@ func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
 		return unplaced(kind, onFirstNode)
 	}
 	facts := joblog.Facts{Job: o.job, Told: o.told, Array: o.drop.Array, Name: o.drop.Name}
-	if name, err := os.Hostname(); err == nil {
-		facts.Host, _, _ = strings.Cut(name, ".")
-	}
 	path, err := joblog.Expand(pattern, facts)
 	if err != nil {
 		const most = 60 // bytes of a pattern are shown

@@ -136,35 +136,21 @@ func taskEpilog(t *task) {
 }
 
 // recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the
-// first task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd,
-// and the task's own descriptors are closed to the user. It reports whether some output of the job is known to be a
-// file.
+// first task on the node. A TaskProlog cannot know: its stdout is a pipe to slurmstepd, and the task's own descriptors
+// are closed to the user. It reports whether some output of the job is known to be a file.
 func (t *task) recordOutput() (file bool) {
 	const stderr = 2
 	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
-	own, err := strconv.Atoi(t.env.Getenv("SLURM_PROCID"))
-	if !t.inScript() && err == nil && own >= 0 && t.LocalID >= 0 {
-		// The first task of its step on this node: tasks are dealt out in blocks, or one node after the other.
-		request.Task, request.Others = own, []int{max(0, own-t.LocalID)}
-		if node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID")); err == nil && node >= 0 && t.LocalID > 0 {
-			request.Others = append(request.Others, node)
-		}
-	}
 	found, err := operation.Locate.Ask(request, t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
-		defer func() { file = d.Target.Path != "" || len(d.Steps) > 0 }()
 		switch {
 		case err != nil:
 		case t.inScript():
-			d.Target = found.Target
-		case found.Own.Path != "":
-			d.Note([]joblog.Target{found.Own})
-		default: // that of the first task, and where this one has a file of its own it is missing
-			d.Note([]joblog.Target{found.Target})
-			if found.Lost {
-				d.More++
-			}
+			d.Target = found
+		default:
+			d.Note([]joblog.Target{found})
 		}
+		file = d.Target.Path != "" || len(d.Steps) > 0
 	})
 	return file
 }

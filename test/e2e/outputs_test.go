@@ -35,8 +35,8 @@ func TestWhereMessagesAre(t *testing.T) {
 		{title: "srun with its output redirected", script: "srun /bin/sh -c '" + saysOOM + "; exit 1' > " +
 			s.at("r.txt") + " 2>&1",
 			kind: ledger.StepOutput, file: "r.txt"},
-		{title: "one file a task, errors apart", args: []string{"--ntasks=2"}, kind: ledger.StepOutput, file: "e.1",
-			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; " +
+		{title: "one file a task: the first is found", args: []string{"--ntasks=2"}, kind: ledger.StepOutput, file: "e.0",
+			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 1 ] && exec sleep 1; " +
 				saysOOM + "; exit 1'"},
 		{title: "errors apart, of a name that only the task hook tells", script: saysOOM + "\nexit 1", job: "{job}_3",
 			args: []string{"--job-name=fine", "--array=3", "--open-mode=append", "--output=" + s.at("%x-%A_%a.out"),

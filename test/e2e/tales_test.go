@@ -50,7 +50,7 @@ var jobsOn = map[string]struct {
 			reads: []string{"done"}, silent: true},
 		{title: "a failed job keeps its exit code", script: "{cuda} alloc --mib 100 --sleep 0; exit 3",
 			state: "FAILED", code: "3:0",
-			has: []string{"| bookend: Your job failed (exit code 3); no known message in its output"}},
+			has: []string{"| bookend: Your job failed (exit code 3); no message about memory in its output"}},
 		{title: "errors in a file of their own leave the report in the output", script: "echo out; echo err >&2",
 			args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{"out", "", leftClean}},
 		{title: "an orphan is reported and the node stays up", script: leavesOrphan,

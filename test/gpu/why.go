@@ -59,7 +59,7 @@ func (r *run) oomSilent() {
 		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
 	c := job.because(diagnosis.Own)
 	r.holds("the job's own need", "as much as was seen, or that it was not measured", c.Evidence,
-		strings.Contains(c.Evidence, " or more") || strings.Contains(c.Evidence, "not measured"))
+		strings.Contains(c.Evidence, "at least ") || strings.Contains(c.Evidence, "not measured"))
 }
 
 // cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
