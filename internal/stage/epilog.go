@@ -22,29 +22,21 @@ import (
 
 // prolog takes stock of the job's GPUs before the job starts.
 func (r *record) prolog() {
-	sole := false
-	if r.Store != nil {
-		sole = r.claim()
-		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
-		store, job := r.Store, r.Job
-		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
-	}
+	sole := r.claim()
+	r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
+	store, job := r.Store, r.Job
+	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
 	tested := r.earlierTests()
 	r.observe(r.since(tested))
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
-		if r.Store != nil {
-			r.Try(r.Store.PutBaseline(b))
-		}
+		r.Try(r.Store.PutBaseline(b))
 	}
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
 	r.test(tested, sole)
 	r.judge()
 	r.text = report.Start(r.report())
-	if r.Store == nil {
-		return
-	}
 	start, run := r.end(), r.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	r.Finish()
@@ -83,10 +75,6 @@ func (r *record) epilog() {
 
 // recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
 func (r *record) recall() (sole bool) {
-	if r.Store == nil {
-		r.Add(finding.Unsure(code.NoRecord, "no state"))
-		return false
-	}
 	const once = "one epilog a run"
 	if sole = r.claim(); r.Past.Second {
 		r.Add(finding.Saw(code.Again, "another epilog of this job is at work", once))
@@ -138,9 +126,6 @@ func (r *record) outlast() {
 // close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
 // hands.
 func (r *record) close(out *output) {
-	if r.Store == nil {
-		return
-	}
 	run := r.Self()
 	if out.told {
 		run.Display = ledger.Display{Array: out.drop.Array, HetID: out.drop.HetID}
@@ -158,7 +143,7 @@ func (r *record) close(out *output) {
 
 // leaveReport adds the end to what the job's user may read of it.
 func (r *record) leaveReport() {
-	if r.Store == nil || len(r.text) == 0 || r.Past.Again || r.Past.Second {
+	if len(r.text) == 0 || r.Past.Again || r.Past.Second {
 		return
 	}
 	r.Try(r.Store.ChangeReport(r.Job, func(told *state.Report) { told.End = joined(r.text) }))

@@ -57,9 +57,6 @@ func (r *record) fromPast() (found []finding.Finding) {
 
 // baselines are what the node's GPUs carry without any job.
 func (r *record) baselines(epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
-	if r.Store == nil {
-		return nil
-	}
 	all, err := r.Store.Baselines()
 	r.Try(err)
 	return judge.BaselinesOf(all, epoch)
@@ -90,9 +87,6 @@ func (r *record) complete() {
 // read.
 func (r *record) readNode() *judge.Node {
 	var n judge.Node
-	if r.Store == nil {
-		return &n
-	}
 	n.Proofs = r.Store.Recorded().Runs.Proofs()
 	runs, damaged := r.Store.Runs()
 	n.Runs = runs
@@ -162,7 +156,7 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 
 // earlierTests are what earlier hooks found out by tests, for a start.
 func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
-	if r.Store == nil || r.Config.Probe.At == config.ProbeNever {
+	if r.Config.Probe.At == config.ProbeNever {
 		return nil
 	}
 	records, err := r.Store.Probes()
@@ -186,9 +180,6 @@ func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMar
 // bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
 // believed: the kernel's log may not have been read from there on.
 func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []health.Outcome, open []finding.Card) {
-	if r.Store == nil {
-		return nil, r.Seen.Cards
-	}
 	if r.Phase != slurm.Prolog {
 		return r.unworn()
 	}
@@ -248,7 +239,7 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 func (r *record) recheck() (now judge.Case, isAgain bool) {
 	read := r.Node != nil
 	r.complete() // sharing may take a second, and is known from now on
-	if now = r.Case; r.Past.Again || r.Past.Second || r.Store == nil {
+	if now = r.Case; r.Past.Again || r.Past.Second {
 		return now, r.Past.Again || r.Past.Second
 	}
 	if read {

@@ -28,7 +28,7 @@ const recordFlag = "--record"
 // startRecorder leaves a process behind that records what the node's jobs use until none is open, unless there is one.
 // No hook waits for it. Slurm waits for all that a hook leaves in its job: there none is started.
 func (r *record) startRecorder() {
-	if r.Config.Record.Every == 0 || r.Store == nil || r.InJob || r.Store.HasRecorder() {
+	if r.Config.Record.Every == 0 || r.InJob || r.Store.HasRecorder() {
 		return
 	}
 	var env []string // its configuration is this hook's
