@@ -26,8 +26,11 @@ func (r *record) prolog() {
 	r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
 	store, job := r.Store, r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
-	tested := r.earlierTests()
-	r.observe(r.since(tested))
+	var tested map[gpu.ID]health.TestRecord
+	r.observe(func() *gpu.KernelMark {
+		tested = r.earlierTests()
+		return r.since(tested)
+	})
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
 		r.Try(r.Store.PutBaseline(b))
@@ -52,9 +55,14 @@ func (r *record) prolog() {
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
 func (r *record) epilog() {
 	sole := r.recall()
-	out := r.output()
-	listened := r.listen(out)
-	r.observe(judge.Mark(r.Past.Run, r.Job))
+	var out *output
+	var listened func() judge.Heard
+	r.observe(func() *gpu.KernelMark {
+		out = r.output()
+		listened = r.listen(out)
+		r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(r.Past.Run)
+		return judge.Mark(r.Past.Run, r.Job)
+	})
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
 	r.cleanUp()
@@ -89,7 +97,6 @@ func (r *record) recall() (sole bool) {
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
 	r.Past.Run = run
-	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })

@@ -19,16 +19,17 @@ import (
 )
 
 // observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here, and the
-// kernel's log since a mark. Once the epoch is known, so is what counts of the past.
+// kernel's log since a mark, which is asked for once the driver is. Once the epoch is known, so is what counts of the
+// past.
 //
 // The driver takes longest. So it is asked first, for the GPUs that were found for the last hook, and meanwhile the
 // kernel's log tells the epoch and Slurm's files what the numbers mean. Where that, or the answer, is not as it was
 // foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
 // if not.
-func (r *record) observe(since *gpu.KernelMark) {
+func (r *record) observe(since func() *gpu.KernelMark) {
 	defer r.Leave()
 	if !r.MayAsk() || !r.Meet() {
-		r.Seen.Kernel = r.Listen(since)()
+		r.Seen.Kernel = r.Listen(since())()
 		return
 	}
 	kept, startNumbering := r.numbering(r.Past.Run)
@@ -37,7 +38,7 @@ func (r *record) observe(since *gpu.KernelMark) {
 	if len(r.Seen.Cards) > 0 {
 		r.watchAhead(r.Order(r.Seen.Cards, r.Settle))
 	}
-	heard, numbers := r.Listen(since), startNumbering()
+	heard, numbers := r.Listen(since()), startNumbering()
 	if !r.ahead.shows(r.Seen.Cards) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
 		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
 			found = r.fromPast()
