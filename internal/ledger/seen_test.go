@@ -81,8 +81,10 @@ func TestLastHealth(t *testing.T) {
 		"the newest of each": {[]Run{run(look(2, "A", "3")), run(look(5, "A", "4"), look(4, "B", "1"))},
 			map[gpu.ID]string{"A": "4", "B": "1"}},
 		"without facts": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A"}}})}, map[gpu.ID]string{"A": "2"}},
-		"another life":  {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
-		"bare":          {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
+		"an end that read some alone": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A",
+			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}}}})}, map[gpu.ID]string{"A": "2"}},
+		"another life": {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
+		"bare":         {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
 		"bare, of an earlier release": {[]Run{before, run(End{At: 2, Rest: map[string]int{everything: 1}})},
 			map[gpu.ID]string{}},
 	} {

@@ -38,13 +38,15 @@ func (r *record) check() (worth bool) {
 		r.judge()
 		return true
 	}
-	if r.OpenState(); r.Store != nil {
-		_, err := r.Store.BeOnlyCheck() // a second one, from a timer beside Slurm's, ends at once
-		if errors.Is(err, state.ErrLocked) {
-			return false
-		}
-		r.Try(err)
+	if !r.OpenState() {
+		r.judge()
+		return true
 	}
+	_, err := r.Store.BeOnlyCheck() // a second one, from a timer beside Slurm's, ends at once
+	if errors.Is(err, state.ErrLocked) {
+		return false
+	}
+	r.Try(err)
 	c, keepers := r.examine()
 	r.settleDrain(c)
 	r.add(r.Take()...)
@@ -148,9 +150,6 @@ func (r *record) nameNode() (why string) {
 
 // lastCheck is what the check before this one kept. It sees to it that this one leaves a word whatever happens.
 func (r *record) lastCheck() *ledger.Check {
-	if r.Store == nil {
-		return nil
-	}
 	last, err := r.Store.LastCheck()
 	r.Try(err)
 	store := r.Store
@@ -182,16 +181,14 @@ func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
 		now.Kernel, now.Boot = &log.Last, log.Epoch.Boot
 	}
 	r.gauges = gauge(now)
-	if r.Store != nil {
-		r.Finish()
-		r.Try(r.Store.PutLastCheck(now))
-		r.add(r.Take()...)
-	}
+	r.Finish()
+	r.Try(r.Store.PutLastCheck(now))
+	r.add(r.Take()...)
 }
 
 // settleRuns closes runs whose epilog never came. That judges nothing.
 func (r *record) settleRuns(c judge.Check) {
-	if r.Store == nil || r.Seen.Epoch.Boot == "" {
+	if r.Seen.Epoch.Boot == "" {
 		return
 	}
 	exclusive := false

@@ -23,7 +23,7 @@ import (
 
 // Meet reports whether the driver may be asked: where no abandoned child lives in it, and no other hook waits for its
 // answer in vain. Leave ends what Meet began.
-func (d *Driver) Meet() bool { return d.Store == nil || d.answers() && d.meet() }
+func (d *Driver) Meet() bool { return d.answers() && d.meet() }
 
 // answers reports that no child is stuck in the driver: while one lives, nobody starts another.
 func (d *Driver) answers() bool {
@@ -43,9 +43,7 @@ func (d *Driver) answers() bool {
 
 // abandoned records a child that could not be killed, so that no other is started while it lives.
 func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
-	if d.Store != nil {
-		d.Try(d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}))
-	}
+	d.Try(d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}))
 }
 
 // abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about

@@ -22,29 +22,24 @@ import (
 
 // prolog takes stock of the job's GPUs before the job starts.
 func (r *record) prolog() {
-	sole := false
-	if r.Store != nil {
-		sole = r.claim()
-		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
-		store, job := r.Store, r.Job
-		r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
-	}
-	tested := r.earlierTests()
-	r.observe(r.since(tested))
+	sole := r.claim()
+	r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
+	store, job := r.Store, r.Job
+	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
+	var tested map[gpu.ID]health.TestRecord
+	r.observe(func() *gpu.KernelMark {
+		tested = r.earlierTests()
+		return r.since(tested)
+	})
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
-		if r.Store != nil {
-			r.Try(r.Store.PutBaseline(b))
-		}
+		r.Try(r.Store.PutBaseline(b))
 	}
 	r.judge() // what was found so far stands, whatever becomes of waiting and of a test
 	r.outlast()
 	r.test(tested, sole)
 	r.judge()
 	r.text = report.Start(r.report())
-	if r.Store == nil {
-		return
-	}
 	start, run := r.end(), r.Self() // on record for the job's end, and for its task hooks
 	run.Start = &start
 	r.Finish()
@@ -60,9 +55,14 @@ func (r *record) prolog() {
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
 func (r *record) epilog() {
 	sole := r.recall()
-	out := r.output()
-	listened := r.listen(out)
-	r.observe(judge.Mark(r.Past.Run, r.Job))
+	var out *output
+	var listened func() judge.Heard
+	r.observe(func() *gpu.KernelMark {
+		out = r.output()
+		listened = r.listen(out)
+		r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(r.Past.Run)
+		return judge.Mark(r.Past.Run, r.Job)
+	})
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
 	r.cleanUp()
@@ -83,10 +83,6 @@ func (r *record) epilog() {
 
 // recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
 func (r *record) recall() (sole bool) {
-	if r.Store == nil {
-		r.Add(finding.Unsure(code.NoRecord, "no state"))
-		return false
-	}
 	const once = "one epilog a run"
 	if sole = r.claim(); r.Past.Second {
 		r.Add(finding.Saw(code.Again, "another epilog of this job is at work", once))
@@ -101,7 +97,6 @@ func (r *record) recall() (sole bool) {
 		r.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
 	r.Past.Run = run
-	r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(run)
 	store := r.Store
 	run.Job = r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
@@ -138,9 +133,6 @@ func (r *record) outlast() {
 // close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
 // hands.
 func (r *record) close(out *output) {
-	if r.Store == nil {
-		return
-	}
 	run := r.Self()
 	if out.told {
 		run.Display = ledger.Display{Array: out.drop.Array, HetID: out.drop.HetID}
@@ -158,7 +150,7 @@ func (r *record) close(out *output) {
 
 // leaveReport adds the end to what the job's user may read of it.
 func (r *record) leaveReport() {
-	if r.Store == nil || len(r.text) == 0 || r.Past.Again || r.Past.Second {
+	if len(r.text) == 0 || r.Past.Again || r.Past.Second {
 		return
 	}
 	r.Try(r.Store.ChangeReport(r.Job, func(told *state.Report) { told.End = joined(r.text) }))

@@ -37,7 +37,7 @@ type Driver struct {
 	judge.Case
 	Times  config.HookDeadline
 	Settle config.SettleTimes
-	Store  *state.Store // nil where state cannot be used; the hook goes on without
+	Store  *state.Store // nil until it is opened
 
 	contact contact
 	ahead   *ahead
@@ -103,13 +103,15 @@ func (d *Driver) blinded() bool { return d.InJob && !d.Config.Slurm.RunInJobBack
 // MayAsk reports whether the driver is to be asked for the job's GPUs at all.
 func (d *Driver) MayAsk() bool { return d.Job.GPUProblem == "" && !d.blinded() }
 
-// OpenState opens the node's state, in the name of the job's node.
-func (d *Driver) OpenState() {
+// OpenState opens the node's state, in the name of the job's node. Without it nobody knows what the start saw, nor
+// whether a child is stuck: then nothing is looked at.
+func (d *Driver) OpenState() (ok bool) {
 	store, err := state.Open(d.Config.Paths.Run, d.Job.Node)
 	if err == nil {
 		d.Store = store
 	}
 	d.Try(err)
+	return err == nil
 }
 
 // Reserve is what the steps after looking need.

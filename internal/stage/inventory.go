@@ -55,7 +55,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 		list := numbers()
 		seen.Cards, seen.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
 	default:
-		if d.Store != nil && request.DriverProc != "" {
+		if request.DriverProc != "" {
 			_ = d.Store.PutInventory(state.Inventory{From: request.DriverProc, Epoch: reply.Epoch, Cards: reply.Cards})
 		}
 		res := d.devices(recalled, reply.Cards, numbers())
@@ -76,9 +76,6 @@ func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.L
 // foresee is what Inventory will most likely come to: what it came to for the last hook, with the numbers that are
 // kept. It has no GPUs where nobody can tell.
 func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.Seen) {
-	if d.Store == nil {
-		return seen
-	}
 	last := d.Store.Inventory()
 	res := d.devices(recalled, last.Cards, list)
 	if last.From != d.Config.NVIDIA.DriverProc || res.Unknown != "" || len(res.Missing) > 0 {
@@ -189,13 +186,9 @@ func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func
 	if !asks || len(d.Config.NVIDIA.GPUMap) > 0 {
 		return kept, func() func() slurmconf.List { return func() slurmconf.List { return kept } }
 	}
-	var last *slurmconf.Kept
-	if d.Store != nil {
-		var err error
-		if last, err = d.Store.Numbering(); last != nil {
-			kept = last.List
-		}
-		d.Try(err)
+	last, err := d.Store.Numbering()
+	if d.Try(err); last != nil {
+		kept = last.List
 	}
 	return kept, func() func() slurmconf.List { return d.startNumbering(last, check) }
 }
@@ -210,7 +203,7 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 		now := settled()
 		// One that does not know which slurmd runs leaves the answer for one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
-		if now != kept && now.Key.Conf != "" && d.Store != nil && known {
+		if now != kept && now.Key.Conf != "" && known {
 			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook keeps the same
 				d.Try(err)
 			}

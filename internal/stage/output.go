@@ -28,9 +28,6 @@ type output struct {
 
 func (r *record) output() *output {
 	o := &output{job: r.Job}
-	if r.Store == nil {
-		return o
-	}
 	raw, err := r.Store.ReadDrop(r.Job)
 	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))

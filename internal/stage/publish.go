@@ -150,7 +150,7 @@ func (r *record) faultLines() (out []operation.Entry) {
 				continue
 			}
 		}
-		say, suppressed := r.Store == nil && f.Code != code.NoRecord, 0
+		say, suppressed := true, 0
 		if r.Store != nil {
 			say, suppressed = r.Store.Repeat(subject(f), r.Clock.Boot())
 		}
@@ -301,9 +301,6 @@ func notWritten(err error) (found []finding.Finding) {
 // settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
 // asked only while there is one that is not settled. What fails is told, and the next health check does it.
 func (r *record) settleDrain(c judge.Check) {
-	if r.Store == nil {
-		return
-	}
 	memory := r.drainMemory()
 	runs, _ := r.Store.Runs() // again: an end may have come since; what is damaged is reported by whoever looks into it
 	in := drain.Input{

@@ -19,16 +19,17 @@ import (
 )
 
 // observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here, and the
-// kernel's log since a mark. Once the epoch is known, so is what counts of the past.
+// kernel's log since a mark, which is asked for once the driver is. Once the epoch is known, so is what counts of the
+// past.
 //
 // The driver takes longest. So it is asked first, for the GPUs that were found for the last hook, and meanwhile the
 // kernel's log tells the epoch and Slurm's files what the numbers mean. Where that, or the answer, is not as it was
 // foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
 // if not.
-func (r *record) observe(since *gpu.KernelMark) {
+func (r *record) observe(since func() *gpu.KernelMark) {
 	defer r.Leave()
 	if !r.MayAsk() || !r.Meet() {
-		r.Seen.Kernel = r.Listen(since)()
+		r.Seen.Kernel = r.Listen(since())()
 		return
 	}
 	kept, startNumbering := r.numbering(r.Past.Run)
@@ -37,7 +38,7 @@ func (r *record) observe(since *gpu.KernelMark) {
 	if len(r.Seen.Cards) > 0 {
 		r.watchAhead(r.Order(r.Seen.Cards, r.Settle))
 	}
-	heard, numbers := r.Listen(since), startNumbering()
+	heard, numbers := r.Listen(since()), startNumbering()
 	if !r.ahead.shows(r.Seen.Cards) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
 		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
 			found = r.fromPast()
@@ -57,9 +58,6 @@ func (r *record) fromPast() (found []finding.Finding) {
 
 // baselines are what the node's GPUs carry without any job.
 func (r *record) baselines(epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
-	if r.Store == nil {
-		return nil
-	}
 	all, err := r.Store.Baselines()
 	r.Try(err)
 	return judge.BaselinesOf(all, epoch)
@@ -90,9 +88,6 @@ func (r *record) complete() {
 // read.
 func (r *record) readNode() *judge.Node {
 	var n judge.Node
-	if r.Store == nil {
-		return &n
-	}
 	n.Proofs = r.Store.Recorded().Runs.Proofs()
 	runs, damaged := r.Store.Runs()
 	n.Runs = runs
@@ -162,7 +157,7 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 
 // earlierTests are what earlier hooks found out by tests, for a start.
 func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
-	if r.Store == nil || r.Config.Probe.At == config.ProbeNever {
+	if r.Config.Probe.At == config.ProbeNever {
 		return nil
 	}
 	records, err := r.Store.Probes()
@@ -186,9 +181,6 @@ func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMar
 // bad news: it may have been repaired since. Of a GPU that another hook has tested since the look began neither test is
 // believed: the kernel's log may not have been read from there on.
 func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []health.Outcome, open []finding.Card) {
-	if r.Store == nil {
-		return nil, r.Seen.Cards
-	}
 	if r.Phase != slurm.Prolog {
 		return r.unworn()
 	}
@@ -248,7 +240,7 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 func (r *record) recheck() (now judge.Case, isAgain bool) {
 	read := r.Node != nil
 	r.complete() // sharing may take a second, and is known from now on
-	if now = r.Case; r.Past.Again || r.Past.Second || r.Store == nil {
+	if now = r.Case; r.Past.Again || r.Past.Second {
 		return now, r.Past.Again || r.Past.Second
 	}
 	if read {

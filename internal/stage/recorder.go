@@ -28,7 +28,7 @@ const recordFlag = "--record"
 // startRecorder leaves a process behind that records what the node's jobs use until none is open, unless there is one.
 // No hook waits for it. Slurm waits for all that a hook leaves in its job: there none is started.
 func (r *record) startRecorder() {
-	if r.Config.Record.Every == 0 || r.Store == nil || r.InJob || r.Store.HasRecorder() {
+	if r.Config.Record.Every == 0 || r.InJob || r.Store.HasRecorder() {
 		return
 	}
 	var env []string // its configuration is this hook's
@@ -141,11 +141,7 @@ func (r *recorder) record() (idle bool) {
 func (r *recorder) configure() bool {
 	r.config = r.configFile()
 	r.Configure()
-	run := r.Store
-	if r.OpenState(); run != nil && r.Store != nil && r.Store.Dir() != run.Dir() {
-		return false // its lock is on the other state
-	}
-	return r.Store != nil && r.Config.Record.Every > 0
+	return r.OpenState() && r.Config.Record.Every > 0
 }
 
 // configFile is what tells one content of the configuration from another; nil for none.
@@ -191,8 +187,8 @@ func (r *recorder) run() (idle bool) {
 	}
 }
 
-// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is
-// false where there is nothing left to do in either.
+// current looks now and then, and where a run began, whether this program and its configuration are still those that
+// are installed: else the next hook, or health check, starts another recorder.
 func (r *recorder) current(runs []ledger.Run) bool {
 	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
@@ -200,14 +196,7 @@ func (r *recorder) current(runs []ledger.Run) bool {
 		return true
 	}
 	r.looked = now
-	if child.Replaced() {
-		return false
-	}
-	if r.changed() {
-		r.endSessions()
-		return r.configure()
-	}
-	return true
+	return !child.Replaced() && !r.changed()
 }
 
 func (r *recorder) endSessions() {

@@ -119,11 +119,10 @@ func ofJob(steps func(*record)) func(*record) bool {
 		if problem := r.Configure(); problem != "" {
 			fmt.Fprintf(r.Stderr, "bookend: %s\n", problem)
 		}
-		if !r.IdentifyJob() {
+		if !r.IdentifyJob() || !r.OpenState() {
 			r.judge()
 			return true
 		}
-		r.OpenState()
 		steps(r)
 		return true
 	}
@@ -133,7 +132,7 @@ func ofJob(steps func(*record)) func(*record) bool {
 func (r *record) judge() {
 	r.Faults = append(r.Faults, r.Take()...)
 	r.Judgement = judge.Judge(r.Case)
-	if r.Node == nil && r.AsksRepeat(r.Judgement) {
+	if r.Node == nil && r.Store != nil && r.AsksRepeat(r.Judgement) {
 		r.Node = r.readNode()
 		r.Judgement = judge.Judge(r.Case)
 	}

@@ -175,9 +175,6 @@ func (d *Driver) isBackend(h attrib.Holding) bool {
 
 // Quiet keeps probes off the GPUs while they are judged: what a probe holds must never look like a leak.
 func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func()) {
-	if d.Store == nil {
-		return nil, func() {}
-	}
 	var ids []gpu.ID
 	for _, c := range cards {
 		ids = append(ids, c.Device.ID)
@@ -249,8 +246,6 @@ type tester struct {
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
 	t, n, why := tester{Driver: d}, 0, ""
 	switch {
-	case d.Store == nil:
-		why = "no state to lock the GPUs in"
 	case !sole:
 		why = "whether another hook of this job is at work could not be told"
 	default:

@@ -206,6 +206,7 @@ func (s *story) nothingIsLeft() {
 // hookProcesses lists processes that run one of the site's programs, but for health checks, which Slurm may run at any
 // time, recorders, and the children of both.
 func (s *story) hookProcesses() (found []string) {
+	rig.Written(s.on.Run())
 	for _, p := range rig.Processes(func(p rig.Process) bool {
 		return filepath.Dir(p.Exe()) == filepath.Join(s.on.Dir, "libexec")
 	}) {

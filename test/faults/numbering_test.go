@@ -153,3 +153,43 @@ func TestInsideTheJob(t *testing.T) {
 		})
 	}
 }
+
+// A hook asks the driver for the GPUs that the last one found. Where those are not the job's any more it asks again: the
+// record is as if it had never asked for others.
+func TestForeseenWrongly(t *testing.T) {
+	for name, change := range map[string]func(n *node){
+		"a GPU has another minor": func(n *node) {
+			n.set("gpu0.minor", "1")
+			n.set("gpu1.minor", "0")
+		},
+		"a GPU was swapped for another": func(n *node) {
+			n.set("gpu0.uuid", n.world.UUID(0)[:30]+"c0ffee")
+		},
+		"the driver was loaded anew, and counts otherwise": func(n *node) {
+			n.set("gpu0.minor", "1")
+			n.set("gpu1.minor", "0")
+			n.set("driver_version", "580.160.01")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.job(99)
+			change(n)
+			n.hook(prolog, newJob())
+			want := n.world.UUID(0)
+			if n.world.Get("gpu0.minor") != "0" {
+				want = n.world.UUID(1)
+			}
+			start := n.run(100)
+			if len(start.Devices) != 1 || string(start.Devices[0].Device.ID) != want || len(start.Start.Findings) > 0 {
+				t.Errorf("looked at %+v and found %+v, want %s alone\n%s", start.Devices, start.Start.Findings, want, n.log())
+			}
+			n.hook(epilog, newJob())
+			if end := n.endOf(100); len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
+				string(end.Snapshot.Readings[0].Device.ID) != want {
+				t.Errorf("at the end %+v, want %s alone", end, want)
+			}
+		})
+	}
+}

@@ -146,6 +146,7 @@ ends() {
 		answers "bookend show --node n1 $id" start: end: '!BKD-' '!unknown' || return
 	ask output "$id" && says "$answer" "| bookend: " "GPU 0" clean || return # an older release has other words
 	local program
+	while grep -qsz -e '--dis[k]' /proc/[0-9]*/cmdline; do sleep 0.02; done # no hook waits for the disk
 	for program in bookend-prolog bookend-epilog; do
 		grep -E "(^| )job=$id( |\$)" "$root/var/log/bookend/bookend.log" | grep -E "(^| )program=$program( |\$)" >"$scratch/lines" || return
 		! grep BKD- "$scratch/lines" | grep -vF -- "${known:-nothing}" || return

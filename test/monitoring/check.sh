@@ -89,7 +89,10 @@ hook() {
 		SLURM_JOB_USER=nobody SLURM_JOB_PARTITION=main SLURM_JOB_NODELIST=n1 SLURM_JOB_GPUS=0
 		SLURM_JOB_START_TIME=$((1700000000 + $3)))
 	said=$(env -i "${job[@]}" "$dir/libexec/$1" 2>&1) && [ -z "$said" ] || fail "$*: $said"
+	written
 }
+# written waits for what hooks left to do at the disk.
+written() { while grep -qsz -e '--dis[k]' /proc/[0-9]*/cmdline; do sleep 0.01; done; }
 # A clean job, one that leaves a process on its GPU, and a health check. In observe mode nothing drains.
 hook bookend-prolog prolog_slurmd 7
 hook bookend-epilog epilog_slurmd 7
