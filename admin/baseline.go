@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -167,7 +166,7 @@ func again(env operation.Env, cfg config.Config, all records, first gpu.Reading)
 }
 
 // acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
-func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) (finding.Baseline, error) {
+func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds) (finding.Baseline, error) {
 	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
 		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))

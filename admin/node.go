@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -338,8 +337,8 @@ func (a *app) snapshot() error {
 }
 
 // ownOnly leaves of who is on the cards what is a user's own: of the rest only that it is there, and its size.
-func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapshot, map[int]attrib.Process) {
-	own := map[int]attrib.Process{}
+func ownOnly(s gpu.Snapshot, who map[int]finding.Process, uid uint32) (gpu.Snapshot, map[int]finding.Process) {
+	own := map[int]finding.Process{}
 	s.Readings = slices.Clone(s.Readings)
 	for i := range s.Readings {
 		r := &s.Readings[i]
@@ -352,7 +351,7 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 			}
 		}
 	}
-	own[answer.Others] = attrib.Process{Why: "another user's"}
+	own[answer.Others] = finding.Process{Why: "another user's"}
 	return s, own
 }
 

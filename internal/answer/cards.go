@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -20,7 +19,7 @@ import (
 // Scene is what the state of the node's GPUs is made from.
 type Scene struct {
 	Now       gpu.Snapshot // without readings where the driver gave no answer
-	Who       map[int]attrib.Process
+	Who       map[int]finding.Process
 	At        func(time.Duration) time.Time // turns time since boot into a wall time
 	Runs      []ledger.Run
 	Epoch     gpu.Epoch                   // now's
@@ -260,7 +259,7 @@ type LastTest struct {
 
 // NewSnapshot is the document of one look, and of each GPU's last test on record; at turns time since boot into a wall
 // time.
-func NewSnapshot(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time,
+func NewSnapshot(s gpu.Snapshot, who map[int]finding.Process, at func(time.Duration) time.Time,
 	tests map[gpu.ID]health.TestRecord, now gpu.Epoch) Snapshot {
 	d := Snapshot{Head: head(KindSnapshot), Release: s.Driver.Version, Cards: []CardNow{}, Faults: list(s.Faults),
 		Tests: []LastTest{}}
@@ -284,7 +283,7 @@ func NewSnapshot(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Durati
 }
 
 // listed are the processes that the driver lists on a GPU, with what /proc said of them.
-func listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) time.Time) []Process {
+func listed(r gpu.Reading, who map[int]finding.Process, at func(time.Duration) time.Time) []Process {
 	out := []Process{}
 	for _, p := range r.Processes {
 		owner, known := who[p.PID]

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -37,7 +36,7 @@ func TestCards(t *testing.T) {
 			reading(2, 50<<20), reading(0, 109<<20, gpu.Process{PID: 7, Memory: gpu.Bytes(100 << 20)}),
 			reading(1, 700<<20, gpu.Process{PID: 8, Memory: gpu.Unknown("no rights")}),
 		}},
-		Who: map[int]attrib.Process{7: {PID: 7, Name: "a\x1b[2J", UID: 5, Start: time.Second,
+		Who: map[int]finding.Process{7: {PID: 7, Name: "a\x1b[2J", UID: 5, Start: time.Second,
 			Cgroup: slurm.Owner{ID: 20}}},
 		Baselines: map[gpu.ID]finding.Baseline{"GPU-2": {GPU: "GPU-2", Bytes: 30 << 20}},
 	}

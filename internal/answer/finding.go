@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
@@ -31,7 +30,7 @@ type Process struct {
 }
 
 // newProcess is what /proc said of one; at turns time since boot into a wall time.
-func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
+func newProcess(p finding.Process, at func(time.Duration) time.Time) Process {
 	n := Process{PID: p.PID, Name: p.Name, Gone: p.Gone, Job: p.Cgroup.Name(), Service: p.Service,
 		Container: p.Container, State: p.State}
 	if p.EnvJobID != 0 && n.Job == "" {
@@ -103,12 +102,12 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 }
 
 // evidence words what blames a job; docs/findings.md explains the levels.
-var evidence = map[attrib.Level]string{
-	attrib.ByCgroup:      " (it is in the job's cgroup)",
-	attrib.BySighting:    " (an earlier hook saw it in the job's cgroup)",
-	attrib.Recorded:      " (the recorder saw it in the job's cgroup)",
-	attrib.ByExclusive:   " (it came while the job had the GPU alone)",
-	attrib.ByEnvironment: " (its environment names the job: a hint)",
+var evidence = map[finding.Level]string{
+	finding.ByCgroup:      " (it is in the job's cgroup)",
+	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	finding.Recorded:      " (the recorder saw it in the job's cgroup)",
+	finding.ByExclusive:   " (it came while the job had the GPU alone)",
+	finding.ByEnvironment: " (its environment names the job: a hint)",
 }
 
 // text names a process for an admin.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -106,14 +105,14 @@ func TestWhatIsMissing(t *testing.T) {
 
 func TestFindings(t *testing.T) {
 	index := 0
-	own := &finding.Owner{Job: 3, UID: 5, Level: attrib.ByExclusive}
+	own := &finding.Owner{Job: 3, UID: 5, Level: finding.ByExclusive}
 	for name, tt := range map[string]struct {
 		found finding.Finding
 		want  []string
 	}{
 		"its own process": {
 			finding.Finding{Code: code.Orphan, Index: &index, Bytes: gpu.Bytes(1 << 30), Owner: own,
-				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 5, State: "S",
+				Holder: &finding.Holder{Process: finding.Process{PID: 70, Name: "train", UID: 5, State: "S",
 					Start: 90 * time.Second}}},
 			[]string{
 				"\n  BKD-ORPHAN GPU 0: process outlived its job [warn]\n    memory:   1.0 GiB\n",
@@ -128,23 +127,23 @@ func TestFindings(t *testing.T) {
 		// A job on a GPU it was not given may be one that no one here knows: then its user is not root for that.
 		"a trespasser": {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
-				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
-				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
+				Owner:  &finding.Owner{Job: 555, Level: finding.ByCgroup},
+				Holder: &finding.Holder{Process: finding.Process{PID: 70, Name: "train", UID: 1001}}},
 			[]string{"\n  BKD-TRESPASS GPU-3: job on a GPU it was not given [warn]\n",
 				"    job:      555 (uid unknown), evidence: cgroup ("},
 		},
 		"a trespasser of whom nothing is known": {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-9", Unknown: "no record",
-				Owner:  &finding.Owner{SLUID: "s0123456789ABC", Level: attrib.BySighting},
-				Holder: &finding.Holder{Process: attrib.Process{PID: 71, Why: "denied"}}},
+				Owner:  &finding.Owner{SLUID: "s0123456789ABC", Level: finding.BySighting},
+				Holder: &finding.Holder{Process: finding.Process{PID: 71, Why: "denied"}}},
 			[]string{"\n  BKD-TRESPASS GPU-9: job", "    job:      s0123456789ABC (uid unknown), evidence: sighting (",
 				"PID 71, unknown: denied"},
 		},
 		"candidates": {
 			finding.Finding{Code: code.Residue, GPU: card0, Searched: true, Candidates: []finding.Holder{{
-				Process: attrib.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
-				Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"},
-				Owner: &finding.Owner{Job: 7, Level: attrib.BySighting},
+				Process: finding.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
+				Classes: []finding.Class{finding.Exported, finding.Container}, Open: []string{"nvidiactl"},
+				Owner: &finding.Owner{Job: 7, Level: finding.BySighting},
 			}}},
 			[]string{`maybe:    PID 71 (a) R (b\x0a)`, "uid 1000", "exported container", "in docker:0123",
 				"has open nvidiactl, job 7 by sighting",
@@ -203,7 +202,7 @@ func TestSnapshot(t *testing.T) {
 		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)},
 			{PID: Others, Memory: gpu.Bytes(1 << 20)}},
 	}}}
-	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
+	who := map[int]finding.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
 		Attempts: 2}
 	tests := map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},

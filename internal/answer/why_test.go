@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
@@ -34,7 +33,7 @@ func squeezed() (Run, ledger.End) {
 		Cards: []finding.Card{{Device: device}}, Start: side(100*time.Second, settle.Flat),
 		End: side(900*time.Second, settle.Clean),
 		StartFindings: []finding.Finding{{Code: code.Dirty, GPU: card0, Index: &zero, Bytes: gpu.Bytes(40 << 30),
-			Holder: &finding.Holder{Process: attrib.Process{PID: 5150, UID: 7}}}},
+			Holder: &finding.Holder{Process: finding.Process{PID: 5150, UID: 7}}}},
 		Messages: []oom.Message{{
 			Kind: oom.Device, Framework: oom.PyTorch, GPU: &zero, Rank: &rank, Count: 3,
 			Line:  "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -54,7 +54,7 @@ func (p place) has(folder string) bool {
 
 // held is a holder. Of more cards than are kept over tells.
 type held struct {
-	attrib.Holding
+	finding.Holding
 	over bool
 }
 
@@ -168,14 +168,14 @@ func parseStat(text string) (stat, error) {
 		return stat{}, fmt.Errorf("parse stat: %d fields behind the name", len(fields))
 	}
 	ticks, err := strconv.ParseUint(fields[fieldStart], 10, 64)
-	if err != nil || ticks > uint64(math.MaxInt64/attrib.Tick) {
+	if err != nil || ticks > uint64(math.MaxInt64/finding.Tick) {
 		return stat{}, fmt.Errorf("parse stat: start time %.40q", fields[fieldStart])
 	}
 	state := fields[fieldState]
 	if flags, err := strconv.ParseUint(fields[fieldFlags], 10, 32); err == nil && flags&exiting != 0 && state != ended {
 		state = "X"
 	}
-	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
+	return stat{text[open+1 : end], state, time.Duration(ticks) * finding.Tick}, nil
 }
 
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
@@ -181,7 +181,7 @@ func (s sheet) Seen(e Entry) report.Safe {
 	return s.Text(strings.Join(parts, "; "))
 }
 
-func process(p attrib.Process) string {
+func process(p finding.Process) string {
 	switch {
 	case p.Gone:
 		return fmt.Sprintf("%d, which is gone", p.PID)
@@ -198,7 +198,7 @@ func whose(e Entry) string {
 		return ""
 	}
 	text := fmt.Sprintf("of job %s (evidence: %s)", clean(o.JobName()), clean(o.Level))
-	if o.Level.Weaker(attrib.BySighting) {
+	if o.Level.Weaker(finding.BySighting) {
 		text = "probably " + text
 	}
 	return text
