@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -91,7 +90,7 @@ func there(c code.Code, bytes float64, pid int, o *finding.Owner) finding.Findin
 	index := 0
 	f := finding.Finding{Code: c, GPU: gpu0, Index: &index, Bytes: gib(bytes), Owner: o}
 	if pid != 0 {
-		f.Holder = &finding.Holder{Process: attrib.Process{PID: pid, UID: 1002, Name: "secret", Start: 50 * time.Second}}
+		f.Holder = &finding.Holder{Process: finding.Process{PID: pid, UID: 1002, Name: "secret", Start: 50 * time.Second}}
 	}
 	return f
 }
@@ -155,9 +154,9 @@ var (
 	pooled     = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
 	beside     = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
 	nobody     = torch(40, 60, 79.7, 0.4)   // would fit as it is
-	before     = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
-	ownResidue = finds(there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}))
-	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
+	before     = &finding.Owner{Job: 41, UID: 1002, Level: finding.ByCgroup}
+	ownResidue = finds(there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive}))
+	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: finding.ByExclusive}
 )
 
 // row is one world and what is to be said of one cause in it.

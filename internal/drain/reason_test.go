@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -21,7 +20,7 @@ import (
 func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
 	return finding.Finding{
 		Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(bytes),
-		Holder: &finding.Holder{Process: attrib.Process{PID: pid, Name: "\nState=IDLE"}},
+		Holder: &finding.Holder{Process: finding.Process{PID: pid, Name: "\nState=IDLE"}},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -54,7 +53,7 @@ func (c TestCase) forbids(card finding.Card) string {
 	case s.SharedUnknown != "":
 		return "whether others may use it could not be told: " + s.SharedUnknown
 	}
-	given := func(o attrib.Record) bool { return o.Live() && o.MayHold(card.Device.ID) }
+	given := func(o finding.Record) bool { return o.Live() && o.MayHold(card.Device.ID) }
 	if slices.ContainsFunc(s.Others, given) {
 		return "another live job was given it, or may have been"
 	}
@@ -109,7 +108,7 @@ func Busy(s finding.Scene, card finding.Card) string {
 }
 
 // resident reports whether a process is one of those that the baseline expects, and no other of its number.
-func resident(b finding.Baseline, pid int, facts attrib.Process) bool {
+func resident(b finding.Baseline, pid int, facts finding.Process) bool {
 	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r finding.Resident) bool {
 		return r.PID == pid && r.Start == facts.Start
 	})

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -78,7 +77,7 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 // taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can
 // tell.
 func taken(card finding.Card, book ledger.Book) bool {
-	return slices.ContainsFunc(book.Others, func(r attrib.Record) bool { return r.Live() && r.MayHold(card.Device.ID) })
+	return slices.ContainsFunc(book.Others, func(r finding.Record) bool { return r.Live() && r.MayHold(card.Device.ID) })
 }
 
 // isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
@@ -275,7 +274,7 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 }
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.
-func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
+func (c Check) Keepers(scan finding.Scan, at time.Duration) *ledger.Keepers {
 	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, func(o slurm.Owner) bool {
 		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
 			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -195,9 +194,9 @@ const (
 // eyes see a node whose state is a script: each watch takes the next series of looks.
 type eyes struct {
 	watches [][]gpu.Snapshot
-	who     map[int]attrib.Process
-	later   map[int]attrib.Process // from the second question on, where set
-	scan    attrib.Scan
+	who     map[int]finding.Process
+	later   map[int]finding.Process // from the second question on, where set
+	scan    finding.Scan
 	busy    map[gpu.ID]string
 	beside  *gpu.Snapshot // one look at the other GPU
 	did     string        // a letter for each call, in order
@@ -213,8 +212,8 @@ func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
 	return looks
 }
 
-func (e *eyes) Processes(pids []int) map[int]attrib.Process {
-	out := map[int]attrib.Process{}
+func (e *eyes) Processes(pids []int) map[int]finding.Process {
+	out := map[int]finding.Process{}
 	if len(pids) == 0 {
 		return out
 	}
@@ -228,7 +227,7 @@ func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	return out
 }
 
-func (e *eyes) Holders() *attrib.Scan { e.did += "s"; return &e.scan }
+func (e *eyes) Holders() *finding.Scan { e.did += "s"; return &e.scan }
 
 func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
 	e.did += "q"
@@ -259,9 +258,9 @@ func order() Order {
 func series(watches ...[]gpu.Snapshot) [][]gpu.Snapshot { return watches }
 
 // is what /proc says of PID 70.
-func is(p attrib.Process) map[int]attrib.Process {
+func is(p finding.Process) map[int]finding.Process {
 	p.PID = 70
-	return map[int]attrib.Process{70: p, 71: {PID: 71, Why: "not read"}}
+	return map[int]finding.Process{70: p, 71: {PID: 71, Why: "not read"}}
 }
 
 // What each state of a GPU costs, and what comes of it: a clean one costs no look at /proc at all, and only what nobody
@@ -279,8 +278,8 @@ func TestLook(t *testing.T) {
 		}
 		return all
 	}
-	there, gone, reused := attrib.Process{Start: 5}, attrib.Process{Gone: true}, attrib.Process{Start: 18 * second}
-	denied, job := attrib.Process{Why: "denied"}, attrib.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	there, gone, reused := finding.Process{Start: 5}, finding.Process{Gone: true}, finding.Process{Start: 18 * second}
+	denied, job := finding.Process{Why: "denied"}, finding.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
 	beside := &gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
 	}}}
@@ -303,8 +302,8 @@ func TestLook(t *testing.T) {
 			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
-		"as old as the look":   {eyes{who: is(attrib.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
-		"younger than it":      {eyes{who: is(attrib.Process{Start: 16*second + attrib.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"as old as the look":   {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"younger than it":      {eyes{who: is(finding.Process{Start: 16*second + finding.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
 		"reused between looks": {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
 		"not read again":       {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
 
@@ -321,7 +320,7 @@ func TestLook(t *testing.T) {
 		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
 		// says that each look showed the same one, and that are there still.
 		"stayed all the time":        {eyes{who: is(there), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed"},
-		"its PID was used again":     {eyes{who: is(attrib.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
+		"its PID was used again":     {eyes{who: is(finding.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
 		"/proc does not tell":        {eyes{who: is(denied), watches: series(first)}, "moving wp"},
 		"stayed until it ended":      {eyes{who: is(there), later: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known"},
 		"not in the last look":       {eyes{who: is(there), watches: series(first, moving(17, 1))}, "moving wpqwpr known"},
@@ -353,18 +352,18 @@ func TestLook(t *testing.T) {
 func TestStrangersAreNotExpected(t *testing.T) {
 	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
 	for name, tt := range map[string]struct {
-		now   attrib.Process
+		now   finding.Process
 		known map[int]time.Duration
 		held  uint64
 		want  settle.State
 	}{
-		"the same process":               {attrib.Process{Start: 5}, then, gib, settle.Clean},
-		"its PID was used again":         {attrib.Process{Start: 77}, then, gib, settle.Flat},
-		"it is gone, its memory is not":  {attrib.Process{Gone: true}, then, gib, settle.Flat},
-		"it was gone before":             {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
-		"it was gone, with other memory": {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
-		"no one could tell then":         {attrib.Process{Start: 77}, nil, gib, settle.Clean},
-		"no one can tell now":            {attrib.Process{Why: "permission denied"}, then, gib, settle.Clean},
+		"the same process":               {finding.Process{Start: 5}, then, gib, settle.Clean},
+		"its PID was used again":         {finding.Process{Start: 77}, then, gib, settle.Flat},
+		"it is gone, its memory is not":  {finding.Process{Gone: true}, then, gib, settle.Flat},
+		"it was gone before":             {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
+		"it was gone, with other memory": {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
+		"no one could tell then":         {finding.Process{Start: 77}, nil, gib, settle.Clean},
+		"no one can tell now":            {finding.Process{Why: "permission denied"}, then, gib, settle.Clean},
 	} {
 		watched := looks(0, 5, gib+9*mib, listed)
 		e := &eyes{who: is(tt.now), watches: series(watched, watched, looks(5, 5, gib+9*mib, listed))}
@@ -412,9 +411,9 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		for _, s := range last {
 			s.Readings[0].Device.Minor = &minor
 		}
-		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(attrib.Process{Start: 5, Gone: tt.ends})}
-		held := attrib.Holding{Process: attrib.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
-		e.scan.Holdings = []attrib.Holding{held}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(finding.Process{Start: 5, Gone: tt.ends})}
+		held := finding.Holding{Process: finding.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
+		e.scan.Holdings = []finding.Holding{held}
 		o := order()
 		o.Cards[0].Device.Minor = &minor
 		side, _ := Look(e, o)
@@ -437,12 +436,12 @@ func TestTwoGPUs(t *testing.T) {
 		}
 		return all
 	}
-	who := map[int]attrib.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	who := map[int]finding.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
 	for name, tt := range map[string]struct {
 		eyes eyes
 		want []settle.State
 	}{
-		"reused": {eyes{who: who, later: is(attrib.Process{Start: 18 * time.Second}),
+		"reused": {eyes{who: who, later: is(finding.Process{Start: 18 * time.Second}),
 			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
 		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
 			[]settle.State{settle.Flat, settle.Moving}},

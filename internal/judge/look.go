@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
@@ -17,9 +16,9 @@ type Eyes interface {
 	// Watch looks at GPUs as long as the rule says, oldest look first.
 	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes says what /proc knows of each PID.
-	Processes(pids []int) map[int]attrib.Process
+	Processes(pids []int) map[int]finding.Process
 	// Holders searches all of /proc for who has a card open; nil where the configuration forbids it.
-	Holders() *attrib.Scan
+	Holders() *finding.Scan
 	// Quiet waits, for a bounded time, until no probe is at work on the cards, and keeps it so until release. Of
 	// a card on which one still is it says why.
 	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
@@ -79,7 +78,7 @@ func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 
 // watch looks until the cards are at rest, and reads who is on them.
 func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
-	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
+	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]finding.Process{}}
 	looks := e.Watch(o.Cards, o.Rule)
 	if len(looks) == 0 {
 		return side, nil
@@ -103,7 +102,7 @@ func (o Order) stayed(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[
 		if id := c.Device.ID; side.Curves[id].State == settle.Moving {
 			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks(id)), func(p settle.Stay) bool {
 				facts, read := side.Processes[p.PID]
-				return !read || facts.Why != "" || !facts.Gone && facts.Start+attrib.Tick > looks(id)[0].At
+				return !read || facts.Why != "" || !facts.Gone && facts.Start+finding.Tick > looks(id)[0].At
 			})
 			if len(same) > 0 {
 				all[id] = same
@@ -143,7 +142,7 @@ func disown(side finding.Side) {
 	for at, p := range processes(side) {
 		if now := side.Processes[p.PID]; at > 0 && now.Why == "" && now.Start > at {
 			const why = "its PID was another process's when the GPU was read"
-			side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
+			side.Processes[p.PID] = finding.Process{PID: p.PID, Why: why}
 		}
 	}
 }
@@ -310,7 +309,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 		}
 	}
 	now := e.Processes(asked)
-	same := func(before attrib.Process) bool {
+	same := func(before finding.Process) bool {
 		after := now[before.PID]
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
 	}
@@ -325,7 +324,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			earlier, _ := then.Reading(r.Device.ID)
 			leaving := after.Gone && listed(earlier, p.PID) >= 0 // its memory is on its way back
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
-				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID may be another process's by now"}
+				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
 		}
 	}
@@ -339,7 +338,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 
 // concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
 // nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
-func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) bool {
+func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bool {
 	if h.Has(c.Device) {
 		return true
 	}
@@ -353,7 +352,7 @@ func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown strin
 	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 }
 
-func holdings(side finding.Side) []attrib.Holding {
+func holdings(side finding.Side) []finding.Holding {
 	if side.Scan == nil {
 		return nil
 	}

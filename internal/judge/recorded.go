@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -50,9 +49,9 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 		f := finding.Finding{
 			Code: of, GPU: p.GPU, Bytes: gpu.Bytes(p.Most), Expected: expected, Doubts: []string{gone},
 			Observed: fmt.Sprintf("process %d %s, for %v", p.PID, observed, (p.Last - p.First).Round(time.Second)),
-			Holder: &finding.Holder{Process: attrib.Process{PID: p.PID, Start: p.Start, UID: p.UID, Cgroup: p.Owner},
+			Holder: &finding.Holder{Process: finding.Process{PID: p.PID, Start: p.Start, UID: p.UID, Cgroup: p.Owner},
 				Memory: gpu.Bytes(p.Most)},
-			Owner: &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: attrib.Recorded},
+			Owner: &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
 		}
 		for _, card := range c.Seen.Cards {
 			if card.Device.ID == p.GPU {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -13,8 +12,8 @@ import (
 
 // Book is the node's ledger as attribution wants it.
 type Book struct {
-	Self   attrib.Record
-	Others []attrib.Record
+	Self   finding.Record
+	Others []finding.Record
 	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
 	Left []finding.Finding
 }
@@ -28,7 +27,7 @@ type Now struct {
 	// Idle is the number of bytes below which a card without processes counts as idle.
 	Idle uint64
 	// Proofs are what the recordings of runs that have not ended proved.
-	Proofs []attrib.Sighting
+	Proofs []finding.Sighting
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
@@ -64,7 +63,7 @@ func Open(runs []Run, self Run, now Now) Book {
 	}
 	all := b.Others
 	if ofRun {
-		all = append([]attrib.Record{b.Self}, b.Others...)
+		all = append([]finding.Record{b.Self}, b.Others...)
 		b.Self.Alone = alone(b.Self, b.Others)
 	}
 	for i := range b.Others {
@@ -96,7 +95,7 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
 				f.Owner = nil // it rests on who had the driver open, which was not all kept
 			}
-			recorded := f.Owner != nil && f.Owner.Level == attrib.Recorded // that end did not see it
+			recorded := f.Owner != nil && f.Owner.Level == finding.Recorded // that end did not see it
 			if !idle[f.GPU] && !recorded {
 				left = append(left, f)
 			}
@@ -121,8 +120,8 @@ func endsOf(runs []Run, epoch gpu.Epoch) []End {
 	return ends
 }
 
-func record(r Run) attrib.Record {
-	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
+func record(r Run) finding.Record {
+	rec := finding.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
 	rec.Unplaced = len(r.Devices) == 0
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
@@ -145,17 +144,17 @@ func record(r Run) attrib.Record {
 // Given reports whether a run was given a card, or may have been.
 func (r Run) Given(id gpu.ID) bool { return record(r).MayHold(id) }
 
-func sightings(seen []attrib.Sighting, e End) []attrib.Sighting {
+func sightings(seen []finding.Sighting, e End) []finding.Sighting {
 	for _, p := range e.Processes {
 		if p.Cgroup.ID != 0 || p.Cgroup.SLUID != "" {
-			seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Cgroup})
+			seen = append(seen, finding.Sighting{PID: p.PID, Start: p.Start, Owner: p.Cgroup})
 		}
 	}
 	return seen
 }
 
 // alone reports whether no other run was given any of r's GPUs while r ran.
-func alone(r attrib.Record, others []attrib.Record) bool {
+func alone(r finding.Record, others []finding.Record) bool {
 	if r.Start == 0 || r.Unplaced {
 		return false // without its start or its GPUs nobody knows what r overlapped with
 	}
@@ -170,9 +169,9 @@ func alone(r attrib.Record, others []attrib.Record) bool {
 	return true
 }
 
-func overlap(a, b attrib.Record) bool {
+func overlap(a, b finding.Record) bool {
 	const forever = time.Duration(1<<63 - 1)
-	endOf := func(r attrib.Record) time.Duration {
+	endOf := func(r finding.Record) time.Duration {
 		if r.Live() || r.Unseen { // a presumed end proves no other job alone
 			return forever
 		}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -125,7 +124,7 @@ func TestLeftoversOfACutRecord(t *testing.T) {
 // of its cards may be on any, and so was nobody alone beside it.
 func TestAlone(t *testing.T) {
 	const live = 0
-	ran := func(job slurm.JobID, from, to int, cards ...gpu.ID) attrib.Record {
+	ran := func(job slurm.JobID, from, to int, cards ...gpu.ID) finding.Record {
 		r := run(job, cards, at(from))
 		if to != live {
 			r.Ends = []End{saw(to)}
@@ -137,7 +136,7 @@ func TestAlone(t *testing.T) {
 	presumed.Ends[0].Unseen, presumed.Ends[0].Presumed = "given on", true
 	self := ran(1, 10, 20, card0)
 	for name, tt := range map[string]struct {
-		self, other attrib.Record
+		self, other finding.Record
 		want        bool
 	}{
 		"itself":                        {self, self, true},
@@ -155,7 +154,7 @@ func TestAlone(t *testing.T) {
 		"another run of the job":        {self, ran(1, 15, 30, card0), false},
 		"alone from boot to boot":       {ran(1, 10, live, card0), ran(2, 1, 10, card0), true},
 	} {
-		if got := alone(tt.self, []attrib.Record{tt.self, tt.other}); got != tt.want {
+		if got := alone(tt.self, []finding.Record{tt.self, tt.other}); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -91,7 +90,7 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
-			func(h attrib.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
+			func(h finding.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
 			s.Partial = cmp.Or(s.Partial, partly("holders", len(e.Scan.Holdings), len(s.Holdings)))
 		}
 		e.Scan = &s
@@ -167,7 +166,7 @@ func few[T any](c *cutter, name string, list []T, most int, weight func(T) uint6
 	return kept
 }
 
-func (c *cutter) ofProcess(p attrib.Process) uint64 {
+func (c *cutter) ofProcess(p finding.Process) uint64 {
 	switch owner := p.Cgroup; {
 	case c.named[p.PID]:
 		return first + c.bytes[p.PID]
@@ -240,7 +239,7 @@ func (c *cutter) finding(f finding.Finding) finding.Finding {
 func (c *cutter) listed(r *gpu.Reading) {
 	all := len(r.Processes)
 	r.Processes = few(c, "listed", r.Processes, c.many,
-		func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
+		func(p gpu.Process) uint64 { return c.ofProcess(finding.Process{PID: p.PID}) })
 	if len(r.Processes) < all {
 		r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 	}

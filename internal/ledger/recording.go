@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -75,7 +74,7 @@ func (r Recordings) About(run Run) (own *Recording, elsewhere []RecordedProcess)
 }
 
 // Proofs are those of all of them.
-func (r Recordings) Proofs() (seen []attrib.Sighting) {
+func (r Recordings) Proofs() (seen []finding.Sighting) {
 	for _, o := range r {
 		seen = append(seen, o.Proofs()...)
 	}
@@ -116,8 +115,8 @@ const (
 // Sample is one look at a node's GPUs.
 type Sample struct {
 	Look   gpu.Snapshot
-	Known  map[int]attrib.Process // what /proc says of the processes in it
-	Shared bool                   // another run has a GPU of this one
+	Known  map[int]finding.Process // what /proc says of the processes in it
+	Shared bool                    // another run has a GPU of this one
 	Limits finding.Limits
 }
 
@@ -238,7 +237,7 @@ func (m *Most) see(bytes uint64, at time.Duration) {
 }
 
 // process adds what was seen of one process.
-func (g *Recorded) process(p gpu.Process, facts attrib.Process, at time.Duration, slot int) {
+func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duration, slot int) {
 	i := slices.IndexFunc(g.Processes,
 		func(o RecordedProcess) bool { return o.PID == p.PID && o.Start == facts.Start })
 	if i < 0 {
@@ -313,14 +312,14 @@ func (r *Recording) Bounded(level int) *Recording {
 }
 
 // Proofs are the processes that a sample saw in a job's cgroup, for attribution.
-func (r *Recording) Proofs() (seen []attrib.Sighting) {
+func (r *Recording) Proofs() (seen []finding.Sighting) {
 	if r == nil {
 		return nil
 	}
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
 			if p.Owner.Found() && p.Owner.Conflict == "" {
-				seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
+				seen = append(seen, finding.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -17,7 +16,7 @@ import (
 func recorded(t *testing.T, samples ...[]gpu.Process) *Recording {
 	t.Helper()
 	r := Recording{Every: time.Second}
-	known := who(inJob(7, 100), inJob(8, 100), attrib.Process{PID: 9, Start: time.Second, UID: 1002,
+	known := who(inJob(7, 100), inJob(8, 100), finding.Process{PID: 9, Start: time.Second, UID: 1002,
 		Cgroup: slurm.Owner{ID: 200}})
 	for i, listed := range samples {
 		if listed == nil {
@@ -90,22 +89,22 @@ func TestGaps(t *testing.T) {
 // Where Slurm tracks without cgroups, a process that may well be the job's counts as its own; on a GPU on which any
 // process was, nobody says that it was not used.
 func TestRecordedWithoutCgroups(t *testing.T) {
-	own := attrib.Process{PID: 7, Start: 2 * time.Second, UID: 1001}
+	own := finding.Process{PID: 7, Start: 2 * time.Second, UID: 1001}
 	for name, tt := range map[string]struct {
-		change func(*attrib.Process, *Sample)
+		change func(*finding.Process, *Sample)
 		want   int // MiB of the job's own
 	}{
-		"its user's, begun with it":  {func(*attrib.Process, *Sample) {}, 300},
-		"by its environment too":     {func(p *attrib.Process, _ *Sample) { p.EnvJobID = 100 }, 300},
-		"another job's by that":      {func(p *attrib.Process, _ *Sample) { p.EnvJobID = 101 }, 0},
-		"older than the job":         {func(p *attrib.Process, _ *Sample) { p.Start = time.Millisecond }, 0},
-		"another user's":             {func(p *attrib.Process, _ *Sample) { p.UID = 1002 }, 0},
-		"in a container":             {func(p *attrib.Process, _ *Sample) { p.Container = "docker-1" }, 0},
-		"a service":                  {func(p *attrib.Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
-		"another job's cgroup":       {func(p *attrib.Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
-		"cgroups that disagree":      {func(p *attrib.Process, _ *Sample) { p.Cgroup.Conflict = "job 1, job 2" }, 0},
-		"another job has the GPU":    {func(_ *attrib.Process, s *Sample) { s.Shared = true }, 0},
-		"in its cgroup all the same": {func(p *attrib.Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
+		"its user's, begun with it":  {func(*finding.Process, *Sample) {}, 300},
+		"by its environment too":     {func(p *finding.Process, _ *Sample) { p.EnvJobID = 100 }, 300},
+		"another job's by that":      {func(p *finding.Process, _ *Sample) { p.EnvJobID = 101 }, 0},
+		"older than the job":         {func(p *finding.Process, _ *Sample) { p.Start = time.Millisecond }, 0},
+		"another user's":             {func(p *finding.Process, _ *Sample) { p.UID = 1002 }, 0},
+		"in a container":             {func(p *finding.Process, _ *Sample) { p.Container = "docker-1" }, 0},
+		"a service":                  {func(p *finding.Process, _ *Sample) { p.Service = "dcgm.service" }, 0},
+		"another job's cgroup":       {func(p *finding.Process, _ *Sample) { p.Cgroup.ID = 200 }, 0},
+		"cgroups that disagree":      {func(p *finding.Process, _ *Sample) { p.Cgroup.Conflict = "job 1, job 2" }, 0},
+		"another job has the GPU":    {func(_ *finding.Process, s *Sample) { s.Shared = true }, 0},
+		"in its cgroup all the same": {func(p *finding.Process, s *Sample) { p.Cgroup.ID, s.Shared = 100, true }, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, r, run := own, Recording{Every: time.Second}, job100()
@@ -180,12 +179,12 @@ func TestRecordingIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, pid := Recording{Every: time.Second}, 1
 			for i := range tt.samples {
-				at, known := time.Duration(i+1)*time.Second*4, map[int]attrib.Process{}
+				at, known := time.Duration(i+1)*time.Second*4, map[int]finding.Process{}
 				look := onCard(at)
 				look.Readings[0].Memory.Used = gpu.Bytes(uint64(i) << 20)
 				for range tt.each {
 					pid++
-					known[pid] = attrib.Process{PID: pid, Start: at - time.Second, Cgroup: slurm.Owner{ID: 100}}
+					known[pid] = finding.Process{PID: pid, Start: at - time.Second, Cgroup: slurm.Owner{ID: 100}}
 					look.Readings[0].Processes = append(look.Readings[0].Processes, proc(pid, uint64(pid)))
 				}
 				r.Every = 4 * time.Second

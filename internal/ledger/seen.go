@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -28,7 +28,7 @@ type Seen struct {
 	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
 }
 
-func (seen *Seen) see(p gpu.Process, facts attrib.Process, at time.Duration) {
+func (seen *Seen) see(p gpu.Process, facts finding.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
@@ -78,7 +78,7 @@ func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
 
 // probably reports a process in no job's cgroup that may well be the run's own: its user's, begun after the run, and
 // its environment names no other job. Where Slurm tracks without cgroups there is no better evidence.
-func (r Run) probably(p attrib.Process) bool {
+func (r Run) probably(p finding.Process) bool {
 	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && !p.Gone && !p.Apart() && !p.OfSystem()
 	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)

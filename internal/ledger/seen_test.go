@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -26,16 +26,16 @@ func proc(pid int, mib uint64) gpu.Process {
 	return gpu.Process{PID: pid, Memory: gpu.Bytes(mib << 20)}
 }
 
-func who(list ...attrib.Process) map[int]attrib.Process {
-	all := map[int]attrib.Process{}
+func who(list ...finding.Process) map[int]finding.Process {
+	all := map[int]finding.Process{}
 	for _, p := range list {
 		all[p.PID] = p
 	}
 	return all
 }
 
-func inJob(pid int, job slurm.JobID) attrib.Process {
-	return attrib.Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
+func inJob(pid int, job slurm.JobID) finding.Process {
+	return finding.Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
 }
 
 // What two looks said of a process's job is joined.
@@ -118,7 +118,7 @@ func TestSightings(t *testing.T) {
 		}
 		// its end is not its look
 		return End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{r}},
-			Processes: []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
+			Processes: []finding.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
 				{PID: 9}, {PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"},
 				{PID: 12, UID: 1002, OtherPIDs: true}, {PID: 13, UID: 1002, Why: "not read"}}}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -108,15 +108,15 @@ func TestUnseenEnd(t *testing.T) {
 // Who looks between jobs reads the same ledger, with nobody's run apart from the others.
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
-	proofs := []attrib.Sighting{{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 101}}}
+	proofs := []finding.Sighting{{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 101}}}
 	b := Open([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })}, Run{},
 		Now{At: 30, Epoch: life, Proofs: proofs})
 	if len(b.Others) != 2 || !b.Others[0].Live() || b.Others[1].Live() || !b.Others[1].Alone {
 		t.Errorf("%+v", b.Others)
 	}
-	if got := attrib.Decide(attrib.Process{PID: 7, Start: time.Second},
-		attrib.Scene{Self: b.Self, Others: b.Others, GPU: "GPU-1", Now: 30}); got.Job != 101 ||
-		got.Level != attrib.BySighting {
+	scene := finding.Scene{Self: b.Self, Others: b.Others, Now: finding.Side{Snapshot: gpu.Snapshot{At: 30}}}
+	got := scene.Decide(finding.Process{PID: 7, Start: time.Second}, "GPU-1")
+	if got.Job != 101 || got.Level != finding.BySighting {
 		t.Errorf("%+v", got)
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/state"
@@ -187,7 +187,7 @@ func TestTurn(t *testing.T) {
 
 // Which readers of /proc keep a new one from being started.
 func TestHung(t *testing.T) {
-	at := []attrib.Instance{{PID: 70, Start: 1}}
+	at := []finding.Instance{{PID: 70, Start: 1}}
 	many := make([]state.Reader, state.MaxReaders)
 	for i := range many {
 		many[i] = state.Reader{Stuck: state.Stuck{Op: Holders.Name}, At: at}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
@@ -87,8 +86,8 @@ func FuzzReport(f *testing.F) {
 		if !slurm.ValidNode(node) || cards < 0 || cards > 16 {
 			return
 		}
-		h := &finding.Holder{Process: attrib.Process{PID: 4711, UID: uid, Name: secret + name, Exe: "/home/" + secret + name, Start: 1}, Memory: gpu.Bytes(1 << 30)}
-		owner := &finding.Owner{Job: 12, UID: uid, Level: attrib.ByCgroup}
+		h := &finding.Holder{Process: finding.Process{PID: 4711, UID: uid, Name: secret + name, Exe: "/home/" + secret + name, Start: 1}, Memory: gpu.Bytes(1 << 30)}
+		owner := &finding.Owner{Job: 12, UID: uid, Level: finding.ByCgroup}
 		f1 := found(all[int(kind)%len(all)].Code, h, owner)
 		f1.Observed, f1.Expected, f1.Candidates = seen, why, []finding.Holder{*h, *h}
 		f1.Xid, f1.Ended = cards, []finding.Outcome{"", finding.ByTerm, finding.Outcome(why)}[kind%3]

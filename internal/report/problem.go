@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -43,7 +42,7 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
 	}
 	traits := f.Code.Traits()
-	if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+	if f.Owner != nil && f.Owner.Level == finding.Recorded {
 		at = meanwhile
 	}
 	switch {
@@ -133,8 +132,8 @@ func (s Scene) candidates(f finding.Finding) string {
 
 // condition says what is unusual about a process that its owner can do something about.
 func condition(h finding.Holder) string {
-	words := map[attrib.Class]string{attrib.Stopped: "stopped: kill -9 ends it", attrib.Dying: "about to end",
-		attrib.MPS: "of CUDA MPS", attrib.Container: "in a container"}
+	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "about to end",
+		finding.MPS: "of CUDA MPS", finding.Container: "in a container"}
 	text := ""
 	for _, c := range h.Classes {
 		if words[c] != "" {

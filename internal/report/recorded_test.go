@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -30,7 +29,7 @@ func recording(all ...ledger.Recorded) func(*Scene) {
 
 // What the recorder alone saw is told of the time in which it was there.
 func TestRecordedFinding(t *testing.T) {
-	s := scene(1, settle.Clean, found(code.Foreign, holder(1002), &finding.Owner{Job: 77, UID: 1002, Level: attrib.Recorded}))
+	s := scene(1, settle.Clean, found(code.Foreign, holder(1002), &finding.Owner{Job: 77, UID: 1002, Level: finding.Recorded}))
 	check(t, End(s), `
 bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
 bookend:   Held by a process that is not yours, of another user's job

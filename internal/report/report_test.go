@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -34,8 +33,8 @@ func scene(cards int, state settle.State, found ...finding.Finding) Scene {
 	return s
 }
 
-func holder(uid uint32, classes ...attrib.Class) *finding.Holder {
-	return &finding.Holder{Process: attrib.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
+func holder(uid uint32, classes ...finding.Class) *finding.Holder {
+	return &finding.Holder{Process: finding.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
 		Classes: classes}
 }
 
@@ -68,10 +67,10 @@ func check(t *testing.T, lines []Safe, want string) {
 }
 
 var (
-	earlier = &finding.Owner{Job: 12, UID: 1001, Level: attrib.ByExclusive}
-	theirs  = &finding.Owner{Job: 12, UID: 1002, Level: attrib.ByCgroup}
-	self    = &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByCgroup}
-	guess   = &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}
+	earlier = &finding.Owner{Job: 12, UID: 1001, Level: finding.ByExclusive}
+	theirs  = &finding.Owner{Job: 12, UID: 1002, Level: finding.ByCgroup}
+	self    = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByCgroup}
+	guess   = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive}
 )
 
 const (
@@ -123,7 +122,7 @@ func TestEnd(t *testing.T) {
 	drained.Verdict.Action = config.Drain
 	dirtyBefore := scene(1, settle.Clean)
 	dirtyBefore.Before = &finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-a": {State: settle.Flat}}}
-	dead := holder(1001, attrib.Phantom)
+	dead := holder(1001, finding.Phantom)
 	dead.Gone = true
 	two := scene(2, settle.Flat, found(code.Orphan, holder(1001), self), found(code.Stray, holder(1002), nil))
 	two.Findings[0].GPU = "GPU-b"
@@ -143,7 +142,7 @@ func TestEnd(t *testing.T) {
 		"not the GPU": {scene(1, settle.Clean, found(code.Trespass, holder(1002), nil)), "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
 		"orphan": {drained, left + running + fix +
 			"\nbookend:   The node takes no new jobs until an admin clears it" + details},
-		"stopped": {scene(1, settle.Flat, found(code.Orphan, holder(1001, attrib.Stopped), self)), left + running +
+		"stopped": {scene(1, settle.Flat, found(code.Orphan, holder(1001, finding.Stopped), self)), left + running +
 			" (stopped: kill -9 ends it)" + fix},
 		"guess": {scene(1, settle.Flat, found(code.Residue, nil, guess)),
 			strings.Replace(left, "left", "probably left", 1) + "\nbookend:   No process is listed for it" + details},
@@ -152,7 +151,7 @@ func TestEnd(t *testing.T) {
 			"process 4711 (python), process 4711 (python), 1 more of yours, a process that is not yours" + fix},
 		"phantom": {scene(1, settle.Flat, found(code.Phantom, dead, self, holder(1001))), left +
 			"\nbookend:   Its process no longer exists; the GPU is open in process 4711 (python)" + fix},
-		"stopped, another user's": {scene(1, settle.Flat, found(code.Foreign, holder(1002, attrib.Stopped), theirs)), had +
+		"stopped, another user's": {scene(1, settle.Flat, found(code.Foreign, holder(1002, finding.Stopped), theirs)), had +
 			"\nbookend:   Held by a process that is not yours, of another user's job" + details},
 		"one of two jobs'": {scene(1, settle.Flat, found(code.Orphan, holder(1001), nil)), had +
 			"\nbookend:   Held by process 4711 (python), left by one of several jobs, it cannot be told which" + details},
@@ -266,7 +265,7 @@ func TestPrivacy(t *testing.T) {
 	h := holder(1002)
 	h.Name = "secret-project"
 	for _, entry := range code.All() {
-		s := scene(1, settle.Flat, found(entry.Code, h, &finding.Owner{Job: 98765, UID: 1002, Level: attrib.ByCgroup}, h))
+		s := scene(1, settle.Flat, found(entry.Code, h, &finding.Owner{Job: 98765, UID: 1002, Level: finding.ByCgroup}, h))
 		for _, line := range append(Start(s), End(s)...) {
 			for _, secret := range []string{"secret", "98765", "4711"} {
 				if strings.Contains(string(line), secret) {

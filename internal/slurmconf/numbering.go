@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"bookend/internal/attrib"
 )
 
 // Source says where the meaning of a job's GPU numbers came from.
@@ -173,7 +171,7 @@ func (a Asked) outdated(last Kept) string {
 	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
 		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
-	case a.Began.Add(attrib.Tick).UnixNano() < newest.Changed:
+	case a.Began.Add(10*time.Millisecond).UnixNano() < newest.Changed: // to which /proc cuts a start time
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}
 	return ""

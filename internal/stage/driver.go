@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -146,7 +145,7 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 // that this hook starts.
 func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
-	request operation.ReaderRequest, at func(Rep) []attrib.Instance,
+	request operation.ReaderRequest, at func(Rep) []finding.Instance,
 ) (reply Rep, err error) {
 	var unkept error
 	if err = (&operation.Error{Op: op.Name, Err: operation.ErrStuck}); !d.unkept {

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -108,8 +107,8 @@ func TestWords(t *testing.T) {
 	index := 3
 	f := finding.Finding{
 		Code: code.Orphan, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(2 << 30),
-		Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "x"}},
-		Owner:  &finding.Owner{Job: 9, Level: attrib.BySighting},
+		Holder: &finding.Holder{Process: finding.Process{PID: 70, Name: "x"}},
+		Owner:  &finding.Owner{Job: 9, Level: finding.BySighting},
 	}
 	for want, f := range map[string]finding.Finding{
 		"GPU 3, 2048 MiB, process 70, job 9 (sighting)": f,

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -173,7 +172,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	}
 	for run := range 2 {
 		n.hook(n.own(epilog), newJob())
-		if o := about(left.PID).Owner; o == nil || o.Level != attrib.ByCgroup || about(odd.PID).Owner != nil {
+		if o := about(left.PID).Owner; o == nil || o.Level != finding.ByCgroup || about(odd.PID).Owner != nil {
 			t.Errorf("end %d: %+v\n%s", run, n.findings(epilog), n.log())
 		}
 		for _, c := range []code.Code{code.Hang, code.Stuck, code.BackendCrash, code.Untraced} {
