@@ -40,7 +40,7 @@ func squeezed() (Run, ledger.End) {
 			Line:  "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",
 			Asked: gpu.Bytes(20 << 30), Total: gpu.Bytes(79 << 30), Free: gpu.Bytes(4 << 30),
 			InUse:     gpu.Bytes(35 << 30),
-			Allocated: unsaid, Idle: unsaid, Limit: unsaid,
+			Allocated: unsaid, Idle: unsaid,
 			Others: []oom.Process{{PID: 5150, Memory: gpu.Bytes(40 << 30)}},
 		}},
 		Health: []gpu.Health{{Device: card0, Facts: []gpu.Fact{

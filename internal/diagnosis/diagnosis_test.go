@@ -55,7 +55,7 @@ func unsaid() gpu.Figure { return gpu.Unknown("not said") }
 func says(k oom.Kind, f oom.Framework) oom.Message {
 	return oom.Message{
 		Kind: k, Framework: f, Count: 1, Line: "out of memory", Asked: unsaid(), Total: unsaid(), Free: unsaid(), InUse: unsaid(),
-		Allocated: unsaid(), Idle: unsaid(), Limit: unsaid(),
+		Allocated: unsaid(), Idle: unsaid(),
 	}
 }
 

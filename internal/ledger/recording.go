@@ -224,8 +224,8 @@ func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
-// Idle reports a GPU that was never used between two ends. None is where samples are missing, or so far apart that a use
-// worth telling may lie between two.
+// Idle reports a GPU that was never used between two ends. None is where samples are missing, or so far apart that a
+// use worth telling may lie between two.
 func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
 	const often = 5 * time.Second
 	return r.Every <= often && len(r.Gaps(from, to)) == 0 && g.Unused() && g.Busy.Samples > 0

@@ -46,7 +46,7 @@ func told(t *testing.T, found []Message) string {
 		}
 		text := fmt.Sprint(m.Kind, " ", cmp.Or(m.Framework, "-"))
 		for i, f := range m.figures() {
-			name := []string{"asked", "total", "free", "in use", "allocated", "idle", "limit"}[i]
+			name := []string{"asked", "total", "free", "in use", "allocated", "idle"}[i]
 			if f.Known() {
 				text += fmt.Sprintf(", %s %d", name, f.Bytes)
 			} else if *f != notSaid {
@@ -243,7 +243,7 @@ func TestValid(t *testing.T) {
 		"process":         func(m *Message) { m.Others[0].PID = 0 },
 		"process's bytes": func(m *Message) { m.Others[0].Memory.Bytes = 4 << 50 },
 		"bytes":           func(m *Message) { m.Idle = gpu.Bytes(4 << 50) },
-		"unknown bytes":   func(m *Message) { m.Limit = gpu.Figure{Bytes: 1, Unknown: "not said"} },
+		"unknown bytes":   func(m *Message) { m.Total = gpu.Figure{Bytes: 1, Unknown: "not said"} },
 		"reason":          func(m *Message) { m.Asked = gpu.Unknown("a\x1b[31m") },
 		"long reason":     func(m *Message) { m.Asked = gpu.Unknown(strings.Repeat("x", 101)) },
 	} {

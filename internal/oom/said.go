@@ -77,7 +77,7 @@ func (st statement) formed(before, after string) bool {
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
-		return st.ofMemory() && !st.facts.has[isOther]
+		return st.facts.has[isMemory] && !st.facts.has[isOther]
 	case st.fails:
 		return strings.Contains(after, "failed")
 	case st.ends:
@@ -89,11 +89,6 @@ func (st statement) formed(before, after string) bool {
 // runtimes: an error's number is CUDA's or HIP's, and not a program's exit status.
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
-
-// ofMemory: a word for memory, or a size of some, is on the line or on those below it.
-func (st statement) ofMemory() bool {
-	return st.facts.has[isMemory] || st.near(1, linesBelow, isMemory)
-}
 
 // near: one of so many lines above the statement (step -1) or below it has such a word.
 func (st statement) near(step, count int, c class) bool {
