@@ -271,7 +271,6 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 // they are gone. One that could not be ended is a finding of its own.
 func (s Scene) ended() []string {
 	var out []string
-	more := 0
 	for i, f := range s.Findings {
 		signal := f.Ended.Signal()
 		ignored := s.Verdict.Of(i).Action == config.Ignore
@@ -282,14 +281,7 @@ func (s Scene) ended() []string {
 		if f.Index != nil {
 			where = fmt.Sprintf("was still on GPU %d", *f.Index)
 		}
-		if len(out) == mostCandidates {
-			more++
-			continue
-		}
 		out = append(out, fmt.Sprintf("WARNING: %s of your job %s and was ended (%s)", name(f.Holder), where, signal))
-	}
-	if more > 0 {
-		out = append(out, fmt.Sprintf("  and %d more processes of your job were ended", more))
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"bookend/internal/diagnosis"
-	"bookend/internal/gpu"
 	"bookend/internal/settle"
 )
 
@@ -60,13 +59,4 @@ func TestWhyIsClean(t *testing.T) {
 	if !strings.Contains(text(got), `:   GPU 1: A\x0ab w`) {
 		t.Errorf("%s", text(got))
 	}
-}
-
-// A clean end has the job's peak where the driver's accounting tells it.
-func TestPeak(t *testing.T) {
-	s := scene(1, settle.Clean)
-	s.Why = &diagnosis.Diagnosis{Peaks: []gpu.Accounted{{PID: 7, Peak: gpu.Bytes(41 << 30)}}}
-	check(t, End(s), "\nbookend: n1 GPU 0 clean: peak 41.0 of 139.8 GiB, one process")
-	s.Why.Peaks = append(s.Why.Peaks, s.Why.Peaks[0])
-	check(t, End(s), "\nbookend: n1 GPU 0 clean: peak 41.0 of 139.8 GiB, its largest process")
 }
