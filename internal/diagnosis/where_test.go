@@ -74,7 +74,6 @@ func TestUnplaced(t *testing.T) {
 	}{
 		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
 		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
-		"somebody whom it lists":      {world(listing(5150, 100.4), there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB"},
 		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
 		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
 	} {

@@ -201,15 +201,6 @@ func (j judge) card(m oom.Message) *finding.Card {
 		return nil
 	}
 	on := j.sightedOn(m.PID)
-	if len(on) == 0 { // the cards of the processes that it lists
-		for _, p := range m.Others {
-			for _, h := range j.held {
-				if live(h.Finding) && h.Holder.PID == p.PID {
-					on[h.GPU] = true
-				}
-			}
-		}
-	}
 	for i, c := range j.Cards {
 		if len(on) == 1 && on[c.Device.ID] || len(j.Cards) == 1 {
 			return &j.Cards[i]

@@ -108,25 +108,23 @@ func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PI
 // mostCandidates is how many processes a report names for one finding.
 const mostCandidates = 3
 
-// candidates name the live processes that may hold what none is listed for. Of other users' only their number is said.
+// candidates name the live processes that may hold what none is listed for. Of other users' only that there are some
+// is said.
 func (s Scene) candidates(f finding.Finding) string {
 	var own []string
-	others := 0
+	others := ""
 	for _, c := range f.Candidates {
 		if s.yours(&c, c.Owner) {
 			own = append(own, name(&c)+condition(c))
 		} else {
-			others++
+			others = "a process that is not yours"
 		}
 	}
 	if more := len(own) - mostCandidates; more > 0 {
 		own = append(own[:mostCandidates], fmt.Sprintf("%d more of yours", more))
 	}
-	switch {
-	case others == 1:
-		own = append(own, "a process that is not yours")
-	case others > 1:
-		own = append(own, fmt.Sprintf("%d processes that are not yours", others))
+	if others != "" {
+		own = append(own, others)
 	}
 	return strings.Join(own, ", ")
 }
