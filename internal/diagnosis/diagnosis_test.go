@@ -54,7 +54,7 @@ func unsaid() gpu.Figure { return gpu.Unknown("not said") }
 func says(k oom.Kind, f oom.Framework) oom.Message {
 	return oom.Message{
 		Kind: k, Framework: f, Count: 1, Line: "out of memory", Asked: unsaid(), Total: unsaid(), Free: unsaid(), InUse: unsaid(),
-		Allocated: unsaid(), Idle: unsaid(), Limit: unsaid(),
+		Allocated: unsaid(), Idle: unsaid(),
 	}
 }
 
@@ -420,7 +420,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"a program is refused memory", saying(says(oom.Host, oom.Other)), Limits, Yes, "refused host memory, not the GPU's"},
 		{"a program is refused memory under a limit", both(limited(4), saying(says(oom.Host, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "Slurm's job state"},
-		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "signal 9"},
+		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "kernel log not read"},
 		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
 		{"ulimit -v, no start", both(limited(4), saying(says(oom.Init, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v set by the script", saying(says(oom.Init, oom.PyTorch)), Limits, Yes, "139.8 GiB of GPU memory free"},

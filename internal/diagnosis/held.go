@@ -303,7 +303,7 @@ func (j judge) absent(n Name) Cause {
 	}
 }
 
-// between says how often the GPUs were sampled between the job's two ends: between two samples anything may come and go.
+// between says how often the GPUs were sampled between the job's two ends: between samples anything may come and go.
 func (j judge) between() string {
 	if j.Samples == 0 {
 		return "; not sampled between (the recorder would)"

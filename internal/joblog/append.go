@@ -129,7 +129,9 @@ func refusal(err error) error {
 	if r := (*Refused)(nil); err == nil || errors.As(err, &r) {
 		return err
 	}
-	return &Refused{classify(err), err}
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return &Refused{cmp.Or(reasons[errno], other), err}
 }
 
 // differs names what the opened file has against it, "" for nothing.
@@ -166,12 +168,6 @@ var reasons = map[unix.Errno]string{
 	unix.ELOOP: notRegular, unix.EISDIR: notRegular, unix.ENXIO: notRegular, unix.ENODEV: notRegular,
 	unix.EROFS: readonly, unix.EACCES: permission, unix.EPERM: permission,
 	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
-}
-
-func classify(err error) string {
-	var errno unix.Errno
-	errors.As(err, &errno)
-	return cmp.Or(reasons[errno], other)
 }
 
 // File is a job's output, open to be read. What is written to it after it was opened is not part of it.

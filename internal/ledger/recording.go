@@ -223,11 +223,16 @@ func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
-// Idle reports a GPU that was never used between two ends. None is where samples are missing, or so far apart that a use
-// worth telling may lie between two.
-func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
+// Close reports samples so close to each other, from one end to the other, that a use worth telling does not lie
+// between two.
+func (r *Recording) Close(from, to time.Duration) bool {
 	const often = 5 * time.Second
-	return r.Every <= often && len(r.Gaps(from, to)) == 0 && g.Unused() && g.Busy.Samples > 0
+	return r != nil && r.Every <= often && len(r.Gaps(from, to)) == 0
+}
+
+// Idle reports a GPU that was never used between two ends.
+func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
+	return r.Close(from, to) && g.Unused() && g.Busy.Samples > 0
 }
 
 func (m *Most) see(bytes uint64, at time.Duration) {

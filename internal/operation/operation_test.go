@@ -213,7 +213,7 @@ func TestHung(t *testing.T) {
 func TestTailReply(t *testing.T) {
 	no := gpu.Unknown("not said")
 	m := oom.Message{
-		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no,
+		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no,
 		Line: "CUDA error: out of memory", Count: 1,
 	}
 	forged := m

@@ -107,25 +107,23 @@ func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PI
 // mostCandidates is how many processes a report names for one finding.
 const mostCandidates = 3
 
-// candidates name the live processes that may hold what none is listed for. Of other users' only their number is said.
+// candidates name the live processes that may hold what none is listed for. Of other users' only that there are some
+// is said.
 func (s Scene) candidates(f finding.Finding) string {
 	var own []string
-	others := 0
+	others := ""
 	for _, c := range f.Candidates {
 		if s.yours(&c, c.Owner) {
 			own = append(own, name(&c)+condition(c))
 		} else {
-			others++
+			others = "a process that is not yours"
 		}
 	}
 	if more := len(own) - mostCandidates; more > 0 {
 		own = append(own[:mostCandidates], fmt.Sprintf("%d more of yours", more))
 	}
-	switch {
-	case others == 1:
-		own = append(own, "a process that is not yours")
-	case others > 1:
-		own = append(own, fmt.Sprintf("%d processes that are not yours", others))
+	if others != "" {
+		own = append(own, others)
 	}
 	return strings.Join(own, ", ")
 }
@@ -270,7 +268,6 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 // they are gone. One that could not be ended is a finding of its own.
 func (s Scene) ended() []string {
 	var out []string
-	more := 0
 	for i, f := range s.Findings {
 		signal := f.Ended.Signal()
 		ignored := s.Verdict.Of(i).Action == config.Ignore
@@ -281,14 +278,7 @@ func (s Scene) ended() []string {
 		if f.Index != nil {
 			where = fmt.Sprintf("was still on GPU %d", *f.Index)
 		}
-		if len(out) == mostCandidates {
-			more++
-			continue
-		}
 		out = append(out, fmt.Sprintf("WARNING: %s of your job %s and was ended (%s)", name(f.Holder), where, signal))
-	}
-	if more > 0 {
-		out = append(out, fmt.Sprintf("  and %d more processes of your job were ended", more))
 	}
 	return out
 }
