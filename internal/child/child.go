@@ -100,7 +100,7 @@ func Run(s Spec) (res Result) {
 	began := boot()
 	defer func() { res.Took = boot() - began }()
 	if !filepath.IsAbs(s.Path) || s.Timeout <= 0 {
-		return notStarted(fmt.Errorf("start %q within %v: not an absolute path, or no time", s.Path, s.Timeout))
+		return notStarted(fmt.Errorf("start %q: not an absolute path, or no time left", s.Path))
 	}
 	p, err := openPipes()
 	if err != nil {
