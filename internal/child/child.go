@@ -157,19 +157,19 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 // Detach starts the running program again with these arguments, to outlive it: in a session of its own, with nothing of
 // this process open, whatever started it waits for. It returns once the program runs.
 func Detach(env []string, args ...string) error {
-	if err := SealDescriptors(); err != nil {
-		return fmt.Errorf("detach: %w", err)
-	}
 	// Threat: none, a device of the kernel's.
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("detach: %w", err)
+	if err == nil {
+		defer null.Close()
+		err = SealDescriptors()
 	}
-	defer null.Close()
-	self := Self("")
-	_, err = syscall.ForkExec(self.Path, append([]string{self.Name}, args...), &syscall.ProcAttr{
-		Dir: "/", Env: env, Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	if err == nil {
+		self := Self("")
+		_, err = syscall.ForkExec(self.Path, append([]string{self.Name}, args...), &syscall.ProcAttr{
+			Dir: "/", Env: env, Sys: &syscall.SysProcAttr{Setsid: true},
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("detach %q: %w", args[0], err)
 	}
