@@ -44,7 +44,6 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 	return s.result()
 }
 
-// search is one scan under way.
 type search struct {
 	*crew
 	proc, dev string
@@ -282,7 +281,6 @@ const (
 	maxWorkers = 8
 )
 
-// workers is how many processes a search looks at side by side.
 func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
 // crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
@@ -303,7 +301,6 @@ func newCrew(budget time.Duration) *crew {
 	return &crew{over: over, end: end}
 }
 
-// going reports whether there is time left.
 func (c *crew) going() bool { return c.over.Err() == nil }
 
 // trouble notes why something may have been missed.
@@ -315,7 +312,6 @@ func (c *crew) trouble(format string, args ...any) {
 	}
 }
 
-// partial says why something may have been missed, empty when nothing was.
 func (c *crew) partial() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

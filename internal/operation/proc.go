@@ -224,7 +224,6 @@ type NumberingReply struct {
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
 }
 
-// Numbering reads Slurm's own files.
 var Numbering = New("numbering", readNumbering)
 
 func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {

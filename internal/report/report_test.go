@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/finding"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"

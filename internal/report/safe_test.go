@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/finding"
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
