@@ -130,7 +130,7 @@ func (a *app) checkSyntax(file string) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	cfg, problems := config.Parse(data)
-	c.mistaken(file, append(problems, cfg.Unused...))
+	c.mistaken(file, problems)
 	c.Valid = len(problems) == 0
 	c.Usable, c.Verdict = c.Valid, "configuration is not valid"
 	if c.Valid {
@@ -189,7 +189,6 @@ func (a *app) checkConfig(args []string) error {
 		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the default policy", c.isNot, c.do)
 	default:
 		c.Valid = true
-		c.mistaken(path, cfg.Unused)
 		c.startable(cfg, path)
 	}
 	return a.sayChecked(c.Config)

@@ -23,10 +23,9 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 func TestParseTakesOver(t *testing.T) {
 	got, problems := Parse([]byte(`
 mode: enforce
-on_unknown: drain
+on_own_error: drain
 paths: {run: /run/other}
 nvidia:
-  gpu_order: map
   gpu_map: {0: GPU-a, 1: "0000:3b:00.0"}
 slurm:
   shared_partitions: [debug, mps]
@@ -34,13 +33,12 @@ slurm:
   shards: no
   gres_conf: /srv/slurm/gres.conf
 deadlines: {epilog: {total: 1m}}
-settle: {epilog: {flat: 3600ms}}
+settle: {epilog: {stable: 3600ms}}
 thresholds: {drain: 2 GiB, report: 65536KiB}
-look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
-  epilog: {BKD-ORPHAN: warn, BKD-BARMAP: ignore}
+  epilog: {BKD-ORPHAN: warn}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
@@ -54,13 +52,6 @@ log: {format: json, syslog: FALSE}
 	want.NVIDIA.GPUMap = map[int]string{0: "GPU-a", 1: "0000:3b:00.0"}
 	want.Slurm.SharedPartitions, want.Slurm.RunInJobBackend = []string{"debug", "mps"}, true
 	want.Slurm.Shards, want.Slurm.GresConf = ShardsNo, "/srv/slurm/gres.conf"
-	want.Unused = []Problem{
-		{3, "on_unknown", "is called on_own_error now"},
-		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
-		{14, "settle.epilog.flat", "is called stable now"},
-		{16, "look", "has no effect any more: remove it"},
-		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
-	}
 	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
 	want.Settle.Epilog.Flat = seconds(3.6)
@@ -201,14 +192,13 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A single word is as good as a section; the keys of earlier releases have no effect.
+// A single word is as good as a section.
 func TestJobLog(t *testing.T) {
 	for text, want := range map[string]Show{
 		"all":                           ShowAll,
 		"none":                          ShowNone,
 		"{show: problems, read: false}": ShowProblems,
 		"{privacy: jobs}":               ShowSummary,
-		"{start: always, end: never}":   ShowSummary,
 	} {
 		c, problems := Parse([]byte("job_log: " + text))
 		if len(problems) > 0 || c.JobLog.Show != want {
@@ -217,17 +207,5 @@ func TestJobLog(t *testing.T) {
 	}
 	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
 		t.Errorf("%v", problems)
-	}
-}
-
-// A key under both its names would be two values.
-func TestOldAndNewName(t *testing.T) {
-	if _, problems := Parse([]byte("drain: {reason_by: hook, \"\": none}\n")); len(problems) != 1 {
-		t.Errorf("an empty key: %v", problems)
-	}
-	for _, text := range []string{"on_unknown: drain\non_own_error: warn\n", "on_own_error: warn\non_unknown: drain\n"} {
-		if _, problems := Parse([]byte(text)); len(problems) != 1 || problems[0].Line != 2 {
-			t.Errorf("%q: %v", text, problems)
-		}
 	}
 }
