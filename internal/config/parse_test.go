@@ -148,10 +148,8 @@ func TestLimits(t *testing.T) {
 
 // Each key can be read: its tag says what it may be, and its default is that.
 func TestEveryKeyCanBeRead(t *testing.T) {
-	all := map[string]string{}
-	defaultsOf(reflect.ValueOf(Default()), "", all)
-	for key, value := range all {
-		text := strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
+	for _, s := range Settings(nil) {
+		text := strings.ReplaceAll(s.Key, ".", ": {") + ": " + s.Value + strings.Repeat("}", strings.Count(s.Key, "."))
 		if got, problems := Parse([]byte(text)); len(problems) > 0 || !reflect.DeepEqual(emptied(got), emptied(Default())) {
 			t.Errorf("%s: %v", text, problems)
 		}
