@@ -97,7 +97,6 @@ type Config struct {
 	Contact string `yaml:"contact" text:"line or empty"`
 }
 
-// Paths are the roots of everything Bookend touches.
 type Paths struct {
 	Proc string `yaml:"proc" text:"path"` // /proc
 	Sys  string `yaml:"sys" text:"path"`  // /sys
@@ -107,7 +106,6 @@ type Paths struct {
 	Log  string `yaml:"log" text:"path"`  // /var/log/bookend
 }
 
-// NVIDIA are the keys for NVIDIA's driver.
 type NVIDIA struct {
 	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
@@ -119,7 +117,6 @@ type NVIDIA struct {
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
-// AMD are the keys for AMD's driver.
 type AMD struct {
 	Backend string `yaml:"backend" text:"path"` // the program of its backend
 	// HIPLibrary is ROCm's library for test allocations, which bookend-hip beside the backend makes. Empty: none.
@@ -202,13 +199,11 @@ type Settle struct {
 	Epilog SettleTimes `yaml:"epilog"`
 }
 
-// SettleTimes bound the watching in one hook.
 type SettleTimes struct {
 	Max  Duration `yaml:"max"`
 	Flat Duration `yaml:"stable" was:"flat" from:"200ms" to:"10m"`
 }
 
-// Size is a number of bytes written as text ("512MiB") in the file.
 type Size uint64
 
 // Thresholds are where memory that should be free begins to count.
@@ -263,7 +258,6 @@ type Policy struct {
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
-// PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
 	Mode   Mode                 `yaml:"mode,omitempty" words:"observe enforce"`
 	Prolog map[code.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
@@ -302,7 +296,6 @@ type JobLog struct {
 	Read bool `yaml:"read"`
 }
 
-// Log is Bookend's own log.
 type Log struct {
 	Level  LogLevel  `yaml:"level" words:"debug info warning error"`
 	Format LogFormat `yaml:"format" words:"text json"`
@@ -317,13 +310,10 @@ type Metrics struct {
 	Textfile string `yaml:"textfile" text:"textfile or empty"`
 }
 
-// TextfileSuffix ends the names of the files that node_exporter reads.
 const TextfileSuffix = ".prom"
 
-// MaxGrace is the longest clean_up.grace.
 const MaxGrace = 10 * time.Second
 
-// SlurmdPIDFile is Slurm's default for SlurmdPidFile.
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
@@ -340,7 +330,6 @@ func SlurmdPrograms() []string {
 
 const mib = 1 << 20
 
-// Default returns the configuration as shipped.
 func Default() Config {
 	return Config{
 		Version:    1,

@@ -121,7 +121,6 @@ func Checks() []Check {
 				"but does not drain this node for it"})
 }
 
-// view is what one check sees, and what it reports.
 type view struct {
 	Site
 	check Check
@@ -142,7 +141,6 @@ func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, f
 // conf is slurm.conf; only for checks that need it.
 func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 
-// results are those of one check, at least one.
 func (c Check) results(s Site) []Result {
 	v := view{Site: s, check: c, path: c.path(s)}
 	well := c.judge(&v)

@@ -121,7 +121,6 @@ func quoted(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// runs reports whether a file is a script that names a program of Bookend's.
 func runs(path, program string) bool {
 	text, err := slurmcmd.ReadText(path)
 	return err == nil && names(text, program)

@@ -265,7 +265,6 @@ func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string) {
 	return Clean, ""
 }
 
-// Node is what Slurm says of this node.
 type Node struct {
 	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
 	Flags  []string
@@ -306,7 +305,6 @@ func (n Node) beyond(flags ...string) string {
 // other is a flag because of which the node's reason is to be left alone, empty for none.
 func (n Node) other() string { return n.beyond(slices.Concat(quiet, busy)...) }
 
-// whose says why the node's drain is none of ours.
 func (n Node) whose() string {
 	switch {
 	case !n.Drained():

@@ -169,7 +169,6 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 	}
 }
 
-// joined is empty where any of the words is.
 func joined(words []string) string {
 	if slices.Contains(words, "") {
 		return ""

@@ -139,7 +139,6 @@ func unescape(text []byte) string {
 	return plain[:min(len(plain), maxText)]
 }
 
-// collector picks from the log what is after a mark.
 type collector struct {
 	since   *gpu.KernelMark
 	log     gpu.KernelLog

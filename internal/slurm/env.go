@@ -69,13 +69,11 @@ func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
 const restartCount = "SLURM_JOB_RESTART_COUNT"
 
-// reader reads variables and keeps the first that is not as it must be.
 type reader struct {
 	getenv func(string) string
 	first  error
 }
 
-// required reads a variable that must be set, in the form that valid knows.
 func (e *reader) required(variable, form string, valid func(string) bool) string {
 	value := e.getenv(variable)
 	switch {
@@ -99,7 +97,6 @@ func (e *reader) number(variable, form string, least, most uint32) (n uint32) {
 	return n
 }
 
-// jobID reads an id that is for display only: 0 if it is not set or not an id.
 func (e *reader) jobID(variable string) JobID {
 	id, _ := ParseJobID(e.getenv(variable))
 	return id

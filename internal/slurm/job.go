@@ -115,7 +115,6 @@ type Ref struct {
 	Part  uint32 // the number behind it
 }
 
-// ParseRef reads what people name a job by.
 func ParseRef(s string) (Ref, error) {
 	if ValidSLUID(s) {
 		return Ref{Text: s, SLUID: SLUID(s)}, nil
@@ -158,7 +157,6 @@ func ValidNode(s string) bool {
 	return only(s, "._-")
 }
 
-// only reports whether s has nothing but letters, digits and the given signs.
 func only(s, signs string) bool { return strings.Trim(s, letters+digits+signs) == "" }
 
 // decimal reads an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
@@ -170,7 +168,6 @@ func decimal(s string) (uint32, bool) {
 	return uint32(n), true
 }
 
-// Version is one of Slurm's: 24.05.8 is {24, 5, 8}.
 type Version [3]int
 
 // The versions that Bookend was tried with. Older ones do not tell hooks how a job ended; of newer ones nothing is
@@ -206,10 +203,8 @@ var (
 // Has reports whether a version has what began with another; the last number is not looked at.
 func (v Version) Has(since Version) bool { return slices.Compare(v[:2], since[:2]) >= 0 }
 
-// String is a version as Slurm writes it.
 func (v Version) String() string { return fmt.Sprintf("%s.%d", v.Series(), v[2]) }
 
-// Series is a version without its last number.
 func (v Version) Series() string { return fmt.Sprintf("%d.%02d", v[0], v[1]) }
 
 // ParseVersion reads "slurm 22.05.8" or "slurm-wlm 24.11.5".

@@ -25,7 +25,6 @@ import (
 // maxListing bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
 const maxListing = 1 << 20
 
-// Slurmd is slurmd as this site runs it.
 type Slurmd struct {
 	Path    string   // absolute
 	Conf    string   // slurm.conf, absolute
@@ -164,7 +163,6 @@ func ByFile(proc, path string) slurmconf.Daemon {
 	return d
 }
 
-// Entries are the names in a configuration's directory.
 func Entries(conf string) (names []string, err error) {
 	// Threat: none, only names are read; who can change them can change what slurmd runs as root.
 	entries, err := os.ReadDir(filepath.Dir(conf))

@@ -119,7 +119,6 @@ func GivesNumbers(job slurm.Job) bool {
 	return err == nil && slices.ContainsFunc(wanted, unnamed)
 }
 
-// unnamed reports an element of Slurm's lists of which only the index is told.
 func unnamed(a Assigned) bool { return a.Device.ID == "" }
 
 // requests joins Slurm's two lists, which name the same devices in the same order: each visible id gets its index, and
@@ -152,7 +151,6 @@ func Usable(cards []gpu.Card) []gpu.Card {
 	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Card) bool { return c.Excluded })
 }
 
-// node is where a request is looked up.
 type node struct {
 	cards []gpu.Card // usable
 	own   config.NVIDIA
@@ -208,7 +206,6 @@ func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
 
 const hint = "run bookend doctor, or set nvidia.gpu_map"
 
-// listed finds the device of an index in Slurm's own list.
 func (n *node) listed(index int) (gpu.Device, error) {
 	switch here, slurms := len(n.cards), len(n.list.GPUs); {
 	case !n.list.Source.Settled():
@@ -245,17 +242,14 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 // GPU is one GPU as Slurm counts it: its device files, of which a part of a GPU (MIG) has several.
 type GPU []string
 
-// Gres is what gres.conf says of one node's GPUs.
 type Gres struct {
 	// Detect is the lower-case value of AutoDetect, "nvml" or "nvidia"; empty for none.
 	Detect string
-	// GPUs are the lines that have GPUs.
-	GPUs []Line
+	GPUs   []Line
 	// Unsure is why there may be more, or less; empty if there is not.
 	Unsure string
 }
 
-// Gres reads gres.conf for a node.
 func (c Conf) Gres(node string) (g Gres) {
 	g.Unsure = c.Doubt()
 	for _, l := range c.Lines {
