@@ -67,8 +67,10 @@ func Present(sys string) (all []*gpu.Vendor) {
 		_, err := os.Stat(filepath.Join(sys, "module", v.Module))
 		return err == nil
 	}
-	nvidia := loaded(&gpu.NVIDIA) || onBus(sys, &gpu.NVIDIA)
-	if nvidia || len(amd) == 0 && !onBus(sys, &gpu.AMD) {
+	nvidia, _ := onBus(sys, &gpu.NVIDIA)
+	other, _ := onBus(sys, &gpu.AMD)
+	nvidia = nvidia || loaded(&gpu.NVIDIA)
+	if nvidia || len(amd) == 0 && !other {
 		all = append(all, &gpu.NVIDIA)
 	}
 	if len(slices.DeleteFunc(slices.Clone(amd), host)) > 0 || len(all) == 0 {
@@ -163,18 +165,14 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 		}
 		versions, modules = append(versions, version), append(modules, moduleIdentity(module))
 	}
-	return gpu.Epoch{
-		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
-		Driver: joined(versions), Module: joined(modules),
+	joined := func(words []string) string {
+		if slices.Contains(words, "") {
+			return ""
+		}
+		return strings.Join(words, "+")
 	}
-}
-
-// joined is empty where any of the words is.
-func joined(words []string) string {
-	if slices.Contains(words, "") {
-		return ""
-	}
-	return strings.Join(words, "+")
+	return gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id")), Driver: joined(versions),
+		Module: joined(modules)}
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
@@ -208,15 +206,10 @@ func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil
 	}
-	return isOnBus(sys, &gpu.NVIDIA)
+	return onBus(sys, &gpu.NVIDIA)
 }
 
-func onBus(sys string, v *gpu.Vendor) bool {
-	is, _ := isOnBus(sys, v)
-	return is
-}
-
-func isOnBus(sys string, v *gpu.Vendor) (bool, error) {
+func onBus(sys string, v *gpu.Vendor) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
@@ -233,16 +226,10 @@ func isOnBus(sys string, v *gpu.Vendor) (bool, error) {
 	return false, nil
 }
 
-// libraryFolders are where distributions and NVIDIA's installer put it.
-var libraryFolders = []string{
-	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
-}
-
-// Installed are the paths at which a library of the driver lies where it is installed, the likeliest first.
-func Installed(soname string) []string {
-	var paths []string
-	for _, folder := range libraryFolders {
-		paths = append(paths, filepath.Join(folder, soname))
+// Installed are the paths at which distributions and NVIDIA's installer put a library, the likeliest first.
+func Installed(soname string) (paths []string) {
+	for _, folder := range []string{"x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", "."} {
+		paths = append(paths, filepath.Join("/usr/lib", folder, soname))
 	}
 	return paths
 }

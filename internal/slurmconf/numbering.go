@@ -58,7 +58,6 @@ type Key struct {
 // Same reports whether an answer for one key holds for the other. A boot that is not known is the same as no other.
 func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
-// Equal reports whether two keys are equal, of moments in one boot.
 func (k Key) Equal(o Key) bool {
 	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
 		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
@@ -83,7 +82,6 @@ type List struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Unclear is the numbering that is not known.
 func Unclear(format string, args ...any) List {
 	return List{Source: Ambiguous, Why: fmt.Sprintf(format, args...)}
 }
