@@ -95,6 +95,8 @@ type Config struct {
 	// HelpURL and Contact are in every report with a problem: the site's page for its users, and who helps them.
 	HelpURL string `yaml:"help_url" text:"line or empty"`
 	Contact string `yaml:"contact" text:"line or empty"`
+
+	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, and names that earlier versions had
 }
 
 type Paths struct {

@@ -49,6 +49,7 @@ func (p Problem) String() string {
 // Any mistake makes the whole text unusable, since half a policy is nobody's policy: Parse then returns
 // every problem it found, by line, and Default with only paths, backend, nvidia, log and metrics taken over
 // where they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
+// A key that only earlier versions knew is no mistake: Config.Unused names it.
 func Parse(data []byte) (Config, []Problem) {
 	c, r := parse(data)
 	return c, r.problems
@@ -63,6 +64,7 @@ func parse(data []byte) (Config, reader) {
 	}
 	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
 	r.check(&c)
+	c.Unused = r.unused
 	if len(r.problems) > 0 {
 		slices.SortFunc(r.problems, func(a, b Problem) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
@@ -149,7 +151,7 @@ func (r reader) settings(v reflect.Value, section string) (all []Setting) {
 	for i := range v.NumField() {
 		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
 		key := strings.TrimPrefix(section+"."+name, ".")
-		if key == noKey {
+		if name == "-" || slices.Contains(dropped, key) {
 			continue
 		}
 		if field.Kind() == reflect.Struct {

@@ -305,3 +305,15 @@ func refused(t *testing.T, c Config, problems []Problem) {
 		}
 	}
 }
+
+// A key under both its names would be two values.
+func TestOldAndNewName(t *testing.T) {
+	if _, problems := Parse([]byte("drain: {reason_by: hook, \"\": none}\n")); len(problems) != 1 {
+		t.Errorf("an empty key: %v", problems)
+	}
+	for _, text := range []string{"on_unknown: drain\non_own_error: warn\n", "on_own_error: warn\non_unknown: drain\n"} {
+		if _, problems := Parse([]byte(text)); len(problems) != 1 || problems[0].Line != 2 {
+			t.Errorf("%q: %v", text, problems)
+		}
+	}
+}

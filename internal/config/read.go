@@ -15,16 +15,22 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was what drafts before
-// 1.0.0 called it; words, from, to and text say what its value may be. The YAML package's own decoder would take yes
+// reader fills a Config from YAML nodes. The struct and its tags are the schema: yaml is the key, was its name in
+// earlier versions; words, from, to and text say what its value may be. The YAML package's own decoder would take yes
 // for true and 2.5 for 2, follow aliases, empty what has no value, and name no keys.
 type reader struct {
 	problems []Problem
+	unused   []Problem
 	lines    map[string]int // where each key is
 }
 
-// noKey is in the struct that both ends share, but a prolog appends nothing.
-const noKey = "deadlines.prolog.job_log"
+// dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
+var dropped = []string{
+	"BKD-BARMAP", // of policy
+	"deadlines.prolog.append", "deadlines.prolog.job_log", "job_log.end", "job_log.start", "job_log.steps",
+	"job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig", "probe.partitions",
+	"thresholds.per_client",
+}
 
 func (r *reader) problem(line int, key, text string) {
 	r.problems = append(r.problems, Problem{Line: line, Key: key, Text: text})
@@ -75,6 +81,13 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, key, "a key must be a single word")
 		case seen[name.Value] > 0:
 			r.problem(name.Line, at, fmt.Sprintf("is set twice, first in line %d", seen[name.Value]))
+		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
+			seen[name.Value] = name.Line
+			text := "has no effect any more: remove it"
+			if key == "job_log" {
+				text = "has no effect any more: job_log is one word now, such as problems"
+			}
+			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: text})
 		default:
 			seen[name.Value], r.lines[at] = name.Line, name.Line
 			use(name.Value, at, pair[1])
@@ -86,14 +99,25 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
 		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
-		switch {
-		case name == key && at != noKey:
-			r.fill(value, v.Field(i), at, tag)
-			return
-		case name != "" && name == tag.Get("was"):
-			r.problem(r.lines[at], at, "is called "+key+" now")
+		old := tag.Get("was")
+		if name == "" || name != key && name != old || key == "-" {
+			continue
+		}
+		above, named := strings.CutSuffix(at, name)
+		is, was := above+key, above+old
+		if !named { // one word for the whole section
+			is = at
+		}
+		if old != "" && r.lines[is] > 0 && r.lines[was] > 0 {
+			r.problem(r.lines[at], at, "is set twice: "+old+" is what earlier versions called "+key)
 			return
 		}
+		if name == old {
+			r.unused = append(r.unused, Problem{Line: r.lines[at], Key: at, Text: "is called " + key + " now"})
+			r.lines[is] = r.lines[at]
+		}
+		r.fill(value, v.Field(i), is, tag)
+		return
 	}
 	r.problem(r.lines[at], at, "no such key")
 }

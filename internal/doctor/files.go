@@ -226,11 +226,15 @@ func (r rule) judge(v *view, paths []string) bool {
 	return false
 }
 
-// judgeConfig reports the first mistake of the configuration too.
+// judgeConfig reports the first mistake of the configuration too, and the first key of an earlier version.
 func judgeConfig(v *view) string {
+	const all = "bookend config check lists all"
 	seen := judgeRules(v)
 	if v.Mistake != "" {
-		v.wrong(v.Mistake, "correct it; bookend config check lists all").Why = "the hooks observe with the default configuration (BKD-CONFIG)"
+		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
+	}
+	if unused := v.Config.Unused; len(unused) > 0 {
+		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "correct it; "+all)
 	}
 	return seen
 }

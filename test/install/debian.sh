@@ -80,7 +80,7 @@ undiverted() { silent inside 'dpkg-divert --list "*bookend*"'; }
 
 # configure MODE: what an admin would: where the driver is. Whatever is found would drain.
 configure() {
-	printf 'version: 1\nmode: %s\non_own_error: drain\n' "$1" | cat - "$scratch/$part-stand/driver.yaml" >"$root/etc/bookend/bookend.yaml"
+	printf 'version: 1\nmode: %s\non_unknown: drain\n' "$1" | cat - "$scratch/$part-stand/driver.yaml" >"$root/etc/bookend/bookend.yaml"
 }
 doctors_without() {
 	inside "bookend doctor" >"$scratch/doctor" 2>&1
@@ -258,7 +258,7 @@ goes_up_and_down() {
 			shows "$way while the $when runs: record whole, both reports, node idle" "during_$when" "$to"
 		done
 	done
-	shows "the admin's configuration is kept" says "$root/etc/bookend/bookend.yaml" "on_own_error: drain"
+	shows "the admin's configuration is kept" says "$root/etc/bookend/bookend.yaml" "on_unknown: drain"
 }
 during_job() { begins && changes "$1" && tells && ends; }
 during_prolog() {
