@@ -86,7 +86,8 @@ func TestAsk(t *testing.T) {
 			got, said := Ask(p, snapshot(tt.limit)), Answer{}
 			p.Said = func(a Answer) { said = a }
 			late := Ask(p, snapshot(tt.limit))
-			if late.Took = got.Took; !reflect.DeepEqual(late, got) {
+			expectTrouble(t, late, tt.code, tt.detail)
+			if late.Took, late.Troubles = got.Took, got.Troubles; !reflect.DeepEqual(late, got) {
 				t.Errorf("with an early word: %+v\nwithout: %+v", late, got)
 			}
 			if said.Complete != tt.complete || said.Complete && len(said.Snapshots) != tt.looks {
