@@ -376,3 +376,42 @@ func TestWithReadings(t *testing.T) {
 		}
 	}
 }
+
+// What the driver says of GPUs that were foreseen counts without the inventory where it is whole and names them as the
+// inventory did.
+func TestForesight(t *testing.T) {
+	minor, other := 0, 1
+	card := gpu.Device{ID: "GPU-a", BusID: "0000:1b:00.0", Minor: &minor}
+	as := func(change func(*gpu.Device)) (its gpu.Device) {
+		its = card
+		change(&its)
+		return its
+	}
+	for name, tt := range map[string]struct {
+		its    gpu.Device
+		source slurmconf.Source
+		change func(*backend.Answer)
+		want   bool
+	}{
+		"the same":            {card, slurmconf.BySlurmd, nil, true},
+		"another minor":       {as(func(d *gpu.Device) { d.Minor = &other }), slurmconf.BySlurmd, nil, false},
+		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), slurmconf.ByCount, nil, false},
+		"another place":       {as(func(d *gpu.Device) { d.BusID = "0000:3d:00.0" }), slurmconf.BySlurmd, nil, false},
+		"another GPU":         {as(func(d *gpu.Device) { d.ID = "GPU-b" }), slurmconf.BySlurmd, nil, false},
+		"an instance by UUID": {gpu.Device{ID: "GPU-a"}, slurmconf.ByUUID, nil, true},
+		"another by UUID":     {gpu.Device{ID: "GPU-b"}, slurmconf.ByUUID, nil, false},
+		"cut off":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Complete = false }, false},
+		"with a fault":        {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Faults = make([]gpu.Fault, 1) }, false},
+		"no look":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Snapshots = nil }, false},
+	} {
+		answer := backend.Answer{Complete: true, Snapshots: []gpu.Snapshot{{Readings: []gpu.Reading{{Device: tt.its}}}}}
+		if tt.change != nil {
+			tt.change(&answer)
+		}
+		seen := judge.Seen{Cards: []finding.Card{{Device: card}}, Origin: slurmconf.Origin{Source: tt.source}}
+		a := &ahead{answer: func() backend.Answer { return answer }}
+		if got := a.shows(seen); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
