@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
+	"bookend/internal/routine"
 )
 
 // record is one look of a recording.
@@ -16,7 +16,7 @@ func (s *session) record() (gpu.Snapshot, error) {
 		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
 	}
 	if slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
-		if _, err := serve.Parallel(len(s.slots), s.open); err != nil {
+		if _, err := routine.Parallel(len(s.slots), s.open); err != nil {
 			return gpu.Snapshot{}, err
 		}
 	}

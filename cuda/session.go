@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -53,7 +54,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	if fault := s.list(); fault != nil {
 		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
 	}
-	answers, err := serve.Parallel(len(s.slots), func(i int) (all []answer) {
+	answers, err := routine.Parallel(len(s.slots), func(i int) (all []answer) {
 		for _, d := range s.open(i) {
 			reading, faults := s.lib.read(d, lists)
 			all = append(all, answer{reading, faults})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/fakeamd"
 )
 
 var uuidForm = regexp.MustCompile(`^GPU-[0-9a-f-]{36}$`)
@@ -178,5 +179,16 @@ func FuzzUnescape(f *testing.F) {
 		if got := unescape([]byte(escaped.String())); got != text[:min(len(text), maxText)] {
 			t.Errorf("%q came back as %q", text, got)
 		}
+	})
+}
+
+func FuzzClient(f *testing.F) {
+	f.Add(fakeamd.Info(1, 1<<30))
+	f.Add("drm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-memory-vram:\t99999999999999999999 KiB")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, ok := parseClient(text); ok && (c.bus == "" || c.id == "" || c.bytes > 1<<60) {
+			t.Errorf("%+v", c)
+		}
+		parseOwner(text)
 	})
 }
