@@ -91,13 +91,32 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 	}
 }
 
-// Eight times 1.5 s for the handles, or for their health, would not fit the deadline.
-func TestCardsAreAskedInParallel(t *testing.T) {
-	w := world(t, "gpus=8, on.nvmlDeviceGetHandleByIndex_v2=sleep 1500, on.nvmlDeviceGetTotalEccErrors=sleep 1500")
-	req := request(w.NVML())
-	req.Health, req.DeadlineMillis = true, 8000
-	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
-		t.Errorf("got %d looks, health of %d GPUs, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
+// One process starts NVML once, attaches all of the GPUs at the same time, reads one while another still attaches, and
+// asks for their health at the same time: else these calls wait for each other, and the alarm ends the process.
+func TestGPUsAreAskedInOnePass(t *testing.T) {
+	for name, rules := range map[string]string{
+		"attached together":         "on.nvmlDeviceGetHandleByPciBusId_v2=meet 8",
+		"attached together, of all": "on.nvmlDeviceGetHandleByIndex_v2=meet 8",
+		"read while one attaches": "on.nvmlDeviceGetHandleByPciBusId_v2.gpu7=meet 2, " +
+			"on.nvmlDeviceGetMPSComputeRunningProcesses_v3.gpu0=meet 2 times 1",
+		"read together":  "on.nvmlDeviceGetMemoryInfo_v2=meet 8",
+		"their health":   "on.nvmlDeviceGetTotalEccErrors=meet 8",
+		"second session": "on.nvmlInit_v2=exit 9 after 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, "gpus=8, "+rules)
+			req := request(w.NVML())
+			req.Health, req.All = true, strings.HasSuffix(name, "all")
+			for i := range 8 {
+				if !req.All {
+					req.Devices = append(req.Devices, gpu.Device{BusID: gpu.BusID(w.BusID(i))})
+				}
+			}
+			a := answerTo(req)
+			if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || req.Health && len(a.Health) != 8 {
+				t.Errorf("%d looks, health of %d GPUs, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
+			}
+		})
 	}
 }
 

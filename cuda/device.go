@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/gpu"
 
@@ -34,6 +35,7 @@ type opened struct {
 	asked   gpu.Device // empty for an index
 	devices []device
 	fault   *gpu.Fault
+	took    time.Duration // the last attempt
 }
 
 // isInstance tells a MIG instance's id from a card's.

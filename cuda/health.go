@@ -1,15 +1,16 @@
 package main
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"encoding/binary"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -26,7 +27,7 @@ func (s *session) tellHealth(end time.Duration) error {
 		return nil
 	}
 	devices, _ := s.gather()
-	all, err := serve.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
+	all, err := routine.Parallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
 	if err != nil || len(all) == 0 {
 		return err
 	}

@@ -131,7 +131,7 @@ func (p *prober) load(path string, asked []gpu.Device) (s started, err error) {
 		return s, cuda.err
 	}
 	s = started{failed: cuda.failed, took: cuda.took, lib: lib}
-	s.opened, err = serve.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
+	s.opened, err = routine.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
 	return s, err
 }
 

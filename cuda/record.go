@@ -7,14 +7,20 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 )
 
 // record is one look of a recording.
 func (s *session) record() (gpu.Snapshot, error) {
-	devices, faults, err := s.open()
-	if err != nil {
-		return gpu.Snapshot{}, err
+	if fault := s.list(); fault != nil {
+		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
 	}
+	if slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
+		if _, err := routine.Parallel(len(s.slots), s.open); err != nil {
+			return gpu.Snapshot{}, err
+		}
+	}
+	devices, faults := s.gather()
 	look := gpu.Snapshot{Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 	for _, d := range devices { // one after another: waking a thread for each takes more than reading it
 		reading, faults := s.recorded(d)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
 )
@@ -12,11 +13,10 @@ import (
 // session is one request being served.
 type session struct {
 	serve.Session
-	lib     *library
-	slots   []opened         // nil until the driver said how many
-	opening time.Duration    // how long the last attempt took, while something could not be opened
-	last    gpu.Snapshot     // the newest look
-	wholes  map[gpu.ID]whole // of a recording
+	lib    *library
+	slots  []opened         // nil until the driver said how many
+	last   gpu.Snapshot     // the newest look
+	wholes map[gpu.ID]whole // of a recording
 }
 
 // answer serves a request.
@@ -44,39 +44,46 @@ func answer(asked serve.Session) error {
 	return s.Finish()
 }
 
-// Look reads every device, side by side.
+// Look opens what is not open and reads it, with a thread for each GPU from its handle to its last list: attaching costs
+// 6.5 ms and more a GPU, and the driver overlaps it. One that is attached sooner is read while others still attach.
 func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
 		faults  []gpu.Fault
 	}
-	devices, faults, err := s.open()
+	if fault := s.list(); fault != nil {
+		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
+	}
+	answers, err := routine.Parallel(len(s.slots), func(i int) (all []answer) {
+		for _, d := range s.open(i) {
+			reading, faults := s.lib.read(d, lists)
+			all = append(all, answer{reading, faults})
+		}
+		return all
+	})
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	answers, err := serve.Parallel(len(devices), func(i int) answer {
-		reading, faults := s.lib.read(devices[i], lists)
-		return answer{reading, faults}
-	})
+	_, faults := s.gather()
 	look := gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
-	for _, a := range answers {
-		look.Readings = append(look.Readings, a.reading)
-		look.Faults = append(look.Faults, a.faults...)
+	for _, a := range slices.Concat(answers...) {
+		if _, twice := look.Reading(a.reading.Device.ID); twice {
+			continue
+		}
+		look.Readings, look.Faults = append(look.Readings, a.reading), append(look.Faults, a.faults...)
 	}
 	s.last = look
-	return look, err
+	return look, nil
 }
 
-// open opens every device that is not open, and so tries again what failed in an earlier look: one failed call
-// proves nothing. Each has a thread of its own: attaching costs 6.5 ms and more a GPU, and the driver overlaps
-// it. What is open stays so: reading it again is the retry.
-func (s *session) open() ([]device, []gpu.Fault, error) {
+// list prepares a slot for each device that is asked for, or says why the driver does not tell how many there are.
+func (s *session) list() *gpu.Fault {
 	switch {
 	case s.slots != nil:
 	case s.Req.All:
 		count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2")
 		if failed != nil {
-			return nil, []gpu.Fault{*s.lib.about(gpu.Device{}, *failed)}, nil
+			return s.lib.about(gpu.Device{}, *failed)
 		}
 		s.slots = make([]opened, count)
 	default:
@@ -85,31 +92,24 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 			s.slots[i].asked = d
 		}
 	}
-	open := func(o opened) bool { return len(o.devices) > 0 }
-	if !slices.ContainsFunc(s.slots, func(o opened) bool { return !open(o) }) {
-		devices, faults := s.gather()
-		return devices, faults, nil
+	return nil
+}
+
+// open opens a slot that is not open, and so tries again what failed in an earlier look: one failed call proves nothing.
+// What is open stays so: reading it again is the retry.
+func (s *session) open(i int) []device {
+	slot := &s.slots[i]
+	if len(slot.devices) > 0 {
+		return slot.devices
 	}
 	begin := s.Boot()
-	results, err := serve.Parallel(len(s.slots), func(i int) opened {
-		switch slot := s.slots[i]; {
-		case open(slot):
-			return slot
-		case s.Req.All:
-			return s.lib.openIndex(i)
-		default:
-			return s.lib.openAsked(slot.asked)
-		}
-	})
-	if err != nil {
-		return nil, nil, err
+	if s.Req.All {
+		*slot = s.lib.openIndex(i)
+	} else {
+		*slot = s.lib.openAsked(slot.asked)
 	}
-	s.slots = results
-	devices, faults := s.gather()
-	if s.opening = s.Boot() - begin; len(faults) == 0 {
-		s.opening = 0
-	}
-	return devices, faults, nil
+	slot.took = s.Boot() - begin
+	return slot.devices
 }
 
 // gather keeps each device once: a request may name one twice, by its bus id and by its id.
@@ -129,8 +129,15 @@ func (s *session) gather() (devices []device, faults []gpu.Fault) {
 	return devices, faults
 }
 
-// Slow is how long the last attempt to open devices took, while one could not be opened.
-func (s *session) Slow() time.Duration { return s.opening }
+// Slow is how long the last attempt took to open a device that could not be opened.
+func (s *session) Slow() (longest time.Duration) {
+	for _, slot := range s.slots {
+		if len(slot.devices) == 0 {
+			longest = max(longest, slot.took)
+		}
+	}
+	return longest
+}
 
 // Watched are the devices that have to come to rest: also those that could not be opened so far.
 func (s *session) Watched() []gpu.Device {

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
-	"bookend/rocm/amdgpu"
 )
 
 var version = "devel" // set by the linker
@@ -42,14 +42,14 @@ const (
 
 // answer serves a request.
 func answer(s serve.Session) error {
-	d := amdgpu.Driver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
+	d := inventory.AMDDriver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
 	if d.Proc == "" || d.Sys == "" {
 		return fmt.Errorf("serve %q: the roots of /proc and /sys are not named", s.Req.Op)
 	}
 	if !d.Loaded() {
 		return s.Finish(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "the module amdgpu is not loaded"})
 	}
-	e := &eyes{Session: s, Driver: d}
+	e := &eyes{Session: s, AMDDriver: d}
 	var err error
 	switch s.Req.Op {
 	case wire.Probe:
@@ -82,7 +82,7 @@ func (e *eyes) skipTests() error {
 // eyes look at the devices of a request.
 type eyes struct {
 	serve.Session
-	amdgpu.Driver
+	inventory.AMDDriver
 	last gpu.Snapshot
 }
 
@@ -90,7 +90,7 @@ type eyes struct {
 // a card may come back.
 func (e *eyes) Look() (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
-	cards, err := e.Cards()
+	cards, err := inventory.AMD(e.Sys)
 	if err != nil {
 		look.At, look.Faults = e.Boot(), []gpu.Fault{{Code: gpu.FaultDriver, Detail: err.Error()}}
 		e.last = look
@@ -104,7 +104,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 	users, unknown := e.Users(cards, e.unexplained)
 	for _, c := range wanted {
 		reading, faults := c.Read(users[c.Key], unknown)
-		reading.KnownBad = amdgpu.KnownBad[look.Driver.Version]
+		reading.KnownBad = inventory.KnownBadAMD[look.Driver.Version]
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
 	}
 	look.At = e.Boot()
@@ -113,7 +113,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 }
 
 // wanted are the cards of the request, and the devices of which there is none.
-func (e *eyes) wanted(cards []amdgpu.Card) (wanted []amdgpu.Card, missing []gpu.Device) {
+func (e *eyes) wanted(cards []inventory.AMDCard) (wanted []inventory.AMDCard, missing []gpu.Device) {
 	if e.Req.All {
 		return cards, nil
 	}
@@ -152,15 +152,15 @@ const least = 32 << 20
 
 // unexplained reports that KFD's processes leave more of a card's memory than is expected there: then every process is
 // asked what it has of the driver's.
-func (e *eyes) unexplained(c amdgpu.Card, byKFD uint64) bool {
+func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
 	used := c.Memory().Used
-	expected := amdgpu.OwnShare + byKFD + e.Req.Watch.Expect[c.ID].Bytes
+	expected := inventory.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
 	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)
 }
 
 // tellHealth reads the condition of the devices of the last look.
 func (e *eyes) tellHealth() error {
-	cards, err := e.Cards()
+	cards, err := inventory.AMD(e.Sys)
 	if err != nil {
 		return nil // the look has said so
 	}

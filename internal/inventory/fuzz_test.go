@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/fakeamd"
 )
 
 // A line is of the driver or the kernel, and what a process calls itself, or its cgroup, is not taken for their words.
@@ -118,4 +119,15 @@ func collect(log []byte, size int, since *gpu.KernelMark) (gpu.KernelLog, error)
 		return n, nil
 	}, c)
 	return c.result(), err
+}
+
+func FuzzClient(f *testing.F) {
+	f.Add(fakeamd.Info(1, 1<<30))
+	f.Add("drm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-memory-vram:\t99999999999999999999 KiB")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, ok := parseClient(text); ok && (c.bus == "" || c.id == "" || c.bytes > 1<<60) {
+			t.Errorf("%+v", c)
+		}
+		parseOwner(text)
+	})
 }

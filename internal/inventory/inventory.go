@@ -1,6 +1,6 @@
 // Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from /proc
-// and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. No vendor
-// library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
+// and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of AMD's it
+// reads for the backend also their memory and who has it: there is no other way to ask. No vendor library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
 // large, so a hook runs this package in a child.
 package inventory
 
@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
-	"bookend/internal/safefile"
 )
 
 // ErrNoDriver says that NVIDIA's driver has no /proc tree: no module is loaded. ErrNoAMD is one, of AMD's.
@@ -106,13 +105,8 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	return cards, nil
 }
 
-const maxFile = 4 << 10 // the largest, of a card, has about 400 bytes
-
-// read reads a kernel file. Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
-func read(file string) (string, error) {
-	text, err := safefile.ReadGiven(file, maxFile)
-	return string(text), err
-}
+// maxFile is more than any of the kernel's files has that are read whole: the largest, of a card, takes some 600 bytes.
+const maxFile = 4 << 10
 
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {

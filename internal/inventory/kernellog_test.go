@@ -27,8 +27,8 @@ func mark(seq uint64, us int64) gpu.KernelMark {
 	return gpu.KernelMark{Seq: seq, At: time.Duration(us) * time.Microsecond}
 }
 
-// folder is a device folder with a log of these lines.
-func folder(t *testing.T, log string) string {
+// devices is a device directory with a log of these lines.
+func devices(t *testing.T, log string) string {
 	t.Helper()
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600))
@@ -46,14 +46,14 @@ var update = flag.Bool("update", false, "rewrite testdata/kmsg.json and testdata
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
 	first := mark(1, 0)
-	got := must.Have(json.MarshalIndent(ReadLog(folder(t, realLog(t)), &first), "", " "))(t)
+	got := must.Have(json.MarshalIndent(ReadLog(devices(t, realLog(t)), &first), "", " "))(t)
 	golden.File(t, *update, "testdata/kmsg.json", string(got))
 }
 
 // What was before the mark is nobody's any more: a mark in the real log, by number and microsecond, and what is behind
 // it.
 func TestReadSince(t *testing.T) {
-	dir := folder(t, realLog(t))
+	dir := devices(t, realLog(t))
 	golden.Lines(t, *update, "testdata/since.txt", func(given string) string {
 		var since *gpu.KernelMark
 		if fields := strings.Fields(given); len(fields) == 2 {
@@ -104,7 +104,7 @@ func play(answers []any) func([]byte) (int, error) {
 func TestLines(t *testing.T) {
 	since := mark(1, 1)
 	golden.Lines(t, *update, "testdata/lines.txt", func(line string) string {
-		log := ReadLog(folder(t, line+"\n"), &since)
+		log := ReadLog(devices(t, line+"\n"), &since)
 		log.Last = gpu.KernelMark{}
 		return string(must.Have(json.Marshal(log))(t))
 	})
@@ -118,7 +118,7 @@ func TestBounds(t *testing.T) {
 			i+1)
 	}
 	since := mark(1, 1)
-	log := ReadLog(folder(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since)
 	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 ||
 		log.Xids[n-1].More != maxXids+3-maxAlike {
 		t.Errorf("%d Xids: %+v", n, log.Xids)
@@ -127,12 +127,12 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
 	}
 	long := strings.Repeat(`\x41`, 3*maxText)
-	log = ReadLog(folder(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
+	log = ReadLog(devices(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
 	if len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA") {
 		t.Errorf("a long line: %+v", log)
 	}
 	endless := strings.Repeat("x", 3*maxRecord)
-	log = ReadLog(folder(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
+	log = ReadLog(devices(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
 	if len(log.Xids) != 1 || log.Last.Seq != 3 {
 		t.Errorf("a line longer than any record, and one without an end: %+v", log)
 	}
@@ -154,7 +154,7 @@ func TestFewStandForAll(t *testing.T) {
 	}
 	say("0000:3d:00 GPU-I:02", 13, 1)
 	since := mark(1, 1)
-	log := ReadLog(folder(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since)
 	type line struct{ seq, pid, more int }
 	var got []line
 	for _, x := range log.Xids {
@@ -173,7 +173,7 @@ func TestTooMany(t *testing.T) {
 		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", i+2, i+2, 1000+i)
 	}
 	since := mark(1, 1)
-	log := ReadLog(folder(t, b.String()), &since)
+	log := ReadLog(devices(t, b.String()), &since)
 	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost {
 		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
 	}

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/internal/routine"
 	"bookend/internal/serve"
 	"bookend/internal/wire"
-	"bookend/rocm/amdgpu"
 )
 
 var version = "devel" // set by the linker
@@ -35,12 +35,12 @@ func main() {
 // prober answers one request for test allocations.
 type prober struct {
 	*serve.Tests
-	amdgpu.Driver
+	inventory.AMDDriver
 }
 
 func answer(s serve.Session) error {
 	o := s.Req.Options
-	p := &prober{s.Tests(), amdgpu.Driver{Proc: o["proc"], Sys: o["sys"]}}
+	p := &prober{s.Tests(), inventory.AMDDriver{Proc: o["proc"], Sys: o["sys"]}}
 	if s.Req.Op != wire.Probe || p.Proc == "" || p.Sys == "" || o["hip_library"] == "" {
 		return fmt.Errorf("serve %q: only test allocations, with proc, sys and hip_library", s.Req.Op)
 	}
@@ -130,11 +130,11 @@ type vacancy struct {
 
 // Free is asked right before memory is taken: the device must still be nobody's.
 func (v *vacancy) Free() (uint64, string) {
-	cards, err := v.Cards()
+	cards, err := inventory.AMD(v.Sys)
 	if err != nil {
 		return 0, err.Error()
 	}
-	users, unknown := v.Users(cards, func(amdgpu.Card, uint64) bool { return true })
+	users, unknown := v.Users(cards, func(inventory.AMDCard, uint64) bool { return true })
 	if unknown != "" {
 		return 0, "who is on the GPU is not known: " + unknown
 	}

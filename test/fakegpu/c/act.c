@@ -46,6 +46,13 @@ void world_nap(long long ms) {
 	while (nanosleep(&left, &left) && errno == EINTR) {}
 }
 
+// meet waits until as many calls of this process have come to a rule of this kind: only calls that are made at the same
+// time get beyond it.
+static void meet(long calls) {
+	static atomic_int come;
+	for (atomic_fetch_add(&come, 1); atomic_load(&come) < calls;) world_nap(1);
+}
+
 // obey runs one rule: ACTION [ARGUMENT] [after N] [times M].
 static int obey(const struct world *w, const char *rule, int call) {
 	char action[16] = "", word[16];
@@ -63,6 +70,7 @@ static int obey(const struct world *w, const char *rule, int call) {
 	if (call <= after || (times && call > after + times)) return -1;
 	if (!strcmp(action, "rc")) return (int)arg;
 	if (!strcmp(action, "sleep")) world_nap(arg);
+	if (!strcmp(action, "meet")) meet(arg);
 	if (!strcmp(action, "hang")) hang();
 	if (!strcmp(action, "hang-hard")) hang_hard();
 	if (!strcmp(action, "freeze")) freeze(w);

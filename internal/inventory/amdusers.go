@@ -1,4 +1,4 @@
-package amdgpu
+package inventory
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/internal/serve"
+	"bookend/internal/routine"
 )
 
 // byPID are the processes on one device.
@@ -20,7 +20,7 @@ type byPID = map[int]gpu.Process
 
 // Users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
 // tells leaves so much of a card's memory that every process is to be asked: else only KFD's are.
-func (d Driver) Users(cards []Card, more func(Card, uint64) bool) (on map[string]byPID, unknown string) {
+func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on map[string]byPID, unknown string) {
 	on, err := d.computing()
 	if err != nil {
 		return nil, err.Error()
@@ -47,7 +47,7 @@ func (d Driver) Users(cards []Card, more func(Card, uint64) bool) (on map[string
 	}
 	for _, c := range cards {
 		if c.Parent == "" { // all partitions of a card have its place on the bus
-			on[c.Key] = joined(on[c.Key], clients[c.BusID])
+			on[c.Key] = bothTell(on[c.Key], clients[c.BusID])
 		}
 	}
 	return on, ""
@@ -55,7 +55,7 @@ func (d Driver) Users(cards []Card, more func(Card, uint64) bool) (on map[string
 
 // computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
 // nothing. A second context of a process has a folder of its own; its memory is the process's too.
-func (d Driver) computing() (map[string]byPID, error) {
+func (d AMDDriver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.kfd(), "proc")
 	on := map[string]byPID{}
 	folders, err := list(root)
@@ -137,7 +137,7 @@ func add(on map[string]byPID, device string, pid int, bytes uint64) {
 }
 
 // processes are all of the node's.
-func (d Driver) processes() (pids []int, err error) {
+func (d AMDDriver) processes() (pids []int, err error) {
 	names, err := list(d.Proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -159,14 +159,14 @@ type client struct {
 
 // clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
 // with the lowest number that has it. What a process has that ends meanwhile is not there.
-func (d Driver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
+func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 	type answer struct {
 		opened []client
 		err    error
 	}
 	answers := make([]answer, len(pids))
 	threads := min(len(pids), runtime.GOMAXPROCS(0))
-	_, err := serve.Parallel(threads, func(first int) (none struct{}) {
+	_, err := routine.Parallel(threads, func(first int) (none struct{}) {
 		for i := first; i < len(pids); i += threads {
 			answers[i].opened, answers[i].err = d.opened(pids[i])
 		}
@@ -194,7 +194,7 @@ func (d Driver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 }
 
 // opened are a process's descriptors of the driver's nodes.
-func (d Driver) opened(pid int) (all []client, err error) {
+func (d AMDDriver) opened(pid int) (all []client, err error) {
 	own := filepath.Join(d.Proc, strconv.Itoa(pid))
 	links, err := open(own, "fd")
 	if err != nil {
@@ -267,9 +267,9 @@ func parseSize(text string) (bytes uint64, ok bool) {
 // apart is how far KFD and fdinfo may differ, in bytes, since they are read one after the other.
 const apart = 64 << 20
 
-// joined are a device's processes by both sources. What KFD gave a process is part of what its opening of the driver
+// bothTell are a device's processes by both sources. What KFD gave a process is part of what its opening of the driver
 // has: fdinfo may tell more, and less is a contradiction.
-func joined(computing byPID, opened map[int]uint64) byPID {
+func bothTell(computing byPID, opened map[int]uint64) byPID {
 	all := maps.Clone(computing)
 	if all == nil {
 		all = byPID{}

@@ -1,4 +1,4 @@
-package amdgpu
+package inventory
 
 import (
 	"errors"
@@ -9,9 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// maxFile is more than any of these files has, in bytes: a card's properties and a descriptor's fdinfo take some 600.
-const maxFile = 4 << 10
 
 // folder is a folder of the kernel's that is open: below it names are found sooner than by their paths, and of a node
 // of many processes there are thousands.
@@ -48,9 +45,10 @@ func (f folder) names() (names []string, err error) {
 }
 
 // read reads a file of it, without the newline at its end.
-// Threat: none by content, it is the kernel's; a driver in trouble may answer without end.
+// Threat: none by content, it is the kernel's; a driver in trouble may answer without end, and a configured path may lead
+// to a pipe: opening waits for nothing and follows no link.
 func (f folder) read(name string) (string, error) {
-	fd, err := unix.Openat(int(f), name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := unix.Openat(int(f), name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: name, Err: err}
 	}
