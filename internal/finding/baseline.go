@@ -52,7 +52,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	state := s.Now.Curves[c.Device.ID].State
 	// What is on a card that another live job was given, or may have been, may be that one's.
-	shared := slices.ContainsFunc(s.Others, func(o Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
+	shared := slices.ContainsFunc(s.Others, func(o Record) bool { return o.Keeps(c.Device.ID) })
 	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
 		return old, false
 	}

@@ -218,10 +218,7 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 // given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
 // share a card by right.
 func (s Scene) given(o Attribution, id gpu.ID) bool {
-	job := o.named()
-	return slices.ContainsFunc(s.Others, func(r Record) bool {
-		return r.Live() && job.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}) && r.MayHold(id)
-	})
+	return slices.ContainsFunc(s.Others, func(r Record) bool { return r.Keeps(id) && o.named().Same(r.owner()) })
 }
 
 // Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all

@@ -47,6 +47,8 @@ type Record struct {
 	Seen   []Sighting
 }
 
+func (r Record) owner() slurm.Owner { return slurm.Owner{ID: r.Job, SLUID: r.SLUID} }
+
 // Live reports whether the job's epilog has not run.
 func (r Record) Live() bool { return r.End == 0 }
 
@@ -60,6 +62,9 @@ func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apar
 
 // MayHold reports whether the job was given the GPU, or may have been.
 func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
+
+// Keeps reports a live job that was given the GPU, or may have been.
+func (r Record) Keeps(id gpu.ID) bool { return r.Live() && r.MayHold(id) }
 
 // Sighting is a process that a hook saw in a job's cgroup while the cgroup still stood.
 type Sighting struct {
@@ -151,7 +156,7 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
 	var found, later *Record
 	for _, r := range s.runs() {
 		switch {
-		case !o.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}):
+		case !o.Same(r.owner()):
 		case p.Start != 0 && r.Start > p.Start+Tick:
 			later = &r // any will do: all are of the one job
 		case found == nil || newer(r, *found):
@@ -198,7 +203,8 @@ func (s Scene) sighted(p Process) (slurm.Owner, bool) {
 // alone finds the run that had the GPU alone while a process of its user started, nil for none.
 func (s Scene) alone(p Process, id gpu.ID) *Record {
 	for i, r := range s.runs() {
-		if (i > 0 || s.Before != nil) && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, id) && s.during(r, p.Start) {
+		began := i > 0 || s.Before != nil // without its start nothing can be exclusive to a run
+		if began && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, id) && s.during(r, p.Start) {
 			return &r
 		}
 	}

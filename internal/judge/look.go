@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -71,7 +70,7 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 // Glance is what a single look at cards shows, with who is on them. By one look no card is judged.
 func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
-	side.Processes = e.Processes(pids(side))
+	side.Processes = e.Processes(pids(s))
 	disown(side)
 	return side
 }
@@ -89,7 +88,7 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
 	}
 	side.Neighbours = o.Neighbours
-	side.Processes = e.Processes(pids(side))
+	side.Processes = e.Processes(pids(nearby(side)...))
 	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
 	return side, looks
 }
@@ -139,10 +138,12 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 // disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
 // has ended, and its number is another's.
 func disown(side finding.Side) {
-	for at, p := range processes(side) {
-		if now := side.Processes[p.PID]; at > 0 && now.Why == "" && now.Start > at {
-			const why = "its PID was another process's when the GPU was read"
-			side.Processes[p.PID] = finding.Process{PID: p.PID, Why: why}
+	for _, s := range nearby(side) {
+		for _, pid := range pids(s) {
+			if now := side.Processes[pid]; s.At > 0 && now.Why == "" && now.Start > s.At {
+				const why = "its PID was another process's when the GPU was read"
+				side.Processes[pid] = finding.Process{PID: pid, Why: why}
+			}
 		}
 	}
 }
@@ -200,29 +201,22 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	return out
 }
 
-// processes are all that a side lists, also of its neighbours, each with when that was seen.
-func processes(side finding.Side) iter.Seq2[time.Duration, gpu.Process] {
-	looks := []gpu.Snapshot{side.Snapshot}
-	if side.Neighbours != nil {
-		looks = append(looks, *side.Neighbours)
+// nearby is what a side saw of its cards and of their neighbours.
+func nearby(side finding.Side) []gpu.Snapshot {
+	if side.Neighbours == nil {
+		return []gpu.Snapshot{side.Snapshot}
 	}
-	return func(yield func(time.Duration, gpu.Process) bool) {
-		for _, s := range looks {
-			for _, r := range s.Readings {
-				for _, p := range r.Processes {
-					if !yield(s.At, p) {
-						return
-					}
-				}
-			}
-		}
-	}
+	return []gpu.Snapshot{side.Snapshot, *side.Neighbours}
 }
 
-// pids lists every process of a side once.
-func pids(side finding.Side) (list []int) {
-	for _, p := range processes(side) {
-		list = append(list, p.PID)
+// pids lists every process of some looks once.
+func pids(looks ...gpu.Snapshot) (list []int) {
+	for _, s := range looks {
+		for _, r := range s.Readings {
+			for _, p := range r.Processes {
+				list = append(list, p.PID)
+			}
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -302,7 +296,7 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 // last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of a PID is
 // forgotten if the PID may be another process's by now; then is the look before /proc was read.
 func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
-	asked := pids(finding.Side{Snapshot: side.Snapshot})
+	asked := pids(side.Snapshot)
 	for _, h := range holdings(side) {
 		if !slices.Contains(asked, h.PID) {
 			asked = append(asked, h.PID)

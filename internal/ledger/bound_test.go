@@ -23,7 +23,7 @@ import (
 // readable is the size that a record must stay below to be read: package state's.
 const readable = 1 << 20
 
-// Of every list that is longer than fits the entry that matters most stays, though it comes last and is the smallest;
+// Of every list that is longer than fits the entry that matters most stays and comes first, though it was the last and the smallest;
 // where none does the first stay. The others are counted, and the caller's own lists are left as they are.
 func TestBoundedLists(t *testing.T) {
 	b, own, named := shrinking[0], slurm.Owner{ID: 7}, finding.Process{PID: 999_999}
@@ -53,8 +53,8 @@ func TestBoundedLists(t *testing.T) {
 		t.Errorf("rest %v, want %v", got.Rest, want)
 	}
 	f, r := got.Findings[len(got.Findings)-1], got.Snapshot.Readings[0]
-	if got.Processes[b.many-1].PID != named.PID || got.Scan.Holdings[b.some-1].Cgroup != own || got.Scan.Partial == "" ||
-		f.Code != code.Orphan || f.Candidates[b.few-1].Owner == nil || r.Processes[b.many-1].PID != named.PID ||
+	if got.Processes[0].PID != named.PID || got.Scan.Holdings[0].Cgroup != own || got.Scan.Partial == "" ||
+		f.Code != code.Orphan || f.Candidates[0].Owner == nil || r.Processes[0].PID != named.PID ||
 		r.ProcessesUnknown == "" {
 		t.Errorf("what matters most was left out: %+v", f)
 	}

@@ -138,3 +138,46 @@ func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.S
 	}
 	return inOrder(seen)
 }
+
+// Proofs are the processes that a sample saw in a job's cgroup, for attribution.
+func (r *Recording) Proofs() (seen []finding.Sighting) {
+	if r == nil {
+		return nil
+	}
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			if p.Owner.Found() && p.Owner.Conflict == "" {
+				seen = append(seen, finding.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
+			}
+		}
+	}
+	return seen
+}
+
+// Sightings are the processes that samples saw on a run's GPUs, for diagnosis.
+func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			for at, bytes := range p.known() {
+				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Owner: p.Owner}
+				seen = append(seen, self.whose(d, p.UID, p.Apart))
+			}
+		}
+	}
+	return inOrder(seen)
+}
+
+// Witness is what a recording tells of why a run's memory ran out.
+func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duration) {
+	if r == nil {
+		return
+	}
+	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
+	in.Every = r.Every
+	for _, g := range r.GPUs {
+		in.Recorded = append(in.Recorded, diagnosis.Recorded{
+			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: r.Idle(g, from, to),
+		})
+	}
+}
