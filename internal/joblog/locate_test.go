@@ -103,16 +103,6 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// A record of an earlier release is one.
-func TestParseDropOfBefore(t *testing.T) {
-	const text = `{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,` +
-		`"address_space":4096}`
-	want := Drop{Target: Target{"/a", 1, 2}, Array: slurm.ArrayTask{Master: 5, Task: 3}, HetID: 9, AddressSpace: 4096}
-	if got, err := ParseDrop([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // The most recent files are kept, each once; the others are counted, also where they do not fit into a record.
 func TestDropNote(t *testing.T) {
 	var d Drop

@@ -73,8 +73,6 @@ func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
-	case st.head:
-		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
@@ -232,8 +230,7 @@ func (st statement) place() (Kind, bool) {
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
 	for l := range st.neighbours() {
-		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") &&
-			!isSource(l.lower, l.lower) {
+		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") {
 			return called(f), true
 		}
 	}
