@@ -32,11 +32,6 @@ type Target struct {
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// Compare orders targets.
-func (t Target) Compare(o Target) int {
-	return cmp.Or(cmp.Compare(t.Path, o.Path), cmp.Compare(t.Dev, o.Dev), cmp.Compare(t.Ino, o.Ino))
-}
-
 // Why a text was not appended, or an output not read, short enough to count by.
 const (
 	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders

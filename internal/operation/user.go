@@ -304,7 +304,7 @@ var Launchers = New("launchers", func(r JobRequest) (found Launched, err error) 
 		found.Files = append(found.Files, written...)
 		found.Apart = found.Apart || joblog.Apart(r.Proc, p.PID)
 	}
-	slices.SortFunc(found.Files, joblog.Target.Compare)
+	slices.SortFunc(found.Files, func(a, b joblog.Target) int { return cmp.Compare(a.Path, b.Path) })
 	found.Files = slices.Compact(found.Files)
 	return found, err
 })
