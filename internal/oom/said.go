@@ -73,6 +73,8 @@ func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
+	case st.head:
+		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
