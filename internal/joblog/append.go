@@ -32,11 +32,6 @@ type Target struct {
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// Compare orders targets.
-func (t Target) Compare(o Target) int {
-	return cmp.Or(cmp.Compare(t.Path, o.Path), cmp.Compare(t.Dev, o.Dev), cmp.Compare(t.Ino, o.Ino))
-}
-
 // Why a text was not appended, or an output not read, short enough to count by.
 const (
 	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
@@ -172,9 +167,8 @@ var reasons = map[unix.Errno]string{
 
 // File is a job's output, open to be read. What is written to it after it was opened is not part of it.
 type File struct {
-	f        *os.File
-	dev, ino uint64
-	Size     int64
+	f    *os.File
+	Size int64
 }
 
 // Open opens the target, which must be an existing regular file of uid's with one name. The process must have become
@@ -184,7 +178,7 @@ func Open(t Target, uid uint32) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{f, st.Dev, st.Ino, st.Size}, nil
+	return &File{f, st.Size}, nil
 }
 
 // ReadAt is io.ReaderAt's up to Size. An error but io.EOF is a *Refused.
@@ -195,9 +189,6 @@ func (f *File) ReadAt(p []byte, at int64) (int, error) {
 	}
 	return n, err
 }
-
-// Is reports whether both are one file, whatever their paths.
-func (f *File) Is(o *File) bool { return f.dev == o.dev && f.ino == o.ino }
 
 // Close closes the file, which was only read: nothing can be lost.
 func (f *File) Close() { _ = f.f.Close() }

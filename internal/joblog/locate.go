@@ -150,42 +150,36 @@ func Expand(pattern string, facts Facts) (string, error) {
 	return path, nil
 }
 
-func (f Facts) expand(pattern string) (string, error) {
+func (f Facts) expand(pattern string) (path string, err error) {
 	if strings.ContainsRune(pattern, '\\') {
 		return "", ErrPattern
 	}
-	before, rest, found := strings.Cut(pattern, "%")
-	for found {
-		text := ""
-		if rest != "" {
-			text = f.replace(rest[0])
-		}
+	path = regexp.MustCompile(`(?s)%.?`).ReplaceAllStringFunc(pattern, func(code string) string {
+		text := f.replace(code[1:])
 		if text == "" {
-			return "", ErrPattern
+			err = ErrPattern
 		}
-		var more string
-		more, rest, found = strings.Cut(rest[1:], "%")
-		before += text + more
-	}
-	return before, nil
+		return text
+	})
+	return path, err
 }
 
 // replace is what a letter stands for behind a percent sign, empty where that is not known.
-func (f Facts) replace(letter byte) string {
+func (f Facts) replace(letter string) string {
 	switch {
-	case letter == 'j', letter == 'A' && f.Told && f.Array.Master == 0:
+	case letter == "j", letter == "A" && f.Told && f.Array.Master == 0:
 		return fmt.Sprint(f.Job.ID)
-	case letter == 'A' && f.Array.Master != 0:
+	case letter == "A" && f.Array.Master != 0:
 		return fmt.Sprint(f.Array.Master)
-	case letter == 'a' && f.Array.Master != 0:
+	case letter == "a" && f.Array.Master != 0:
 		return fmt.Sprint(f.Array.Task)
-	case letter == 'u':
+	case letter == "u":
 		return f.Job.User
-	case letter == 'x':
+	case letter == "x":
 		return f.Name
-	case letter == 'N' && f.Job.SLUID != "": // a Slurm of slurm.TellsRun or later
+	case letter == "N" && f.Job.SLUID != "": // a Slurm of slurm.TellsRun or later
 		return f.Job.Node
-	case letter == '%':
+	case letter == "%":
 		return "%"
 	}
 	return ""

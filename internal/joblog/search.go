@@ -26,9 +26,8 @@ type Search struct {
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
 
-	text   io.ReaderAt
-	size   int64
-	window []byte
+	text io.ReaderAt
+	size int64
 }
 
 // NewSearch readies the search of a text of so many bytes.
@@ -71,17 +70,14 @@ func (s *Search) look(end int64) (text []byte, err error) {
 	return text, nil
 }
 
-// before reads what stands before an offset, at most oom.MaxTail bytes; it is valid until the next call.
+// before reads what stands before an offset, at most oom.MaxTail bytes.
 func (s *Search) before(end int64) ([]byte, error) {
-	if s.window == nil {
-		s.window = make([]byte, oom.MaxTail)
-	}
-	begin := max(0, end-oom.MaxTail)
-	n, err := s.text.ReadAt(s.window[:end-begin], begin)
+	window := make([]byte, min(end, oom.MaxTail))
+	n, err := s.text.ReadAt(window, end-int64(len(window)))
 	if errors.Is(err, io.EOF) { // it has been cut meanwhile
 		err = nil
 	}
-	return s.window[:n], err
+	return window[:n], err
 }
 
 // ours begins a line of Bookend's.

@@ -51,9 +51,6 @@ const (
 // empty one, or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
-	if again := strings.Index(st.line.lower[st.end():st.pos+len(text)], st.text); again >= 0 { // twice on one line
-		return text[:len(st.text)+again]
-	}
 	for l := range st.s.near(st.at, 1, maxWrapped) {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break

@@ -232,8 +232,7 @@ func (st statement) place() (Kind, bool) {
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
 	for l := range st.neighbours() {
-		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") &&
-			!isSource(l.lower, l.lower) {
+		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") {
 			return called(f), true
 		}
 	}

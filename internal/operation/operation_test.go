@@ -237,7 +237,6 @@ func TestTailReply(t *testing.T) {
 		"an answer too many":        {TailReply{Files: []Searched{one, one, one}}, false},
 		"another reason":            {TailReply{Files: no2("because\n")}, false},
 		"found in one refused":      {TailReply{Messages: []oom.Message{second}, Files: no2("links")}, false},
-		"found in the same":         {TailReply{Messages: []oom.Message{second}, Files: []Searched{one, {Same: true}}}, false},
 		"more read than there is":   {TailReply{Files: []Searched{one, {Size: 5, Read: 6}}}, false},
 		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
 		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
