@@ -56,7 +56,7 @@ func TestFoldersAbove(t *testing.T) {
 	fix := "chmod go-w " + n.dir + compare
 	above := map[string]int{}
 	for _, r := range notWell(n.examine()) {
-		if r.Seen == notAlone+n.dir+" is writable by others (mode 0775)" && r.Fix == fix && r.Level == Wrong {
+		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == Wrong {
 			above[r.Check]++
 		}
 	}
