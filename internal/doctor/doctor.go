@@ -259,7 +259,7 @@ func printed(w io.Writer, word string, r Result) {
 		fmt.Fprintln(w, "  why: "+r.Why)
 	}
 	if r.Fix != "" {
-		fmt.Fprintf(w, "  fix: %s\n", strings.ReplaceAll(r.Fix, "\n", "\n       "))
+		fmt.Fprintln(w, "  fix: "+r.Fix)
 	}
 }
 
@@ -279,15 +279,10 @@ func count(results []Result) map[string]int {
 	return n
 }
 
-// clean makes what came from outside fit for a terminal. A fix is a shell's line, each one to paste: its backslashes
-// stay as they are.
+// clean makes what came from outside fit for a terminal. A fix is a shell's line to paste: its backslashes stay as they
+// are.
 func clean(r Result) Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
-	r.Why = string(report.Keep(r.Why, widest))
-	lines := strings.Split(r.Fix, "\n")
-	for i, l := range lines {
-		lines[i] = string(report.Keep(l, 2*widest))
-	}
-	r.Fix = strings.Join(lines, "\n")
+	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))
 	return r
 }

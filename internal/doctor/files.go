@@ -40,26 +40,21 @@ type entry struct {
 
 func inspect(path string) (f entry, there bool) {
 	f = entry{path: path, kind: other}
-	var st unix.Stat_t
-	err, target := unix.Stat(path, &st), ""
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		if target, err = os.Readlink(path); err != nil {
-			return f, false
-		}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+		target, err := os.Readlink(path)
 		f.unread = "leads to " + target + ", which does not exist"
-		return f, true
-	}
-	if err != nil {
+		return f, err == nil
+	case err != nil:
 		f.unread = err.Error()
 		return f, true
-	}
-	f.mode = st.Mode & 0o7777
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
+	case info.Mode().IsRegular():
 		f.kind = regular
-	case unix.S_IFDIR:
+	case info.IsDir():
 		f.kind = folder
 	}
+	f.mode = uint32(info.Mode().Perm())
 	f.real, _ = filepath.EvalSymlinks(path)
 	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.distrust) {
 		f.distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
@@ -77,32 +72,25 @@ func (r rule) judgeFile(v *view, f entry) {
 	at := quoted(f.path)
 	say := func(level, seen, fix string) { v.say(level, seen, fix).Path = f.path }
 	chmod := fmt.Sprintf("chmod %04o %s", r.mode, at)
-	switch c := f.distrust; {
+	c, said := f.distrust, notAlone
+	if c != nil {
+		said += c.Path + ": " + c.Why
+	}
+	switch {
 	case f.unread != "":
 		say(Unknown, f.unread, "stat "+at)
 	case f.kind != r.kind:
 		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind),
 			"take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
-		say(Wrong, notAlone+distrusted(*c), "chown root:root "+at+" && "+chmod+compare)
+		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
-		said := notAlone + distrusted(*c)
 		if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
 			say(Wrong, said, closing(*c, r.key))
 		}
 	case r.need&^f.mode != 0:
 		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
 	}
-}
-
-func distrusted(c safefile.Untrusted) string {
-	switch {
-	case c.UID != 0:
-		return fmt.Sprintf("%s belongs to user %d", c.Path, c.UID)
-	case c.Mode&0o022 != 0:
-		return fmt.Sprintf("%s is writable by others (mode %#o)", c.Path, c.Mode)
-	}
-	return c.Why
 }
 
 // closing closes a folder of root's. From a user's, or one for everybody, what root uses is moved instead.

@@ -136,9 +136,6 @@ func (a Asked) Settle(kept *Kept) Kept {
 	same := kept != nil && (d.PID == 0 || d.PID == kept.For.PID && d.Ticks == kept.For.Ticks)
 	if same && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
-		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
-			now.InForce = nil
-		}
 	}
 	if !a.List.Source.Settled() {
 		return now

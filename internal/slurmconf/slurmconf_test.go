@@ -94,28 +94,12 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Where the files are that slurm.gres_conf and SLURM_CONF lead to; "-" is empty.
 func TestFind(t *testing.T) {
-	beside := []Files{{"/srv/lab/slurm.conf", "/srv/lab/gres.conf"}}
-	for _, tt := range []struct {
-		gres, env string
-		want      []Files
-	}{
-		{"", "/srv/lab/slurm.conf", beside},
-		{"/srv/lab/gres.conf", "/elsewhere/slurm.conf", beside},
-		{"/srv/lab/my-gres.conf", "", []Files{{"/srv/lab/slurm.conf", "/srv/lab/my-gres.conf"}}},
-		{"", "/srv/lab/test.conf", []Files{{"/srv/lab/test.conf", "/srv/lab/gres.conf"}}},
-	} {
-		if got := Find(tt.gres, tt.env); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("Find(%q, %q) = %v", tt.gres, tt.env, got)
-		}
-	}
-	for _, env := range []string{"", "slurm.conf", "../slurm.conf"} {
-		got := Find("", env)
-		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) ||
-			got[1].Gres != "/etc/slurm/gres.conf" {
-			t.Errorf("SLURM_CONF=%q: %v", env, got)
-		}
-	}
+	golden.Lines(t, *update, "testdata/find.txt", func(given string) string {
+		gres, env, _ := strings.Cut(given, " ")
+		return fmt.Sprint(Find(strings.TrimPrefix(gres, "-"), strings.TrimPrefix(env, "-")))
+	})
 }
 
 // What slurm.conf and gres.conf say of one node: whether its GPUs are given out in parts, and what counting comes to.
