@@ -86,7 +86,13 @@ func TestAsk(t *testing.T) {
 			got, said := Ask(p, snapshot(tt.limit)), Answer{}
 			p.Said = func(a Answer) { said = a }
 			late := Ask(p, snapshot(tt.limit))
-			if late.Took = got.Took; !reflect.DeepEqual(late, got) {
+			late.Took = got.Took
+			for i := range min(len(late.Troubles), len(got.Troubles)) { // of its own alarm it tells how long it took
+				if said := &late.Troubles[i].Detail; strings.HasPrefix(*said, "ended by its own alarm") {
+					*said = got.Troubles[i].Detail
+				}
+			}
+			if !reflect.DeepEqual(late, got) {
 				t.Errorf("with an early word: %+v\nwithout: %+v", late, got)
 			}
 			if said.Complete != tt.complete || said.Complete && len(said.Snapshots) != tt.looks {
