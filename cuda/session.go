@@ -52,7 +52,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 		faults  []gpu.Fault
 	}
 	if fault := s.list(); fault != nil {
-		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
+		return s.blank(*fault), nil
 	}
 	answers, err := routine.Parallel(len(s.slots), func(i int) (all []answer) {
 		for _, d := range s.open(i) {
@@ -65,7 +65,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 		return gpu.Snapshot{}, err
 	}
 	_, faults := s.gather()
-	look := gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+	look := s.blank(faults...)
 	for _, a := range slices.Concat(answers...) {
 		if _, twice := look.Reading(a.reading.Device.ID); twice {
 			continue
@@ -74,6 +74,11 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	}
 	s.last = look
 	return look, nil
+}
+
+// blank is a look that has seen nothing yet.
+func (s *session) blank(faults ...gpu.Fault) gpu.Snapshot {
+	return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 }
 
 // list prepares a slot for each device that is asked for, or says why the driver does not tell how many there are.
