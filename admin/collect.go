@@ -23,7 +23,7 @@ const maxCollected = 64 << 10 // bytes of one file; a KFD node's properties are 
 // collected are the files that AMD's backend reads, below /sys and /proc; a pattern that leads to none is passed over.
 var collected = map[string][]string{
 	"sys": {
-		"module/amdgpu/version", "module/amdgpu/srcversion", "bus/pci/drivers/amdgpu/*:*",
+		"module/amdgpu/version", "module/amdgpu/srcversion", "module/amdgpu/refcnt", "bus/pci/drivers/amdgpu/*:*",
 		"bus/pci/devices/*/mem_info_*", "bus/pci/devices/*/unique_id", "bus/pci/devices/*/product_name",
 		"bus/pci/devices/*/gpu_busy_percent", "bus/pci/devices/*/mem_busy_percent",
 		"bus/pci/devices/*/ras/umc_err_count", "bus/pci/devices/*/drm/render*",
@@ -89,6 +89,15 @@ func addFile(t *tar.Writer, name, file string) error {
 	}
 	if err != nil {
 		text = "" // it cannot be read, which the backend meets too
+	}
+	// The backend reads the info of what leads to a device node. Threat: other names are the user's own, and stay.
+	node, _ := os.Readlink(strings.Replace(file, "/fdinfo/", "/fd/", 1))
+	if _, is := gpu.ParseMinor(path.Base(node), gpu.AMD.Nodes.Card); is && path.Base(path.Dir(node)) == gpu.AMD.Nodes.Folder {
+		link := tar.Header{Typeflag: tar.TypeSymlink, Linkname: node, Format: tar.FormatPAX,
+			Name: strings.Replace(name, "/fdinfo/", "/fd/", 1)}
+		if err := t.WriteHeader(&link); err != nil {
+			return err
+		}
 	}
 	text = hashed(text)
 	header := tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}

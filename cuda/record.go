@@ -13,7 +13,7 @@ import (
 // record is one look of a recording.
 func (s *session) record() (gpu.Snapshot, error) {
 	if fault := s.list(); fault != nil {
-		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
+		return s.blank(*fault), nil
 	}
 	if slices.ContainsFunc(s.slots, func(o opened) bool { return len(o.devices) == 0 }) {
 		if _, err := routine.Parallel(len(s.slots), s.open); err != nil {
@@ -21,7 +21,7 @@ func (s *session) record() (gpu.Snapshot, error) {
 		}
 	}
 	devices, faults := s.gather()
-	look := gpu.Snapshot{Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+	look := s.blank(faults...)
 	for _, d := range devices { // one after another: waking a thread for each takes more than reading it
 		reading, faults := s.recorded(d)
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)

@@ -44,15 +44,15 @@ func answer(asked serve.Session) error {
 	return s.Finish()
 }
 
-// Look opens what is not open and reads it, with a thread for each GPU from its handle to its last list: attaching costs
-// 6.5 ms and more a GPU, and the driver overlaps it. One that is attached sooner is read while others still attach.
+// Look opens what is not open and reads it, with a thread for each GPU from its handle to its last list: attaching
+// costs 6.5 ms and more a GPU, and the driver overlaps it. One that is attached sooner is read while others still attach.
 func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
 		faults  []gpu.Fault
 	}
 	if fault := s.list(); fault != nil {
-		return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: []gpu.Fault{*fault}}, nil
+		return s.blank(*fault), nil
 	}
 	answers, err := routine.Parallel(len(s.slots), func(i int) (all []answer) {
 		for _, d := range s.open(i) {
@@ -65,7 +65,7 @@ func (s *session) Look() (gpu.Snapshot, error) {
 		return gpu.Snapshot{}, err
 	}
 	_, faults := s.gather()
-	look := gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+	look := s.blank(faults...)
 	for _, a := range slices.Concat(answers...) {
 		if _, twice := look.Reading(a.reading.Device.ID); twice {
 			continue
@@ -74,6 +74,11 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	}
 	s.last = look
 	return look, nil
+}
+
+// blank is a look that has seen nothing yet.
+func (s *session) blank(faults ...gpu.Fault) gpu.Snapshot {
+	return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 }
 
 // list prepares a slot for each device that is asked for, or says why the driver does not tell how many there are.
@@ -95,8 +100,8 @@ func (s *session) list() *gpu.Fault {
 	return nil
 }
 
-// open opens a slot that is not open, and so tries again what failed in an earlier look: one failed call proves nothing.
-// What is open stays so: reading it again is the retry.
+// open opens a slot that is not open, and so tries again what failed in an earlier look: one failed call proves
+// nothing. What is open stays so: reading it again is the retry.
 func (s *session) open(i int) []device {
 	slot := &s.slots[i]
 	if len(slot.devices) > 0 {

@@ -1,6 +1,7 @@
-// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from /proc
-// and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of AMD's it
-// reads for the backend also their memory and who has it: there is no other way to ask. No vendor library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
+// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from
+// /proc and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of
+// AMD's it reads for the backends also their memory and who has it, which other files of the kernel tell. No vendor
+// library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
 // large, so a hook runs this package in a child.
 package inventory
 

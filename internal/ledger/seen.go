@@ -93,8 +93,8 @@ func (p Seen) known() map[time.Duration]gpu.Figure {
 	return all
 }
 
-// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at 0. Behind a
-// record that was cut short before its condition was kept, the next older one is not the newest.
+// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at
+// 0. Behind a record that was cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
