@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -155,4 +156,27 @@ func example(e code.Entry) finding.Finding {
 		return about(e.Code, 0, 20998<<20, 0)
 	}
 	return f
+}
+
+// What is ours fits the grammar and the bound; what is composed fits, holds no bracket and is read back.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42",
+		"BKD-REMAPFAILED g=15 job=1 prolog; see: bookend show 1", EpilogError,
+	} {
+		f.Add(s, 3, uint64(1<<30), 4711)
+	}
+	grammar := regexp.MustCompile(Grammar)
+	f.Fuzz(func(t *testing.T, text string, index int, bytes uint64, pid int) {
+		if r, ours := Parse(text); ours && (len(text) > MaxReason || !grammar.MatchString(text) || r.Job == 0) {
+			t.Errorf("%q is read as %+v", text, r)
+		}
+		for _, c := range []code.Code{code.Orphan, code.RemapFailed, code.Code(text)} {
+			composed := string(Text(about(c, index, bytes, pid&math.MaxInt32), 7, slurm.Epilog))
+			known := c != code.Code(text)
+			if len(composed) > MaxReason || known && (strings.ContainsAny(composed, "[]\n") || !Ours(composed)) {
+				t.Errorf("%q", composed)
+			}
+		}
+	})
 }
