@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -149,7 +148,7 @@ func (a *app) accept(name string) error {
 }
 
 // reading is a look at the card that an admin means, by UUID, by bus id, or as nvidiaN; who is on it, and when it was.
-func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]attrib.Process, time.Duration,
+func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]finding.Process, time.Duration,
 	error) {
 	now := a.look(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
 	if now.Problem != "" {
@@ -163,7 +162,7 @@ func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading,
 }
 
 // acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
-func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) (finding.Baseline, error) {
+func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds) (finding.Baseline, error) {
 	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
 		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))

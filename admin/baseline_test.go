@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/ledger"
@@ -102,7 +102,7 @@ END
 
 // A card with services on it may be accepted with them; with anybody else's process it may not.
 func TestAcceptable(t *testing.T) {
-	service := attrib.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
+	service := finding.Process{PID: 812, Start: time.Second, Service: "dcgm.service"}
 	reading := func(change func(*gpu.Reading)) gpu.Reading {
 		r := gpu.Reading{
 			Device: gpu.Device{ID: cardA}, Memory: gpu.Memory{Used: gpu.Bytes(80 << 20)},
@@ -113,18 +113,18 @@ func TestAcceptable(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		r    gpu.Reading
-		who  attrib.Process
+		who  finding.Process
 		says string
 	}{
 		"a service": {reading(func(*gpu.Reading) {}), service, ""},
-		"somebody's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Name: "train\x1b"},
+		"somebody's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Name: "train\x1b"},
 			`process 812 (train\x1b)`},
-		"a job's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x",
+		"a job's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Service: "x",
 			Cgroup: slurm.Owner{ID: 3}}, "process 812"},
-		"perhaps a job's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x", EnvJobID: 3},
+		"perhaps a job's": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Service: "x", EnvJobID: 3},
 			"process 812"},
-		"gone": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Gone: true}, "process 812"},
-		"not read": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Why: "denied",
+		"gone": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Gone: true}, "process 812"},
+		"not read": {reading(func(*gpu.Reading) {}), finding.Process{PID: 812, Why: "denied",
 			Service: "x"}, "process 812"},
 		"a large service": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }),
 			service, "no small service"},
@@ -139,7 +139,7 @@ func TestAcceptable(t *testing.T) {
 			"unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := acceptable(tt.r, map[int]attrib.Process{812: tt.who}, config.Default().Thresholds)
+			b, err := acceptable(tt.r, map[int]finding.Process{812: tt.who}, config.Default().Thresholds)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("%+v, %v; want %q", b, err, tt.says)
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/answer"
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -73,12 +72,12 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	over := end(2*time.Minute, settle.Flat, 20<<30)
 	over.Probes = []gpu.Probe{{Device: cardA, Result: gpu.ProbeBroken, Error: &gpu.CallError{Call: "cuInit", Code: 802,
 		Name: "CUDA_ERROR_SYSTEM_NOT_READY"}}}
-	process := attrib.Process{PID: 4711, Name: "train", UID: uid, Start: 90 * time.Second}
+	process := finding.Process{PID: 4711, Name: "train", UID: uid, Start: 90 * time.Second}
 	over.Findings = []finding.Finding{
 		{Code: code.Orphan, GPU: cardA, Index: &index, Bytes: gpu.Bytes(20 << 30),
 			Holder: &finding.Holder{Process: process, Memory: gpu.Bytes(20 << 30)},
-			Owner:  &finding.Owner{Job: id, UID: uid, Level: attrib.ByCgroup},
-			Candidates: []finding.Holder{{Process: attrib.Process{PID: 5, Gone: true},
+			Owner:  &finding.Owner{Job: id, UID: uid, Level: finding.ByCgroup},
+			Candidates: []finding.Holder{{Process: finding.Process{PID: 5, Gone: true},
 				Memory: gpu.Unknown("no descriptor")}}},
 		{Code: code.Unread, Unknown: "not read", Bytes: gpu.Unknown("not read")},
 	}

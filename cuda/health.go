@@ -126,7 +126,8 @@ var examinations = []examination{
 	slowly(one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
 		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 	}, decimal)),
-	{source: "nvmlDeviceGetRemappedRows", slow: true, codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
+	{source: "nvmlDeviceGetRemappedRows", slow: true,
+		codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
 		read: func(card nvml.Device) ([]string, nvml.Return) {
 			_, uncorrected, pending, failed, ret := card.GetRemappedRows()
 			return []string{strconv.Itoa(uncorrected), yesNo(pending), yesNo(failed)}, ret

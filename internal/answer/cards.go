@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -20,7 +19,7 @@ import (
 // Scene is what the state of the node's GPUs is made from.
 type Scene struct {
 	Now       gpu.Snapshot // without readings where the driver gave no answer
-	Who       map[int]attrib.Process
+	Who       map[int]finding.Process
 	At        func(time.Duration) time.Time // turns time since boot into a wall time
 	Runs      []ledger.Run
 	Epoch     gpu.Epoch                   // now's
@@ -47,7 +46,7 @@ type CardStatus struct {
 
 // Process is one process on a GPU.
 type Process struct {
-	attrib.Process
+	finding.Process
 	Memory   gpu.Figure `json:"memory"`
 	BeganAt  time.Time  `json:"began_at,omitzero"`
 	User     string     `json:"user,omitempty"`        // by name, where a job's record has it

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
@@ -56,16 +55,16 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 }
 
 // evidence words what blames a job; docs/findings.md explains the levels.
-var evidence = map[attrib.Level]string{
-	attrib.ByCgroup:      " (it is in the job's cgroup)",
-	attrib.BySighting:    " (an earlier hook saw it in the job's cgroup)",
-	attrib.Recorded:      " (the recorder saw it in the job's cgroup)",
-	attrib.ByExclusive:   " (it came while the job had the GPU alone)",
-	attrib.ByEnvironment: " (its environment names the job: a hint)",
+var evidence = map[finding.Level]string{
+	finding.ByCgroup:      " (it is in the job's cgroup)",
+	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
+	finding.Recorded:      " (the recorder saw it in the job's cgroup)",
+	finding.ByExclusive:   " (it came while the job had the GPU alone)",
+	finding.ByEnvironment: " (its environment names the job: a hint)",
 }
 
 // processText names a process that began at a moment for an admin.
-func processText(p attrib.Process, began time.Time) string {
+func processText(p finding.Process, began time.Time) string {
 	switch {
 	case p.Gone:
 		return fmt.Sprintf("PID %d, which no longer exists", p.PID)
@@ -84,7 +83,7 @@ func holderText(h finding.Holder, e ledger.End) string {
 	}
 	text := processText(h.Process, began)
 	if len(h.Classes) > 0 {
-		text += ", " + strings.Join(each(h.Classes, func(c attrib.Class) string { return string(c) }), " ")
+		text += ", " + strings.Join(each(h.Classes, func(c finding.Class) string { return string(c) }), " ")
 	}
 	for _, place := range []string{h.Service, h.Container} {
 		if place != "" {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/ledger"
@@ -25,7 +25,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
 	for _, e := range run.Ends {
-		who, tests := map[int]attrib.Process{}, map[gpu.ID]health.TestRecord{}
+		who, tests := map[int]finding.Process{}, map[gpu.ID]health.TestRecord{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}

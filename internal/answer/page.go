@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
@@ -261,7 +261,7 @@ func (s sheet) Seen(e Entry) report.Safe {
 	return s.Text(strings.Join(parts, "; "))
 }
 
-func process(p attrib.Process) string {
+func process(p finding.Process) string {
 	switch {
 	case p.Gone:
 		return fmt.Sprintf("%d, which is gone", p.PID)
@@ -278,7 +278,7 @@ func whose(e Entry) string {
 		return ""
 	}
 	text := fmt.Sprintf("of job %s (evidence: %s)", safe(o.JobName()), safe(o.Level))
-	if o.Level.Weaker(attrib.BySighting) {
+	if o.Level.Weaker(finding.BySighting) {
 		text = "probably " + text
 	}
 	return text

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -33,7 +32,7 @@ func TestStatus(t *testing.T) {
 			Met       []metrics.Trouble
 			Runs      []ledger.Run
 			Now       gpu.Snapshot
-			Who       map[int]attrib.Process
+			Who       map[int]finding.Process
 			Baselines map[gpu.ID]finding.Baseline
 			Tests     map[gpu.ID]health.TestRecord
 		}
@@ -78,11 +77,11 @@ func TestStateOfACard(t *testing.T) {
 		c.Last = &LastLook{Codes: last}
 		return c
 	}
-	of := func(p attrib.Process) Process { p.UID = 7; return Process{Process: p} }
-	over := of(attrib.Process{PID: 1, Cgroup: slurm.Owner{ID: 4}})
+	of := func(p finding.Process) Process { p.UID = 7; return Process{Process: p} }
+	over := of(finding.Process{PID: 1, Cgroup: slurm.Owner{ID: 4}})
 	over.JobEnded = clock(9, 0)
-	own, login := of(attrib.Process{PID: 2, Cgroup: slurm.Owner{ID: 5}}), of(attrib.Process{PID: 3})
-	service, gone := of(attrib.Process{PID: 4, Service: "dcgm.service"}), of(attrib.Process{PID: 5, Gone: true})
+	own, login := of(finding.Process{PID: 2, Cgroup: slurm.Owner{ID: 5}}), of(finding.Process{PID: 3})
+	service, gone := of(finding.Process{PID: 4, Service: "dcgm.service"}), of(finding.Process{PID: 5, Gone: true})
 	for name, tt := range map[string]struct {
 		card CardStatus
 		want string

@@ -102,8 +102,8 @@ func Run(s Spec) (res Result) {
 	boot := routine.SystemClock().Boot
 	began := boot()
 	defer func() { res.Took = boot() - began }()
-	if err := s.check(); err != nil {
-		return notStarted(err)
+	if !filepath.IsAbs(s.Path) || s.Timeout <= 0 {
+		return notStarted(fmt.Errorf("start %q: not an absolute path, or no time left", s.Path))
 	}
 	p, err := openPipes()
 	if err != nil {
@@ -113,9 +113,12 @@ func Run(s Spec) (res Result) {
 	deadline := time.NewTimer(s.Timeout)
 	defer deadline.Stop()
 	c := launch(s, p)
-	b, ok := c.await(deadline.C)
-	if !ok {
-		return notStarted(fmt.Errorf("start %q: %w within %v", s.Path, ErrNoExec, s.Timeout))
+	var b birth
+	select {
+	case b = <-c.born:
+	case <-deadline.C: // it is killed as soon as it appears
+		close(c.disown)
+		b.err = fmt.Errorf("start %q: %w within %v", s.Path, ErrNoExec, s.Timeout)
 	}
 	if b.err != nil {
 		return notStarted(b.err)
@@ -124,17 +127,6 @@ func Run(s Spec) (res Result) {
 		s.Started(b.pid, b.ticks)
 	}
 	return c.supervise(s, p, b, deadline.C)
-}
-
-// check refuses what cannot work, before anything is opened.
-func (s Spec) check() error {
-	switch {
-	case !filepath.IsAbs(s.Path):
-		return fmt.Errorf("start %q: not an absolute path", s.Path)
-	case s.Timeout <= 0:
-		return fmt.Errorf("start %q: no time left", s.Path)
-	}
-	return nil
 }
 
 func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err} }

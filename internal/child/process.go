@@ -83,18 +83,6 @@ func start(s Spec, p *pipes) birth {
 	return birth{pid: pid, ticks: st.Ticks}
 }
 
-// await returns the started child, or false when the deadline came first; the child is then killed as soon as
-// it appears.
-func (c *process) await(deadline <-chan time.Time) (birth, bool) {
-	select {
-	case b := <-c.born:
-		return b, true
-	case <-deadline:
-		close(c.disown)
-		return birth{}, false
-	}
-}
-
 // ends are what ends a child that does not end by itself.
 type ends struct {
 	flood    <-chan struct{}

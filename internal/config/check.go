@@ -11,7 +11,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// check finds values that contradict each other.
 func (r *reader) check(c *Config) {
 	r.require(c.Version == 1, "must be 1, the only version there is", "version")
 	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run

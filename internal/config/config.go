@@ -99,7 +99,6 @@ type Config struct {
 	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, and names that earlier versions had
 }
 
-// Paths are the roots of everything Bookend touches.
 type Paths struct {
 	Proc string `yaml:"proc" text:"path"` // /proc
 	Sys  string `yaml:"sys" text:"path"`  // /sys
@@ -109,7 +108,6 @@ type Paths struct {
 	Log  string `yaml:"log" text:"path"`  // /var/log/bookend
 }
 
-// NVIDIA are the keys for NVIDIA's driver.
 type NVIDIA struct {
 	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
@@ -121,7 +119,6 @@ type NVIDIA struct {
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
-// AMD are the keys for AMD's driver.
 type AMD struct {
 	Backend string `yaml:"backend" text:"path"` // the program of its backend
 	// HIPLibrary is ROCm's library for test allocations, which bookend-hip beside the backend makes. Empty: none.
@@ -204,13 +201,11 @@ type Settle struct {
 	Epilog SettleTimes `yaml:"epilog"`
 }
 
-// SettleTimes bound the watching in one hook.
 type SettleTimes struct {
 	Max  Duration `yaml:"max"`
 	Flat Duration `yaml:"stable" was:"flat" from:"200ms" to:"10m"`
 }
 
-// Size is a number of bytes written as text ("512MiB") in the file.
 type Size uint64
 
 // Thresholds are where memory that should be free begins to count.
@@ -265,7 +260,6 @@ type Policy struct {
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
-// PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
 	Mode   Mode                 `yaml:"mode,omitempty" words:"observe enforce"`
 	Prolog map[code.Code]Action `yaml:"prolog,omitempty" words:"ignore note warn repeat drain"`
@@ -304,7 +298,6 @@ type JobLog struct {
 	Read bool `yaml:"read"`
 }
 
-// Log is Bookend's own log.
 type Log struct {
 	Level  LogLevel  `yaml:"level" words:"debug info warning error"`
 	Format LogFormat `yaml:"format" words:"text json"`
@@ -319,13 +312,10 @@ type Metrics struct {
 	Textfile string `yaml:"textfile" text:"textfile or empty"`
 }
 
-// TextfileSuffix ends the names of the files that node_exporter reads.
 const TextfileSuffix = ".prom"
 
-// MaxGrace is the longest clean_up.grace.
 const MaxGrace = 10 * time.Second
 
-// SlurmdPIDFile is Slurm's default for SlurmdPidFile.
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
@@ -339,3 +329,58 @@ func SlurmFolders() []string {
 func SlurmdPrograms() []string {
 	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
 }
+
+const mib = 1 << 20
+
+func Default() Config {
+	return Config{
+		Version:    1,
+		Mode:       Observe,
+		OnOwnError: Warn,
+		DrainOn:    []Group{code.Leftovers, code.Faults},
+		Paths: Paths{
+			Proc: "/proc", Sys: "/sys", Dev: "/dev",
+			Run: "/run/bookend", Var: "/var/lib/bookend", Log: "/var/log/bookend",
+		},
+		Backend:   "/usr/libexec/bookend/bookend-gpu",
+		NVIDIA:    NVIDIA{DriverProc: "/proc/driver/nvidia"},
+		AMD:       AMD{Backend: "/usr/libexec/bookend/bookend-amd"},
+		Slurm:     Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
+		Deadlines: deadlines(),
+		Settle: Settle{
+			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
+			// Orphaned PyTorch workers go away by themselves after 3 s (measured): Flat must be longer.
+			Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},
+		},
+		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib},
+		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
+		Probe:   Probe{At: ProbeEpilog, Every: seconds(600), AfterJobs: 100, Gap: 64 * mib},
+		Record:  Record{Every: seconds(1)}, // a sample of a GPU was measured to take 0.3 ms of a processor
+		CleanUp: CleanUp{Grace: seconds(2)},
+		Drain:   DrainRules{ReasonBy: ReasonByHook, MaxRestarts: 2, Resume: Resume{After: 3}},
+		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
+		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
+		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},
+	}
+}
+
+func deadlines() Deadlines {
+	return Deadlines{
+		// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
+		Prolog: HookDeadline{
+			Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Probe: seconds(2), Outputs: seconds(0.5),
+		},
+		// The whole node takes no new job while an epilog runs.
+		Epilog: HookDeadline{
+			Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Probe: seconds(3),
+			Append: seconds(1), Outputs: seconds(0.5),
+		},
+		// Slurm ends a health check after 60 s.
+		HealthCheck: CheckDeadline{
+			Total: seconds(45), Driver: seconds(15), Scan: seconds(3), Slurm: seconds(10), Outputs: seconds(2),
+		},
+		Task: seconds(1),
+	}
+}
+
+func seconds(s float64) Duration { return Duration(s * float64(time.Second)) }

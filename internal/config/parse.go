@@ -93,7 +93,6 @@ func degraded(c Config, problems []Problem) Config {
 	return d
 }
 
-// document returns the root of the one YAML document in data.
 func document(data []byte) (root *yaml.Node, problem *Problem) {
 	if len(data) > MaxBytes {
 		return nil, &Problem{Text: fmt.Sprintf("longer than %d KiB", MaxBytes>>10)}

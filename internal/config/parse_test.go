@@ -23,10 +23,9 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 func TestParseTakesOver(t *testing.T) {
 	got, problems := Parse([]byte(`
 mode: enforce
-on_unknown: drain
+on_own_error: drain
 paths: {run: /run/other}
 nvidia:
-  gpu_order: map
   gpu_map: {0: GPU-a, 1: "0000:3b:00.0"}
 slurm:
   shared_partitions: [debug, mps]
@@ -34,13 +33,12 @@ slurm:
   shards: no
   gres_conf: /srv/slurm/gres.conf
 deadlines: {epilog: {total: 1m}}
-settle: {epilog: {flat: 3600ms}}
+settle: {epilog: {stable: 3600ms}}
 thresholds: {drain: 2 GiB, report: 65536KiB}
-look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
-  epilog: {BKD-ORPHAN: warn, BKD-BARMAP: ignore}
+  epilog: {BKD-ORPHAN: warn}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
@@ -54,13 +52,6 @@ log: {format: json, syslog: FALSE}
 	want.NVIDIA.GPUMap = map[int]string{0: "GPU-a", 1: "0000:3b:00.0"}
 	want.Slurm.SharedPartitions, want.Slurm.RunInJobBackend = []string{"debug", "mps"}, true
 	want.Slurm.Shards, want.Slurm.GresConf = ShardsNo, "/srv/slurm/gres.conf"
-	want.Unused = []Problem{
-		{3, "on_unknown", "is called on_own_error now"},
-		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
-		{14, "settle.epilog.flat", "is called stable now"},
-		{16, "look", "has no effect any more: remove it"},
-		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
-	}
 	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
 	want.Settle.Epilog.Flat = seconds(3.6)
@@ -157,10 +148,8 @@ func TestLimits(t *testing.T) {
 
 // Each key can be read: its tag says what it may be, and its default is that.
 func TestEveryKeyCanBeRead(t *testing.T) {
-	all := map[string]string{}
-	defaultsOf(reflect.ValueOf(Default()), "", all)
-	for key, value := range all {
-		text := strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
+	for _, s := range Settings(nil) {
+		text := strings.ReplaceAll(s.Key, ".", ": {") + ": " + s.Value + strings.Repeat("}", strings.Count(s.Key, "."))
 		if got, problems := Parse([]byte(text)); len(problems) > 0 || !reflect.DeepEqual(emptied(got), emptied(Default())) {
 			t.Errorf("%s: %v", text, problems)
 		}
@@ -201,14 +190,13 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// A single word is as good as a section; the keys of earlier releases have no effect.
+// A single word is as good as a section.
 func TestJobLog(t *testing.T) {
 	for text, want := range map[string]Show{
 		"all":                           ShowAll,
 		"none":                          ShowNone,
 		"{show: problems, read: false}": ShowProblems,
 		"{privacy: jobs}":               ShowSummary,
-		"{start: always, end: never}":   ShowSummary,
 	} {
 		c, problems := Parse([]byte("job_log: " + text))
 		if len(problems) > 0 || c.JobLog.Show != want {
@@ -217,6 +205,104 @@ func TestJobLog(t *testing.T) {
 	}
 	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
 		t.Errorf("%v", problems)
+	}
+}
+
+// A setting has the line that sets it, and reads back as it is written.
+func TestSettings(t *testing.T) {
+	const text = `mode: enforce
+settle:
+  epilog: {max: 4s}
+policy:
+  epilog: {BKD-STRAY: warn, BKD-ORPHAN: note}
+  partitions: {debug: {mode: observe}}
+nvidia: {gpu_map: {1: GPU-b, 0: GPU-a}}
+slurm: {shared_partitions: [a, b]}
+`
+	got := map[string]Setting{}
+	for _, s := range Settings([]byte(text)) {
+		got[s.Key] = s
+	}
+	for key, want := range map[string]Setting{
+		"mode":                    {Value: "enforce", Line: 1},
+		"settle.epilog.max":       {Value: "4s", Line: 3},
+		"settle.prolog.max":       {Value: Default().Settle.Prolog.Max.String()},
+		"policy.epilog":           {Value: "{BKD-ORPHAN: note, BKD-STRAY: warn}", Line: 5},
+		"policy.partitions":       {Value: "{debug: {mode: observe}}", Line: 6},
+		"nvidia.gpu_map":          {Value: "{0: GPU-a, 1: GPU-b}", Line: 7},
+		"slurm.shared_partitions": {Value: "[a, b]", Line: 8},
+		"thresholds.drain":        {Value: "512MiB"},
+		"help_url":                {Value: `""`},
+		"job_log.show":            {Value: "summary"},
+	} {
+		if want.Key = key; got[key] != want {
+			t.Errorf("%s: got %+v, want %+v", key, got[key], want)
+		}
+	}
+	var file strings.Builder
+	for key, s := range got {
+		if !strings.Contains(key, ".") {
+			fmt.Fprintf(&file, "%s: %s\n", key, s.Value)
+		}
+	}
+	if _, problems := Parse([]byte(file.String())); len(problems) > 0 {
+		t.Errorf("%v in\n%s", problems, file.String())
+	}
+	for _, s := range Settings([]byte("mode: enforce\nnonsense: 1\n")) {
+		if s.Key == "mode" && (s.Value != "observe" || s.Line != 0) {
+			t.Errorf("of a file with a mistake: %+v", s)
+		}
+	}
+}
+
+// A text is refused, and then can drain nothing, or contradicts itself nowhere.
+func FuzzParse(f *testing.F) {
+	f.Add(readFile(f, manual))
+	bad, err := filepath.Glob("../../configs/bad/*.yaml")
+	if err != nil || len(bad) == 0 {
+		f.Fatal("no bad configurations: ", err)
+	}
+	for _, name := range bad {
+		f.Add(readFile(f, name))
+	}
+	for _, seed := range []string{
+		"", "version: 1\n", "a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+		"? {a: b}\n: c\n<<: {mode: enforce}\n", "\xff\xfe\x00", "mode: enforce\npolicy: {epilog: {BKD-ORPHAN: " +
+			"drain}}\n",
+		"policy: {partitions: {gpu: {mode: observe, prolog: {BKD-LOST: warn}}}}\n",
+		"nvidia: {gpu_map: {0: GPU-1, 1: \"0000:1b:00.0\"}}\nslurm: {shared_partitions: [a, b]}\n",
+		"version: 1\nthresholds: {report: 64MiB, drain: 1GiB}\nsettle:\n  prolog: {max: 1.5s, stable: 300ms}\n",
+		"\"\\e[2J\\u202e\": 1\nversion: \"\\x07\"\n", "version: 1\n---\nversion: 1\n", "version: 1\n\tmode: x\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, problems := Parse(data)
+		if len(problems) > 0 {
+			refused(t, c, problems)
+			return
+		}
+		r := reader{lines: map[string]int{}}
+		if r.check(&c); len(r.problems) > 0 {
+			t.Fatalf("accepted with %v", r.problems)
+		}
+	})
+}
+
+// refused: a bad configuration cannot drain, and what is wrong with it can be shown.
+func refused(t *testing.T, c Config, problems []Problem) {
+	t.Helper()
+	d := Default()
+	if c.Mode != Observe || c.OnOwnError != Warn || !reflect.DeepEqual(c.Policy, d.Policy) || c.CleanUp != d.CleanUp {
+		t.Fatalf("a bad configuration could drain, or end processes: %+v", c)
+	}
+	if len(problems) > maxProblems+1 {
+		t.Fatalf("%d problems", len(problems))
+	}
+	for _, p := range problems {
+		if s := p.String(); len(s) > 2048 || p.Text == "" || !plain(s) {
+			t.Fatalf("problem %q", s)
+		}
 	}
 }
 

@@ -68,7 +68,6 @@ func (r *reader) fill(n *yaml.Node, v reflect.Value, key string, tag reflect.Str
 	}
 }
 
-// pairs calls use for each key of a mapping.
 func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.problem(n.Line, key, "want keys and values")
@@ -191,7 +190,6 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 // longest is more than any key takes: most have their own limit.
 const longest = 720 * time.Hour
 
-// number reads a value of one of the types that have an order.
 func number(kind reflect.Type, n *yaml.Node) (int64, error) {
 	switch kind {
 	case reflect.TypeFor[Duration]():
@@ -245,7 +243,6 @@ func plain(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
-// clip bounds a text from the file for a message.
 func clip(text string) string {
 	if len(text) > 60 {
 		return text[:60] + "..."
@@ -264,7 +261,6 @@ var units = []struct {
 	bytes  uint64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// parseSize reads a whole number with a unit.
 func parseSize(text string) (Size, bool) {
 	for _, u := range units {
 		if digits, is := strings.CutSuffix(text, u.suffix); is {

@@ -130,8 +130,8 @@ type Input struct {
 	// all was.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder saw of the job's GPUs in so many Samples, one in each Every; nothing where there was
-	// none. Whole says that it saw every interval between the two ends.
+	// Recorded is what the recorder saw of the job's GPUs in so many Samples, one in each Every; nothing where there
+	// was none. Whole says that it saw every interval between the two ends.
 	Recorded      []Recorded
 	Samples       int
 	Every         time.Duration

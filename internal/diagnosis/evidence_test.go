@@ -55,7 +55,6 @@ var restsOn = map[Name][][]source{
 var deniesOn = map[string][][]source{
 	"no message about memory in its output": {{output}},
 	"not the GPU":                           {{hostSaid}, {refusal}, {kill, output}, {sized}, {space}},
-	"Not GPU memory":                        {{output}},
 	"nothing seen on n1":                    {{start, end, condition, kernel, tests, cards, sharing}, {start, end, condition, kernel, figures, cards, sharing}},
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -29,7 +28,7 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
-		if f.Owner != nil && f.Owner.Level == attrib.Recorded { // of no end: Seen has it
+		if f.Owner != nil && f.Owner.Level == finding.Recorded { // of no end: Seen has it
 			continue
 		}
 		if lacks(f.Code) && !(again && f.Code == code.Dirty) {
@@ -279,7 +278,7 @@ func (j judge) wording(s stock) string {
 
 // Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
 func Probably(o *finding.Owner) string {
-	if o.Level.Weaker(attrib.BySighting) {
+	if o.Level.Weaker(finding.BySighting) {
 		return "probably "
 	}
 	return ""
@@ -304,7 +303,7 @@ func (j judge) absent(n Name) Cause {
 	}
 }
 
-// between says how often the GPUs were sampled between the job's two ends: between two samples anything may come and go.
+// between says how often the GPUs were sampled between the job's two ends: between samples anything may come and go.
 func (j judge) between() string {
 	if j.Samples == 0 {
 		return "; not sampled between (the recorder would)"

@@ -137,8 +137,6 @@ func (j judge) unlimited() Cause {
 	switch {
 	case j.ranOut():
 		return no("the GPU's memory ran out")
-	case j.endedBy(9) && unread != "":
-		return untold("ended by signal 9; whether for host memory is not known")
 	case j.startless():
 		return untold("CUDA could not start for want of memory; why is not known")
 	case unread != "":

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -206,10 +207,7 @@ func (j judge) unread() string {
 		if read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent] {
 			continue
 		}
-		if j.HealthUnknown != "" {
-			return "GPU's condition not read: " + j.HealthUnknown
-		}
-		return "GPU's condition not read"
+		return strings.TrimSuffix("GPU's condition not read: "+j.HealthUnknown, ": ")
 	}
 	return j.unreadLog()
 }

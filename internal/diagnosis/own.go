@@ -186,7 +186,8 @@ func (j judge) processes() Cause {
 			r = other
 		}
 	}
-	several := fmt.Sprintf("%d processes with %s%s%s", r.Together, Size(r.Own), j.clock(" at ", r.TogetherAt), j.unused())
+	several := fmt.Sprintf("%d processes with %s%s%s", r.Together, Size(r.Own), j.clock(" at ", r.TogetherAt),
+		j.unused())
 	switch {
 	case j.alone():
 		return no("one alone had it when it failed")

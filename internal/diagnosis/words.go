@@ -115,11 +115,7 @@ func (j judge) headline(d Diagnosis) string {
 	yes, lead := j.leading(d), ""
 	switch d.Reason {
 	case ByShared:
-		text := "A kernel wanted more shared memory or registers than a GPU has"
-		if j.MessagesPart == "" {
-			text = "Not GPU memory: a" + text[1:]
-		}
-		return text
+		return "A kernel wanted more shared memory or registers than a GPU has"
 	case ByMessage:
 		lead = j.question() + ": "
 	case ByFailure:

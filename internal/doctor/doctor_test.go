@@ -3,8 +3,12 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +56,7 @@ func TestFoldersAbove(t *testing.T) {
 	fix := "chmod go-w " + n.dir + compare
 	above := map[string]int{}
 	for _, r := range notWell(n.examine()) {
-		if r.Seen == notAlone+n.dir+" is writable by others (mode 0775)" && r.Fix == fix && r.Level == Wrong {
+		if r.Seen == notAlone+n.dir+": mode 0775 lets others write" && r.Fix == fix && r.Level == Wrong {
 			above[r.Check]++
 		}
 	}
@@ -93,21 +97,6 @@ func TestPartsThatHang(t *testing.T) {
 	}
 }
 
-// While a child of Bookend's is stuck in the driver, it is not asked.
-func TestStuckDriver(t *testing.T) {
-	n := newNode(t)
-	put(t, n.in("run/state/n1/stuck.json"), `{"pid":77,"start_ticks":5,"since_ns":3000000000,"op":"backend"}`, 0o600)
-	put(t, n.in("proc/77/stat"), "77 (bookend-gpu) D 1"+strings.Repeat(" 0", 15)+" 1 0 5 0\n", 0o644)
-	put(t, n.in("libexec/bookend-gpu"), "#!/bin/sh\ntouch "+n.in("asked")+"\n", 0o755)
-	said := n.said("driver")
-	if len(said) != 1 || said[0].Level != Unknown || !strings.Contains(said[0].Seen, "PID 77") {
-		t.Errorf("%+v", said)
-	}
-	if _, err := os.Stat(n.in("asked")); err == nil {
-		t.Error("the driver was asked")
-	}
-}
-
 // Where slurm.conf is, a hook was told.
 func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
@@ -138,12 +127,12 @@ func TestPrint(t *testing.T) {
 		{Check: "state", Level: OK, Path: "/run/x", Seen: "root's, 0700"},
 		{Check: "config", Level: Wrong, Path: "/run/\x1b[2Jx", Seen: "belongs to user 7", Why: "they count",
 			Fix: `chown root:root '/run/a\b'`},
-		{Check: "log", Level: Warning, Path: "/log", Seen: "seen", Why: "why", Fix: long + "\nnext"},
+		{Check: "log", Level: Warning, Path: "/log", Seen: "seen", Why: "why", Fix: long},
 	}
 	var text, js bytes.Buffer
 	bad := `ERROR config: /run/\x1b[2Jx: belongs to user 7` + "\n" +
 		"  why: they count\n" + `  fix: chown root:root '/run/a\b'` + "\n" +
-		"WARNING log: /log: seen\n  why: why\n  fix: " + long + "\n       next\n"
+		"WARNING log: /log: seen\n  why: why\n  fix: " + long + "\n"
 	for all, want := range map[bool]string{
 		false: "n1: 1 error, 1 warning, 1 ok (--all shows them)\n" + bad,
 		true:  "n1: 1 error, 1 warning, 1 ok\n" + bad + "ok state: /run/x: root's, 0700\n",
@@ -176,5 +165,66 @@ func TestWithoutSlurm(t *testing.T) {
 	if strings.Count(text.String(), notJudged) != 1 || strings.Count(text.String(),
 		"prolog-flags") != 1 || len(results) != len(Checks()) {
 		t.Errorf("%s", text.String())
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return string(b)
+}
+
+// Admins are told in docs/doctor.md what doctor demands.
+func TestDoc(t *testing.T) {
+	have := text(t, "../../docs/doctor.md")
+	for _, c := range Checks() {
+		if !strings.Contains(have, "`"+c.Name+"`") {
+			t.Errorf("docs/doctor.md says nothing of the check %s", c.Name)
+		}
+	}
+}
+
+// What docs/admin.md says to install is what doctor demands.
+func TestInstallCommands(t *testing.T) {
+	c := config.Default()
+	c.Drain.ReasonBy = config.ReasonByNone // scontrol is not Bookend's
+	s := Site{Config: c, ConfigPath: config.DefaultFile, Self: "/usr/bin/bookend",
+		Programs: []string{filepath.Dir(c.Backend)}}
+	want := map[string]string{}
+	for _, r := range rules {
+		for _, at := range r.at {
+			for _, path := range s.paths(at) {
+				if r.kind == regular {
+					want[path] = fmt.Sprintf("%04o", r.mode)
+				}
+			}
+		}
+	}
+	have := map[string]string{}
+	line := regexp.MustCompile(`(?m)^install -D -m (\d{4}) -t (\S+) (.+)$`)
+	for _, l := range line.FindAllStringSubmatch(text(t, "../../docs/admin.md"), -1) {
+		for _, file := range strings.Fields(l[3]) {
+			have[l[2]+"/"+filepath.Base(file)] = l[1]
+		}
+	}
+	if !maps.Equal(have, want) {
+		t.Errorf("docs/admin.md installs %v, want %v", have, want)
+	}
+}
+
+// The unit mounts what doctor would mount: on the drop, with the same options, before slurmd. make check-deploy has
+// systemd look at the rest of it.
+func TestMountUnit(t *testing.T) {
+	const file = "../../deploy/systemd/run-bookend-drop.mount"
+	unit, where := text(t, file), filepath.Join(config.Default().Paths.Run, "drop")
+	for _, line := range []string{"What=tmpfs", "Where=" + where, "Type=tmpfs", "Options=" + DropOptions,
+		"Before=slurmd.service", "WantedBy=slurmd.service"} {
+		if !strings.Contains(unit, "\n"+line+"\n") {
+			t.Errorf("%s lacks %s", file, line)
+		}
+	}
+	if name := strings.ReplaceAll(strings.TrimPrefix(where, "/"), "/", "-") + ".mount"; filepath.Base(file) != name {
+		t.Errorf("systemd wants the name %s", name)
 	}
 }

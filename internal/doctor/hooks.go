@@ -12,7 +12,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// slot is a place in slurm.conf that names a hook.
 type slot struct {
 	check, key, program string
 	why, without        string // what happens if the file cannot be run, or is not named
@@ -122,7 +121,6 @@ func (h slot) judge(v *view) string {
 	return all
 }
 
-// judgeFiles judges what slurmd runs, and counts those that run Bookend's program.
 func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 	for _, p := range paths {
 		files := matching(p)

@@ -14,7 +14,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// slurmConfPath is the path of slurm.conf; its bare name if there is none.
 func slurmConfPath(s Site) string {
 	if c := s.Survey.Slurm.Conf; c != nil {
 		return c.Path
@@ -56,7 +55,6 @@ func (s Site) slurmdVersion() (slurm.Version, bool) {
 	return slurm.ParseVersion(s.Survey.Slurm.Version)
 }
 
-// slurmdLacks reports a slurmd that is known not to have a feature.
 func (s Site) slurmdLacks(f slurm.Version) bool {
 	have, ok := s.slurmdVersion()
 	return ok && !have.Has(f)

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
@@ -30,7 +30,7 @@ type Survey struct {
 	Glance  stage.Glance `json:"-"`
 	Skipped string       `json:"-"`
 	// Open is who has the driver open, once the backend's own question is over.
-	Open attrib.Scan `json:"-"`
+	Open finding.Scan `json:"-"`
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
 	Numbers slurmconf.List `json:"-"`
 }

@@ -74,7 +74,6 @@ func Parse(text string) (r Reason, ours bool) {
 	return r, err == nil
 }
 
-// Ours reports whether a text is a reason of Bookend's, unchanged.
 func Ours(text string) bool {
 	_, ours := Parse(text)
 	return ours

@@ -2,14 +2,15 @@ package drain
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
-	"math"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -21,7 +22,7 @@ import (
 func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
 	return finding.Finding{
 		Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(bytes),
-		Holder: &finding.Holder{Process: attrib.Process{PID: pid, Name: "\nState=IDLE"}},
+		Holder: &finding.Holder{Process: finding.Process{PID: pid, Name: "\nState=IDLE"}},
 	}
 }
 
@@ -69,25 +70,89 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// What is ours fits the grammar and the bound; what is composed fits, holds no bracket and is read back.
-func FuzzParse(f *testing.F) {
-	for _, s := range []string{
-		"BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42",
-		"BKD-REMAPFAILED g=15 job=1 prolog; see: bookend show 1", EpilogError,
+var update = flag.Bool("update", false, "rewrite docs/drain-reasons.md and testdata/decisions.txtar")
+
+const doc = "../../docs/drain-reasons.md"
+
+// The table in the documentation has a reason for each code that may drain, as it is composed, and what can be resumed.
+func TestDocIsTheCatalogue(t *testing.T) {
+	data := must.Have(os.ReadFile(doc))(t)
+	got, want := string(data), string(data)
+	for _, part := range []struct{ name, text string }{
+		{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()},
 	} {
-		f.Add(s, 3, uint64(1<<30), 4711)
+		before, rest, begins := strings.Cut(want, "<!-- "+part.name+" -->\n")
+		_, behind, ends := strings.Cut(rest, "<!-- end -->\n")
+		if !begins || !ends {
+			t.Fatalf("%s has no place for %s", doc, part.name)
+		}
+		want = before + "<!-- " + part.name + " -->\n" + part.text + "<!-- end -->\n" + behind
+	}
+	if *update {
+		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("%s is not what the catalogue says: go test ./internal/drain -update", doc)
 	}
 	grammar := regexp.MustCompile(Grammar)
-	f.Fuzz(func(t *testing.T, text string, index int, bytes uint64, pid int) {
-		if r, ours := Parse(text); ours && (len(text) > MaxReason || !grammar.MatchString(text) || r.Job == 0) {
-			t.Errorf("%q is read as %+v", text, r)
+	for _, quoted := range regexp.MustCompile("`(BKD-[^`]*; see[^`]*)`").FindAllStringSubmatch(got, -1) {
+		if !Ours(quoted[1]) || !grammar.MatchString(quoted[1]) {
+			t.Errorf("%s shows %q, which is no reason of ours", doc, quoted[1])
 		}
-		for _, c := range []code.Code{code.Orphan, code.RemapFailed, code.Code(text)} {
-			composed := string(Text(about(c, index, bytes, pid&math.MaxInt32), 7, slurm.Epilog))
-			known := c != code.Code(text)
-			if len(composed) > MaxReason || known && (strings.ContainsAny(composed, "[]\n") || !Ours(composed)) {
-				t.Errorf("%q", composed)
-			}
+	}
+}
+
+// reasonTable has a row for each code that a policy may drain for.
+func reasonTable() string {
+	var b strings.Builder
+	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | drains by default | " +
+		"can be resumed |\n| --- | --- | --- | --- | --- |\n")
+	for _, e := range code.All() {
+		if e.Scope == code.Elsewhere || e.Severity == code.Note {
+			continue
 		}
-	})
+		by := "no"
+		switch {
+		case e.Start == config.Drain:
+			by = "at the start, at the end"
+		case e.End == config.Drain:
+			by = "at the end"
+		case e.Start == config.Repeat:
+			by = "at the start or end of the second job in a row"
+		case e.End == config.Repeat:
+			by = "at the end of the second job in a row"
+		case e.Scope == code.Own:
+			by = "with `on_own_error: drain`"
+		}
+		text := string(Text(example(e), 42, slurm.Epilog))
+		fmt.Fprintf(&b, "| [%s](findings.md#%s) | `%s` | `%s` | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)),
+			strings.TrimSpace(text[:Shown]), text, by, resumable(e.Code))
+	}
+	return b.String()
+}
+
+func resumable(c code.Code) string {
+	if Verifiable(c) {
+		return "once no one and nothing is on the GPU"
+	}
+	return "no"
+}
+
+// example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its
+// PID.
+func example(e code.Entry) finding.Finding {
+	if e.Scope != code.Card {
+		return finding.Finding{Code: e.Code}
+	}
+	f := about(e.Code, 0, 0, 0)
+	switch e.Code {
+	case code.Orphan, code.Stray, code.Foreign:
+		return about(e.Code, 0, 20998<<20, 4711)
+	case code.Residue, code.Phantom, code.Dirty, code.Gap, code.Moving:
+		return about(e.Code, 0, 20998<<20, 0)
+	}
+	return f
 }

@@ -68,7 +68,6 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	return &x
 }
 
-// fixed is what Slurm itself writes for such a hook.
 func (x Exit) fixed() string {
 	return map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}[x.Phase]
 }
@@ -129,7 +128,6 @@ const (
 	maxWhy     = 1 << 10 // bytes: another's reason may be in it, which is as long as its writer likes
 )
 
-// open are the exits that are not settled, oldest first.
 func (m Memory) open(exits []Exit) []Exit {
 	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
 }

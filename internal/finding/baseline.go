@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 )
@@ -53,7 +52,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	state := s.Now.Curves[c.Device.ID].State
 	// What is on a card that another live job was given, or may have been, may be that one's.
-	shared := slices.ContainsFunc(s.Others, func(o attrib.Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
+	shared := slices.ContainsFunc(s.Others, func(o Record) bool { return o.Keeps(c.Device.ID) })
 	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || shared {
 		return old, false
 	}
@@ -92,7 +91,7 @@ func (b Baseline) same(o Baseline) bool {
 // service names the service of the node whose memory this must be: one that has the card open, where nobody else may
 // hold it and no job of this epoch had the card before, which could have left it.
 func (s Scene) service(c Card) string {
-	given := func(o attrib.Record) bool { return o.MayHold(c.Device.ID) }
+	given := func(o Record) bool { return o.MayHold(c.Device.ID) }
 	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||
 		slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
 		return ""
@@ -114,7 +113,7 @@ func (s Scene) opener(c Card) string {
 }
 
 // resident reports a listed process that is part of the node: a service with little memory, and no job's.
-func resident(p gpu.Process, facts attrib.Process) bool {
+func resident(p gpu.Process, facts Process) bool {
 	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0
 	return service && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
 }
@@ -141,11 +140,11 @@ func (s Scene) startedAtRest(id gpu.ID) bool {
 type Side struct {
 	Snapshot  gpu.Snapshot
 	Curves    map[gpu.ID]settle.Curve
-	Processes map[int]attrib.Process
+	Processes map[int]Process
 	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with
 	// the smallest of their own figures. On a GPU that never settles they are all that is certain.
 	Stayed     map[gpu.ID][]settle.Stay
-	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
+	Scan       *Scan         // nil where nobody searched for holders: nothing was unexplained
 	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
@@ -133,8 +132,8 @@ func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
 		if same && left.Owner != nil && near(left.Bytes, p.Memory) {
 			owner := *left.Owner
-			if attrib.ByExclusive.Weaker(owner.Level) {
-				owner.Level = attrib.ByExclusive
+			if ByExclusive.Weaker(owner.Level) {
+				owner.Level = ByExclusive
 			}
 			return &owner
 		}
@@ -197,7 +196,7 @@ func (s Scene) exclusive(c Card) *Owner {
 		!s.Before.Curves[c.Device.ID].State.AtRest() {
 		return nil
 	}
-	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: attrib.ByExclusive}
+	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: ByExclusive}
 }
 
 // FromFault words a driver's own failure as a finding.

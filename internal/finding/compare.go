@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -37,8 +36,8 @@ type Scene struct {
 	Cards  []Card
 	Before *Side
 	Now    Side
-	Self   attrib.Record
-	Others []attrib.Record
+	Self   Record
+	Others []Record
 	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
 	Left   []Finding
 	Limits Limits
@@ -176,7 +175,7 @@ func (s Scene) residents(c Card, r gpu.Reading) []Finding {
 func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	facts, read := s.Now.Processes[p.PID]
 	if !read {
-		facts = attrib.Process{PID: p.PID, Why: "not looked up"}
+		facts = Process{PID: p.PID, Why: "not looked up"}
 	}
 	f := Finding{Bytes: p.Memory, Holder: listedOn(p, facts), Doubts: s.doubts(c)}
 	switch {
@@ -187,38 +186,38 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	case resident(p, facts):
 		return Finding{}, false // part of the node, whoever has the card
 	}
-	owner := attrib.Decide(facts, s.attribution(c.Device.ID))
-	f.Owner = asOwner(owner)
-	if s.Shared != "" && owner.Whose != attrib.ThisJob && owner.Whose != attrib.EndedJob {
+	owner := s.Decide(facts, c.Device.ID)
+	f.Owner = owner.job()
+	if s.Shared != "" && owner.Whose != ThisJob && owner.Whose != EndedJob {
 		return Finding{}, false // sharing is legal here
 	}
-	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
+	if owner.Whose == LiveJob && s.given(owner, c.Device.ID) {
 		return Finding{}, false // Slurm gave it to both
 	}
 	if owner.Ambiguous() {
 		f.Owner = nil
 	}
-	if s.between() && owner.Whose == attrib.NoJob && facts.OfMPS() {
+	if s.between() && owner.Whose == NoJob && facts.OfMPS() {
 		return Finding{}, false // waits for clients, and keeps the little that it has
 	}
 	if s.leftBehind(owner) {
-		f.Holder.Classes = append([]attrib.Class{attrib.Orphan}, f.Holder.Classes...)
+		f.Holder.Classes = append([]Class{Orphan}, f.Holder.Classes...)
 	}
 	return s.owned(c, f, owner), true
 }
 
 // owned picks the code that fits the owner.
-func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
+func (s Scene) owned(c Card, f Finding, o Attribution) Finding {
 	f.Expected = "no process on this GPU"
 	f.Doubts = append(f.Doubts, s.against(c, f.Holder.Process, o, false)...)
-	if o.Whose == attrib.Unknown {
+	if o.Whose == CannotTell {
 		f.Unknown = o.Why
 	}
 	_, listed := s.Before.listed(c.Device.ID, f.Holder.PID)
 	switch {
-	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
+	case o.Whose == LiveJob, o.Whose == CannotTell && f.Owner != nil:
 		f.Code = code.Foreign
-	case s.between() && o.Whose == attrib.EndedJob:
+	case s.between() && o.Whose == EndedJob:
 		f.Code = code.Orphan
 	case s.between():
 		f.Code = code.Stray
@@ -227,7 +226,7 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	case listed && s.Before.Processes[f.Holder.PID].Start == f.Holder.Start:
 		f.Code = code.Dirty
 		f.doubt("it was there before this job")
-	case o.Whose == attrib.ThisJob:
+	case o.Whose == ThisJob:
 		f.Code = code.Orphan
 	default:
 		f.Code = code.Stray
@@ -257,18 +256,18 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // the record of who left it is from closer by
 		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
-	if s.ending() && f.Owner != nil && f.Owner.Level == attrib.ByExclusive && s.sawAlive(p.PID, *f.Owner) {
-		f.Owner.Level = attrib.BySighting
+	if s.ending() && f.Owner != nil && f.Owner.Level == ByExclusive && s.sawAlive(p.PID, *f.Owner) {
+		f.Owner.Level = BySighting
 	}
-	if !s.ending() && f.Owner != nil && attrib.ByExclusive.Weaker(f.Owner.Level) {
-		f.Owner.Level = attrib.ByExclusive // a start does not wait until the memory of who has just ended is back
+	if !s.ending() && f.Owner != nil && ByExclusive.Weaker(f.Owner.Level) {
+		f.Owner.Level = ByExclusive // a start does not wait until the memory of who has just ended is back
 	}
 	return f, true
 }
 
 // sawAlive reports that a process which is dead by now was seen in the cgroup of that very job.
 func (s Scene) sawAlive(pid int, o Owner) bool {
-	return slices.ContainsFunc(s.Self.Seen, func(seen attrib.Sighting) bool {
+	return slices.ContainsFunc(s.Self.Seen, func(seen Sighting) bool {
 		return seen.PID == pid && o.named().Same(seen.Owner)
 	})
 }
@@ -303,7 +302,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
 		return f, false
 	}
-	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
+	f, owners := s.search(c, f, s.mayHoldExported(c), Exported)
 	bystanders := s.bystanders(c, f)
 	switch {
 	case !s.ending() || s.again():

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -36,12 +35,12 @@ func reading(used uint64, procs ...gpu.Process) gpu.Reading {
 	}
 }
 
-func side(when time.Duration, state settle.State, r gpu.Reading, procs ...attrib.Process) Side {
+func side(when time.Duration, state settle.State, r gpu.Reading, procs ...Process) Side {
 	s := Side{
 		Snapshot:  gpu.Snapshot{At: when, Readings: []gpu.Reading{r}},
 		Curves:    map[gpu.ID]settle.Curve{card: {State: state, Looks: 8, Span: 4 * time.Second, Steady: state != settle.Moving}},
-		Processes: map[int]attrib.Process{},
-		Scan:      &attrib.Scan{Looked: 300},
+		Processes: map[int]Process{},
+		Scan:      &Scan{Looked: 300},
 	}
 	for _, p := range procs {
 		s.Processes[p.PID] = p
@@ -60,12 +59,12 @@ func ending(now Side) Scene {
 		Job:    slurm.Job{Context: slurm.Epilog, ID: 10, UID: alice},
 		Cards:  []Card{{Index: 0, Device: gpu.Device{ID: card}}},
 		Before: &before, Now: now,
-		Self:   attrib.Record{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+		Self:   Record{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
 		Limits: Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
 	}
 }
 
-var orphan = attrib.Process{PID: 70, UID: alice, Start: at(150), Name: "python"}
+var orphan = Process{PID: 70, UID: alice, Start: at(150), Name: "python"}
 
 func orphanSide() Side {
 	return side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), orphan)
@@ -84,35 +83,33 @@ func between(now Side) Scene {
 		Job:    slurm.Job{Context: slurm.HealthCheck, Node: "n1"},
 		Cards:  []Card{{Index: 0, Device: gpu.Device{ID: card}}},
 		Now:    now,
-		Others: []attrib.Record{{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true}},
+		Others: []Record{{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true}},
 		Limits: Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
 	}
 }
 
 // on is PID 70 with 20 GiB on the GPU at this second; unlisted as much memory that no process is listed for.
-func on(when float64, p attrib.Process) Side {
+func on(when float64, p Process) Side {
 	return side(at(when), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), p)
 }
 
 func unlisted(when float64) Side { return side(at(when), settle.Flat, reading(20*gib)) }
 
-func in(job slurm.JobID, p attrib.Process) attrib.Process { p.Cgroup.ID = job; return p }
+func in(job slurm.JobID, p Process) Process { p.Cgroup.ID = job; return p }
 
-func by(uid uint32, p attrib.Process) attrib.Process { p.UID = uid; return p }
+func by(uid uint32, p Process) Process { p.UID = uid; return p }
 
-func state(s string, p attrib.Process) attrib.Process { p.State = s; return p }
+func state(s string, p Process) Process { p.State = s; return p }
 
-func since(second float64, p attrib.Process) attrib.Process { p.Start = at(second); return p }
+func since(second float64, p Process) Process { p.Start = at(second); return p }
 
-func service(name string, p attrib.Process) attrib.Process { p.Service = name; return p }
+func service(name string, p Process) Process { p.Service = name; return p }
 
 // Edits of a scene.
-func others(all ...attrib.Record) func(*Scene) { return func(s *Scene) { s.Others = all } }
-func left(all ...Finding) func(*Scene)         { return func(s *Scene) { s.Left = all } }
+func others(all ...Record) func(*Scene) { return func(s *Scene) { s.Others = all } }
+func left(all ...Finding) func(*Scene)  { return func(s *Scene) { s.Left = all } }
 func sawAlive(job slurm.JobID) func(*Scene) {
-	return func(s *Scene) {
-		s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}}
-	}
+	return func(s *Scene) { s.Self.Seen = []Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}} }
 }
 func ended(s *Scene)                { s.Self.End = at(200) }
 func before(then Side) func(*Scene) { return func(s *Scene) { s.Before = &then } }
@@ -125,25 +122,25 @@ func beginning(s *Scene)            { s.Before, s.Job.Context, s.Self.Start = ni
 
 // leftBy is what an end's record says of one job.
 func leftBy(job slurm.JobID, c code.Code, bytes uint64, candidates ...Holder) Finding {
-	f := Finding{Code: c, GPU: card, Bytes: gpu.Bytes(bytes), Owner: &Owner{Job: job, UID: alice, Level: attrib.ByExclusive}}
+	f := Finding{Code: c, GPU: card, Bytes: gpu.Bytes(bytes), Owner: &Owner{Job: job, UID: alice, Level: ByExclusive}}
 	if f.Candidates = candidates; c != code.Residue {
-		f.Holder = &Holder{Process: attrib.Process{PID: 70, Gone: true}}
+		f.Holder = &Holder{Process: Process{PID: 70, Gone: true}}
 	}
 	return f
 }
 
 // What is found on a GPU, whose it is by which evidence, who may hold it, and what keeps it from being certain.
 func TestCompare(t *testing.T) {
-	gone := attrib.Process{PID: 70, Gone: true}
-	child, keeper := attrib.Process{PID: 71, UID: alice, Start: at(151)}, attrib.Process{PID: 71, UID: alice, Start: at(60)}
+	gone := Process{PID: 70, Gone: true}
+	child, keeper := Process{PID: 71, UID: alice, Start: at(151)}, Process{PID: 71, UID: alice, Start: at(60)}
 	second, ofRun, mps := child, keeper, orphan
 	second.PID, ofRun.Cgroup.SLUID, mps.Exe = 72, "sA", "/usr/bin/nvidia-cuda-mps-server"
-	monitor := attrib.Process{PID: 72, UID: 1002, Start: at(20)}
+	monitor := Process{PID: 72, UID: 1002, Start: at(20)}
 	early := since(60, orphan)
-	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), Alone: true}
+	live := Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), Alone: true}
 	rival := live
 	rival.UID = alice
-	earlier := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
+	earlier := Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
 	here, elsewhere, unseen := earlier, earlier, earlier
 	here.End, elsewhere.End, elsewhere.GPUs, unseen.Unseen = 0, 0, []gpu.ID{"GPU-1"}, true
 	unseenElsewhere := unseen
@@ -157,23 +154,23 @@ func TestCompare(t *testing.T) {
 	old := since(20, orphan)
 	blind := side(at(100), settle.Unknown, reading(0))
 	blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
-	hidden := onCard(in(11, attrib.Process{PID: 71, UID: 1002, Start: at(151), Exe: "/home/bob/nvidia-cuda-mps-x"}), 3)
+	hidden := onCard(in(11, Process{PID: 71, UID: 1002, Start: at(151), Exe: "/home/bob/nvidia-cuda-mps-x"}), 3)
 	small := reading(618*mib, listed(70, 300*mib), listed(71, 300*mib))
 	both := reading(20*gib+58*mib, listed(60, 40*mib), listed(70, 20*gib))
-	dcgm := attrib.Process{PID: 60, Start: at(5), Service: "dcgm.service"}
-	beside := func(p attrib.Process, extra uint64) Scene {
+	dcgm := Process{PID: 60, Start: at(5), Service: "dcgm.service"}
+	beside := func(p Process, extra uint64) Scene {
 		return ending(side(at(200), settle.Flat, reading(2*gib+9*mib+extra, listed(50, 2*gib)), p))
 	}
-	moving := func(least uint64, facts attrib.Process) Side {
+	moving := func(least uint64, facts Process) Side {
 		s := side(at(200), settle.Moving, reading(21*gib, listed(70, least), listed(71, gib)), facts, by(1002, child))
 		s.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: gpu.Process{PID: 70, Memory: gpu.Bytes(least)}}}}
 		return s
 	}
-	over := attrib.Record{Job: 10, UID: alice, Start: at(100), End: at(160)}
-	held := func(p attrib.Process) Holder {
+	over := Record{Job: 10, UID: alice, Start: at(100), End: at(160)}
+	held := func(p Process) Holder {
 		h := Holder{Process: p}
 		if p.UID == alice {
-			h.Owner = &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}
+			h.Owner = &Owner{Job: 8, UID: alice, Level: ByExclusive}
 		}
 		return h
 	}
@@ -199,9 +196,9 @@ func TestCompare(t *testing.T) {
 			"DIRTY", "before this job"},
 		{"below the drain threshold", ending(side(at(200), settle.Flat, reading(300*mib))),
 			"RESIDUE 10 exclusive", "300 MiB"},
-		{"little ones add up", ending(side(at(200), settle.Flat, small, orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)})),
+		{"little ones add up", ending(side(at(200), settle.Flat, small, orphan, Process{PID: 71, UID: alice, Start: at(151)})),
 			"ORPHAN 10 exclusive ORPHAN 10 exclusive", "-"},
-		{"another live job was given the GPU", with(ending(unlisted(200)), others(attrib.Record{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Scene) { s.Self.Alone = false }),
+		{"another live job was given the GPU", with(ending(unlisted(200)), others(Record{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}), func(s *Scene) { s.Self.Alone = false }),
 			"RESIDUE", "job 12 was given"},
 		{"legal sharing names the job's own", with(ending(on(200, in(10, orphan))), shared),
 			"ORPHAN 10 cgroup", "may be shared"},
@@ -231,11 +228,11 @@ func TestCompare(t *testing.T) {
 
 		// A service's gigabytes are no reason to drain for a few MiB beside them, and memory beside a process that may hold
 		// it is nobody's for certain. Services with little memory are part of the node.
-		{"little beside root's", beside(attrib.Process{PID: 50, Start: at(150)}, 40*mib), "STRAY RESIDUE", "root's"},
-		{"much beside root's", beside(attrib.Process{PID: 50, Start: at(150)}, 20*gib), "STRAY RESIDUE", "root's"},
-		{"little beside a live job's", with(beside(in(11, attrib.Process{PID: 50, UID: 1002, Start: at(150)}), 40*mib), others(live)),
+		{"little beside root's", beside(Process{PID: 50, Start: at(150)}, 40*mib), "STRAY RESIDUE", "root's"},
+		{"much beside root's", beside(Process{PID: 50, Start: at(150)}, 20*gib), "STRAY RESIDUE", "root's"},
+		{"little beside a live job's", with(beside(in(11, Process{PID: 50, UID: 1002, Start: at(150)}), 40*mib), others(live)),
 			"FOREIGN 11 cgroup RESIDUE", "live job"},
-		{"much beside a live job's", with(beside(in(11, attrib.Process{PID: 50, UID: 1002, Start: at(150)}), 20*gib), others(live)),
+		{"much beside a live job's", with(beside(in(11, Process{PID: 50, UID: 1002, Start: at(150)}), 20*gib), others(live)),
 			"FOREIGN 11 cgroup RESIDUE", "live job"},
 		{"a service", ending(side(at(200), settle.Flat, reading(49*mib, listed(60, 40*mib)), dcgm)), "", ""},
 		{"a service with much memory", ending(side(at(200), settle.Flat, reading(2*gib+9*mib, listed(60, 2*gib)), dcgm)), "STRAY", "service"},
@@ -279,14 +276,14 @@ func TestCompare(t *testing.T) {
 		{"one has the driver open", searched(unlisted(200), onDriver(child)), "RESIDUE 10 exclusive [71]", "-"},
 		{"an innocent second one", searched(unlisted(200), onDriver(child), onDriver(monitor)),
 			"RESIDUE 10 exclusive [71 72]", "which one does cannot be told"},
-		{"another's that came with it", searched(unlisted(200), onDriver(child), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})),
+		{"another's that came with it", searched(unlisted(200), onDriver(child), onDriver(Process{PID: 72, UID: 1002, Start: at(160)})),
 			"RESIDUE [71 72]", "which one does cannot be told"},
-		{"root's", searched(unlisted(200), onDriver(attrib.Process{PID: 72, Start: at(20)})), "RESIDUE [72]", "root's"},
+		{"root's", searched(unlisted(200), onDriver(Process{PID: 72, Start: at(20)})), "RESIDUE [72]", "root's"},
 		{"one with another GPU", searched(unlisted(200), onCard(child, 1)), "RESIDUE 10 exclusive", "-"},
 		{"another user's with another GPU", searched(unlisted(200), onCard(monitor, 1)),
 			"RESIDUE", "for another reason"},
 		{"under MPS's name", with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
-		{"another run's of the job", with(searched(unlisted(200), onDriver(ofRun)), others(attrib.Record{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
+		{"another run's of the job", with(searched(unlisted(200), onDriver(ofRun)), others(Record{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
 			func(s *Scene) { s.Job.SLUID, s.Self.SLUID = "sB", "sB" }), "RESIDUE [71]", "-"},
 		{"a live job has the driver open", with(searched(unlisted(200), onDriver(in(11, child))), others(rival)),
 			"RESIDUE [71]", "live job"},
@@ -334,7 +331,7 @@ func TestCompare(t *testing.T) {
 
 		// Between jobs: a look at a GPU that nobody has.
 		{"in the ended job's cgroup", between(on(200, in(9, early))), "ORPHAN 9 cgroup", ""},
-		{"seen there by a health check", with(between(on(200, early)), func(s *Scene) { s.Self.Seen = []attrib.Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }),
+		{"seen there by a health check", with(between(on(200, early)), func(s *Scene) { s.Self.Seen = []Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }),
 			"ORPHAN 9 sighting", ""},
 		{"started while the job had the GPU", between(on(200, early)), "ORPHAN 9 exclusive", ""},
 		{"a login", between(on(200, orphan)), "STRAY", ""},
@@ -379,7 +376,7 @@ func inWords(t *testing.T, found []Finding, s Scene) string {
 		for _, c := range f.Candidates {
 			pids = append(pids, c.PID)
 			exported := f.Holder == nil // by what it has open it holds memory that no one is listed for
-			if len(c.Open) == 0 || c.Memory.Known() || slices.Contains(c.Classes, attrib.Exported) != exported {
+			if len(c.Open) == 0 || c.Memory.Known() || slices.Contains(c.Classes, Exported) != exported {
 				t.Errorf("candidate of %s: %+v", f.Code, c)
 			}
 		}
@@ -397,7 +394,7 @@ func inWords(t *testing.T, found []Finding, s Scene) string {
 // A figure that is missing takes nothing from what is certain.
 func TestCompareBesideAnUnknownFigure(t *testing.T) {
 	r := reading(30*gib, listed(70, 20*gib), gpu.Process{PID: 71, Memory: gpu.Unknown("not available")})
-	found := Compare(ending(side(at(200), settle.Flat, r, orphan, attrib.Process{PID: 71, UID: alice, Start: at(150)})))
+	found := Compare(ending(side(at(200), settle.Flat, r, orphan, Process{PID: 71, UID: alice, Start: at(150)})))
 	if len(found) == 0 || found[0].Code != code.Orphan || len(found[0].Doubts) > 0 {
 		t.Errorf("20 GiB of an orphan are in doubt: %+v", found)
 	}
@@ -435,7 +432,7 @@ var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 // A baseline grows by services that have a name, and by nothing else: memory whose holder nobody knows would be a leak
 // learned away.
 func TestLearn(t *testing.T) {
-	dcgm := attrib.Process{PID: 60, Start: at(5), Service: "dcgm.service"}
+	dcgm := Process{PID: 60, Start: at(5), Service: "dcgm.service"}
 	resident60 := []Resident{{PID: 60, Start: at(5), Bytes: 40 * mib, Service: "dcgm.service"}}
 	opener := onCard(dcgm, 3)
 	unlisted := reading(48 * mib)
@@ -444,7 +441,7 @@ func TestLearn(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		now   Side
-		found []attrib.Holding
+		found []Holding
 		old   Baseline
 		edit  func(*Scene)
 		bytes uint64
@@ -452,19 +449,19 @@ func TestLearn(t *testing.T) {
 		news  bool
 	}{
 		{"a service that is listed", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, nil, 0, resident60, true},
-		{"a service that is not listed but has the GPU open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
+		{"a service that is not listed but has the GPU open", side(at(100), settle.Flat, unlisted), []Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
-		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
-		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
+		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []Holding{opener, onDriver(Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
+		{"a user's process is listed", side(at(100), settle.Flat, listing, Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
 		{"more than known without a search", side(at(100), settle.Clean, reading(52*mib+1)), nil, known, nil, 0, nil, true},
 		{"accepted by an admin", side(at(100), settle.Clean, reading(0)), nil, Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
-		{"a job had the GPU before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
-			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
+		{"a job had the GPU before: it may have left it", side(at(100), settle.Flat, unlisted), []Holding{opener}, Baseline{}, func(s *Scene) {
+			s.Others = []Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
 		}, 0, nil, false},
-		{"another live job has the GPU", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
-			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
+		{"another live job has the GPU", side(at(100), settle.Flat, unlisted), []Holding{opener}, Baseline{}, func(s *Scene) {
+			s.Others = []Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
 		}, 0, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -507,7 +504,7 @@ func TestBaselineLearnedTooLate(t *testing.T) {
 
 // An end expects what the start left on the GPU or what its baseline explains, whichever is more, each process once.
 func TestExpectations(t *testing.T) {
-	dcgm := attrib.Process{PID: 60, Start: at(5), Service: "dcgm.service"}
+	dcgm := Process{PID: 60, Start: at(5), Service: "dcgm.service"}
 	base := Baseline{GPU: card, Bytes: 48 * mib, Residents: []Resident{{PID: 60, Start: at(5), Bytes: 40 * mib}}}
 	expected60 := gpu.ExpectedProcess{PID: 60, Bytes: 40 * mib, Share: 9 * mib}
 	known60 := map[int]time.Duration{60: at(5)}
@@ -625,7 +622,7 @@ func TestHealthCheckNeverDrains(t *testing.T) {
 func TestAgain(t *testing.T) {
 	held := Finding{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(gib), Holder: &Holder{Process: orphan}}
 	residue := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(gib)}
-	trespass := Finding{Code: code.Trespass, GPU: "GPU-1", Holder: &Holder{Process: attrib.Process{PID: 80}}}
+	trespass := Finding{Code: code.Trespass, GPU: "GPU-1", Holder: &Holder{Process: Process{PID: 80}}}
 	untraced := Finding{Code: code.Untraced, Unknown: "one process hung"}
 	moving, unread := Finding{Code: code.Moving, GPU: card, Unknown: "after 2.0 s"}, Finding{Code: code.Unread, GPU: card, Unknown: "no reading"}
 	later := held
@@ -673,7 +670,7 @@ func TestAgain(t *testing.T) {
 func TestRootMayHoldItAtAStart(t *testing.T) {
 	s := ending(side(at(100), settle.Flat, reading(800*mib)))
 	s.Job.Context, s.Before = slurm.Prolog, nil
-	s.Now.Scan.Holdings = []attrib.Holding{{Process: attrib.Process{PID: 50, State: "S", Start: at(50)}, Control: true}}
+	s.Now.Scan.Holdings = []Holding{{Process: Process{PID: 50, State: "S", Start: at(50)}, Control: true}}
 	cfg := config.Default()
 	cfg.Mode, cfg.Policy.Prolog = config.Enforce, map[code.Code]config.Action{code.Dirty: config.Drain}
 	found := Compare(s)

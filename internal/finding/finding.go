@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -45,11 +44,11 @@ type Finding struct {
 
 // Holder is a process that holds a GPU's memory.
 type Holder struct {
-	attrib.Process
-	Memory  gpu.Figure     `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
-	Classes []attrib.Class `json:"classes,omitempty"`
-	Owner   *Owner         `json:"owner,omitempty"` // of a candidate: a finding has one for its holder
-	Open    []string       `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
+	Process
+	Memory  gpu.Figure `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
+	Classes []Class    `json:"classes,omitempty"`
+	Owner   *Owner     `json:"owner,omitempty"` // of a candidate: a finding has one for its holder
+	Open    []string   `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
 }
 
 // Saw is a finding about no GPU in particular: what was observed, in the place of what.
@@ -67,18 +66,18 @@ func (f *Finding) doubt(format string, args ...any) {
 
 // Owner is the job a finding is blamed on.
 type Owner struct {
-	Job   slurm.JobID  `json:"job"`
-	SLUID slurm.SLUID  `json:"sluid,omitempty"`
-	UID   uint32       `json:"uid"`
-	Level attrib.Level `json:"level"`
+	Job   slurm.JobID `json:"job"`
+	SLUID slurm.SLUID `json:"sluid,omitempty"`
+	UID   uint32      `json:"uid"`
+	Level Level       `json:"level"`
 }
 
-// asOwner is the job that attribution found, nil for none.
-func asOwner(o attrib.Owner) *Owner {
+// job is the owner that attribution found, nil for none.
+func (o Attribution) job() *Owner {
 	if o.Job == 0 && o.SLUID == "" {
 		return nil
 	}
-	return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+	return &o.Owner
 }
 
 // JobName names the job as its cgroup did.
@@ -243,9 +242,9 @@ func (f Finding) withoutProcess() bool { return f.Code == code.Residue || f.Code
 
 // same reports whether two findings say the same of one process, or of one GPU.
 func (f Finding) same(o Finding) bool {
-	who := func(h *Holder) (i attrib.Instance) {
+	who := func(h *Holder) (i Instance) {
 		if h != nil {
-			i = attrib.Instance{PID: h.PID, Start: h.Start}
+			i = Instance{PID: h.PID, Start: h.Start}
 		}
 		return i
 	}

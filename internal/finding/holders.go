@@ -4,20 +4,19 @@ import (
 	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
 // listedOn is a process that the driver lists on a card.
-func listedOn(p gpu.Process, facts attrib.Process) *Holder {
-	return &Holder{Process: facts, Memory: p.Memory, Classes: attrib.Classes(facts, p.Kinds...)}
+func listedOn(p gpu.Process, facts Process) *Holder {
+	return &Holder{Process: facts, Memory: p.Memory, Classes: Classes(facts, p.Kinds...)}
 }
 
 // search names who may hold what f is about, and adds what that says against certainty: a live job's process among
 // them, one nobody knows the owner of, or a search that was not finished. It returns whose the candidates are.
-func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) (Finding, []attrib.Owner) {
+func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (Finding, []Attribution) {
 	if s.Now.Scan == nil {
 		f.doubt("no one searched for its holder: a live job's process may have it")
 		return f, nil
@@ -26,25 +25,25 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		f.doubt("not every process was looked into for its holder: %s", why)
 	}
 	f.Searched = s.Now.Scan.Partial == ""
-	var owners []attrib.Owner
+	var owners []Attribution
 	for _, h := range s.Now.Scan.Holdings {
 		if !may(h) {
 			continue
 		}
-		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
+		o := s.Decide(h.Process, c.Device.ID)
 		owners = append(owners, o)
 		candidate := Holder{
 			Process: h.Process, Memory: gpu.Unknown("a descriptor proves a holder, not bytes"),
-			Classes: attrib.Classes(h.Process), Open: h.Open(),
+			Classes: Classes(h.Process), Open: h.Open(),
 		}
 		if !o.Ambiguous() {
-			candidate.Owner = asOwner(o)
+			candidate.Owner = o.job()
 		}
 		if class != "" {
-			candidate.Classes = append([]attrib.Class{class}, candidate.Classes...)
+			candidate.Classes = append([]Class{class}, candidate.Classes...)
 		}
 		if s.leftBehind(o) {
-			candidate.Classes = append([]attrib.Class{attrib.Orphan}, candidate.Classes...)
+			candidate.Classes = append([]Class{Orphan}, candidate.Classes...)
 		}
 		f.Candidates = append(f.Candidates, candidate)
 		for _, why := range s.against(c, h.Process, o, true) {
@@ -57,7 +56,7 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 // blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where
 // one of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them
 // is its, or one that is not came during the job as well. What was not searched for blames nobody.
-func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
+func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely bool) *Owner {
 	if !f.Searched {
 		return nil
 	}
@@ -67,7 +66,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	if surely { // by the weakest evidence
 		first := owners[0]
 		for _, o := range owners {
-			over := o.Whose == attrib.ThisJob || o.Whose == attrib.EndedJob
+			over := o.Whose == ThisJob || o.Whose == EndedJob
 			if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
 				return nil
 			}
@@ -75,14 +74,14 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 				first.Level = o.Level
 			}
 		}
-		return asOwner(first)
+		return first.job()
 	}
 	its := false
 	for i, o := range owners {
 		switch {
 		case suspect == nil, o.Job == suspect.Job && o.Ambiguous():
 			return nil
-		case suspect.named().Same(slurm.Owner{ID: o.Job, SLUID: o.SLUID}):
+		case suspect.named().Same(o.named()):
 			its = true
 		case f.Candidates[i].Start >= s.Self.Start:
 			return nil
@@ -96,37 +95,37 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 
 // against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
 // A job may have ended while the GPU was watched: it had less time to go than the watch took.
-func (s Scene) against(c Card, p attrib.Process, o attrib.Owner, candidate bool) []string {
+func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
 	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
 	// thread has ended while others live holds its memory.
 	ends := p.State == "X" || p.State == "D"
 	// At a start the driver lists what root's process holds: it takes no blame from the job before.
-	rootly := (candidate || s.ending()) && o.Whose != attrib.ThisJob && (p.UID == 0 || p.OfSystem())
+	rootly := (candidate || s.ending()) && o.Whose != ThisJob && (p.UID == 0 || p.OfSystem())
 	return holding(
-		doubt{o.Whose == attrib.LiveJob, "it is a live job's"},
-		doubt{o.Whose == attrib.Unknown, "its owner could not be told: " + o.Why},
+		doubt{o.Whose == LiveJob, "it is a live job's"},
+		doubt{o.Whose == CannotTell, "its owner could not be told: " + o.Why},
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
 		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
 		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
 		doubt{ends, "it may be ending: state " + p.State},
-		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != attrib.LiveJob, "its job ended while the GPU was watched"},
+		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != LiveJob, "its job ended while the GPU was watched"},
 	)
 }
 
 // mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
 // driver lists itself accounts for its own memory.
-func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
-	return func(h attrib.Holding) bool {
+func (s Scene) mayHoldPhantom(c Card) func(Holding) bool {
+	return func(h Holding) bool {
 		return h.Has(c.Device) && !s.lists(c, h.PID) && !s.ofNode(h)
 	}
 }
 
 // mayHoldExported selects who may keep memory that no process is listed for: who has the driver open and nothing
 // that explains why. nvidiactl names no card; one who has another card alone open has that as its reason.
-func (s Scene) mayHoldExported(c Card) func(attrib.Holding) bool {
+func (s Scene) mayHoldExported(c Card) func(Holding) bool {
 	listed := s.listedAnywhere()
-	return func(h attrib.Holding) bool {
+	return func(h Holding) bool {
 		return h.MayHold(c.Device) && !listed[h.PID] && !s.ofNode(h)
 	}
 }
@@ -140,13 +139,13 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 	var doubts []string
 	for _, h := range s.Now.Scan.Holdings {
 		candidate := slices.ContainsFunc(f.Candidates, func(c Holder) bool { return c.PID == h.PID })
-		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
+		o := s.Decide(h.Process, c.Device.ID)
 		// A name excuses no job's process.
-		trade := s.ofNode(h) && o.Whose != attrib.LiveJob && o.Whose != attrib.Unknown
+		trade := s.ofNode(h) && o.Whose != LiveJob && o.Whose != CannotTell
 		if candidate || trade {
 			continue
 		}
-		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.lists(c, h.PID) // a live job has no business here
+		nobodys := o.Whose == NoJob && h.UID != 0 && s.lists(c, h.PID) // a live job has no business here
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
 			doubts = append(doubts,
 				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
@@ -158,7 +157,7 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
 // had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. Anybody may
 // run a program under its name, so it excuses no process in a job's cgroup.
-func (s Scene) ofNode(h attrib.Holding) bool {
+func (s Scene) ofNode(h Holding) bool {
 	return h.OfMPS() && !h.Cgroup.Found() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
 
@@ -181,14 +180,9 @@ func (s Scene) listedAnywhere() map[int]bool {
 	return listed
 }
 
-// attribution is the scene in which a process on this card is judged.
-func (s Scene) attribution(id gpu.ID) attrib.Scene {
-	return attrib.Scene{Self: s.Self, Others: s.Others, GPU: id, Now: s.Now.Snapshot.At, Started: s.Before != nil}
-}
-
 // leftBehind reports an owner that is over: at an end that is this job too.
-func (s Scene) leftBehind(o attrib.Owner) bool {
-	return o.Whose == attrib.EndedJob && !o.Unseen || o.Whose == attrib.ThisJob && s.ending()
+func (s Scene) leftBehind(o Attribution) bool {
+	return o.Whose == EndedJob && !o.Unseen || o.Whose == ThisJob && s.ending()
 }
 
 // Proven lists the live processes behind these findings that a cgroup, now or in a sighting, proved to be the ended
@@ -197,7 +191,7 @@ func (s Scene) leftBehind(o attrib.Owner) bool {
 func Proven(found []Finding, job slurm.Job) []Holder {
 	var all []Holder
 	add := func(h Holder, o *Owner) {
-		if o == nil || h.UID != job.UID || o.Level != attrib.ByCgroup && o.Level != attrib.BySighting {
+		if o == nil || h.UID != job.UID || o.Level != ByCgroup && o.Level != BySighting {
 			return
 		}
 		if o.named().Same(slurm.Owner{ID: job.ID, SLUID: job.SLUID}) && !h.Gone && h.Why == "" {
@@ -223,11 +217,8 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 
 // given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
 // share a card by right.
-func (s Scene) given(o attrib.Owner, id gpu.ID) bool {
-	job := slurm.Owner{ID: o.Job, SLUID: o.SLUID}
-	return slices.ContainsFunc(s.Others, func(r attrib.Record) bool {
-		return r.Live() && job.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}) && r.MayHold(id)
-	})
+func (s Scene) given(o Attribution, id gpu.ID) bool {
+	return slices.ContainsFunc(s.Others, func(r Record) bool { return r.Keeps(id) && o.named().Same(r.owner()) })
 }
 
 // Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all
@@ -236,20 +227,20 @@ func Trespasses(s Scene) (all []Finding) {
 	for _, r := range s.Now.Neighbours.Readings {
 		for _, p := range r.Processes {
 			facts, read := s.Now.Processes[p.PID]
-			o := attrib.Decide(facts, s.attribution(r.Device.ID))
-			proven := read && !facts.Gone && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
+			o := s.Decide(facts, r.Device.ID)
+			proven := read && !facts.Gone && (o.Level == ByCgroup || o.Level == BySighting)
 			f := Finding{
 				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory,
-				Holder: listedOn(p, facts), Owner: asOwner(o),
+				Holder: listedOn(p, facts), Owner: o.job(),
 				Expected: "processes on none but their job's own GPUs",
 			}
 			switch {
 			case !proven || r.ProcessesUnknown != "":
 				continue
-			case o.Whose == attrib.Unknown:
+			case o.Whose == CannotTell:
 				f.Unknown = o.Why + ": a job without GPUs, or one that began before Bookend"
 				f.Observed = fmt.Sprintf("process %d of a job without a record here", p.PID)
-			case o.Whose == attrib.LiveJob && !s.given(o, r.Device.ID):
+			case o.Whose == LiveJob && !s.given(o, r.Device.ID):
 				f.Observed = fmt.Sprintf("process %d of job %d, which was not given this GPU", p.PID, o.Job)
 			default:
 				continue // what an ended job left there is that GPU's own finding
@@ -265,8 +256,8 @@ func Trespasses(s Scene) (all []Finding) {
 // leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
 // not be looked into.
 func Keepers(
-	holdings []attrib.Holding, backend string, known func(slurm.Owner) bool,
-) (keep []attrib.Holding, unread int) {
+	holdings []Holding, backend string, known func(slurm.Owner) bool,
+) (keep []Holding, unread int) {
 	for _, h := range holdings {
 		switch {
 		case h.Gone, !h.Of(&gpu.NVIDIA), h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):

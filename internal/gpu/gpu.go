@@ -3,6 +3,8 @@
 package gpu
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -155,4 +157,66 @@ func (s Snapshot) Reading(id ID) (Reading, bool) {
 		}
 	}
 	return Reading{}, false
+}
+
+// Card is one physical GPU of the node, read without asking the driver's library.
+type Card struct {
+	Device Device `json:"device"` // ID is empty while the driver has not cached the card's UUID
+	// Excluded is true for a card the driver was told to leave alone: no process can use it. It still takes up
+	// a minor.
+	Excluded bool `json:"excluded,omitempty"`
+	// Unknown is why nothing but the bus id is known, when it is so.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Epoch names one uninterrupted life of a node's driver. What was measured in one epoch says nothing about
+// another: a boot, a driver update or a reload of the module frees all GPU memory and may renumber the devices.
+type Epoch struct {
+	Boot   string `json:"boot,omitempty"`   // the kernel's boot id; empty when unknown
+	Driver string `json:"driver,omitempty"` // version of the loaded driver; empty when unknown
+	Module string `json:"module,omitempty"` // identity of the loaded module; empty when unknown
+}
+
+// Same reports whether both are known to be one epoch. A part that is unknown on either side equals nothing, so
+// two unknown epochs differ.
+func (e Epoch) Same(other Epoch) bool {
+	return known(e.Boot, other.Boot) && known(e.Driver, other.Driver) && known(e.Module, other.Module)
+}
+
+// Changed reports that a part of the epoch, known on both sides, is another. Epochs may be neither the same nor
+// changed: then nobody knows.
+func (e Epoch) Changed(other Epoch) bool {
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)
+}
+
+func known(a, b string) bool { return a != "" && a == b }
+
+// BusID is a PCI address in one normal form, "0000:1b:00.0": four or more hexadecimal digits of domain,
+// lower case. NVML writes eight digits, CUDA four, procfs and sysfs lower case.
+type BusID string
+
+// ParseBusID brings a PCI address of any of these forms into normal form.
+func ParseBusID(s string) (BusID, error) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return "", fmt.Errorf("parse bus id %q: want domain:bus:device.function", s)
+	}
+	device, function, ok := strings.Cut(parts[2], ".")
+	if !ok {
+		return "", fmt.Errorf("parse bus id %q: no function", s)
+	}
+	var n [4]uint64
+	for i, field := range []struct {
+		text string
+		bits int
+	}{{parts[0], 32}, {parts[1], 8}, {device, 5}, {function, 3}} {
+		v, err := strconv.ParseUint(field.text, 16, field.bits)
+		if err != nil {
+			return "", fmt.Errorf("parse bus id %q: %q is not a hexadecimal number of %d bits", s, field.text,
+				field.bits)
+		}
+		n[i] = v
+	}
+	return BusID(fmt.Sprintf("%04x:%02x:%02x.%x", n[0], n[1], n[2], n[3])), nil
 }

@@ -115,7 +115,6 @@ func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	return uid, parseOtherPIDs(text), err
 }
 
-// link reads a link of the process.
 func (f folder) link(name string) (string, error) {
 	target := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(f.fd, path.Join(f.thread, name), target)

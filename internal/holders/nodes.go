@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -54,7 +54,7 @@ func (p place) has(folder string) bool {
 
 // held is a holder. Of more cards than are kept over tells.
 type held struct {
-	attrib.Holding
+	finding.Holding
 	over bool
 }
 
@@ -150,7 +150,7 @@ func stateOf(st child.Stat) string {
 	return string(st.State)
 }
 
-func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * attrib.Tick }
+func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * finding.Tick }
 
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
 // kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.

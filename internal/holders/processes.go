@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
+	"bookend/internal/finding"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
@@ -39,37 +39,37 @@ const maxSurvey = 64
 // with nothing left of it but a zombie, is Gone; one that could not be read carries the reason. One that does not
 // answer is left alone and unknown, and takes nothing from the others. The memory of those to skip is not read: whoever
 // reads it hangs, and perhaps so that no signal ends it.
-func Processes(proc string, pids []int, budget time.Duration, skip ...attrib.Instance) []attrib.Process {
+func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget)
 	defer c.end()
-	return (&survey{proc: proc, skip: skip, known: map[int]attrib.Process{}}).of(c, pids)
+	return (&survey{proc: proc, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
 }
 
 // survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
 type survey struct {
 	proc  string
-	skip  []attrib.Instance
+	skip  []finding.Instance
 	mu    sync.Mutex
-	known map[int]attrib.Process
+	known map[int]finding.Process
 }
 
 // of reads until the crew's time is up, and answers for each.
-func (s *survey) of(c *crew, pids []int) []attrib.Process {
+func (s *survey) of(c *crew, pids []int) []finding.Process {
 	c.wait(c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) }), "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes := make([]attrib.Process, 0, len(pids))
+	processes := make([]finding.Process, 0, len(pids))
 	for _, pid := range pids {
 		p, known := s.known[pid]
 		if !known {
-			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
+			p = finding.Process{PID: pid, Why: "time was up before it was read"}
 		}
 		processes = append(processes, p)
 	}
 	return processes
 }
 
-func (s *survey) keep(p attrib.Process) {
+func (s *survey) keep(p finding.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[p.PID] = p
@@ -77,37 +77,37 @@ func (s *survey) keep(p attrib.Process) {
 
 // look reads a process. A defect is the reason why one is unknown, not the end of all.
 func (s *survey) look(pid int) {
-	defer routine.Recover(func(p *routine.Panic) { s.keep(attrib.Process{PID: pid, Why: p.Error()}) })
-	p := attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
+	defer routine.Recover(func(p *routine.Panic) { s.keep(finding.Process{PID: pid, Why: p.Error()}) })
+	p := finding.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 	s.keep(p)
 	err := fmt.Errorf("%d is no PID", pid)
-	if slices.Contains(s.skip, attrib.Instance{PID: pid}) {
+	if slices.Contains(s.skip, finding.Instance{PID: pid}) {
 		err = errors.New("not read: an earlier read of its entry in /proc still hangs")
 	} else if pid > 0 {
-		p, err = twice(func() (attrib.Process, error) { return s.read(pid) })
+		p, err = twice(func() (finding.Process, error) { return s.read(pid) })
 	}
 	if err != nil {
-		p = attrib.Process{PID: pid, Why: err.Error()}
+		p = finding.Process{PID: pid, Why: err.Error()}
 	}
 	s.keep(p)
 }
 
 // read reads a process once. It returns errEnded when not everything it read is sure to be of one process. What its
 // memory holds comes last, since that can hang: where a cgroup has proven whose it is, the rest stands without.
-func (s *survey) read(pid int) (attrib.Process, error) {
+func (s *survey) read(pid int) (finding.Process, error) {
 	f, err := openFolder(s.proc, pid)
 	if gone(err) {
-		return attrib.Process{PID: pid, Gone: true}, nil
+		return finding.Process{PID: pid, Gone: true}, nil
 	}
 	if err != nil {
-		return attrib.Process{}, err
+		return finding.Process{}, err
 	}
 	defer f.close()
 	p, err := f.identify(pid)
 	if err != nil {
-		return attrib.Process{}, err
+		return finding.Process{}, err
 	}
-	if slices.Contains(s.skip, attrib.Instance{PID: pid, Start: p.Start}) {
+	if slices.Contains(s.skip, finding.Instance{PID: pid, Start: p.Start}) {
 		return unread(p, "not read: an earlier read of its environment still hangs"), f.stillOf(p)
 	}
 	hung := unread(p, "does not answer: its environment was not read in time")
@@ -119,16 +119,16 @@ func (s *survey) read(pid int) (attrib.Process, error) {
 
 // unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is,
 // no job may be blamed for it.
-func unread(p attrib.Process, why string) attrib.Process {
+func unread(p finding.Process, why string) finding.Process {
 	if p.Cgroup.Found() {
 		return p
 	}
-	return attrib.Process{PID: p.PID, Start: p.Start, Why: why}
+	return finding.Process{PID: p.PID, Start: p.Start, Why: why}
 }
 
 // identify reads what a process is, without what its memory holds: that can hang. From then on the thread is asked that
 // answers for the process.
-func (f *folder) identify(pid int) (p attrib.Process, err error) {
+func (f *folder) identify(pid int) (p finding.Process, err error) {
 	first, err := f.process().stat()
 	if err != nil {
 		return p, whyNot(err)
@@ -142,7 +142,7 @@ func (f *folder) identify(pid int) (p attrib.Process, err error) {
 	if err != nil {
 		return p, whyNot(err)
 	}
-	p = attrib.Process{
+	p = finding.Process{
 		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first), UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
 		Gone: first.State == ended && f.thread == "", OtherPIDs: otherPIDs,
@@ -155,7 +155,7 @@ func (f *folder) identify(pid int) (p attrib.Process, err error) {
 }
 
 // stillOf returns errEnded unless the folder is still that of the process.
-func (f folder) stillOf(p attrib.Process) error {
+func (f folder) stillOf(p finding.Process) error {
 	last, err := f.process().stat()
 	if err == nil && p.Why == "" && startOf(last) != p.Start {
 		return errEnded

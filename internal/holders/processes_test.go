@@ -18,13 +18,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/test/must"
 )
 
-func one(t *testing.T, proc string, pid int) attrib.Process {
+func one(t *testing.T, proc string, pid int) finding.Process {
 	t.Helper()
 	got := Processes(proc, []int{pid}, time.Hour)
 	if len(got) != 1 || got[0].PID != pid {
@@ -43,7 +43,7 @@ func TestRealProcess(t *testing.T) {
 	p := one(t, "/proc", pid)
 	must.Not(t, p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "",
 		"%+v", p)
-	must.Not(t, p.Start < before-attrib.Tick || p.Start > after,
+	must.Not(t, p.Start < before-finding.Tick || p.Start > after,
 		"started at %v, not between %v and %v", p.Start, before, after)
 	again := one(t, "/proc", pid)
 	must.Not(t, again.Start != p.Start, "start time moved: %v, %v", p.Start, again.Start)
@@ -102,12 +102,12 @@ func TestProcessesOfATree(t *testing.T) {
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
 	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
-	base := attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
+	base := finding.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
 	second := base
 	second.PID, second.State = 11, "X"
 	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
-	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
+	want := []finding.Process{second, {PID: 12, Gone: true}, base}
 	must.Be(t, "processes", Processes(proc, []int{11, 12, 10}, time.Hour), want)
 }
 
@@ -128,7 +128,7 @@ func TestSkippedProcesses(t *testing.T) {
 			pipe(folder, name)
 		}
 	}
-	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
+	skip := []finding.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
 	got := Processes(proc, []int{10, 11, 12}, time.Hour, skip...)
 	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start ||
 		got[2].EnvJobID != 78 {
@@ -177,23 +177,23 @@ func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{
 func TestReadAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, proc, folder string)
-		want   attrib.Process
+		want   finding.Process
 	}{
 		"reused": {func(t *testing.T, proc, folder string) {
 			check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
 			check(os.Rename(folder, filepath.Join(proc, "old")))
 			next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
 			put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
-		}, attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
+		}, finding.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
 		"another start": {func(t *testing.T, proc, folder string) {
 			put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
 			check(os.Remove(filepath.Join(folder, "cgroup")))
 			put(t, filepath.Join(folder, "cgroup"), "0::/\n")
-		}, attrib.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
+		}, finding.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
 		"ended": {func(t *testing.T, proc, folder string) {
 			check(os.Remove(filepath.Join(folder, "stat")))
 			check(os.Rename(folder, filepath.Join(proc, "old")))
-		}, attrib.Process{PID: 10, Gone: true}},
+		}, finding.Process{PID: 10, Gone: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
@@ -237,7 +237,7 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		pids = append(pids, 100+i)
 	}
 	c := newCrew(time.Hour)
-	s, answer := &survey{proc: proc, known: map[int]attrib.Process{}}, make(chan []attrib.Process)
+	s, answer := &survey{proc: proc, known: map[int]finding.Process{}}, make(chan []finding.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
 		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
@@ -435,14 +435,14 @@ func TestNamed(t *testing.T) {
 }
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
-func holdersOf(t *testing.T, dev string) (map[int]attrib.Process, map[int]attrib.Holding) {
+func holdersOf(t *testing.T, dev string) (map[int]finding.Process, map[int]finding.Holding) {
 	t.Helper()
 	scan := Scan("/proc", dev, time.Minute)
 	must.Not(t, scan.Looked == 0 || scan.Partial != "", "looked into %d, partial: %s", scan.Looked, scan.Partial)
-	processes, held := map[int]attrib.Process{}, map[int]attrib.Holding{}
+	processes, held := map[int]finding.Process{}, map[int]finding.Holding{}
 	for _, h := range scan.Holdings {
 		pid := h.PID
-		processes[pid], h.Process = h.Process, attrib.Process{}
+		processes[pid], h.Process = h.Process, finding.Process{}
 		held[pid] = h
 	}
 	return processes, held
@@ -458,7 +458,7 @@ func TestRealHolders(t *testing.T) {
 		}
 		return files
 	}
-	want := map[int]attrib.Holding{
+	want := map[int]finding.Holding{
 		start(t, "idle", nil, at("nvidia3", "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia3")...): {Minors: []int{0, 3},
 			Control: true, UVM: true},
 		start(t, "idle", nil, at("nvidiactl")...):                            {Control: true},
@@ -472,7 +472,7 @@ func TestRealHolders(t *testing.T) {
 	}
 	inside := start(t, "idle", func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
 		at("nvidia0")...)
-	want[inside] = attrib.Holding{Minors: []int{0}}
+	want[inside] = finding.Holding{Minors: []int{0}}
 	start(t, "idle", nil, at("nvidia-modeset")...)
 	start(t, "idle", nil, filepath.Join(other, "nvidia0"))
 	start(t, "idle", nil)
@@ -488,7 +488,7 @@ func TestRealHolders(t *testing.T) {
 }
 
 // alike compares what two looks at one process found; what it was doing just then may differ.
-func alike(a, b attrib.Process) bool {
+func alike(a, b finding.Process) bool {
 	a.State, b.State = "", ""
 	return reflect.DeepEqual(a, b)
 }
@@ -502,7 +502,7 @@ func TestRealContainer(t *testing.T) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	})
 	_, got := holdersOf(t, dev)
-	must.Be(t, "held", got[pid], attrib.Holding{Minors: []int{2, 3, 4}})
+	must.Be(t, "held", got[pid], finding.Holding{Minors: []int{2, 3, 4}})
 }
 
 // holder writes a process's folder with descriptors on these files.
@@ -524,7 +524,7 @@ func mapLine(path string) string {
 }
 
 // pidsOf are the holders that a search of a tree names.
-func pidsOf(scan attrib.Scan) (pids []int) {
+func pidsOf(scan finding.Scan) (pids []int) {
 	for _, h := range scan.Holdings {
 		pids = append(pids, h.PID)
 	}
@@ -651,7 +651,7 @@ func TestHangingProcesses(t *testing.T) {
 	c := newCrew(time.Hour)
 	defer c.end()
 	s := must.Have(newSearch(c, proc, "/dev"))(t)
-	answer := make(chan attrib.Scan)
+	answer := make(chan finding.Scan)
 	go func() {
 		s.descriptors()
 		s.mappings()

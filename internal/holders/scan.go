@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/routine"
 )
 
@@ -31,12 +31,12 @@ const maxHoldings = 1024
 // Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a node
 // under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
 // memory hangs, and perhaps so that no signal ends it.
-func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
+func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
 	c := newCrew(budget)
 	defer c.end()
 	s, err := newSearch(c, proc, dev)
 	if err != nil {
-		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
+		return finding.Scan{Holdings: []finding.Holding{}, Partial: err.Error()}
 	}
 	s.skip = skip
 	s.descriptors()
@@ -44,13 +44,12 @@ func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attri
 	return s.result()
 }
 
-// search is one scan under way.
 type search struct {
 	*crew
 	proc, dev string
 	mounts    string // names the caller's mount namespace, empty where proc does not
 	pids      []int
-	skip      []attrib.Instance
+	skip      []finding.Instance
 	memory    []*round // that read memory
 
 	mu     sync.Mutex
@@ -125,10 +124,10 @@ func (s *search) mappings() {
 	s.wait(rest, "mappings")
 }
 
-func (s *search) result() attrib.Scan {
+func (s *search) result() finding.Scan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scan := attrib.Scan{Holdings: []attrib.Holding{}, Looked: s.looked}
+	scan := finding.Scan{Holdings: []finding.Holding{}, Looked: s.looked}
 	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
 		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
 	}
@@ -138,7 +137,7 @@ func (s *search) result() attrib.Scan {
 	scan.Partial = s.partial()
 	for _, r := range s.memory {
 		for _, pid := range r.hung() {
-			scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].Start})
+			scan.Hung = append(scan.Hung, finding.Instance{PID: pid, Start: s.found[pid].Start})
 		}
 	}
 	return scan
@@ -147,7 +146,7 @@ func (s *search) result() attrib.Scan {
 // skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by
 // that.
 func (s *search) skips(pid int, start time.Duration) bool {
-	is := func(i attrib.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
+	is := func(i finding.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
 	if !slices.ContainsFunc(s.skip, is) {
 		return false
 	}
@@ -255,7 +254,7 @@ func (h *held) identify(f *folder, pid int) (err error) {
 		return nil
 	}
 	if h.Process, err = f.identify(pid); err != nil && !errors.Is(err, errEnded) {
-		h.Process, err = attrib.Process{PID: pid, Why: err.Error()}, nil
+		h.Process, err = finding.Process{PID: pid, Why: err.Error()}, nil
 	}
 	return err
 }
@@ -282,7 +281,6 @@ const (
 	maxWorkers = 8
 )
 
-// workers is how many processes a search looks at side by side.
 func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
 // crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
@@ -303,7 +301,6 @@ func newCrew(budget time.Duration) *crew {
 	return &crew{over: over, end: end}
 }
 
-// going reports whether there is time left.
 func (c *crew) going() bool { return c.over.Err() == nil }
 
 // trouble notes why something may have been missed.
@@ -315,7 +312,6 @@ func (c *crew) trouble(format string, args ...any) {
 	}
 }
 
-// partial says why something may have been missed, empty when nothing was.
 func (c *crew) partial() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

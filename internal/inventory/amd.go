@@ -67,7 +67,6 @@ func parseProperties(text string) (n node) {
 	return n
 }
 
-// AMDCard is a card of AMD's, or a partition of one.
 type AMDCard struct {
 	gpu.Device
 	Key      string // KFD's gpu_id; without KFD its place on the bus
@@ -142,7 +141,6 @@ func identity(folder string, bus gpu.BusID, own []node) gpu.ID {
 	return gpu.ID("PCI-" + bus)
 }
 
-// renderNode is the minor of a card's render node.
 func renderNode(folder string) (minor int, ok bool) {
 	entries, _ := os.ReadDir(filepath.Join(folder, "drm"))
 	for _, e := range entries {

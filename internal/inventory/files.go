@@ -45,8 +45,8 @@ func (f folder) names() (names []string, err error) {
 }
 
 // read reads a file of it, without the newline at its end.
-// Threat: none by content, it is the kernel's; a driver in trouble may answer without end, and a configured path may lead
-// to a pipe: opening waits for nothing and follows no link.
+// Threat: none by content, it is the kernel's; a driver in trouble may answer without end, and a configured path may
+// lead to a pipe: opening waits for nothing and follows no link.
 func (f folder) read(name string) (string, error) {
 	fd, err := unix.Openat(int(f), name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -3,10 +3,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,41 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/test/fakeamd"
 )
-
-var uuidForm = regexp.MustCompile(`^GPU-[0-9a-f-]{36}$`)
-
-// A card keeps the bus id of its folder; what its file says beyond that is whole, or unknown.
-func FuzzInformation(f *testing.F) {
-	files, err := filepath.Glob("testdata/h200x4/*")
-	if err != nil || len(files) == 0 {
-		f.Fatal("no real files: ", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
-	f.Add("Device Minor: 99999999999999999999\nGPU UUID: GPU-\nBlacklisted: Yes")
-	f.Add("Model: x\nGPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: -1\nGPU Excluded: Yes")
-	f.Fuzz(func(t *testing.T, text string) {
-		const bus = "0000:1b:00.0"
-		card := parseInformation(text, bus)
-		if card.Device.BusID != bus || card.Device.Vendor != "nvidia" {
-			t.Errorf("lost its bus id: %+v", card)
-		}
-		if m := card.Device.Minor; m != nil && (*m < 0 || *m >= 1<<20 || card.Excluded) {
-			t.Errorf("minor %d of %+v", *m, card)
-		}
-		if id := string(card.Device.ID); id != "" && (!uuidForm.MatchString(id) || !strings.Contains(text, id)) {
-			t.Errorf("id %q", id)
-		}
-		if name := card.Device.Name; !strings.Contains(text, name) || strings.Contains(name, "\n") {
-			t.Errorf("name %q", name)
-		}
-	})
-}
 
 // A line is of the driver or the kernel, and what a process calls itself, or its cgroup, is not taken for their words.
 func FuzzParse(f *testing.F) {
@@ -157,29 +119,6 @@ func collect(log []byte, size int, since *gpu.KernelMark) (gpu.KernelLog, error)
 		return n, nil
 	}, c)
 	return c.result(), err
-}
-
-// What the kernel escapes comes back as it was.
-func FuzzUnescape(f *testing.F) {
-	f.Add("a\\b\nc\xff")
-	f.Add(`\x4`)
-	f.Add(`\x\x41`)
-	f.Fuzz(func(t *testing.T, text string) {
-		if len(unescape([]byte(text))) > maxText {
-			t.Fatal("longer than a line")
-		}
-		var escaped strings.Builder
-		for _, c := range []byte(text) {
-			if c < ' ' || c > '~' || c == '\\' {
-				fmt.Fprintf(&escaped, `\x%02x`, c)
-			} else {
-				escaped.WriteByte(c)
-			}
-		}
-		if got := unescape([]byte(escaped.String())); got != text[:min(len(text), maxText)] {
-			t.Errorf("%q came back as %q", text, got)
-		}
-	})
 }
 
 func FuzzClient(f *testing.F) {

@@ -1,8 +1,8 @@
-// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from /proc
-// and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of AMD's it
-// reads for the backends also their memory and who has it, which other files of the kernel tell. No vendor library, no
-// attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be large, so a
-// hook runs this package in a child.
+// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from
+// /proc and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of
+// AMD's it reads for the backends also their memory and who has it, which other files of the kernel tell. No vendor
+// library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
+// large, so a hook runs this package in a child.
 package inventory
 
 import (
@@ -63,8 +63,10 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
-	nvidia := loaded(sys, &gpu.NVIDIA) || onBus(sys, &gpu.NVIDIA)
-	if nvidia || len(amd) == 0 && !onBus(sys, &gpu.AMD) {
+	nvidia, _ := onBus(sys, &gpu.NVIDIA)
+	other, _ := onBus(sys, &gpu.AMD)
+	nvidia = nvidia || loaded(sys, &gpu.NVIDIA)
+	if nvidia || len(amd) == 0 && !other {
 		all = append(all, &gpu.NVIDIA)
 	}
 	if len(slices.DeleteFunc(slices.Clone(amd), host)) > 0 || len(all) == 0 {
@@ -155,10 +157,14 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 		versions = append(versions, version(proc, sys, v))
 		modules = append(modules, moduleIdentity(filepath.Join(sys, "module", v.Module)))
 	}
-	return gpu.Epoch{
-		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
-		Driver: joined(versions), Module: joined(modules),
+	joined := func(words []string) string {
+		if slices.Contains(words, "") {
+			return ""
+		}
+		return strings.Join(words, "+")
 	}
+	return gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id")), Driver: joined(versions),
+		Module: joined(modules)}
 }
 
 // version is that of a vendor's module. AMD's without one came with the kernel, and has its.
@@ -168,14 +174,6 @@ func version(proc, sys string, v *gpu.Vendor) string {
 		return readWord(filepath.Join(proc, "sys/kernel/osrelease"))
 	}
 	return own
-}
-
-// joined is empty where any of the words is.
-func joined(words []string) string {
-	if slices.Contains(words, "") {
-		return ""
-	}
-	return strings.Join(words, "+")
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
@@ -209,15 +207,10 @@ func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil
 	}
-	return isOnBus(sys, &gpu.NVIDIA)
+	return onBus(sys, &gpu.NVIDIA)
 }
 
-func onBus(sys string, v *gpu.Vendor) bool {
-	is, _ := isOnBus(sys, v)
-	return is
-}
-
-func isOnBus(sys string, v *gpu.Vendor) (bool, error) {
+func onBus(sys string, v *gpu.Vendor) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
@@ -234,16 +227,10 @@ func isOnBus(sys string, v *gpu.Vendor) (bool, error) {
 	return false, nil
 }
 
-// libraryFolders are where distributions and NVIDIA's installer put it.
-var libraryFolders = []string{
-	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
-}
-
-// Installed are the paths at which a library of the driver lies where it is installed, the likeliest first.
-func Installed(soname string) []string {
-	var paths []string
-	for _, folder := range libraryFolders {
-		paths = append(paths, filepath.Join(folder, soname))
+// Installed are the paths at which distributions and NVIDIA's installer put a library, the likeliest first.
+func Installed(soname string) (paths []string) {
+	for _, folder := range []string{"x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", "."} {
+		paths = append(paths, filepath.Join("/usr/lib", folder, soname))
 	}
 	return paths
 }

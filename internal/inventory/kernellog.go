@@ -20,7 +20,6 @@ import (
 
 const (
 	maxRecords = 200_000  // the largest ring that kernels are usually built for, 16 MiB, has fewer
-	maxBytes   = 64 << 20 // the same as the device writes it
 	maxRecord  = 16 << 10 // the kernel's own buffer for one record is 8 KiB
 	maxXids    = 256
 	maxKills   = 64
@@ -48,16 +47,13 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	return c.result()
 }
 
-var (
-	errRecords = fmt.Errorf("more than %d entries", maxRecords)
-	errBytes   = fmt.Errorf("more than %d bytes", maxBytes)
-)
+var errRecords = fmt.Errorf("more than %d entries", maxRecords)
 
 // device gives the log to its end, which is where reading would wait.
 type device struct {
-	read        func([]byte) (int, error)
-	gap         *bool
-	reads, size int
+	read  func([]byte) (int, error)
+	gap   *bool
+	reads int
 }
 
 func (d *device) Read(b []byte) (int, error) {
@@ -71,10 +67,8 @@ func (d *device) Read(b []byte) (int, error) {
 			*d.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
 		case err != nil:
 			return 0, err
-		case d.size+n > maxBytes:
-			return 0, errBytes
 		default:
-			d.reads, d.size = d.reads+1, d.size+n
+			d.reads++
 			return n, nil
 		}
 	}
@@ -145,7 +139,6 @@ func unescape(text []byte) string {
 	return plain[:min(len(plain), maxText)]
 }
 
-// collector picks from the log what is after a mark.
 type collector struct {
 	since   *gpu.KernelMark
 	log     gpu.KernelLog

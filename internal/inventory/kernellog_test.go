@@ -185,10 +185,6 @@ func TestEndless(t *testing.T) {
 	if err := drain(flood, newCollector(nil)); !errors.Is(err, errRecords) {
 		t.Errorf("records: %v", err)
 	}
-	void := func(b []byte) (int, error) { return len(b), nil }
-	if err := drain(void, newCollector(nil)); !errors.Is(err, errBytes) {
-		t.Errorf("bytes: %v", err)
-	}
 	stuck := func([]byte) (int, error) { return -1, unix.EPIPE }
 	if err := drain(stuck, newCollector(nil)); !errors.Is(err, errRecords) {
 		t.Errorf("nothing but errors: %v", err)

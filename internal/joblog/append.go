@@ -32,11 +32,6 @@ type Target struct {
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// Compare orders targets.
-func (t Target) Compare(o Target) int {
-	return cmp.Or(cmp.Compare(t.Path, o.Path), cmp.Compare(t.Dev, o.Dev), cmp.Compare(t.Ino, o.Ino))
-}
-
 // Why a text was not appended, or an output not read, short enough to count by.
 const (
 	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
@@ -129,7 +124,9 @@ func refusal(err error) error {
 	if r := (*Refused)(nil); err == nil || errors.As(err, &r) {
 		return err
 	}
-	return &Refused{classify(err), err}
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return &Refused{cmp.Or(reasons[errno], other), err}
 }
 
 // differs names what the opened file has against it, "" for nothing.
@@ -168,17 +165,10 @@ var reasons = map[unix.Errno]string{
 	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
 }
 
-func classify(err error) string {
-	var errno unix.Errno
-	errors.As(err, &errno)
-	return cmp.Or(reasons[errno], other)
-}
-
 // File is a job's output, open to be read. What is written to it after it was opened is not part of it.
 type File struct {
-	f        *os.File
-	dev, ino uint64
-	Size     int64
+	f    *os.File
+	Size int64
 }
 
 // Open opens the target, which must be an existing regular file of uid's with one name. The process must have become
@@ -188,7 +178,7 @@ func Open(t Target, uid uint32) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{f, st.Dev, st.Ino, st.Size}, nil
+	return &File{f, st.Size}, nil
 }
 
 // ReadAt is io.ReaderAt's up to Size. An error but io.EOF is a *Refused.
@@ -199,9 +189,6 @@ func (f *File) ReadAt(p []byte, at int64) (int, error) {
 	}
 	return n, err
 }
-
-// Is reports whether both are one file, whatever their paths.
-func (f *File) Is(o *File) bool { return f.dev == o.dev && f.ino == o.ino }
 
 // Close closes the file, which was only read: nothing can be lost.
 func (f *File) Close() { _ = f.f.Close() }

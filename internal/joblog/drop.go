@@ -106,12 +106,8 @@ func (d Drop) check() error {
 	case d.AddressSpace > Unlimited:
 		return fmt.Errorf("address space of %d bytes", d.AddressSpace)
 	}
-	targets := d.Steps
-	if d.Target != (Target{}) {
-		targets = append([]Target{d.Target}, targets...)
-	}
-	for _, t := range targets {
-		if err := t.check(); err != nil {
+	for i, t := range append([]Target{d.Target}, d.Steps...) {
+		if err := t.check(); err != nil && (i > 0 || t != (Target{})) {
 			return err
 		}
 	}

@@ -1,12 +1,120 @@
 package joblog
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"bookend/internal/slurm"
 )
+
+var testJob = slurm.Job{ID: 128, User: "alice", Node: "n1", WorkDir: "/home/alice/run 1"}
+
+// What a task hook and newer versions tell is filled in; what is not known, or not the same in all versions, is not.
+func TestExpand(t *testing.T) {
+	plain := Facts{Job: testJob}
+	task := Facts{Job: testJob, Told: true, Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}
+	single, newer := Facts{Job: testJob, Told: true, Name: "a/b"}, task
+	newer.Job.SLUID = "sCHNM7Y8WBK900"
+	of := func(j slurm.Job) Facts { return Facts{Job: j} }
+	for pattern, tt := range map[string]struct {
+		facts Facts
+		want  string // empty for an error
+	}{
+		"/out/plain": {plain, "/out/plain"}, "/out/%j.out": {plain, "/out/128.out"}, "/out/100%%": {plain, "/out/100%"},
+		"/home/%u/%u.log": {plain, "/home/alice/alice.log"}, "/out/%%j": {plain, "/out/%j"}, "/out/%%%j": {plain, "/out/%128"},
+		"/out/a b": {plain, "/out/a b"}, "slurm-%j.out": {plain, "/home/alice/run 1/slurm-128.out"},
+		"../logs/x": {plain, "/home/alice/run 1/../logs/x"},
+		"/a/%A_%a":  {task, "/a/120_17"}, "/out/%A_%a_%j": {task, "/out/120_17_128"}, "/o/%x-%j_%a": {task, "/o/fine tune-128_17"},
+		"/o/%x": {single, "/o/a/b"}, // a folder, as Slurm makes of it
+		"/o/%A": {single, "/o/128"}, "/o/%N": {newer, "/o/n1"},
+		"/o/%a": {single, ""}, // 4294967294
+		"/o/%b": {task, ""},   // %b up to 24.05, 7 from 24.11
+		"/o/%S": {newer, ""}, "/o/%N.%j": {plain, ""},
+		"/out/%x": {plain, ""}, "/out/%A_%a": {plain, ""}, "/out/%b": {plain, ""}, "/out/%r": {plain, ""}, "/out/%S": {plain, ""},
+		"/out/%": {plain, ""}, "/out/%5": {plain, ""}, "/out/%5j": {plain, ""}, "/out/%J": {plain, ""}, "/out/%t": {plain, ""},
+		"/out/%n": {plain, ""}, `/out/\\x`: {plain, ""}, `/out/\%j`: {plain, ""}, "/out/%s": {plain, ""}, "": {plain, ""}, "0": {plain, ""},
+		"-1": {plain, ""}, "/out/%u": {of(slurm.Job{Node: "n1"}), ""}, "relative": {of(slurm.Job{}), ""},
+		"also": {of(slurm.Job{WorkDir: "relative"}), ""}, "/out/\x00": {plain, ""}, "/" + strings.Repeat("x", maxPath): {plain, ""},
+	} {
+		got, err := Expand(pattern, tt.facts)
+		if got != tt.want || (err != nil) != (tt.want == "") || strings.Contains(pattern, "%") && err != nil && !errors.Is(err, ErrPattern) {
+			t.Errorf("Expand(%.60q) = %q, %v; want %q", pattern, got, err, tt.want)
+		}
+	}
+}
+
+func TestDrop(t *testing.T) {
+	for _, want := range []Drop{
+		{},
+		{Target: Target{Path: "/home/alice/slurm-7.out"}},
+		{
+			Target: Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, Array: slurm.ArrayTask{Master: 5,
+				Task: 3}, HetID: 9, Name: "x",
+			Steps: []Target{{Path: "/o.0"}, {"/o.1", 1, 2}}, More: 3, Elsewhere: true, AddressSpace: Unlimited,
+		},
+		{AddressSpace: 4 << 30},
+	} {
+		b, err := want.Encode()
+		must(t, err)
+		if got, err := ParseDrop(b); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s came back as %+v, %v", b, got, err)
+		}
+	}
+	if _, err := (Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}).Encode(); err == nil {
+		t.Error("a record larger than its limit was encoded")
+	}
+}
+
+// The most recent files are kept, each once; the others are counted, also where they do not fit into a record.
+func TestDropNote(t *testing.T) {
+	var d Drop
+	name := func(n int) Target { return Target{Path: fmt.Sprintf("/out.%02d", n)} }
+	for n := range MaxSteps + 2 {
+		d.Note([]Target{name(n)})
+	}
+	d.Note([]Target{name(5), name(5)})
+	if len(d.Steps) != MaxSteps || d.More != 2 || d.Steps[0] != name(5) || d.Steps[1] != name(9) ||
+		d.Steps[MaxSteps-1] != name(2) {
+		t.Errorf("%+v", d)
+	}
+	for i := range d.Steps {
+		d.Steps[i].Path = strings.Repeat("/long", 200) + d.Steps[i].Path
+	}
+	b, err := d.Encode()
+	must(t, err)
+	got, err := ParseDrop(b)
+	if err != nil || len(got.Steps) != 4-1 || got.More != 2+MaxSteps-len(got.Steps) || got.Steps[0] != d.Steps[0] {
+		t.Errorf("%d steps, %d more, %v", len(got.Steps), got.More, err)
+	}
+}
+
+func TestParseDropRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", "{}", "null", "[]", `"x"`, `{"bookend":2}`, `{"bookend":1}{"bookend":1}`, `{"bookend":1} x`,
+		`{"bookend":1,"target":{"path":"relative"}}`, `{"bookend":1,"target":{"ino":3}}`,
+		`{"bookend":1,"target":{"path":"/a\u0000b"}}`, `{"bookend":1,"target":{"path":"/a","dev":-1}}`,
+		`{"bookend":1,"address_space":4611686018427387905}`,
+		`{"bookend":1,"address_space":-1}`,
+		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`,
+		`{"bookend":1,"address_space":18446744073709551616}`,
+		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"het_id":4294967296}`, `{"bookend":1`,
+		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`, `{"bookend":1,"more":-1}`,
+		`{"bookend":1,"more":1e9}`,
+		`{"bookend":1,"steps":[` + strings.Repeat(`{"path":"/a"},`, MaxSteps) + `{"path":"/a"}]}`,
+		`{"bookend":1,"name":"` + strings.Repeat("x", MaxName+1) + `"}`, `{"bookend":1,"elsewhere":1}`,
+		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),
+	} {
+		if got, err := ParseDrop([]byte(text)); err == nil || !reflect.DeepEqual(got, Drop{}) {
+			t.Errorf("ParseDrop(%.60q) = %+v, %v", text, got, err)
+		}
+	}
+}
 
 // The files that a process writes to are told from those that it reads, and from what is no file.
 func TestWritten(t *testing.T) {
@@ -75,4 +183,74 @@ func TestApart(t *testing.T) {
 	if Apart(t.TempDir(), 7) {
 		t.Error("a process that has ended writes its output apart")
 	}
+}
+
+// A pattern becomes one absolute path without a NUL, or nothing.
+func FuzzExpand(f *testing.F) {
+	for _, seed := range []string{"/o/%j", "%5J%%", `\`, "%", "slurm-%A_%a.out", "/%N%u%t", "/%%j",
+		"/%99999999999999999999j", "/%010a", "%é", "/\\%j", "1", "/%x", "/%5n", "/a\x00"} {
+		f.Add(seed, "/work", "alice", uint32(128), uint32(5), uint32(7))
+	}
+	f.Add("%j", "../work", "a/../b", uint32(0), uint32(0), uint32(0))
+	f.Fuzz(func(t *testing.T, pattern, dir, user string, id, master, task uint32) {
+		facts := Facts{
+			Job: slurm.Job{ID: slurm.JobID(id), User: user, Node: "n1", WorkDir: dir},
+			Array: slurm.ArrayTask{Master: slurm.JobID(master),
+				Task: task}, Told: task%2 == 0, Name: "a name",
+		}
+		got, err := Expand(pattern, facts)
+		if err != nil {
+			if got != "" {
+				t.Errorf("%q with %v", got, err)
+			}
+			return
+		}
+		if !filepath.IsAbs(got) || len(got) > maxPath || strings.ContainsRune(got, 0) {
+			t.Errorf("Expand(%q) = %q", pattern, got)
+		}
+		if !strings.ContainsAny(pattern, `%\\`) && got != pattern && got != dir+"/"+pattern {
+			t.Errorf("Expand(%q) = %q", pattern, got)
+		}
+	})
+}
+
+// A record is of its form, to the last byte, and is read as it was written.
+func FuzzParseDrop(f *testing.F) {
+	for _, seed := range []string{
+		`{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},` +
+			`"het_id":9,"address_space":4294967296}`,
+		`{"bookend":1}`, `{"bookend":1,"steps":[]}`, `{"bookend":1}{}`, `{"bookend":1,"target":{"path":"a"}}`,
+		`{"bookend":1,"more":1}`, `{"bookend":1,"address_space":0}`,
+		`{"bookend":1,"name":"train","steps":[{"path":"/o.0"},{"path":"/o.1","dev":1,"ino":3}],` +
+			`"more":2,"elsewhere":true}`,
+		`{"bookend":1,"steps":[{"path":"o"}]}`,
+		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"target":{"path":"/\u0000"}}`,
+		`{"bookend":1,"target":{"path":"/<>&"}} `, `null`, `[]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := ParseDrop(b)
+		if err != nil {
+			if !reflect.DeepEqual(d, Drop{}) {
+				t.Errorf("%+v and %v", d, err)
+			}
+			return
+		}
+		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > Unlimited ||
+			len(d.Steps) > MaxSteps || d.Array.Master == 0 && d.Array.Task != 0 {
+			t.Errorf("%s: %+v", b, d)
+		}
+		if _, err := ParseDrop(append(bytes.Clone(b), "{}"...)); err == nil {
+			t.Errorf("%s is a record with another behind it", b)
+		}
+		written, err := d.Encode()
+		if err != nil || len(written)+128 > MaxDrop {
+			return // JSON writes some of what it reads in more bytes
+		}
+		again, err := ParseDrop(written)
+		if rewritten, _ := again.Encode(); err != nil || !bytes.Equal(rewritten, written) {
+			t.Errorf("%+v is written as %s, and read as %+v, %v", d, written, again, err)
+		}
+	})
 }

@@ -80,13 +80,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-// A process whose output leads to a file that has gone, or that cannot be looked at, has none.
-func TestLocateGone(t *testing.T) {
-	proc := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o700))
-	must(t, os.Symlink("/nonexistent/out", filepath.Join(proc, "7", "fd", "1")))
-	if found, err := Locate(proc, 7, 1); !errors.Is(err, os.ErrNotExist) || found != (Target{}) {
-		t.Errorf("%+v, %v", found, err)
-	}
-}

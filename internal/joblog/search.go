@@ -26,9 +26,8 @@ type Search struct {
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
 
-	text   io.ReaderAt
-	size   int64
-	window []byte
+	text io.ReaderAt
+	size int64
 }
 
 // NewSearch readies the search of a text of so many bytes.
@@ -36,12 +35,10 @@ func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text
 
 // Tail looks through the last oom.MaxTail bytes.
 func (s *Search) Tail() error {
-	text, err := s.before(s.size)
+	text, err := s.look(s.size)
 	if err != nil {
 		return err
 	}
-	run := thisRun(text)
-	s.Messages, s.Read, s.Earlier = oom.Find(run), int64(len(run)), len(run) < len(text) || divided(run)
 	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 	return nil
@@ -51,32 +48,36 @@ func (s *Search) Tail() error {
 // there is more time. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) error {
 	for from := s.Read; s.Read < s.size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
-		end := min(s.size, s.size-s.Read+overlap)
-		text, err := s.before(end)
-		if err != nil {
+		if _, err := s.look(min(s.size, s.size-s.Read+overlap)); err != nil {
 			return err
 		}
-		run := thisRun(text)
-		earlier := int64(len(text) - len(run))
-		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
-		// what else is said there may stand in the window after it as well
-		said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
-		s.Messages = append(said, s.Messages...)
 	}
 	return nil
 }
 
-// before reads what stands before an offset, at most oom.MaxTail bytes; it is valid until the next call.
-func (s *Search) before(end int64) ([]byte, error) {
-	if s.window == nil {
-		s.window = make([]byte, oom.MaxTail)
+// look looks through the window that ends at an offset.
+func (s *Search) look(end int64) (text []byte, err error) {
+	if text, err = s.before(end); err != nil {
+		return nil, err
 	}
-	begin := max(0, end-oom.MaxTail)
-	n, err := s.text.ReadAt(s.window[:end-begin], begin)
+	run := thisRun(text)
+	found, earlier := oom.Find(run), int64(len(text)-len(run))
+	if end < s.size { // what else is said there may stand in the window after it as well
+		found = slices.DeleteFunc(found, func(m oom.Message) bool { return !AboutMemory(m) })
+	}
+	s.Messages = append(found, s.Messages...)
+	s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
+	return text, nil
+}
+
+// before reads what stands before an offset, at most oom.MaxTail bytes.
+func (s *Search) before(end int64) ([]byte, error) {
+	window := make([]byte, min(end, oom.MaxTail))
+	n, err := s.text.ReadAt(window, end-int64(len(window)))
 	if errors.Is(err, io.EOF) { // it has been cut meanwhile
 		err = nil
 	}
-	return s.window[:n], err
+	return window[:n], err
 }
 
 // ours begins a line of Bookend's.
@@ -114,15 +115,12 @@ func divided(text []byte) bool {
 // isEnd tells an end report from a start report, and from what task hooks say.
 func isEnd(block []byte) bool {
 	said := strings.Join(strings.Fields(strings.ReplaceAll(string(block), "| bookend:", "")), " ")
-	before, _, clean := strings.Cut(said, " clean: ") // an earlier start: "GPU 0 of n1 clean: "
-	place := strings.Fields(before)
-	return clean && len(place) > 1 && strings.HasPrefix(place[len(place)-2], "GPU") ||
-		slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
+	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
 }
 
 // endWords are those of end reports, of this release and of earlier ones: no start report has them.
-var endWords = []string{"OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ", "after your job",
-	"during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
+var endWords = []string{" clean: ", "OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ",
+	"after your job", "during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
 	"More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.

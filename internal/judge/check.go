@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -78,7 +77,7 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 // taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can
 // tell.
 func taken(card finding.Card, book ledger.Book) bool {
-	return slices.ContainsFunc(book.Others, func(r attrib.Record) bool { return r.Live() && r.MayHold(card.Device.ID) })
+	return slices.ContainsFunc(book.Others, func(r finding.Record) bool { return r.Keeps(card.Device.ID) })
 }
 
 // isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
@@ -118,9 +117,9 @@ func (c Check) Trespasses() (all []finding.Finding) {
 	now, around := c.Seen.Side, c.Seen.Side.Snapshot
 	around.Readings = nil
 	index := map[gpu.ID]*int{}
-	for i, card := range c.Seen.Cards {
-		index[card.Device.ID] = &c.Seen.Cards[i].Index
-		if r, ok := c.Seen.Side.Snapshot.Reading(card.Device.ID); ok {
+	for _, card := range c.Seen.Cards {
+		index[card.Device.ID] = &card.Index
+		if r, ok := now.Snapshot.Reading(card.Device.ID); ok {
 			around.Readings = append(around.Readings, r)
 		}
 	}
@@ -128,8 +127,8 @@ func (c Check) Trespasses() (all []finding.Finding) {
 	for _, f := range finding.Trespasses(c.sceneOf(nil, now, *c.Node)) {
 		o := f.Owner
 		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
-			same := r.Job.ID == o.Job && o.Job != 0 || r.Job.SLUID == o.SLUID && o.SLUID != ""
-			return same && !r.Closed() && slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
+			return r.Owns(slurm.Owner{ID: o.Job, SLUID: o.SLUID}) && !r.Closed() &&
+				slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
 		})
 		if !byRight {
 			f.Index = index[f.GPU]
@@ -186,9 +185,7 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 // condition is what the driver and the kernel's log say against the GPUs since the last check.
 func (c Check) condition() []finding.Finding {
 	log, lost := c.sinceLast()
-	in := health.Input{
-		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Blind: len(c.Seen.Health) == 0,
-	}
+	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Blind: len(c.Seen.Health) == 0}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
 		if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
@@ -275,11 +272,9 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 }
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.
-func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
+func (c Check) Keepers(scan finding.Scan, at time.Duration) *ledger.Keepers {
 	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, func(o slurm.Owner) bool {
-		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
-			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
-		})
+		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool { return r.Owns(o) })
 	})
 	k := &ledger.Keepers{At: at, Count: len(found)}
 	switch { // those that were found are there, whatever else is

@@ -1,9 +1,11 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -11,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // condition is what the driver and the kernel's log say against the job's GPUs: the log also where the driver is stuck
@@ -18,7 +21,7 @@ import (
 func (c Case) condition() []finding.Finding {
 	in := health.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(), Own: c.ownXids(),
+		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(),
 	}
 	if c.InJob {
 		in.Doubt = insideDoubt
@@ -30,9 +33,7 @@ func (c Case) condition() []finding.Finding {
 }
 
 // AsksCondition reports whether the GPUs' condition is judged by the node's records: most never is.
-func (c Case) AsksCondition() bool {
-	return health.Compares(c.Seen.Health) || c.namesProcesses()
-}
+func (c Case) AsksCondition() bool { return health.Compares(c.Seen.Health) }
 
 // Subjects are the job's GPUs, with those of the start's record that were not found any more and that something was
 // found on.
@@ -90,65 +91,6 @@ func (c Case) reloaded() string {
 	return "the driver was reloaded since the job began, or no one can tell: that may have cured the GPU"
 }
 
-// namesProcesses reports that the log names a process with an error of one of the job's GPUs.
-func (c Case) namesProcesses() bool {
-	log, cards := c.sinceJobBegan(), slices.Concat(c.Seen.Cards, c.notFound())
-	return log != nil && slices.ContainsFunc(log.Xids, func(x gpu.Xid) bool {
-		here := func(card finding.Card) bool { return card.Device.BusID == x.BusID }
-		return x.PID != 0 && slices.ContainsFunc(cards, here)
-	})
-}
-
-// ownXids says of the processes that Xids name whether they were this job's: of those that a hook, since the job began,
-// saw in a job's cgroup, and of those that the kernel ended in one.
-func (c Case) ownXids() map[int]bool {
-	if c.Node == nil || !c.namesProcesses() {
-		return nil
-	}
-	run, w := c.Past.Run, whose{job: c.Job, own: map[int]bool{}, disputed: map[int]bool{}}
-	for _, p := range c.Seen.Side.Processes {
-		w.saw(p.PID, p.Cgroup)
-	}
-	for _, k := range c.sinceJobBegan().Kills {
-		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
-	}
-	for _, p := range c.Past.Recording.Proofs() {
-		w.saw(p.PID, p.Owner)
-	}
-	for _, r := range c.Node.Runs {
-		for _, e := range r.Both() {
-			for _, p := range e.Processes {
-				if r.Epoch.Boot == run.Epoch.Boot && e.At >= run.Start.At {
-					w.saw(p.PID, p.Cgroup)
-				}
-			}
-		}
-	}
-	return w.own
-}
-
-// whose gathers which processes are a job's own and which another job's. A number that was given to both tells nothing.
-type whose struct {
-	job           slurm.Job
-	own, disputed map[int]bool
-}
-
-func (w whose) saw(pid int, o slurm.Owner) {
-	if !o.Found() || o.Conflict != "" || w.disputed[pid] {
-		return
-	}
-	own := o.ID != 0 && o.ID == w.job.ID
-	if o.SLUID != "" && w.job.SLUID != "" {
-		own = o.SLUID == w.job.SLUID
-	}
-	if said, known := w.own[pid]; known && said != own {
-		delete(w.own, pid)
-		w.disputed[pid] = true
-		return
-	}
-	w.own[pid] = own
-}
-
 // Heard is what the job's outputs said of memory.
 type Heard struct {
 	Messages []oom.Message
@@ -192,4 +134,79 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 	c.Past.Recording.Witness(&in, run, began, now)
 	d := diagnosis.Why(in)
 	return &d
+}
+
+// gone is the doubt about what was seen only between a job's two ends: it never drains.
+const gone = "the recorder saw it while the job ran; this end does not"
+
+// AsksRecorded reports processes of other jobs among those that the recorder saw on the job's GPUs, or of this job on
+// others' GPUs: whose right that is the node's records say.
+func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.Past.Elsewhere) > 0 }
+
+// overlaps are the processes of other jobs on the job's GPUs.
+func (c Case) overlaps() (all []ledger.RecordedProcess) {
+	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+		return nil
+	}
+	for _, g := range c.Past.Recording.GPUs {
+		for _, p := range g.Processes {
+			if p.Owner.ID != 0 && p.Owner.Conflict == "" && !c.Self().Owns(p.Owner) && p.Most >= c.limits().Report {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// recorded finds jobs that were on each other's GPUs between this job's two ends, where that is certain: no GPU of the
+// node is given out in parts, and no run on record says that the other was given it. What an end sees by itself is its
+// own finding.
+func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
+	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
+		return nil
+	}
+	add := func(of code.Code, p ledger.RecordedProcess, expected, observed string) {
+		same := func(f finding.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
+		if slices.ContainsFunc(found, same) || slices.ContainsFunc(more, same) {
+			return
+		}
+		f := finding.Finding{
+			Code: of, GPU: p.GPU, Bytes: gpu.Bytes(p.Most), Expected: expected, Doubts: []string{gone},
+			Observed: fmt.Sprintf("process %d %s, for %v", p.PID, observed, (p.Last - p.First).Round(time.Second)),
+			Holder: &finding.Holder{Process: finding.Process{PID: p.PID, Start: p.Start, UID: p.UID, Cgroup: p.Owner},
+				Memory: gpu.Bytes(p.Most)},
+			Owner: &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
+		}
+		for _, card := range c.Seen.Cards {
+			if card.Device.ID == p.GPU {
+				f.Index = &card.Index
+			}
+		}
+		more = append(more, f)
+	}
+	for _, p := range c.overlaps() {
+		if c.known(p) && !c.hadToo(p) {
+			add(code.Foreign, p, "no other job on this GPU",
+				fmt.Sprintf("of job %d was on this GPU beside the job", p.Owner.ID))
+		}
+	}
+	for _, p := range c.Past.Elsewhere {
+		if p.Most >= c.limits().Report && !c.hadToo(p) {
+			add(code.Trespass, p, "processes on none but their job's own GPUs",
+				"of this job was on a GPU that it was not given")
+		}
+	}
+	return more
+}
+
+// known reports that the node has a record of the job that a process belongs to.
+func (c Case) known(p ledger.RecordedProcess) bool {
+	return slices.ContainsFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
+}
+
+// hadToo reports that the job of a process was given the GPU as well, before or beside: suspended and gang-scheduled
+// jobs share one by right, and what an ended job left on it is another finding.
+func (c Case) hadToo(p ledger.RecordedProcess) bool {
+	runs := append(slices.Clone(c.Node.Runs), c.Self())
+	return slices.ContainsFunc(runs, func(r ledger.Run) bool { return r.Owns(p.Owner) && r.Given(p.GPU) })
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -156,7 +155,7 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 	}
 	e := run.Start
 	side := &finding.Side{
-		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]attrib.Process, len(e.Processes)),
+		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]finding.Process, len(e.Processes)),
 		Scan: e.Scan,
 	}
 	for _, p := range e.Processes {
@@ -242,8 +241,8 @@ type Seen struct {
 // Node is what the records of all of a node's hooks say.
 type Node struct {
 	Runs   []ledger.Run
-	Unread string            // why there may be more of them, empty where there are none
-	Proofs []attrib.Sighting // processes that the recorder saw in a job's cgroup
+	Unread string             // why there may be more of them, empty where there are none
+	Proofs []finding.Sighting // processes that the recorder saw in a job's cgroup
 }
 
 // shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.

@@ -2,13 +2,11 @@ package judge
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -17,6 +15,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // enforcing is the end of a job at which something was found, where hooks may drain.
@@ -164,28 +163,6 @@ func TestSeenByCard(t *testing.T) {
 	}
 }
 
-// A process is a job's where a cgroup says so; a number that two jobs had, or a cgroup of no job, says nothing.
-func TestWhose(t *testing.T) {
-	w := whose{job: slurm.Job{ID: 100, SLUID: "sA"}, own: map[int]bool{}, disputed: map[int]bool{}}
-	for _, seen := range []struct {
-		pid   int
-		owner slurm.Owner
-	}{
-		{1, slurm.Owner{ID: 100}}, {1, slurm.Owner{ID: 100, Step: "0"}},
-		{2, slurm.Owner{ID: 7}},
-		{3, slurm.Owner{}},
-		{4, slurm.Owner{ID: 100}}, {4, slurm.Owner{ID: 7}}, {4, slurm.Owner{ID: 100}},
-		{5, slurm.Owner{ID: 100, Conflict: "two jobs"}},
-		{6, slurm.Owner{SLUID: "sA"}},
-		{7, slurm.Owner{ID: 100, SLUID: "sB"}}, // another run of the same number
-	} {
-		w.saw(seen.pid, seen.owner)
-	}
-	if want := map[int]bool{1: true, 2: false, 6: true, 7: false}; !maps.Equal(w.own, want) {
-		t.Errorf("%v, want %v", w.own, want)
-	}
-}
-
 const (
 	card = gpu.ID("GPU-0")
 	gib  = uint64(1) << 30
@@ -195,9 +172,9 @@ const (
 // eyes see a node whose state is a script: each watch takes the next series of looks.
 type eyes struct {
 	watches [][]gpu.Snapshot
-	who     map[int]attrib.Process
-	later   map[int]attrib.Process // from the second question on, where set
-	scan    attrib.Scan
+	who     map[int]finding.Process
+	later   map[int]finding.Process // from the second question on, where set
+	scan    finding.Scan
 	busy    map[gpu.ID]string
 	beside  *gpu.Snapshot // one look at the other GPU
 	did     string        // a letter for each call, in order
@@ -213,8 +190,8 @@ func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
 	return looks
 }
 
-func (e *eyes) Processes(pids []int) map[int]attrib.Process {
-	out := map[int]attrib.Process{}
+func (e *eyes) Processes(pids []int) map[int]finding.Process {
+	out := map[int]finding.Process{}
 	if len(pids) == 0 {
 		return out
 	}
@@ -228,7 +205,7 @@ func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	return out
 }
 
-func (e *eyes) Holders() *attrib.Scan { e.did += "s"; return &e.scan }
+func (e *eyes) Holders() *finding.Scan { e.did += "s"; return &e.scan }
 
 func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
 	e.did += "q"
@@ -259,9 +236,9 @@ func order() Order {
 func series(watches ...[]gpu.Snapshot) [][]gpu.Snapshot { return watches }
 
 // is what /proc says of PID 70.
-func is(p attrib.Process) map[int]attrib.Process {
+func is(p finding.Process) map[int]finding.Process {
 	p.PID = 70
-	return map[int]attrib.Process{70: p, 71: {PID: 71, Why: "not read"}}
+	return map[int]finding.Process{70: p, 71: {PID: 71, Why: "not read"}}
 }
 
 // What each state of a GPU costs, and what comes of it: a clean one costs no look at /proc at all, and only what nobody
@@ -279,8 +256,8 @@ func TestLook(t *testing.T) {
 		}
 		return all
 	}
-	there, gone, reused := attrib.Process{Start: 5}, attrib.Process{Gone: true}, attrib.Process{Start: 18 * second}
-	denied, job := attrib.Process{Why: "denied"}, attrib.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	there, gone, reused := finding.Process{Start: 5}, finding.Process{Gone: true}, finding.Process{Start: 18 * second}
+	denied, job := finding.Process{Why: "denied"}, finding.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
 	beside := &gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
 	}}}
@@ -303,8 +280,8 @@ func TestLook(t *testing.T) {
 			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
-		"as old as the look":   {eyes{who: is(attrib.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
-		"younger than it":      {eyes{who: is(attrib.Process{Start: 16*second + attrib.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"as old as the look":   {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"younger than it":      {eyes{who: is(finding.Process{Start: 16*second + finding.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
 		"reused between looks": {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
 		"not read again":       {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
 
@@ -321,7 +298,7 @@ func TestLook(t *testing.T) {
 		// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time
 		// says that each look showed the same one, and that are there still.
 		"stayed all the time":        {eyes{who: is(there), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed"},
-		"its PID was used again":     {eyes{who: is(attrib.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
+		"its PID was used again":     {eyes{who: is(finding.Process{Start: 11 * second}), watches: series(first)}, "moving wp known"},
 		"/proc does not tell":        {eyes{who: is(denied), watches: series(first)}, "moving wp"},
 		"stayed until it ended":      {eyes{who: is(there), later: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known"},
 		"not in the last look":       {eyes{who: is(there), watches: series(first, moving(17, 1))}, "moving wpqwpr known"},
@@ -353,18 +330,18 @@ func TestLook(t *testing.T) {
 func TestStrangersAreNotExpected(t *testing.T) {
 	listed, then := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}, map[int]time.Duration{70: 5}
 	for name, tt := range map[string]struct {
-		now   attrib.Process
+		now   finding.Process
 		known map[int]time.Duration
 		held  uint64
 		want  settle.State
 	}{
-		"the same process":               {attrib.Process{Start: 5}, then, gib, settle.Clean},
-		"its PID was used again":         {attrib.Process{Start: 77}, then, gib, settle.Flat},
-		"it is gone, its memory is not":  {attrib.Process{Gone: true}, then, gib, settle.Flat},
-		"it was gone before":             {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
-		"it was gone, with other memory": {attrib.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
-		"no one could tell then":         {attrib.Process{Start: 77}, nil, gib, settle.Clean},
-		"no one can tell now":            {attrib.Process{Why: "permission denied"}, then, gib, settle.Clean},
+		"the same process":               {finding.Process{Start: 5}, then, gib, settle.Clean},
+		"its PID was used again":         {finding.Process{Start: 77}, then, gib, settle.Flat},
+		"it is gone, its memory is not":  {finding.Process{Gone: true}, then, gib, settle.Flat},
+		"it was gone before":             {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, gib, settle.Clean},
+		"it was gone, with other memory": {finding.Process{Gone: true}, map[int]time.Duration{70: 0}, 2 * gib, settle.Flat},
+		"no one could tell then":         {finding.Process{Start: 77}, nil, gib, settle.Clean},
+		"no one can tell now":            {finding.Process{Why: "permission denied"}, then, gib, settle.Clean},
 	} {
 		watched := looks(0, 5, gib+9*mib, listed)
 		e := &eyes{who: is(tt.now), watches: series(watched, watched, looks(5, 5, gib+9*mib, listed))}
@@ -412,9 +389,9 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		for _, s := range last {
 			s.Readings[0].Device.Minor = &minor
 		}
-		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(attrib.Process{Start: 5, Gone: tt.ends})}
-		held := attrib.Holding{Process: attrib.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
-		e.scan.Holdings = []attrib.Holding{held}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), last), who: is(finding.Process{Start: 5, Gone: tt.ends})}
+		held := finding.Holding{Process: finding.Process{PID: 70, Start: 5}, Control: true, Minors: tt.minors}
+		e.scan.Holdings = []finding.Holding{held}
 		o := order()
 		o.Cards[0].Device.Minor = &minor
 		side, _ := Look(e, o)
@@ -437,12 +414,12 @@ func TestTwoGPUs(t *testing.T) {
 		}
 		return all
 	}
-	who := map[int]attrib.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	who := map[int]finding.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
 	for name, tt := range map[string]struct {
 		eyes eyes
 		want []settle.State
 	}{
-		"reused": {eyes{who: who, later: is(attrib.Process{Start: 18 * time.Second}),
+		"reused": {eyes{who: who, later: is(finding.Process{Start: 18 * time.Second}),
 			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
 		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
 			[]settle.State{settle.Flat, settle.Moving}},
@@ -455,5 +432,78 @@ func TestTwoGPUs(t *testing.T) {
 		if got := []settle.State{side.Curves[card].State, side.Curves["GPU-1"].State}; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// A job that the recorder saw on another's GPU is found at both jobs' ends, where nothing but a mistake explains it; it
+// never drains.
+func TestRecordedOverlap(t *testing.T) {
+	card := func(id gpu.ID) ledger.Assigned { return ledger.Assigned{Device: gpu.Device{ID: id}} }
+	run := func(job slurm.JobID, cards ...gpu.ID) (r ledger.Run) {
+		r.Job.ID, r.Key = job, "t1"
+		for _, id := range cards {
+			r.Devices = append(r.Devices, card(id))
+		}
+		return r
+	}
+	of := func(job slurm.JobID, id gpu.ID, mib uint64) ledger.RecordedProcess {
+		return ledger.RecordedProcess{Seen: ledger.Seen{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
+			First: time.Second, Last: time.Minute}}
+	}
+	for name, tt := range map[string]struct {
+		change func(*Case)
+		want   []code.Code
+	}{
+		"another job beside it": {func(*Case) {}, []code.Code{code.Foreign}},
+		"too little":            {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Most = 1 << 20 }, nil},
+		"its own":               {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 7 }, nil},
+		"of no job":             {func(c *Case) { c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 0 }, nil},
+		"of a job without a record": {func(c *Case) {
+			c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 9
+		}, nil},
+		"one that was given the GPU before": {func(c *Case) { c.Node.Runs[0] = run(8, "GPU-b", "GPU-a") }, nil},
+		"where GPUs are shared":             {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
+		"where that is not known":           {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
+		"where records were not read":       {func(c *Case) { c.Node.Unread = "too many" }, nil},
+		"at a second end":                   {func(c *Case) { c.Past.Again = true }, nil},
+		"the end sees it too": {func(c *Case) {
+			f := finding.Finding{Code: code.Foreign, GPU: "GPU-a", Holder: &finding.Holder{}}
+			f.Holder.PID = 40
+			c.Faults = append(c.Faults, f)
+		}, []code.Code{code.Foreign}},
+		"itself on another's GPU": {func(c *Case) {
+			c.Past.Recording, c.Past.Elsewhere = nil, []ledger.RecordedProcess{of(7, "GPU-b", 2048)}
+		}, []code.Code{code.Trespass}},
+		"little of it there": {func(c *Case) {
+			c.Past.Recording, c.Past.Elsewhere = nil, []ledger.RecordedProcess{of(7, "GPU-b", 1)}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := enforcing()
+			c.Config.Policy.Epilog = map[code.Code]config.Action{code.Foreign: config.Drain}
+			c.Past.Run = run(7, "GPU-a")
+			c.Seen.Cards = []finding.Card{card("GPU-a")}
+			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+			c.Node = &Node{Runs: []ledger.Run{run(8, "GPU-b"), run(7, "GPU-a")}}
+			c.Past.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: "GPU-a",
+				Processes: []ledger.RecordedProcess{of(8, "GPU-a", 2048)}}}}
+			tt.change(&c)
+			var got []code.Code
+			j := Judge(c)
+			for _, f := range j.Found {
+				if f.Code == code.Foreign || f.Code == code.Trespass {
+					got = append(got, f.Code)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v: %+v", got, tt.want, j.Found)
+			}
+			if j.Exit != 0 && len(c.Faults) == 0 {
+				t.Errorf("exit %d for what was only recorded", j.Exit)
+			}
+			if asks := len(tt.want) > 0 && len(c.Faults) == 0; asks && !c.AsksRecorded() {
+				t.Error("nobody asks whose right it is")
+			}
+		})
 	}
 }

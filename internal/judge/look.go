@@ -1,12 +1,10 @@
 package judge
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
@@ -17,9 +15,9 @@ type Eyes interface {
 	// Watch looks at GPUs as long as the rule says, oldest look first.
 	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes says what /proc knows of each PID.
-	Processes(pids []int) map[int]attrib.Process
+	Processes(pids []int) map[int]finding.Process
 	// Holders searches all of /proc for who has a card open; nil where the configuration forbids it.
-	Holders() *attrib.Scan
+	Holders() *finding.Scan
 	// Quiet waits, for a bounded time, until no probe is at work on the cards, and keeps it so until release. Of
 	// a card on which one still is it says why.
 	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
@@ -72,14 +70,14 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 // Glance is what a single look at cards shows, with who is on them. By one look no card is judged.
 func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
-	side.Processes = e.Processes(pids(side))
+	side.Processes = e.Processes(pids(s))
 	disown(side)
 	return side
 }
 
 // watch looks until the cards are at rest, and reads who is on them.
 func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
-	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
+	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]finding.Process{}}
 	looks := e.Watch(o.Cards, o.Rule)
 	if len(looks) == 0 {
 		return side, nil
@@ -90,7 +88,7 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
 	}
 	side.Neighbours = o.Neighbours
-	side.Processes = e.Processes(pids(side))
+	side.Processes = e.Processes(pids(nearby(side)...))
 	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
 	return side, looks
 }
@@ -103,7 +101,7 @@ func (o Order) stayed(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[
 		if id := c.Device.ID; side.Curves[id].State == settle.Moving {
 			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks(id)), func(p settle.Stay) bool {
 				facts, read := side.Processes[p.PID]
-				return !read || facts.Why != "" || !facts.Gone && facts.Start+attrib.Tick > looks(id)[0].At
+				return !read || facts.Why != "" || !facts.Gone && facts.Start+finding.Tick > looks(id)[0].At
 			})
 			if len(same) > 0 {
 				all[id] = same
@@ -140,10 +138,12 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 // disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
 // has ended, and its number is another's.
 func disown(side finding.Side) {
-	for at, p := range processes(side) {
-		if now := side.Processes[p.PID]; at > 0 && now.Why == "" && now.Start > at {
-			const why = "its PID was another process's when the GPU was read"
-			side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
+	for _, s := range nearby(side) {
+		for _, pid := range pids(s) {
+			if now := side.Processes[pid]; s.At > 0 && now.Why == "" && now.Start > s.At {
+				const why = "its PID was another process's when the GPU was read"
+				side.Processes[pid] = finding.Process{PID: pid, Why: why}
+			}
 		}
 	}
 }
@@ -201,29 +201,22 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	return out
 }
 
-// processes are all that a side lists, also of its neighbours, each with when that was seen.
-func processes(side finding.Side) iter.Seq2[time.Duration, gpu.Process] {
-	looks := []gpu.Snapshot{side.Snapshot}
-	if side.Neighbours != nil {
-		looks = append(looks, *side.Neighbours)
+// nearby is what a side saw of its cards and of their neighbours.
+func nearby(side finding.Side) []gpu.Snapshot {
+	if side.Neighbours == nil {
+		return []gpu.Snapshot{side.Snapshot}
 	}
-	return func(yield func(time.Duration, gpu.Process) bool) {
-		for _, s := range looks {
-			for _, r := range s.Readings {
-				for _, p := range r.Processes {
-					if !yield(s.At, p) {
-						return
-					}
-				}
-			}
-		}
-	}
+	return []gpu.Snapshot{side.Snapshot, *side.Neighbours}
 }
 
-// pids lists every process of a side once.
-func pids(side finding.Side) (list []int) {
-	for _, p := range processes(side) {
-		list = append(list, p.PID)
+// pids lists every process of some looks once.
+func pids(looks ...gpu.Snapshot) (list []int) {
+	for _, s := range looks {
+		for _, r := range s.Readings {
+			for _, p := range r.Processes {
+				list = append(list, p.PID)
+			}
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -303,14 +296,14 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 // last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of a PID is
 // forgotten if the PID may be another process's by now; then is the look before /proc was read.
 func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
-	asked := pids(finding.Side{Snapshot: side.Snapshot})
+	asked := pids(side.Snapshot)
 	for _, h := range holdings(side) {
 		if !slices.Contains(asked, h.PID) {
 			asked = append(asked, h.PID)
 		}
 	}
 	now := e.Processes(asked)
-	same := func(before attrib.Process) bool {
+	same := func(before finding.Process) bool {
 		after := now[before.PID]
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
 	}
@@ -325,7 +318,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			earlier, _ := then.Reading(r.Device.ID)
 			leaving := after.Gone && listed(earlier, p.PID) >= 0 // its memory is on its way back
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
-				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID may be another process's by now"}
+				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
 		}
 	}
@@ -339,7 +332,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 
 // concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
 // nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
-func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) bool {
+func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bool {
 	if h.Has(c.Device) {
 		return true
 	}
@@ -353,7 +346,7 @@ func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown strin
 	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 }
 
-func holdings(side finding.Side) []attrib.Holding {
+func holdings(side finding.Side) []finding.Holding {
 	if side.Scan == nil {
 		return nil
 	}

@@ -2,19 +2,21 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
 // Book is the node's ledger as attribution wants it.
 type Book struct {
-	Self   attrib.Record
-	Others []attrib.Record
+	Self   finding.Record
+	Others []finding.Record
 	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
 	Left []finding.Finding
 }
@@ -28,7 +30,7 @@ type Now struct {
 	// Idle is the number of bytes below which a card without processes counts as idle.
 	Idle uint64
 	// Proofs are what the recordings of runs that have not ended proved.
-	Proofs []attrib.Sighting
+	Proofs []finding.Sighting
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
@@ -64,7 +66,7 @@ func Open(runs []Run, self Run, now Now) Book {
 	}
 	all := b.Others
 	if ofRun {
-		all = append([]attrib.Record{b.Self}, b.Others...)
+		all = append([]finding.Record{b.Self}, b.Others...)
 		b.Self.Alone = alone(b.Self, b.Others)
 	}
 	for i := range b.Others {
@@ -96,7 +98,7 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
 				f.Owner = nil // it rests on who had the driver open, which was not all kept
 			}
-			recorded := f.Owner != nil && f.Owner.Level == attrib.Recorded // that end did not see it
+			recorded := f.Owner != nil && f.Owner.Level == finding.Recorded // that end did not see it
 			if !idle[f.GPU] && !recorded {
 				left = append(left, f)
 			}
@@ -121,8 +123,8 @@ func endsOf(runs []Run, epoch gpu.Epoch) []End {
 	return ends
 }
 
-func record(r Run) attrib.Record {
-	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
+func record(r Run) finding.Record {
+	rec := finding.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
 	rec.Unplaced = len(r.Devices) == 0
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
@@ -145,17 +147,17 @@ func record(r Run) attrib.Record {
 // Given reports whether a run was given a card, or may have been.
 func (r Run) Given(id gpu.ID) bool { return record(r).MayHold(id) }
 
-func sightings(seen []attrib.Sighting, e End) []attrib.Sighting {
+func sightings(seen []finding.Sighting, e End) []finding.Sighting {
 	for _, p := range e.Processes {
 		if p.Cgroup.ID != 0 || p.Cgroup.SLUID != "" {
-			seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Cgroup})
+			seen = append(seen, finding.Sighting{PID: p.PID, Start: p.Start, Owner: p.Cgroup})
 		}
 	}
 	return seen
 }
 
 // alone reports whether no other run was given any of r's GPUs while r ran.
-func alone(r attrib.Record, others []attrib.Record) bool {
+func alone(r finding.Record, others []finding.Record) bool {
 	if r.Start == 0 || r.Unplaced {
 		return false // without its start or its GPUs nobody knows what r overlapped with
 	}
@@ -170,13 +172,148 @@ func alone(r attrib.Record, others []attrib.Record) bool {
 	return true
 }
 
-func overlap(a, b attrib.Record) bool {
+func overlap(a, b finding.Record) bool {
 	const forever = time.Duration(1<<63 - 1)
-	endOf := func(r attrib.Record) time.Duration {
+	endOf := func(r finding.Record) time.Duration {
 		if r.Live() || r.Unseen { // a presumed end proves no other job alone
 			return forever
 		}
 		return r.End
 	}
 	return a.Start < endOf(b) && b.Start < endOf(a)
+}
+
+// Which says what Match found.
+type Which string
+
+// What a job's epilog may find.
+const (
+	OpenRun   Which = "open"   // its prolog's record
+	ClosedRun Which = "closed" // a record that an epilog of this run has closed already
+	NoRun     Which = "none"   // no prolog, or its record was lost
+)
+
+// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, where
+// both know it; else the newest, which is the only one that can be running. A record of another user is another job's.
+func Match(runs []Run, job slurm.Job) (Run, Which) {
+	var best *Run
+	for i := range runs {
+		r := &runs[i]
+		sure, other := compare(r.Job, job)
+		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
+			continue
+		}
+		// The surer likeness, then the run that began later: of an older one that is still open, only the epilog is
+		// missing.
+		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.after(*best) {
+			best = r
+		}
+	}
+	switch {
+	case best == nil:
+		return Run{}, NoRun
+	case best.Epilog() != nil: // one that was settled without an end is open to it
+		return *best, ClosedRun
+	}
+	return *best, OpenRun
+}
+
+// compare says whether two hooks' jobs of one id are one run for sure, or another; neither where they do not tell.
+func compare(a, b slurm.Job) (sure, other bool) {
+	switch {
+	case a.SLUID != "" && b.SLUID != "":
+		sure = a.SLUID == b.SLUID
+	case !a.Start.IsZero() && !b.Start.IsZero():
+		sure = a.Start.Unix() == b.Start.Unix()
+	default:
+		return false, false
+	}
+	return sure, !sure
+}
+
+// Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.
+func (r Run) Sure(job slurm.Job) bool {
+	sure, _ := compare(r.Job, job)
+	return sure && r.Job.ID == job.ID
+}
+
+// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run
+// it is for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes
+// twice.
+func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bool {
+	if r.Closed() || r.Sure(job) {
+		return false
+	}
+	return slices.ContainsFunc(runs, func(o Run) bool {
+		if o.Job.ID != job.ID || o.Job.UID != job.UID || !o.Closed() || o.Key == r.Key || o.Epoch.Boot != r.Epoch.Boot {
+			return false
+		}
+		ended := o.Ends[len(o.Ends)-1].At
+		return ended <= now && now-ended < within
+	})
+}
+
+// Node is what a node knows of itself, for judging runs whose end nobody saw.
+type Node struct {
+	Epoch  gpu.Epoch
+	Shared []string // partitions that hand one card to several jobs
+	// Exclusive reports that no card is given out in parts, for certain. It is asked only where it matters.
+	Exclusive func() bool
+}
+
+// Unfinished is an open run that is over: its epilog never came.
+type Unfinished struct {
+	Run
+	Why      string
+	Presumed bool          // likely, and not proven
+	Over     time.Duration // since when, CLOCK_BOOTTIME of the run's own boot
+}
+
+// Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given
+// to a later job, which got it clean and has ended. Nobody asks Slurm. That they are over blames nobody.
+func Unended(runs []Run, n Node) (over []Unfinished) {
+	for _, r := range runs {
+		if r.Closed() {
+			continue
+		}
+		by := r.Superseded(runs)
+		switch {
+		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
+			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.First().At})
+		case by != nil:
+			over = append(over, Unfinished{Run: r, Why: "its job began again", Over: by.First().At})
+		default:
+			if o := n.follower(r, runs); o != nil && n.Exclusive() {
+				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),
+					Presumed: true, Over: o.Start.At})
+			}
+		}
+	}
+	return over
+}
+
+// follower is a job that was given one of a run's cards later, alone and clean, and whose end was seen. Slurm gives a
+// card that a job has to no other, suspended or not, unless it is shared by right.
+func (n Node) follower(r Run, runs []Run) *Run {
+	if r.Start == nil || n.mayShare(r) {
+		return nil
+	}
+	for i, o := range runs {
+		later := o.Job.ID != r.Job.ID && o.Start != nil && o.Start.At > r.Start.At && o.Epoch.Same(r.Epoch)
+		if later && o.Epilog() != nil && !n.mayShare(o) && slices.ContainsFunc(r.Devices, o.gotClean) {
+			return &runs[i]
+		}
+	}
+	return nil
+}
+
+func (n Node) mayShare(r Run) bool {
+	return r.Job.MPSPercent != "" || slices.Contains(n.Shared, r.Job.Partition)
+}
+
+// gotClean reports that a run was given a card with nobody on it.
+func (r Run) gotClean(d Assigned) bool {
+	reading, seen := r.Start.Snapshot.Reading(d.Device.ID)
+	return r.had(d.Device.ID) && seen && r.Start.Curves[d.Device.ID].State == settle.Clean &&
+		reading.ProcessesUnknown == "" && len(reading.Processes) == 0
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -91,7 +90,7 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
-			func(h attrib.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
+			func(h finding.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
 			s.Partial = cmp.Or(s.Partial, partly("holders", len(e.Scan.Holdings), len(s.Holdings)))
 		}
 		e.Scan = &s
@@ -143,35 +142,24 @@ const (
 	second = uint64(1) << 61
 )
 
-// few keeps so many entries of a list, the heaviest, in their order, and counts the others. Without a weight none
-// matters more than another.
+// few keeps so many entries of a list, the heaviest, which then come first, and counts the others. Without a weight
+// none matters more than another.
 func few[T any](c *cutter, name string, list []T, most int, weight func(T) uint64) []T {
 	if len(list) <= most {
 		return list
 	}
 	c.rest[name] += len(list) - most
-	if weight == nil {
-		return slices.Clone(list[:most])
+	if list = slices.Clone(list); weight != nil {
+		slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(weight(b), weight(a)) })
 	}
-	order := make([]int, len(list))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(weight(list[j]), weight(list[i])) })
-	order = order[:most]
-	slices.Sort(order)
-	kept := make([]T, 0, most)
-	for _, i := range order {
-		kept = append(kept, list[i])
-	}
-	return kept
+	return list[:most]
 }
 
-func (c *cutter) ofProcess(p attrib.Process) uint64 {
-	switch owner := p.Cgroup; {
+func (c *cutter) ofProcess(p finding.Process) uint64 {
+	switch {
 	case c.named[p.PID]:
 		return first + c.bytes[p.PID]
-	case owner.ID != 0 && owner.ID == c.own.ID, owner.SLUID != "" && owner.SLUID == c.own.SLUID:
+	case p.Cgroup.Same(c.own):
 		return second + c.bytes[p.PID]
 	}
 	return c.bytes[p.PID]
@@ -194,6 +182,7 @@ func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding
 		seen[kind] = true
 	}
 	order = few(c, "findings", order, most, func(i int) uint64 { return weights[i] })
+	slices.Sort(order)
 	kept, judged := []finding.Finding(nil), v.Judged
 	v.Judged, v.Held = nil, clip(v.Held, c.text)
 	for _, i := range order {
@@ -240,7 +229,7 @@ func (c *cutter) finding(f finding.Finding) finding.Finding {
 func (c *cutter) listed(r *gpu.Reading) {
 	all := len(r.Processes)
 	r.Processes = few(c, "listed", r.Processes, c.many,
-		func(p gpu.Process) uint64 { return c.ofProcess(attrib.Process{PID: p.PID}) })
+		func(p gpu.Process) uint64 { return c.ofProcess(finding.Process{PID: p.PID}) })
 	if len(r.Processes) < all {
 		r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 	}

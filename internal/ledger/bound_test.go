@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -24,19 +23,19 @@ import (
 // readable is the size that a record must stay below to be read: package state's.
 const readable = 1 << 20
 
-// Of every list that is longer than fits the entry that matters most stays, though it comes last and is the smallest;
+// Of every list that is longer than fits the entry that matters most stays and comes first, though it was the last and the smallest;
 // where none does the first stay. The others are counted, and the caller's own lists are left as they are.
 func TestBoundedLists(t *testing.T) {
-	b, own, named := shrinking[0], slurm.Owner{ID: 7}, attrib.Process{PID: 999_999}
+	b, own, named := shrinking[0], slurm.Owner{ID: 7}, finding.Process{PID: 999_999}
 	over := b.many + 1
-	e := End{Scan: &attrib.Scan{}, Kernel: &gpu.KernelLog{Xids: make([]gpu.Xid, over), Kills: make([]gpu.HostKill, over)}}
+	e := End{Scan: &finding.Scan{}, Kernel: &gpu.KernelLog{Xids: make([]gpu.Xid, over), Kills: make([]gpu.HostKill, over)}}
 	var listed []gpu.Process
 	var candidates []finding.Holder
 	for i := range over {
-		p := attrib.Process{PID: i + 1}
+		p := finding.Process{PID: i + 1}
 		e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(over - i))})
 		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
-		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, attrib.Holding{Process: p})
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, finding.Holding{Process: p})
 		listed = append(listed, gpu.Process{PID: p.PID, Memory: gpu.Bytes(uint64(9000 - i))})
 		candidates = append(candidates, finding.Holder{Process: p})
 	}
@@ -54,8 +53,8 @@ func TestBoundedLists(t *testing.T) {
 		t.Errorf("rest %v, want %v", got.Rest, want)
 	}
 	f, r := got.Findings[len(got.Findings)-1], got.Snapshot.Readings[0]
-	if got.Processes[b.many-1].PID != named.PID || got.Scan.Holdings[b.some-1].Cgroup != own || got.Scan.Partial == "" ||
-		f.Code != code.Orphan || f.Candidates[b.few-1].Owner == nil || r.Processes[b.many-1].PID != named.PID ||
+	if got.Processes[0].PID != named.PID || got.Scan.Holdings[0].Cgroup != own || got.Scan.Partial == "" ||
+		f.Code != code.Orphan || f.Candidates[0].Owner == nil || r.Processes[0].PID != named.PID ||
 		r.ProcessesUnknown == "" {
 		t.Errorf("what matters most was left out: %+v", f)
 	}
@@ -99,14 +98,14 @@ func TestBoundedKeepsTheVerdict(t *testing.T) {
 func crowded(random *rand.Rand) *End {
 	many := func() int { return 1 << random.IntN(11) }
 	text := func() string { return strings.Repeat("\x01", random.IntN(1<<random.IntN(13))) }
-	e := End{Scan: &attrib.Scan{}, Kernel: &gpu.KernelLog{}, Report: text()}
+	e := End{Scan: &finding.Scan{}, Kernel: &gpu.KernelLog{}, Report: text()}
 	all := code.All()
 	for i := range many() {
 		f := finding.Finding{Code: all[random.IntN(len(all))].Code, GPU: gpu.ID(fmt.Sprintf("GPU-%d", random.IntN(16))),
 			Bytes: gpu.Bytes(random.Uint64N(1 << 40)), Observed: text(), Unknown: text()}
 		for range many() / 64 {
 			f.Candidates = append(f.Candidates,
-				finding.Holder{Process: attrib.Process{PID: random.IntN(1 << 22), Exe: text()}})
+				finding.Holder{Process: finding.Process{PID: random.IntN(1 << 22), Exe: text()}})
 		}
 		e.Findings = append(e.Findings, f)
 		action := config.Warn
@@ -119,8 +118,8 @@ func crowded(random *rand.Rand) *End {
 		}
 	}
 	for range many() {
-		p := attrib.Process{PID: random.IntN(1 << 22), Name: text(), Exe: text()}
-		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, attrib.Holding{Process: p})
+		p := finding.Process{PID: random.IntN(1 << 22), Name: text(), Exe: text()}
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, finding.Holding{Process: p})
 		e.Kernel.Xids = append(e.Kernel.Xids, gpu.Xid{Text: text()})
 	}
 	for i := range 16 {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
-	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
@@ -75,7 +73,7 @@ func (r Recordings) About(run Run) (own *Recording, elsewhere []RecordedProcess)
 }
 
 // Proofs are those of all of them.
-func (r Recordings) Proofs() (seen []attrib.Sighting) {
+func (r Recordings) Proofs() (seen []finding.Sighting) {
 	for _, o := range r {
 		seen = append(seen, o.Proofs()...)
 	}
@@ -116,8 +114,8 @@ const (
 // Sample is one look at a node's GPUs.
 type Sample struct {
 	Look   gpu.Snapshot
-	Known  map[int]attrib.Process // what /proc says of the processes in it
-	Shared bool                   // another run has a GPU of this one
+	Known  map[int]finding.Process // what /proc says of the processes in it
+	Shared bool                    // another run has a GPU of this one
 	Limits finding.Limits
 }
 
@@ -224,11 +222,16 @@ func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
-// Idle reports a GPU that was never used between two ends. None is where samples are missing, or so far apart that a use
-// worth telling may lie between two.
-func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
+// Close reports samples so close to each other, from one end to the other, that a use worth telling does not lie
+// between two.
+func (r *Recording) Close(from, to time.Duration) bool {
 	const often = 5 * time.Second
-	return r.Every <= often && len(r.Gaps(from, to)) == 0 && g.Unused() && g.Busy.Samples > 0
+	return r != nil && r.Every <= often && len(r.Gaps(from, to)) == 0
+}
+
+// Idle reports a GPU that was never used between two ends.
+func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
+	return r.Close(from, to) && g.Unused() && g.Busy.Samples > 0
 }
 
 func (m *Most) see(bytes uint64, at time.Duration) {
@@ -238,7 +241,7 @@ func (m *Most) see(bytes uint64, at time.Duration) {
 }
 
 // process adds what was seen of one process.
-func (g *Recorded) process(p gpu.Process, facts attrib.Process, at time.Duration, slot int) {
+func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duration, slot int) {
 	i := slices.IndexFunc(g.Processes,
 		func(o RecordedProcess) bool { return o.PID == p.PID && o.Start == facts.Start })
 	if i < 0 {
@@ -312,59 +315,6 @@ func (r *Recording) Bounded(level int) *Recording {
 	return &less
 }
 
-// Proofs are the processes that a sample saw in a job's cgroup, for attribution.
-func (r *Recording) Proofs() (seen []attrib.Sighting) {
-	if r == nil {
-		return nil
-	}
-	for _, g := range r.GPUs {
-		for _, p := range g.Processes {
-			if p.Owner.Found() && p.Owner.Conflict == "" {
-				seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
-			}
-		}
-	}
-	return seen
-}
-
-// Sightings are the processes that samples saw on a run's GPUs, for diagnosis.
-func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
-	for _, g := range r.GPUs {
-		for _, p := range g.Processes {
-			for at, bytes := range p.known() {
-				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Owner: p.Owner}
-				seen = append(seen, self.whose(d, p.UID, p.Apart))
-			}
-		}
-	}
-	return inOrder(seen)
-}
-
-// Witness is what a recording tells of why a run's memory ran out.
-func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duration) {
-	if r == nil {
-		return
-	}
-	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
-	in.Every = r.Every
-	for _, g := range r.GPUs {
-		in.Recorded = append(in.Recorded, diagnosis.Recorded{
-			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt, Unused: r.Idle(g, from, to),
-		})
-	}
-}
-
-// Used is how many of its GPUs a job's own processes were seen on.
-func (r *Recording) Used() (n int) {
-	for _, g := range r.GPUs {
-		if g.Together > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // Mean is the mean percent, false where the driver did not tell.
 func (b Busy) Mean() (percent int, known bool) {
 	if b.Samples == 0 {
@@ -372,3 +322,54 @@ func (b Busy) Mean() (percent int, known bool) {
 	}
 	return (b.Sum + b.Samples/2) / b.Samples, true
 }
+
+// Curve is the course of a GPU's memory: the most in use in each of at most MaxPoints steps of equal length.
+type Curve struct {
+	Step time.Duration `json:"step_ns"`
+	Used []uint32      `json:"used_mib"`
+}
+
+// at is the step of a moment since the recording began; it has at least what was used then. Where there are more than
+// MaxPoints the steps grow to twice their length.
+func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int {
+	if c.Step == 0 {
+		c.Step = time.Second
+	}
+	for since/c.Step >= MaxPoints {
+		c.Step, c.Used = c.Step*2, halved(c.Used)
+		for i := range also {
+			also[i].Curve = halved(also[i].Curve)
+		}
+	}
+	slot := int(since / c.Step)
+	c.Used = reach(c.Used, slot, inMiB(used))
+	return slot
+}
+
+// reach sets a step to at least a figure. Steps between two samples that follow one another have what was there before;
+// where more is missing they have nothing.
+func reach(points []uint32, slot int, figure uint32) []uint32 {
+	const between = 3 // of a second each, as two samples lie at most apart where none was missed
+	was := uint32(0)
+	if n := len(points); n > 0 && slot-n <= between {
+		was = points[n-1]
+	}
+	for len(points) < slot {
+		points = append(points, was)
+	}
+	if len(points) == slot {
+		return append(points, figure)
+	}
+	points[slot] = max(points[slot], figure)
+	return points
+}
+
+// halved joins each two points to the larger one.
+func halved(points []uint32) []uint32 {
+	for i := 0; i < len(points); i += 2 {
+		points[i/2] = slices.Max(points[i:min(i+2, len(points))])
+	}
+	return points[:(len(points)+1)/2]
+}
+
+func inMiB(bytes uint64) uint32 { return uint32(min(bytes>>20, 1<<32-1)) }

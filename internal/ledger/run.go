@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -49,8 +48,8 @@ type End struct {
 	Wall      time.Time               `json:"wall"`  // for display
 	Snapshot  gpu.Snapshot            `json:"snapshot"`
 	Curves    map[gpu.ID]settle.Curve `json:"curves,omitempty"`
-	Processes []attrib.Process        `json:"processes,omitempty"`
-	Scan      *attrib.Scan            `json:"scan,omitempty"`
+	Processes []finding.Process       `json:"processes,omitempty"`
+	Scan      *finding.Scan           `json:"scan,omitempty"`
 	Health    []gpu.Health            `json:"health,omitempty"`
 	// Kernel is at a start the mark alone, at an end what the kernel's log had since that mark.
 	Kernel    *gpu.KernelLog       `json:"kernel,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -28,7 +28,7 @@ type Seen struct {
 	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
 }
 
-func (seen *Seen) see(p gpu.Process, facts attrib.Process, at time.Duration) {
+func (seen *Seen) see(p gpu.Process, facts finding.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
@@ -78,7 +78,7 @@ func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
 
 // probably reports a process in no job's cgroup that may well be the run's own: its user's, begun after the run, and
 // its environment names no other job. Where Slurm tracks without cgroups there is no better evidence.
-func (r Run) probably(p attrib.Process) bool {
+func (r Run) probably(p finding.Process) bool {
 	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && !p.Gone && !p.Apart() && !p.OfSystem()
 	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
@@ -93,8 +93,8 @@ func (p Seen) known() map[time.Duration]gpu.Figure {
 	return all
 }
 
-// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at 0. Behind a
-// record that was cut short before its condition was kept, the next older one is not the newest.
+// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at
+// 0. Behind a record that was cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
@@ -137,4 +137,47 @@ func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.S
 		}
 	}
 	return inOrder(seen)
+}
+
+// Proofs are the processes that a sample saw in a job's cgroup, for attribution.
+func (r *Recording) Proofs() (seen []finding.Sighting) {
+	if r == nil {
+		return nil
+	}
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			if p.Owner.Found() && p.Owner.Conflict == "" {
+				seen = append(seen, finding.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
+			}
+		}
+	}
+	return seen
+}
+
+// Sightings are the processes that samples saw on a run's GPUs, for diagnosis.
+func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
+	for _, g := range r.GPUs {
+		for _, p := range g.Processes {
+			for at, bytes := range p.known() {
+				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Owner: p.Owner}
+				seen = append(seen, self.whose(d, p.UID, p.Apart))
+			}
+		}
+	}
+	return inOrder(seen)
+}
+
+// Witness is what a recording tells of why a run's memory ran out.
+func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duration) {
+	if r == nil {
+		return
+	}
+	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
+	in.Every = r.Every
+	for _, g := range r.GPUs {
+		in.Recorded = append(in.Recorded, diagnosis.Recorded{
+			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
+			Together: g.Together, TogetherAt: g.TogetherAt, Unused: r.Idle(g, from, to),
+		})
+	}
 }

@@ -58,7 +58,6 @@ const (
 	total
 	allocated
 	inUse
-	limit
 	filler // of no meaning itself, between a word and its size
 )
 
@@ -69,8 +68,8 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 		asked: "allocate allocating allocation alloc malloc requested request requesting asked required requires " +
 			"needed need needs tried trying wanted extend mmap create reallocate realloc calloc vector reserve size",
 		free:  "free available have remaining left",
-		total: "total capacity", allocated: "allocated", inUse: "used usage", limit: "limit capped",
-		nothing: "max maximum rounded freed released cached reserved line error code batch",
+		total: "total capacity", allocated: "allocated", inUse: "used usage",
+		nothing: "limit capped max maximum rounded freed released cached reserved line error code batch",
 		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
 			"device gpu cuda rocm",
 	} {
@@ -206,8 +205,7 @@ func afterwards(rest string) meaning {
 
 // take fills in what is not known yet.
 func (m *Message) take(found []figure, only ...meaning) {
-	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated,
-		limit: &m.Limit}
+	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated}
 	for _, f := range found {
 		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
 			*field = f.size

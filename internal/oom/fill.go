@@ -18,7 +18,7 @@ func (st statement) fill(m *Message) bool {
 	case st.text == "free memory on device":
 		return readVLLM(m, st.sentence())
 	case m.Kind == Shared:
-		m.Asked, m.Limit = sizeIn(st.sentence(), sharedAsked), sizeIn(st.sentence(), sharedLimit)
+		m.Asked = sizeIn(st.sentence(), sharedAsked)
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
@@ -51,9 +51,6 @@ const (
 // empty one, or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
-	if again := strings.Index(st.line.lower[st.end():st.pos+len(text)], st.text); again >= 0 { // twice on one line
-		return text[:len(st.text)+again]
-	}
 	for l := range st.s.near(st.at, 1, maxWrapped) {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
@@ -78,7 +75,6 @@ func form(text string) pattern {
 // What messages of a fixed wording have. Up to 2.0 PyTorch's gave figure and name, since then they are sentences.
 var (
 	torchAsked     = form(`^SIZE`)
-	torchLimit     = form(`SIZE allowed`)
 	torchTotal     = form(`total capac\w* of SIZE|SIZE total capacity`)
 	torchFree      = form(` of which SIZE|SIZE free`)
 	torchInUse     = form(`this process has SIZE`)
@@ -90,7 +86,6 @@ var (
 	// what comes then is advice, or another line
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
-	sharedLimit = form(`(?:Hardware limit: |Hardware limitation: |available: )(0x[0-9a-f]+|\d+)`)
 	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\)` +
 		`.*?utilization \([\d.]+, SIZE\)`)
 )
@@ -115,7 +110,7 @@ func readTorch(m *Message, rest string) bool {
 	if words := torchGPU().FindStringSubmatch(rest); words != nil {
 		m.GPU = number(words[1], maxGPU)
 	}
-	m.Limit, m.Total, m.Free = sizeIn(rest, torchLimit), sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
+	m.Total, m.Free = sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
 	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
 	if kept := sizeIn(rest, torchReserved); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
 		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)

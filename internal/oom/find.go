@@ -71,7 +71,7 @@ func (s *scan) message(l *line) (found, bool) {
 // message is what the statement says, false where that is nothing.
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
-	if !ok || st.survived() || st.followed() {
+	if !ok || st.survived() {
 		return found{}, false
 	}
 	f := found{Message: blank()}
@@ -108,16 +108,6 @@ func (s *scan) near(at, step, count int) iter.Seq[*line] {
 // maxNear is how many lines of other processes may stand between those of one.
 const maxNear = 24
 
-// followed: the reason comes on the next line, as C++ prints what it did not catch.
-func (st statement) followed() bool {
-	if strings.HasPrefix(st.text, "instance of") {
-		for l := range st.s.near(st.at, 1, 1) {
-			return strings.HasPrefix(l.lower, "what():")
-		}
-	}
-	return false
-}
-
 // blank is a message that says nothing.
 func blank() Message {
 	m := Message{Count: 1}
@@ -135,7 +125,7 @@ func (s *scan) add(f found) {
 	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
 		old := s.found[i]
 		f.Count += old.Count
-		if f.isNear(old) && (f.pooled() || !f.Asked.Known()) {
+		if f.isNear(old) && !f.Asked.Known() {
 			f.inherit(old.Message)
 		}
 		s.found = slices.Delete(s.found, i, i+1)
@@ -143,11 +133,6 @@ func (s *scan) add(f found) {
 	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many cards
 		s.found = slices.Delete(s.found, 0, 1)
 	}
-}
-
-// pooled: TensorFlow's and XLA's allocator says some of the figures, their exception the others.
-func (f found) pooled() bool {
-	return f.Kind != Fault && f.Kind != Shared && (f.Framework == TensorFlow || f.Framework == JAX)
 }
 
 func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
@@ -180,5 +165,5 @@ func (f *found) inherit(old Message) {
 }
 
 func (m *Message) figures() []*gpu.Figure {
-	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle, &m.Limit}
+	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle}
 }

@@ -2,7 +2,12 @@
 // of Slurm, in the end of a job's output. All of it is the user's claim.
 package oom
 
-import "bookend/internal/gpu"
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/gpu"
+)
 
 // Kind is what ran out.
 type Kind string
@@ -46,9 +51,7 @@ type Message struct {
 	InUse     gpu.Figure `json:"in_use"`        // by this process, context included
 	Allocated gpu.Figure `json:"allocated"`     // of the framework's pool, in live use
 	Idle      gpu.Figure `json:"idle"`          // of the framework's pool, reserved but unallocated
-	// Limit is what the framework was told not to exceed: a fraction of the card, a pool's size.
-	Limit gpu.Figure `json:"limit"`
-	PID   int        `json:"pid,omitempty"` // of the process that says it, where it does
+	PID       int        `json:"pid,omitempty"` // of the process that says it, where it does
 	// Rank is the process's number in its job or step, where the prefix of its launcher has it.
 	Rank   *int      `json:"rank,omitempty"`
 	Others []Process `json:"others,omitempty"`
@@ -80,3 +83,43 @@ const Segment = "failed to map segment from shared object"
 
 // Refused is the system's word for memory that it does not give (ENOMEM).
 const Refused = "Cannot allocate memory"
+
+// What a message may say.
+const (
+	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory; who asks for more has miscounted
+	maxPID    = 1 << 22 // Linux's own limit
+	maxGPU    = 1023
+	maxRank   = 1 << 20
+	maxReason = 100 // bytes
+)
+
+// Valid checks a message that came from another process: kind and framework are known, figures possible, texts
+// printable and short.
+func Valid(m Message) error {
+	ok := slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind) && known(m.Framework) &&
+		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
+		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
+		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers)
+	for _, f := range m.figures() {
+		ok = ok && possible(*f)
+	}
+	for _, o := range m.Others {
+		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory)
+	}
+	if !ok {
+		return fmt.Errorf("impossible message: kind %.40q, framework %.40q, line %.80q", m.Kind, m.Framework, m.Line)
+	}
+	return nil
+}
+
+func within(n, least, most int) bool { return n >= least && n <= most }
+
+// known: a framework that Find names.
+func known(f Framework) bool {
+	return f == CUDA || f == Slurm || f == Other ||
+		slices.ContainsFunc(vocabulary().speakers, func(s speaker) bool { return s.framework == f })
+}
+
+func possible(f gpu.Figure) bool {
+	return f.Bytes < maxFigure && (f.Known() || f.Bytes == 0) && len(f.Unknown) <= maxReason && printable(f.Unknown)
+}

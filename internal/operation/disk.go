@@ -112,8 +112,8 @@ const (
 	maxUntold  = 64 << 10
 )
 
-// Leave leaves the disk to a process that nobody waits for, and reports whether it could. Where one is at work still, or
-// an earlier one had trouble of which nobody has told, it does not: this hook is to wait, and to tell.
+// Leave leaves the disk to a process that nobody waits for, and reports whether it could. Where one is at work still,
+// or an earlier one had trouble of which nobody has told, it does not: this hook is to wait, and to tell.
 func (r DiskRequest) Leave() (untold []metrics.Finding, left bool) {
 	dir := filepath.Join(r.Run, untoldDir)
 	text, err := safefile.Read(dir, untoldFile, maxUntold)
@@ -134,7 +134,7 @@ func (r DiskRequest) Leave() (untold []metrics.Finding, left bool) {
 // ServeDisk does what Leave left to this process. What goes wrong the next hook tells.
 func ServeDisk(env Env) int {
 	Confine(env)
-	const limit = 5 * time.Second // where the disk does not answer it is left behind, and those after it find the lock held
+	const limit = 5 * time.Second // on a disk that does not answer it stays, and those after it find the lock held
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		time.Sleep(limit)
 		env.Exit(1)

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -20,10 +19,10 @@ import (
 // CleanupRequest names the processes to end, as they were seen when they were judged, and the job that each was proven
 // to be of.
 type CleanupRequest struct {
-	Proc      string           `json:"proc"`
-	Processes []attrib.Process `json:"processes"`
-	Owner     slurm.Owner      `json:"owner"`
-	Grace     time.Duration    `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
+	Proc      string            `json:"proc"`
+	Processes []finding.Process `json:"processes"`
+	Owner     slurm.Owner       `json:"owner"`
+	Grace     time.Duration     `json:"grace_ns"` // between SIGTERM and SIGKILL, for all together
 }
 
 // Result is the outcome of one process.
@@ -45,7 +44,7 @@ type Result struct {
 var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 	// Reading takes less than a millisecond unless it hangs; a process at which it does is left alone.
 	const pinnedRead = 500 * time.Millisecond
-	read := func(pid int) attrib.Process {
+	read := func(pid int) finding.Process {
 		return holders.Processes(r.Proc, []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]
 	}
 	open := func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
@@ -56,7 +55,7 @@ var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 // ending is clean-up at work.
 type ending struct {
 	CleanupRequest
-	read    func(pid int) attrib.Process // again, once it is pinned
+	read    func(pid int) finding.Process // again, once it is pinned
 	open    func(pid int) (fd int, err error)
 	send    func(fd int, sig unix.Signal) error
 	pinned  map[int]int // place in results: descriptor
@@ -87,7 +86,7 @@ func (e *ending) run() []Result {
 // pin gets hold of a process that is to be ended, unless it is gone, or must be left alone. Threat: a PID names another
 // process as soon as the first has ended, a descriptor never does; a process that moved to a live job's cgroup; Slurm's
 // own process in the ended job's.
-func (e *ending) pin(i int, p attrib.Process, own map[int]bool) Result {
+func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	switch {
 	case p.PID <= 1 || own[p.PID]:
 		return refuse(p.PID, "it is this process, an ancestor of it, or the system's first")
@@ -123,7 +122,7 @@ func (e *ending) pin(i int, p attrib.Process, own map[int]bool) Result {
 
 // proves repeats the proof on what /proc says now. A process that a sighting proved shows no job any more, and is
 // known by its start time; one whose cgroup proved it must be in that job's still.
-func (r CleanupRequest) proves(now attrib.Process) bool {
+func (r CleanupRequest) proves(now finding.Process) bool {
 	if now.Why != "" || now.Cgroup.Conflict != "" {
 		return false
 	}

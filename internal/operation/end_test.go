@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/holders"
 	"bookend/internal/slurm"
@@ -41,14 +40,14 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 }
 
 // read looks at a process; all are in the job's cgroup.
-func read(pid int) attrib.Process {
+func read(pid int) finding.Process {
 	p := holders.Processes("/proc", []int{pid}, time.Minute)[0]
 	p.Cgroup, p.EnvJobID = job, 0
 	return p
 }
 
 // ends is clean-up of these processes of the job.
-func ends(grace time.Duration, judged ...attrib.Process) *ending {
+func ends(grace time.Duration, judged ...finding.Process) *ending {
 	return &ending{
 		CleanupRequest: CleanupRequest{Proc: "/proc", Processes: judged, Owner: job, Grace: grace}, read: read,
 		open: func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) },
@@ -80,7 +79,7 @@ func TestEnd(t *testing.T) {
 			until(t, cmd.Process.Pid, state)
 		}
 	}
-	var judged []attrib.Process
+	var judged []finding.Process
 	var want []Result
 	for _, tt := range []struct {
 		script string
@@ -110,9 +109,9 @@ func TestEnd(t *testing.T) {
 
 // Whatever is not the very process that was judged, still proven, gets no signal.
 func TestEndLeavesAlone(t *testing.T) {
-	now := func(edit func(*attrib.Process)) func(*ending) {
+	now := func(edit func(*finding.Process)) func(*ending) {
 		return func(e *ending) {
-			e.read = func(pid int) attrib.Process { p := read(pid); edit(&p); return p }
+			e.read = func(pid int) finding.Process { p := read(pid); edit(&p); return p }
 		}
 	}
 	opens := func(err error) func(*ending) {
@@ -123,13 +122,13 @@ func TestEndLeavesAlone(t *testing.T) {
 		want finding.Outcome
 		why  string
 	}{
-		"its PID is another's":    {now(func(p *attrib.Process) { p.Start += attrib.Tick }), finding.AlreadyGone, ""},
-		"no cgroup any more":      {now(func(p *attrib.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
-		"it is Slurm's":           {now(func(p *attrib.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
-		"it calls itself Slurm's": {now(func(p *attrib.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
-		"it cannot be read":       {now(func(p *attrib.Process) { p.Why = "denied" }), finding.Refused, "denied"},
-		"another was read":        {now(func(p *attrib.Process) { p.PID++ }), finding.Refused, "read again"},
-		"it went":                 {now(func(p *attrib.Process) { p.Gone = true }), finding.AlreadyGone, ""},
+		"its PID is another's":    {now(func(p *finding.Process) { p.Start += finding.Tick }), finding.AlreadyGone, ""},
+		"no cgroup any more":      {now(func(p *finding.Process) { p.Cgroup.ID = 0 }), finding.Refused, "not proven"},
+		"it is Slurm's":           {now(func(p *finding.Process) { p.Cgroup.Daemon = true }), finding.Refused, "Slurm's own"},
+		"it calls itself Slurm's": {now(func(p *finding.Process) { p.Name = "slurmstepd" }), finding.Refused, "Slurm's own"},
+		"it cannot be read":       {now(func(p *finding.Process) { p.Why = "denied" }), finding.Refused, "denied"},
+		"another was read":        {now(func(p *finding.Process) { p.PID++ }), finding.Refused, "read again"},
+		"it went":                 {now(func(p *finding.Process) { p.Gone = true }), finding.AlreadyGone, ""},
 		"a kernel without pidfd":  {opens(unix.ENOSYS), finding.Refused, "no pidfd"},
 		"it went before":          {opens(unix.ESRCH), finding.AlreadyGone, ""},
 		"no descriptors left":     {opens(unix.EMFILE), finding.Refused, "too many open files"},
@@ -163,7 +162,7 @@ func TestEndNever(t *testing.T) {
 	for name, pid := range map[string]int{
 		"itself": os.Getpid(), "its parent": os.Getppid(), "the first": 1, "none": 0, "a group": -stranger,
 	} {
-		e := ends(short, attrib.Process{PID: pid, Start: time.Second})
+		e := ends(short, finding.Process{PID: pid, Start: time.Second})
 		e.open = func(pid int) (int, error) { t.Errorf("%s: opened %d", name, pid); return -1, unix.ESRCH }
 		got := e.run()[0]
 		must.Not(t, got.Outcome != finding.Refused || got.Why == "", "%s: %+v", name, got)
@@ -190,13 +189,13 @@ func TestEndStillThere(t *testing.T) {
 // Before a process is ended it is proven again to be the one that was judged, and still the ended job's.
 func TestProves(t *testing.T) {
 	const start = 150 * time.Second
-	in := func(o slurm.Owner) attrib.Process { return attrib.Process{PID: 70, Start: start, Cgroup: o} }
-	another := attrib.Process{PID: 69, Start: start}
+	in := func(o slurm.Owner) finding.Process { return finding.Process{PID: 70, Start: start, Cgroup: o} }
+	another := finding.Process{PID: 69, Start: start}
 	job, none, run := slurm.Owner{ID: 10}, slurm.Owner{}, slurm.Owner{ID: 10, SLUID: "sA"}
 	scope := slurm.Owner{SLUID: "sA"} // a run's cgroup that does not tell the id
 	for name, tt := range map[string]struct {
 		owner    slurm.Owner
-		was, now attrib.Process
+		was, now finding.Process
 		want     bool
 	}{
 		"in the job's cgroup":                              {job, in(job), in(job), true},
@@ -210,10 +209,10 @@ func TestProves(t *testing.T) {
 		"seen before, now another job's":                   {job, in(none), in(slurm.Owner{ID: 11}), false},
 		"a run of which the id is unknown":                 {scope, in(scope), in(slurm.Owner{Step: "0"}), false},
 		"in two jobs' cgroups":                             {job, in(none), in(slurm.Owner{Conflict: "two jobs"}), false},
-		"its PID reused":                                   {job, in(job), attrib.Process{PID: 70, Start: start + attrib.Tick, Cgroup: job}, false},
-		"another process":                                  {job, in(job), attrib.Process{PID: 71, Start: start, Cgroup: job}, false},
+		"its PID reused":                                   {job, in(job), finding.Process{PID: 70, Start: start + finding.Tick, Cgroup: job}, false},
+		"another process":                                  {job, in(job), finding.Process{PID: 71, Start: start, Cgroup: job}, false},
 	} {
-		r := CleanupRequest{Owner: tt.owner, Processes: []attrib.Process{another, tt.was}}
+		r := CleanupRequest{Owner: tt.owner, Processes: []finding.Process{another, tt.was}}
 		must.Be(t, name, r.proves(tt.now), tt.want)
 	}
 }

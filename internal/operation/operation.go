@@ -36,7 +36,6 @@ type Env struct {
 // children that could not be killed.
 type Operation[Req, Rep any] struct{ Name string }
 
-// served are the operations of this program.
 var served = map[string]func(request []byte) (any, error){}
 
 // New makes an operation that every program with its package serves.

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/state"
@@ -187,7 +187,7 @@ func TestTurn(t *testing.T) {
 
 // Which readers of /proc keep a new one from being started.
 func TestHung(t *testing.T) {
-	at := []attrib.Instance{{PID: 70, Start: 1}}
+	at := []finding.Instance{{PID: 70, Start: 1}}
 	many := make([]state.Reader, state.MaxReaders)
 	for i := range many {
 		many[i] = state.Reader{Stuck: state.Stuck{Op: Holders.Name}, At: at}
@@ -213,7 +213,7 @@ func TestHung(t *testing.T) {
 func TestTailReply(t *testing.T) {
 	no := gpu.Unknown("not said")
 	m := oom.Message{
-		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no,
+		Kind: oom.Device, Framework: oom.PyTorch, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no,
 		Line: "CUDA error: out of memory", Count: 1,
 	}
 	forged := m
@@ -237,7 +237,6 @@ func TestTailReply(t *testing.T) {
 		"an answer too many":        {TailReply{Files: []Searched{one, one, one}}, false},
 		"another reason":            {TailReply{Files: no2("because\n")}, false},
 		"found in one refused":      {TailReply{Messages: []oom.Message{second}, Files: no2("links")}, false},
-		"found in the same":         {TailReply{Messages: []oom.Message{second}, Files: []Searched{one, {Same: true}}}, false},
 		"more read than there is":   {TailReply{Files: []Searched{one, {Size: 5, Read: 6}}}, false},
 		"less than nothing":         {TailReply{Files: []Searched{one, {Size: -1, Read: -1}}}, false},
 		"a message of a third file": {TailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/holders"
 	"bookend/internal/inventory"
@@ -69,37 +69,37 @@ var Kernel = New("kernel", func(r MachineRequest) (gpu.KernelLog, error) {
 
 // ReaderRequest asks what /proc says of processes: of these, or of all that have a GPU open.
 type ReaderRequest struct {
-	Proc   string            `json:"proc"`
-	Dev    string            `json:"dev,omitempty"`
-	PIDs   []int             `json:"pids,omitempty"`
-	Budget time.Duration     `json:"budget_ns"`
-	Skip   []attrib.Instance `json:"skip,omitempty"` // those that earlier readers hang at
+	Proc   string             `json:"proc"`
+	Dev    string             `json:"dev,omitempty"`
+	PIDs   []int              `json:"pids,omitempty"`
+	Budget time.Duration      `json:"budget_ns"`
+	Skip   []finding.Instance `json:"skip,omitempty"` // those that earlier readers hang at
 }
 
 // Processes reads other processes' /proc.
-var Processes = New("processes", func(r ReaderRequest) ([]attrib.Process, error) {
+var Processes = New("processes", func(r ReaderRequest) ([]finding.Process, error) {
 	return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
 })
 
 // Hanging are those of the processes that did not answer.
-func Hanging(all []attrib.Process) (at []attrib.Instance) {
+func Hanging(all []finding.Process) (at []finding.Instance) {
 	for _, p := range all {
 		if p.Hangs {
-			at = append(at, attrib.Instance{PID: p.PID, Start: p.Start})
+			at = append(at, finding.Instance{PID: p.PID, Start: p.Start})
 		}
 	}
 	return at
 }
 
 // Holders searches all of /proc for processes that have a GPU open.
-var Holders = New("holders", func(r ReaderRequest) (attrib.Scan, error) {
+var Holders = New("holders", func(r ReaderRequest) (finding.Scan, error) {
 	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
 // Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there
 // must be no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put
 // on record where there are too many already.
-func Hung(op string, readers []state.Reader) (at []attrib.Instance, blocked bool) {
+func Hung(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
 	blocked = len(readers) >= state.MaxReaders
 	for _, r := range readers {
 		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
@@ -135,7 +135,7 @@ func (r Readers) Stuck() (all []state.Reader) {
 
 // Keep puts a reader that was left behind on record, where a child's failure left one: with the host's first node where
 // the caller has none.
-func (r Readers) Keep(op string, failure error, at []attrib.Instance) (err error) {
+func (r Readers) Keep(op string, failure error, at []finding.Instance) (err error) {
 	left := stuck(op, failure, r.Clock.Boot())
 	if left == nil {
 		return nil
@@ -154,7 +154,7 @@ func (r Readers) Keep(op string, failure error, at []attrib.Instance) (err error
 // answer.
 func Read[Rep any](
 	r Readers, op Operation[ReaderRequest, Rep], request ReaderRequest, timeout time.Duration,
-	at func(Rep) []attrib.Instance,
+	at func(Rep) []finding.Instance,
 ) (reply Rep, unkept, err error) {
 	var blocked bool
 	if request.Skip, blocked = Hung(op.Name, r.Stuck()); blocked {
@@ -173,7 +173,7 @@ func Read[Rep any](
 const onCardsTime = 1500 * time.Millisecond
 
 // Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s.
-func Holdings(r Readers) attrib.Scan {
+func Holdings(r Readers) finding.Scan {
 	paths := r.Config.Paths
 	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve}
 	scan, unkept, err := Read(r, Holders, request, onCardsTime, HungAt)
@@ -184,7 +184,7 @@ func Holdings(r Readers) attrib.Scan {
 }
 
 // HungAt is what a search for holders hangs at.
-func HungAt(s attrib.Scan) []attrib.Instance { return s.Hung }
+func HungAt(s finding.Scan) []finding.Instance { return s.Hung }
 
 // ScanReserve is the time a look at processes has to hand in what it found, before its child would be killed.
 const ScanReserve = 200 * time.Millisecond
@@ -224,7 +224,6 @@ type NumberingReply struct {
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
 }
 
-// Numbering reads Slurm's own files.
 var Numbering = New("numbering", readNumbering)
 
 func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {

@@ -67,7 +67,6 @@ type TailReply struct {
 // Searched is what became of one target.
 type Searched struct {
 	Refused string `json:"refused,omitempty"` // why it was not looked through; "" for one that was
-	Same    bool   `json:"same,omitempty"`    // it is an earlier target under another path
 	Size    int64  `json:"size,omitempty"`
 	Read    int64  `json:"read,omitempty"`
 	Earlier bool   `json:"earlier,omitempty"` // as joblog.Search has it
@@ -90,7 +89,7 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	var all []*searchedFile
 	count, recognised := 0, false
 	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
-		f := searched(target, r.UID, all)
+		f := searched(target, r.UID)
 		if f.File != nil {
 			defer f.Close()
 		}
@@ -109,8 +108,8 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 		most /= len(all)
 	}
 	for i, f := range all {
-		one := Searched{Refused: joblog.Reason(f.err), Same: f.same}
-		if !f.same && f.err == nil {
+		one := Searched{Refused: joblog.Reason(f.err)}
+		if f.err == nil {
 			one.Size, one.Read, one.Earlier = f.Size, f.search.Read, f.search.Earlier
 			for _, m := range lastOf(f.search.Messages, most) {
 				m.File = i
@@ -126,18 +125,13 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 type searchedFile struct {
 	*joblog.File
 	search *joblog.Search
-	same   bool
 	err    error
 }
 
-// searched opens a target and looks through its end, unless it is the same file as one of the others.
-func searched(t joblog.Target, uid uint32, others []*searchedFile) *searchedFile {
+// searched opens a target and looks through its end.
+func searched(t joblog.Target, uid uint32) *searchedFile {
 	f := &searchedFile{search: new(joblog.Search)}
-	if f.File, f.err = joblog.Open(t, uid); f.err != nil {
-		return f
-	}
-	f.same = slices.ContainsFunc(others, func(o *searchedFile) bool { return o.File != nil && f.Is(o.File) })
-	if !f.same {
+	if f.File, f.err = joblog.Open(t, uid); f.err == nil {
 		f.search = joblog.NewSearch(f.File, f.Size)
 		f.err = f.search.Tail()
 	}
@@ -147,7 +141,7 @@ func searched(t joblog.Target, uid uint32, others []*searchedFile) *searchedFile
 // back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
 // the others'.
 func back(all []*searchedFile, more func() bool) {
-	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.same || f.err != nil })
+	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.err != nil })
 	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
 	left := int64(lookBack)
 	for i, f := range readable {
@@ -185,7 +179,7 @@ func (r TailReply) Check(targets int) error {
 		if err := oom.Valid(m); err != nil {
 			return err
 		}
-		if m.File >= targets || r.Files[m.File].Refused != "" || r.Files[m.File].Same {
+		if m.File >= targets || r.Files[m.File].Refused != "" {
 			return fmt.Errorf("message of file %d of %d", m.File, targets)
 		}
 	}
@@ -302,7 +296,7 @@ var Launchers = New("launchers", func(r JobRequest) (found Launched, err error) 
 		found.Files = append(found.Files, written...)
 		found.Apart = found.Apart || joblog.Apart(r.Proc, p.PID)
 	}
-	slices.SortFunc(found.Files, joblog.Target.Compare)
+	slices.SortFunc(found.Files, func(a, b joblog.Target) int { return cmp.Compare(a.Path, b.Path) })
 	found.Files = slices.Compact(found.Files)
 	return found, err
 })

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -43,7 +42,7 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
 	}
 	traits := f.Code.Traits()
-	if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+	if f.Owner != nil && f.Owner.Level == finding.Recorded {
 		at = meanwhile
 	}
 	switch {
@@ -108,33 +107,31 @@ func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PI
 // mostCandidates is how many processes a report names for one finding.
 const mostCandidates = 3
 
-// candidates name the live processes that may hold what none is listed for. Of other users' only their number is said.
+// candidates name the live processes that may hold what none is listed for. Of other users' only that there are some
+// is said.
 func (s Scene) candidates(f finding.Finding) string {
 	var own []string
-	others := 0
+	others := ""
 	for _, c := range f.Candidates {
 		if s.yours(&c, c.Owner) {
 			own = append(own, name(&c)+condition(c))
 		} else {
-			others++
+			others = "a process that is not yours"
 		}
 	}
 	if more := len(own) - mostCandidates; more > 0 {
 		own = append(own[:mostCandidates], fmt.Sprintf("%d more of yours", more))
 	}
-	switch {
-	case others == 1:
-		own = append(own, "a process that is not yours")
-	case others > 1:
-		own = append(own, fmt.Sprintf("%d processes that are not yours", others))
+	if others != "" {
+		own = append(own, others)
 	}
 	return strings.Join(own, ", ")
 }
 
 // condition says what is unusual about a process that its owner can do something about.
 func condition(h finding.Holder) string {
-	words := map[attrib.Class]string{attrib.Stopped: "stopped: kill -9 ends it", attrib.Dying: "about to end",
-		attrib.MPS: "of CUDA MPS", attrib.Container: "in a container"}
+	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "about to end",
+		finding.MPS: "of CUDA MPS", finding.Container: "in a container"}
 	text := ""
 	for _, c := range h.Classes {
 		if words[c] != "" {
@@ -271,7 +268,6 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 // they are gone. One that could not be ended is a finding of its own.
 func (s Scene) ended() []string {
 	var out []string
-	more := 0
 	for i, f := range s.Findings {
 		signal := f.Ended.Signal()
 		ignored := s.Verdict.Of(i).Action == config.Ignore
@@ -282,14 +278,7 @@ func (s Scene) ended() []string {
 		if f.Index != nil {
 			where = fmt.Sprintf("was still on GPU %d", *f.Index)
 		}
-		if len(out) == mostCandidates {
-			more++
-			continue
-		}
 		out = append(out, fmt.Sprintf("WARNING: %s of your job %s and was ended (%s)", name(f.Holder), where, signal))
-	}
-	if more > 0 {
-		out = append(out, fmt.Sprintf("  and %d more processes of your job were ended", more))
 	}
 	return out
 }

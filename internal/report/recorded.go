@@ -48,15 +48,15 @@ func (s Scene) others(g ledger.Recorded) (most uint64) {
 	return most
 }
 
-// peak words the most that the job used, as the recorder saw it or the driver's accounting; empty where nobody did.
+// peak words the most that the job used, as the recorder saw it; empty where there was none.
 func (s Scene) peak() string {
 	used := s.used()
 	if len(used) == 0 {
-		return s.accounted()
+		return ""
 	}
 	low, high := used[0], used[len(used)-1]
 	words := "peak "
-	if len(s.Recording.Gaps(s.Began, s.Now.Snapshot.At)) > 0 {
+	if !s.Recording.Close(s.Began, s.Now.Snapshot.At) {
 		words += "at least "
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
@@ -66,12 +66,11 @@ func (s Scene) peak() string {
 	words += s.of(max(high.Own.Bytes, s.accountedMost()))
 	switch {
 	case len(used) > 1:
+		return words
 	case high.Together == 1:
-		words += ", one process"
-	default:
-		words += fmt.Sprintf(", %d processes", high.Together)
+		return words + ", one process"
 	}
-	return words + busy(used)
+	return fmt.Sprintf("%s, %d processes", words, high.Together)
 }
 
 // used are the GPUs on which processes of the job were seen, the one with the lowest peak first.
@@ -97,36 +96,7 @@ func (s Scene) number(g ledger.Recorded) int {
 	return -1
 }
 
-// busy words how busy GPUs were in the mean; empty where the driver did not tell of each.
-func busy(all []ledger.Recorded) string {
-	var shares []int
-	for _, g := range all {
-		percent, known := g.Busy.Mean()
-		if !known {
-			return ""
-		}
-		shares = append(shares, percent)
-	}
-	low, high := slices.Min(shares), slices.Max(shares)
-	if low == high {
-		return fmt.Sprintf(", busy %d %%", high)
-	}
-	return fmt.Sprintf(", busy %d to %d %%", low, high)
-}
-
-// accounted words the peak of the driver's accounting; empty where it is off.
-func (s Scene) accounted() string {
-	most := s.accountedMost()
-	if most == 0 {
-		return ""
-	}
-	processes := "one process"
-	if len(s.Why.Peaks) > 1 {
-		processes = "its largest process"
-	}
-	return fmt.Sprintf("peak %s, %s", s.of(most), processes)
-}
-
+// accountedMost is the largest process that the driver accounted for, 0 where it did not.
 func (s Scene) accountedMost() uint64 {
 	if s.Why == nil || len(s.Why.Peaks) == 0 {
 		return 0

@@ -179,12 +179,10 @@ func (s Scene) place() string {
 func (s Scene) free() string {
 	least, all := s.leastFree()
 	switch {
-	case all == 0:
+	case all < len(s.Cards):
 		return "free memory unknown"
 	case len(s.Cards) == 1:
 		return s.of(least) + " free"
-	case all < len(s.Cards):
-		return fmt.Sprintf("at least %s free on each GPU that could be read", diagnosis.Size(least))
 	}
 	return fmt.Sprintf("at least %s free on each GPU", diagnosis.Size(least))
 }

@@ -1,17 +1,24 @@
 package report
 
 import (
+	"errors"
+	"flag"
+	"maps"
+	"os/exec"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/golden"
 )
 
 const mebi = 1 << 20
@@ -34,8 +41,8 @@ func scene(cards int, state settle.State, found ...finding.Finding) Scene {
 	return s
 }
 
-func holder(uid uint32, classes ...attrib.Class) *finding.Holder {
-	return &finding.Holder{Process: attrib.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
+func holder(uid uint32, classes ...finding.Class) *finding.Holder {
+	return &finding.Holder{Process: finding.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second},
 		Classes: classes}
 }
 
@@ -68,10 +75,10 @@ func check(t *testing.T, lines []Safe, want string) {
 }
 
 var (
-	earlier = &finding.Owner{Job: 12, UID: 1001, Level: attrib.ByExclusive}
-	theirs  = &finding.Owner{Job: 12, UID: 1002, Level: attrib.ByCgroup}
-	self    = &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByCgroup}
-	guess   = &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}
+	earlier = &finding.Owner{Job: 12, UID: 1001, Level: finding.ByExclusive}
+	theirs  = &finding.Owner{Job: 12, UID: 1002, Level: finding.ByCgroup}
+	self    = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByCgroup}
+	guess   = &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive}
 )
 
 const (
@@ -79,6 +86,7 @@ const (
 	mayNot = "\nbookend:   GPU programs may fail on it. If yours does: sbatch --exclude=n1\nbookend:   Details: bookend show 42 on n1"
 )
 
+// What a reader gets, text by text: testdata/start.txt and end.txt.
 func TestStart(t *testing.T) {
 	unread := scene(1, settle.Unknown, finding.Finding{Code: code.Unread, GPU: "GPU-a", Unknown: "no reading"},
 		finding.Finding{Code: code.DriverKO, Observed: "dlopen: no such file"})
@@ -87,35 +95,17 @@ func TestStart(t *testing.T) {
 	uneven.Now.Snapshot.Readings[1].Memory.Free = gpu.Bytes(122675 * mebi)
 	shared := scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs))
 	shared.Privacy = config.PrivacyAll
-	for name, tt := range map[string]struct {
-		s    Scene
-		want string
-	}{
-		"clean":   {scene(1, settle.Clean), "\nbookend: n1 GPU 0 clean at the start: 139.8 of 139.8 GiB free"},
-		"several": {scene(3, settle.Clean), "\nbookend: n1 GPUs 0,1,2 clean at the start: at least 139.8 GiB free on each GPU"},
-		"in use":  {uneven, "\nbookend: n1 GPUs 0,1 in use, no action needed: at least 119.8 GiB free on each GPU"},
-		"the user's earlier job": {scene(1, settle.Flat, found(code.Dirty, holder(1001), earlier)), `
-bookend: WARNING: n1 GPU 0 already had 20.0 GiB in use before your job started
-bookend:   Held by process 4711 (python), probably left by your job 12` + enough},
-		"an earlier run": {scene(1, settle.Flat, found(code.Dirty, nil, guess)), `
-bookend: WARNING: n1 GPU 0 already had 20.0 GiB in use before your job started
-bookend:   No process is listed for it, probably left by an earlier run of this job` + enough},
-		"another user": {scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs)), `
-bookend: WARNING: n1 GPU 0 already had 20.0 GiB in use before your job started
-bookend:   Held by a process that is not yours, of another user's job` + enough},
-		"another user, where jobs are named": {shared, `
-bookend: WARNING: n1 GPU 0 already had 20.0 GiB in use before your job started
-bookend:   Held by a process that is not yours, of job 12 of another user` + enough},
-		"not checked because of Bookend": {scene(1, settle.Unknown, finding.Finding{Code: code.BackendMissing}),
-			"\nbookend: GPUs of n1 not checked: backend is missing; your job is not affected by this"},
-		"nothing could be read": {unread, `
-bookend: WARNING: n1 GPU 0 could not be checked before your job started: no reading
-bookend: WARNING: n1 GPU driver had a fault before your job started: dlopen: no such file
-bookend:   How much is free is unknown. Not enough? sbatch --exclude=n1
-bookend:   Details: bookend show 42 on n1`},
-	} {
-		t.Run(name, func(t *testing.T) { check(t, Start(tt.s), tt.want) })
-	}
+	written(t, "testdata/start.txt", Start, map[string]Scene{
+		"clean":                              scene(1, settle.Clean),
+		"several":                            scene(3, settle.Clean),
+		"in use":                             uneven,
+		"the user's earlier job":             scene(1, settle.Flat, found(code.Dirty, holder(1001), earlier)),
+		"an earlier run":                     scene(1, settle.Flat, found(code.Dirty, nil, guess)),
+		"another user":                       scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs)),
+		"another user, where jobs are named": shared,
+		"not checked because of Bookend":     scene(1, settle.Unknown, finding.Finding{Code: code.BackendMissing}),
+		"nothing could be read":              unread,
+	})
 }
 
 func TestEnd(t *testing.T) {
@@ -123,43 +113,41 @@ func TestEnd(t *testing.T) {
 	drained.Verdict.Action = config.Drain
 	dirtyBefore := scene(1, settle.Clean)
 	dirtyBefore.Before = &finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-a": {State: settle.Flat}}}
-	dead := holder(1001, attrib.Phantom)
+	dead := holder(1001, finding.Phantom)
 	dead.Gone = true
 	two := scene(2, settle.Flat, found(code.Orphan, holder(1001), self), found(code.Stray, holder(1002), nil))
 	two.Findings[0].GPU = "GPU-b"
-	const (
-		left    = "\nbookend: WARNING: your job left 20.0 GiB in use on n1 GPU 0"
-		had     = "\nbookend: WARNING: n1 GPU 0 had 20.0 GiB in use after your job"
-		running = "\nbookend:   Process 4711 (python) is still running"
-		fix     = "\nbookend:   Fix: stop background work before the script ends (wait, or trap 'trap \"\" TERM; kill 0' EXIT)"
-		details = "\nbookend:   Details: bookend show 42 on n1"
-	)
-	for name, tt := range map[string]struct {
-		s    Scene
-		want string
-	}{
-		"clean":       {scene(1, settle.Clean), "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
-		"as it was":   {dirtyBefore, "\nbookend: n1 GPU 0 as your job found it: 139.8 of 139.8 GiB free"},
-		"not the GPU": {scene(1, settle.Clean, found(code.Trespass, holder(1002), nil)), "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
-		"orphan": {drained, left + running + fix +
-			"\nbookend:   The node takes no new jobs until an admin clears it" + details},
-		"stopped": {scene(1, settle.Flat, found(code.Orphan, holder(1001, attrib.Stopped), self)), left + running +
-			" (stopped: kill -9 ends it)" + fix},
-		"guess": {scene(1, settle.Flat, found(code.Residue, nil, guess)),
-			strings.Replace(left, "left", "probably left", 1) + "\nbookend:   No process is listed for it" + details},
-		"candidates": {scene(1, settle.Flat, found(code.Residue, nil, self, holder(1001), holder(1002), holder(1001),
-			holder(1001), holder(1001))), left + "\nbookend:   No process is listed for it; it may be held by process 4711 (python), " +
-			"process 4711 (python), process 4711 (python), 1 more of yours, a process that is not yours" + fix},
-		"phantom": {scene(1, settle.Flat, found(code.Phantom, dead, self, holder(1001))), left +
-			"\nbookend:   Its process no longer exists; the GPU is open in process 4711 (python)" + fix},
-		"stopped, another user's": {scene(1, settle.Flat, found(code.Foreign, holder(1002, attrib.Stopped), theirs)), had +
-			"\nbookend:   Held by a process that is not yours, of another user's job" + details},
-		"one of two jobs'": {scene(1, settle.Flat, found(code.Orphan, holder(1001), nil)), had +
-			"\nbookend:   Held by process 4711 (python), left by one of several jobs, it cannot be told which" + details},
-		"several GPUs": {two, had + "\nbookend:   Held by a process that is not yours, of no job that this node knows" +
-			strings.Replace(left, "GPU 0", "GPU 1", 1) + running + fix + details},
-	} {
-		t.Run(name, func(t *testing.T) { check(t, End(tt.s), tt.want) })
+	written(t, "testdata/end.txt", End, map[string]Scene{
+		"clean":       scene(1, settle.Clean),
+		"as it was":   dirtyBefore,
+		"not the GPU": scene(1, settle.Clean, found(code.Trespass, holder(1002), nil)),
+		"orphan":      drained,
+		"stopped":     scene(1, settle.Flat, found(code.Orphan, holder(1001, finding.Stopped), self)),
+		"guess":       scene(1, settle.Flat, found(code.Residue, nil, guess)),
+		"candidates": scene(1, settle.Flat, found(code.Residue, nil, self, holder(1001), holder(1002), holder(1001),
+			holder(1001), holder(1001))),
+		"phantom":                 scene(1, settle.Flat, found(code.Phantom, dead, self, holder(1001))),
+		"stopped, another user's": scene(1, settle.Flat, found(code.Foreign, holder(1002, finding.Stopped), theirs)),
+		"one of two jobs'":        scene(1, settle.Flat, found(code.Orphan, holder(1001), nil)),
+		"several GPUs":            two,
+	})
+}
+
+var update = flag.Bool("update", false, "rewrite the files of testdata that say what is written")
+
+// written holds the texts of scenes to those of a file.
+func written(t *testing.T, file string, write func(Scene) []Safe, scenes map[string]Scene) {
+	t.Helper()
+	golden.Archive(t, *update, file, func(given string) string {
+		name := strings.TrimSpace(given)
+		s, known := scenes[name]
+		if delete(scenes, name); !known {
+			t.Errorf("%s: no scene %q", file, name)
+		}
+		return strings.TrimPrefix(text(write(s)), "\n") + "\n"
+	})
+	if len(scenes) > 0 {
+		t.Errorf("%s says nothing of %v", file, slices.Collect(maps.Keys(scenes)))
 	}
 }
 
@@ -221,7 +209,6 @@ func TestEnded(t *testing.T) {
 		want   string
 	}{
 		"ended":         {config.Note, []finding.Finding{byTerm}, one + clean + fix},
-		"many":          {config.Warn, []finding.Finding{byTerm, byTerm, byTerm, byTerm, byTerm}, one + one + one + "\nbookend:   and 2 more processes of your job were ended" + clean + fix},
 		"ignored":       {config.Ignore, []finding.Finding{byTerm}, clean},
 		"gone before":   {config.Note, []finding.Finding{ended(1001, finding.AlreadyGone)}, clean},
 		"another's":     {config.Note, []finding.Finding{ended(1002, finding.ByTerm)}, clean},
@@ -252,7 +239,7 @@ func TestContainersOfOthers(t *testing.T) {
 		"no job that is known":   {found(code.Stray, boxed(nil), nil), "a process that is not known to be yours"},
 		"the job's own":          {found(code.Orphan, boxed(nil), guess), "Process 4711 (python)"},
 		"a job without a record": {found(code.Foreign, holder(1001), &finding.Owner{Job: 77}), "process 4711 (python)"},
-		"candidates":             {found(code.Residue, nil, nil, boxed(theirs), boxed(nil)), "held by 2 processes that are not yours"},
+		"candidates":             {found(code.Residue, nil, nil, boxed(theirs), boxed(nil)), "held by a process that is not yours"},
 	} {
 		got := text(End(scene(1, settle.Flat, tt.f)))
 		if !strings.Contains(got, tt.want) || strings.Contains(got, "python") != strings.Contains(tt.want, "python") {
@@ -266,7 +253,7 @@ func TestPrivacy(t *testing.T) {
 	h := holder(1002)
 	h.Name = "secret-project"
 	for _, entry := range code.All() {
-		s := scene(1, settle.Flat, found(entry.Code, h, &finding.Owner{Job: 98765, UID: 1002, Level: attrib.ByCgroup}, h))
+		s := scene(1, settle.Flat, found(entry.Code, h, &finding.Owner{Job: 98765, UID: 1002, Level: finding.ByCgroup}, h))
 		for _, line := range append(Start(s), End(s)...) {
 			for _, secret := range []string{"secret", "98765", "4711"} {
 				if strings.Contains(string(line), secret) {
@@ -289,5 +276,78 @@ func TestBounds(t *testing.T) {
 	told(t, lines, true)
 	if len(lines) != MaxLines || !strings.Contains(string(lines[MaxLines-1]), "Details:") {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+// why is a diagnosis as package diagnosis makes it, of a job that used up its GPU.
+func why(reason diagnosis.Reason, headline string) *diagnosis.Diagnosis {
+	zero := 0
+	return &diagnosis.Diagnosis{Reason: reason, Headline: headline, Asked: "PyTorch ran out of GPU memory",
+		Try: []string{"a smaller batch", "more GPUs", diagnosis.TellAdmin + ": bookend show 42 on n1"},
+		Causes: []diagnosis.Cause{
+			{Name: diagnosis.Others, Answer: diagnosis.No, Evidence: "none"},
+			{Name: diagnosis.Unlisted, Answer: diagnosis.Yes, With: diagnosis.Own, Evidence: "the same"},
+			{Name: diagnosis.Pool, Answer: diagnosis.Unknown, Evidence: "no figures"},
+			{Name: diagnosis.Own, Answer: diagnosis.Yes, Evidence: "used 138.9 GiB", Detail: "PID 9", Index: &zero},
+			{Name: diagnosis.Limits, Answer: diagnosis.No, Evidence: "the GPU's memory"},
+		}}
+}
+
+func TestWhy(t *testing.T) {
+	const (
+		evidence = "\nbookend:   Used 138.9 GiB"
+		try      = "\nbookend:   Try: a smaller batch; more GPUs"
+		answers  = "\nbookend:   Ruled out: other users, limits\nbookend:   Cannot tell: fragmentation"
+		details  = "\nbookend:   Details: bookend show 42 on n1"
+	)
+	for _, tt := range []struct {
+		reason         diagnosis.Reason
+		headline, want string
+	}{
+		{diagnosis.ByMessage, "Why out of memory: the job", "\nbookend: OUT OF MEMORY on n1 GPU 0: the job" + evidence + try + answers + details},
+		{diagnosis.ByMessage, "Why out of memory (rank 3 first): the job", "\nbookend: OUT OF MEMORY on n1 GPU 0 (rank 3 first): the job" + evidence + try + answers + details},
+		{diagnosis.ByMessage, "Why CUDA did not start: a limit", "\nbookend: CUDA DID NOT START on n1 GPU 0: a limit" + evidence + try + answers + details},
+		{diagnosis.ByMessage, "It ran out of memory, but ended without an error: x", "\nbookend: OUT OF MEMORY on n1 GPU 0, but your job ended without an error: x" + evidence + try + answers + details},
+		{diagnosis.ByFailure, "Your job failed (exit code 1)", "\nbookend: Your job failed (exit code 1)" + evidence + try + details},
+		{"", "", "\nbookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"},
+	} {
+		s := scene(1, settle.Clean)
+		s.Why = why(tt.reason, tt.headline)
+		check(t, End(s), tt.want)
+		if s.Clean() != !strings.Contains(tt.want, "Details") {
+			t.Errorf("%s: clean %v", tt.headline, s.Clean())
+		}
+	}
+}
+
+// Of several GPUs each line names its own; nothing from outside leaves its line.
+func TestWhyIsClean(t *testing.T) {
+	s, index := scene(2, settle.Clean), 1
+	s.Why = why(diagnosis.ByMessage, "Why\nexport PATH=/x")
+	s.Why.Causes[3].Index, s.Why.Causes[3].Evidence, s.Why.Try = &index, "a\nb "+strings.Repeat("w", 500), []string{"\x1b[2J"}
+	got := End(s)
+	told(t, got, true)
+	if !strings.Contains(text(got), `:   GPU 1: A\x0ab w`) {
+		t.Errorf("%s", text(got))
+	}
+}
+
+// What users are told to write ends background work at their script's end, and keeps the script's exit status.
+func TestTrap(t *testing.T) {
+	for _, shell := range []string{"bash", "dash"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("no %s here", shell)
+			continue
+		}
+		// A signal between fork and exec of a background process would be lost: it is waited for.
+		script := Trap + "\nsleep 600 &\nuntil grep -q sleep /proc/$!/comm; do :; done\necho $!\nexit 3\n"
+		cmd := exec.Command(path)
+		cmd.Stdin, cmd.SysProcAttr, cmd.WaitDelay = strings.NewReader(script), &syscall.SysProcAttr{Setsid: true}, time.Minute
+		var exit *exec.ExitError
+		out, err := cmd.Output() // until the background process, which has its stdout, has ended
+		if !errors.As(err, &exit) || exit.ExitCode() != 3 || len(out) == 0 {
+			t.Errorf("%s: %v, %q; want exit status 3 and an ended process", shell, err, out)
+		}
 	}
 }

@@ -165,14 +165,12 @@ func readableBy(uid uint32) []byte {
 //
 // Threat: other users own folders on the way, or may write to them. Symbolic links count only if they are root's or
 // this user's own; and the file is made anew, never opened.
-func Create(path string, data []byte, over bool) error {
-	if err := create(path, data, over); err != nil {
-		return fmt.Errorf("write %q: %w", path, err)
-	}
-	return nil
-}
-
-func create(path string, data []byte, over bool) error {
+func Create(path string, data []byte, over bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %q: %w", path, err)
+		}
+	}()
 	folder, name := filepath.Split(path)
 	if err := checkName(name); err != nil {
 		return err

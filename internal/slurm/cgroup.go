@@ -60,7 +60,6 @@ func (o Owner) Name() string {
 	return fmt.Sprint(o.ID)
 }
 
-// Found reports whether a job was named.
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 
 // Same reports whether both name one job: where both know its SLUID by that, for an id may come again.

@@ -69,13 +69,11 @@ func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
 const restartCount = "SLURM_JOB_RESTART_COUNT"
 
-// reader reads variables and keeps the first that is not as it must be.
 type reader struct {
 	getenv func(string) string
 	first  error
 }
 
-// required reads a variable that must be set, in the form that valid knows.
 func (e *reader) required(variable, form string, valid func(string) bool) string {
 	value := e.getenv(variable)
 	switch {
@@ -90,7 +88,6 @@ func (e *reader) required(variable, form string, valid func(string) bool) string
 	return ""
 }
 
-// number reads a number in the given bounds.
 func (e *reader) number(variable, form string, least, most uint32) (n uint32) {
 	e.required(variable, form, func(s string) bool {
 		var ok bool
@@ -100,7 +97,6 @@ func (e *reader) number(variable, form string, least, most uint32) (n uint32) {
 	return n
 }
 
-// jobID reads an id that is for display only: 0 if it is not set or not an id.
 func (e *reader) jobID(variable string) JobID {
 	id, _ := ParseJobID(e.getenv(variable))
 	return id
@@ -150,12 +146,10 @@ func (e *reader) exit(context Context) ExitStatus {
 	return ExitStatus{Known: true, Raw: status[0], Derived: status[1]}
 }
 
-// Bounds on a node's GPU list: 16 cards of 7 instances are 112 devices, and the longest id is an old driver's
-// "MIG-GPU-<uuid>/gi/ci".
+// Bounds on the elements of a GPU list: the longest id is an old driver's "MIG-GPU-<uuid>/gi/ci".
 const (
-	maxDevices = 1024
-	maxID      = 128
-	maxIndex   = 1<<16 - 1
+	maxID    = 128
+	maxIndex = 1<<16 - 1
 )
 
 // HasGPUs reports whether a hook's job has GPUs on this node, from the environment alone and at no cost: most
@@ -203,15 +197,12 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 }
 
 // devices reads a list of indexes or device ids ("GPU-…", "MIG-…", "MIG-GPU-…/1/0"): comma-separated, no ranges.
-// It refuses one with too many elements or the same one twice.
+// It refuses one that has the same element twice.
 func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
 	all := strings.Split(list, ",")
-	if len(all) > maxDevices {
-		return nil, fmt.Errorf("%d devices are more than a node has", len(all))
-	}
 	for i, element := range all {
 		switch shown := element[:min(len(element), maxID)]; {
 		case !valid(element):

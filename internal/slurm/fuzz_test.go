@@ -3,7 +3,6 @@ package slurm
 import (
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,35 +73,11 @@ func sameLists(t *testing.T, e env, job Job) {
 var (
 	nodeForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*\.?$`)
 	sluidForm = regexp.MustCompile(`^s[0-9A-HJKMNP-TV-Z]{13}$`)
-	jobForm   = regexp.MustCompile(`^[1-9][0-9]*$`)
 	stepForm  = regexp.MustCompile(`^[A-Za-z0-9+]{1,32}$`)
 )
 
 func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
-// What may become a path or a number is what a regular expression says too.
-func FuzzGrammar(f *testing.F) {
-	for _, seed := range []string{"1", "0", "01", "4294967295", "4294967296", "+1", "n1", "n1.hpc", "a..b", ".a",
-		"-a", "a/b", "a\n",
-		"a\x00", "sCHNM7Y8WBK900", "sCHNM7Y8WBK90I", "sCHNM7Y8WBK900\n", strings.Repeat("n", 256), "GPU-1",
-		"MIG-GPU-1/2/3", "é"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		n, err := strconv.ParseUint(s, 10, 64)
-		id, ok := ParseJobID(s)
-		if want := jobForm.MatchString(s) && err == nil && n < 1<<32; ok != want || ok && uint64(id) != n {
-			t.Errorf("job id %q: %d, %v", s, id, ok)
-		}
-		if ValidSLUID(s) != sluidForm.MatchString(s) {
-			t.Errorf("SLUID %q: %v", s, ValidSLUID(s))
-		}
-		if ValidNode(s) != (nodeForm.MatchString(s) && len(s) <= 255) {
-			t.Errorf("node %q: %v", s, ValidNode(s))
-		}
-	})
 }
 
 // The environment of a task hook is the user's: it changes nothing of what its cgroup says.

@@ -4,6 +4,7 @@ package slurm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,7 +115,6 @@ type Ref struct {
 	Part  uint32 // the number behind it
 }
 
-// ParseRef reads what people name a job by.
 func ParseRef(s string) (Ref, error) {
 	if ValidSLUID(s) {
 		return Ref{Text: s, SLUID: SLUID(s)}, nil
@@ -157,7 +157,6 @@ func ValidNode(s string) bool {
 	return only(s, "._-")
 }
 
-// only reports whether s has nothing but letters, digits and the given signs.
 func only(s, signs string) bool { return strings.Trim(s, letters+digits+signs) == "" }
 
 // decimal reads an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
@@ -167,4 +166,131 @@ func decimal(s string) (uint32, bool) {
 		return 0, false // not the highest number, which strconv gives for one too large
 	}
 	return uint32(n), true
+}
+
+type Version [3]int
+
+// The versions that Bookend was tried with. Older ones do not tell hooks how a job ended; of newer ones nothing is
+// known.
+var (
+	Oldest = Version{22, 5}
+	Newest = Version{26, 5}
+)
+
+// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there, and doctor
+// by what slurmd says.
+var (
+	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
+	TellsStart = Version{23, 2}
+	// ConfiglessHooks: hooks named without a path are handed out by slurmctld, and `scontrol reconfigure` makes slurmd
+	// read all of its configuration again.
+	ConfiglessHooks = Version{23, 11}
+	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them. From here on PrologFlags=RunInJob puts
+	// hooks into the job's own cgroup.
+	SeveralHooks = Version{24, 5}
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G`
+	// starts the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled.
+	// Earlier versions end without a message on that value.
+	TaskHookFails = Version{24, 11}
+	// HookTimeouts: PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=.
+	HookTimeouts = Version{25, 5}
+	// TellsRun: hooks are told the SLUID of a job's run, and the name of sbatch's default output; %r and %S in it are
+	// known, and %N is the node's name, not the host's. slurmctld also sends task hooks.
+	TellsRun            = Version{25, 11}
+	ConfiglessTaskHooks = Version{25, 11}
+)
+
+// Has reports whether a version has what began with another; the last number is not looked at.
+func (v Version) Has(since Version) bool { return slices.Compare(v[:2], since[:2]) >= 0 }
+
+func (v Version) String() string { return fmt.Sprintf("%s.%d", v.Series(), v[2]) }
+
+func (v Version) Series() string { return fmt.Sprintf("%d.%02d", v[0], v[1]) }
+
+// ParseVersion reads "slurm 22.05.8" or "slurm-wlm 24.11.5".
+func ParseVersion(text string) (v Version, ok bool) {
+	fields := strings.Fields(text)
+	if len(fields) < 2 || !strings.HasPrefix(fields[0], "slurm") {
+		return v, false
+	}
+	number, _, _ := strings.Cut(fields[1], "-")
+	n, err := fmt.Sscanf(strings.ReplaceAll(number, ".", " "), "%d %d %d", &v[0], &v[1], &v[2])
+	return v, n >= 2 && (err == nil || n == 2)
+}
+
+// maxNames bounds what one element of a list is written out to: more than any cluster has nodes.
+const maxNames = 1 << 17
+
+// Elements are those of a list such as "n[1-2,4],m3" or "gpu:a:4(S:0,1),shard:8": split at commas outside brackets.
+func Elements(list string) []string {
+	depth := 0
+	return strings.FieldsFunc(list, func(c rune) bool {
+		switch c {
+		case '[', '(':
+			depth++
+		case ']', ')':
+			depth = max(0, depth-1)
+		}
+		return c == ',' && depth == 0
+	})
+}
+
+// Expand writes out one element of a list of nodes or device files, "rack[0-1]n[08-10]". ok is false for one that is
+// not well formed, or far too long.
+func Expand(element string) (names []string, ok bool) {
+	text, rest, bracket := strings.Cut(element, "[")
+	ranges, after, closed := strings.Cut(rest, "]")
+	switch {
+	case strings.Contains(text, "]"):
+		return nil, false
+	case !bracket:
+		return []string{element}, true
+	}
+	numbers, ok := expandRanges(ranges)
+	ends, more := Expand(after)
+	if !ok || !closed || !more || len(numbers)*len(ends) > maxNames {
+		return nil, false
+	}
+	for _, number := range numbers {
+		for _, end := range ends {
+			names = append(names, text+number+end)
+		}
+	}
+	return names, true
+}
+
+// maxDigits of a number in brackets: dates and serial numbers have fewer.
+const maxDigits = 18
+
+// expandRanges writes out "001-010,020": numbers of at least as many digits as the lower end has.
+func expandRanges(ranges string) (numbers []string, ok bool) {
+	for part := range strings.SplitSeq(ranges, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		low, err1 := strconv.ParseUint(from, 10, 63)
+		high, err2 := strconv.ParseUint(to, 10, 63)
+		if err1 != nil || err2 != nil || len(from) > maxDigits || low > high || high-low >= maxNames {
+			return nil, false
+		}
+		for n := low; n <= high; n++ {
+			numbers = append(numbers, fmt.Sprintf("%0*d", len(from), n))
+		}
+	}
+	return numbers, len(numbers) <= maxNames
+}
+
+// FirstHost returns the first node of a node list as Slurm writes it: the node that runs a batch job's script. It
+// returns "" for a list it cannot read.
+func FirstHost(list string) string {
+	elements := Elements(list)
+	if len(elements) == 0 {
+		return ""
+	}
+	names, ok := Expand(elements[0])
+	if !ok || !ValidNode(names[0]) {
+		return ""
+	}
+	return names[0]
 }

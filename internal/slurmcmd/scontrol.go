@@ -29,7 +29,6 @@ type Scontrol struct {
 	Time func() time.Duration
 }
 
-// Node reads what Slurm says of a node.
 func (c Scontrol) Node(name string) (n drain.Node, err error) {
 	text, err := c.run("show", "node", name)
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/slurmconf"
+	"bookend/test/golden"
 	"bookend/test/must"
 )
 
@@ -163,21 +164,11 @@ func process(t *testing.T, proc string, pid, parent int, exe string, ticks int) 
 	must.Do(t, os.Symlink(exe, filepath.Join(dir, "exe")))
 }
 
+// The programs of a hook's ancestors, the parent first, and which of them is the daemon.
 func TestRunning(t *testing.T) {
-	for name, tt := range map[string]struct {
-		exes []string // of the hook's ancestors, the parent first
-		want slurmconf.Daemon
-	}{
-		"behind a wrapper": {[]string{"/bin/dash", "/usr/sbin/slurmd-wlm", "/sbin/init"},
-			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
-		"behind its launcher": {[]string{"/opt/sbin/slurmd", "/opt/sbin/slurmd"},
-			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
-		"upgraded": {[]string{"/opt/sbin/slurmd (deleted)"},
-			slurmconf.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
-		"inside the job": {[]string{"/bin/dash", "/usr/sbin/slurmstepd"}, slurmconf.Daemon{}},
-	} {
+	golden.Lines(t, *update, "testdata/running.txt", func(given string) string {
 		proc := t.TempDir()
-		all := append([]string{"/usr/libexec/bookend/bookend-prolog"}, tt.exes...)
+		all := append([]string{"/usr/libexec/bookend/bookend-prolog"}, strings.Split(given, ", ")...)
 		for i, exe := range all {
 			parent := 101 + i
 			if i == len(all)-1 {
@@ -185,10 +176,8 @@ func TestRunning(t *testing.T) {
 			}
 			process(t, proc, 100+i, parent, exe, 1100+i)
 		}
-		if got := Running(proc, 100); got != tt.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
-		}
-	}
+		return fmt.Sprint(Running(proc, 100))
+	})
 	proc := t.TempDir()
 	process(t, proc, 5, 5, "/bin/sh", 1)
 	if got := Running(proc, 5); got.PID != 0 {

@@ -45,22 +45,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// An answer has its reason.
-func FuzzSharedGPUs(f *testing.F) {
-	f.Add("GresTypes=gpu,shard\nNodeName=n[1-2]-a Gres=gpu:1,shard:4\n", "n1")
-	f.Add("NodeName=DEFAULT Gres=\"x\" \\\nInclude y#\n", "rack0n1")
-	f.Add("NodeName=[0-9][0-9][0-9][0-9] Gres=a", "0000000000000000000")
-	f.Fuzz(func(t *testing.T, slurmConf, node string) {
-		if slurmConf == "-" { // stands for a file that could not be read
-			return
-		}
-		got := SharedGPUs(file("slurm.conf", slurmConf), node)
-		if got.Why == "" || got.Shared != Yes && got.Shared != No && got.Shared != Unknown {
-			t.Fatalf("answer %+v", got)
-		}
-	})
-}
-
 // What is listed has files, as many GPUs as its counts say, and the same meaning behind every prefix.
 func FuzzParseListed(f *testing.F) {
 	texts, err := filepath.Glob("testdata/slurmd/*")

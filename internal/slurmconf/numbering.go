@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"bookend/internal/attrib"
 )
 
 // Source says where the meaning of a job's GPU numbers came from.
@@ -60,7 +58,6 @@ type Key struct {
 // Same reports whether an answer for one key holds for the other. A boot that is not known is the same as no other.
 func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
-// Equal reports whether two keys are equal, of moments in one boot.
 func (k Key) Equal(o Key) bool {
 	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
 		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
@@ -85,7 +82,6 @@ type List struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Unclear is the numbering that is not known.
 func Unclear(format string, args ...any) List {
 	return List{Source: Ambiguous, Why: fmt.Sprintf(format, args...)}
 }
@@ -140,9 +136,6 @@ func (a Asked) Settle(kept *Kept) Kept {
 	same := kept != nil && (d.PID == 0 || d.PID == kept.For.PID && d.Ticks == kept.For.Ticks)
 	if same && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
-		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
-			now.InForce = nil
-		}
 	}
 	if !a.List.Source.Settled() {
 		return now
@@ -173,7 +166,7 @@ func (a Asked) outdated(last Kept) string {
 	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
 		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
-	case a.Began.Add(attrib.Tick).UnixNano() < newest.Changed:
+	case a.Began.Add(10*time.Millisecond).UnixNano() < newest.Changed: // to which /proc cuts a start time
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}
 	return ""

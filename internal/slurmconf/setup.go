@@ -26,7 +26,6 @@ type Script struct {
 	Own     string // the site's own script, run as well
 }
 
-// Plan is what to add.
 type Plan struct {
 	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
 	Include string // how slurm.conf names the file with these lines
@@ -36,13 +35,11 @@ type Plan struct {
 	Steps   []string // what Bookend cannot do with lines and scripts
 }
 
-// planner makes a plan for a site.
 type planner struct {
 	Site
 	Plan
 }
 
-// Written is the file with setup's own lines, next to slurm.conf.
 const Written = "bookend.conf"
 
 // errNotSent: what the nodes would be sent does not reach them.
@@ -81,7 +78,6 @@ func (p *planner) step(format string, args ...any) {
 	p.Steps = append(p.Steps, fmt.Sprintf(format, args...))
 }
 
-// dir is where slurm.conf lies.
 func (p *planner) dir() string { return path.Dir(p.Conf.Path) }
 
 // script adds a shipped script and returns how slurm.conf names it. slurmctld sends nodes only files next to slurm.conf
@@ -115,7 +111,6 @@ func (p *planner) ours(value string) bool {
 	return sent || strings.HasPrefix(value, "/etc/bookend/") || strings.HasPrefix(value, p.dir()+"/bookend/")
 }
 
-// theirs is the site's own value of a key.
 func (p *planner) theirs(key string) (own Value, ok bool) {
 	for _, v := range p.Conf.All(key) {
 		switch {

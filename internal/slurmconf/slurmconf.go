@@ -44,7 +44,6 @@ func Find(gresConf, slurmConf string) []Files {
 	return all
 }
 
-// File is a file as it was found, or why it could not be read.
 type File struct {
 	Path   string
 	Text   []byte
@@ -67,7 +66,6 @@ func Parse(file string, text []byte, open func(name string) []File) Conf {
 	return r.conf
 }
 
-// reader joins files in the order in which Slurm reads them.
 type reader struct {
 	conf     Conf
 	open     func(name string) []File
@@ -86,7 +84,6 @@ func (r *reader) read(f File) {
 	}
 }
 
-// include reads what a line includes, or says why it is not read.
 func (r *reader) include(l Line) (why string) {
 	name := strings.Trim(l.Include, `"`)
 	if r.included >= MaxIncluded {
@@ -110,7 +107,6 @@ func (r *reader) include(l Line) (why string) {
 	return why
 }
 
-// Value is what a line gives a key.
 type Value struct {
 	Text string
 	Line Line
@@ -175,7 +171,6 @@ func Contains(list, node string) (is, known bool) {
 	return false, known
 }
 
-// Node is what slurm.conf says of one node.
 type Node struct {
 	Found bool
 	// Unsure is why it may say something else; empty if it does not.
@@ -228,7 +223,6 @@ type Line struct {
 // Where names the line: its file, without the directory, and its number.
 func (l Line) Where() string { return fmt.Sprintf("%s line %d", path.Base(l.File), l.Number) }
 
-// Get returns the last value of a key.
 func (l Line) Get(key string) (string, bool) {
 	for i := len(l.Pairs) - 1; i >= 0; i-- {
 		if strings.EqualFold(l.Pairs[i][0], key) {
@@ -292,7 +286,6 @@ func uncommented(raw string) (text string, joins bool) {
 // pair is Slurm's own expression for a pair: "Key=value", `Key = "a value"`, "Key+=value".
 const pair = `^([[:alnum:]_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?:\s+|$)`
 
-// parseLine reads "Include FILE", or pairs.
 func parseLine(s string, pair *regexp.Regexp) (l Line) {
 	s = strings.Trim(s, blanks)
 	if i := strings.IndexAny(s, blanks); i >= 0 && strings.EqualFold(s[:i], "include") {

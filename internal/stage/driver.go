@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -17,6 +16,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/judge"
 	"bookend/internal/operation"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
@@ -146,7 +146,7 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 // that this hook starts.
 func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
-	request operation.ReaderRequest, at func(Rep) []attrib.Instance,
+	request operation.ReaderRequest, at func(Rep) []finding.Instance,
 ) (reply Rep, err error) {
 	var unkept error
 	if err = (&operation.Error{Op: op.Name, Err: operation.ErrStuck}); !d.unkept {
@@ -254,8 +254,9 @@ func (d *Driver) ended() (last backend.Answer) {
 	return last
 }
 
-// shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory.
-func (a *ahead) shows(cards []finding.Card) bool {
+// shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory; its
+// UUID is enough where Slurm gave that itself.
+func (a *ahead) shows(seen judge.Seen) bool {
 	if a == nil {
 		return false
 	}
@@ -264,10 +265,11 @@ func (a *ahead) shows(cards []finding.Card) bool {
 		return false
 	}
 	last := answer.Snapshots[len(answer.Snapshots)-1]
-	return !slices.ContainsFunc(cards, func(c finding.Card) bool {
+	return !slices.ContainsFunc(seen.Cards, func(c finding.Card) bool {
 		r, _ := last.Reading(c.Device.ID)
-		return r.Device.ID == "" || r.Device.BusID != c.Device.BusID || r.Device.Minor == nil || c.Device.Minor == nil ||
-			*r.Device.Minor != *c.Device.Minor
+		its, own := r.Device, c.Device
+		same := its.BusID == own.BusID && its.Minor != nil && own.Minor != nil && *its.Minor == *own.Minor
+		return its.ID == "" || !same && seen.Origin.Source != slurmconf.ByUUID
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -193,7 +192,7 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	if need := limit + cleanWatch; r.Left(need, r.Reserve()) < need {
 		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), false
 	}
-	var processes []attrib.Process
+	var processes []finding.Process
 	for _, t := range targets {
 		processes = append(processes, t.Process)
 	}

@@ -177,9 +177,9 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	return append(all, unread...)
 }
 
-// numbering is what Slurm's GPU numbers mean as far as it is kept, and what begins to find out whether that still holds,
-// while the driver is asked for the GPUs. Nothing is done where Slurm or the admin names the devices, nor at the end of a
-// run whose start has done so.
+// numbering is what Slurm's GPU numbers mean as far as it is kept, and what begins to find out whether that still
+// holds, while the driver is asked for the GPUs. Nothing is done where Slurm or the admin names the devices, nor at the
+// end of a run whose start has done so.
 func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
 	check := d.Phase == slurm.HealthCheck
 	asks := check || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)

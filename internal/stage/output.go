@@ -96,9 +96,8 @@ func (r *record) listen(o *output) (listened func() judge.Heard) {
 	}
 }
 
-// heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file
-// that has two paths is one output. What stands before an end report in a requeued job's is an earlier run's, and no
-// part of this one's output.
+// heard joins what is known of the outputs with what was found in those that have a place, in the same order. What
+// stands before an end report in a requeued job's is an earlier run's, and no part of this one's output.
 func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) judge.Heard {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
@@ -112,9 +111,6 @@ func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) j
 				}
 			}
 			file++
-			if f.Same {
-				continue
-			}
 			if requeued && f.Earlier {
 				f.Size, f.Earlier = f.Read, false
 			}

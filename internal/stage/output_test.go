@@ -40,7 +40,6 @@ func TestHeard(t *testing.T) {
 		"an earlier run's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
 		"another job's":     {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 0, Earlier: true}}}, "another Bookend report is in it", "", nil, 1},
 		"a requeued job's":  {[]written{out}, operation.TailReply{Files: []operation.Searched{{Size: 4096, Read: 1000, Earlier: true}}}, "", "", nil, 1},
-		"one under 2 paths": {[]written{out, errs, step}, operation.TailReply{Files: []operation.Searched{whole, {Same: true}, whole}, Messages: []oom.Message{of(0), of(2)}}, "", "", []int{0, 1}, 2},
 		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, operation.TailReply{Files: []operation.Searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
 		"same reason twice": {[]written{out, step, step}, operation.TailReply{Files: []operation.Searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
 	} {

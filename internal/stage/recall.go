@@ -39,7 +39,7 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 		r.watchAhead(r.Order(r.Seen.Cards, r.Settle))
 	}
 	heard, numbers := r.Listen(since()), startNumbering()
-	if !r.ahead.shows(r.Seen.Cards) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
+	if !r.ahead.shows(r.Seen) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
 		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
 			found = r.fromPast()
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -86,7 +85,7 @@ type recorder struct {
 // process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
 // read. Such a one may only just have been started.
 type process struct {
-	attrib.Process
+	finding.Process
 	until time.Duration
 }
 
@@ -259,14 +258,14 @@ func shared(run ledger.Run, open []ledger.Run) bool {
 }
 
 // identify reads of each process in a look whose it is, once. One that has another start time than it had is another.
-func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
+func (r *recorder) identify(look gpu.Snapshot) map[int]finding.Process {
 	var news []int
 	now, known := look.At, map[int]process{}
 	for _, reading := range look.Readings {
 		for _, p := range reading.Processes {
 			was, ok := r.known[p.PID]
 			same := ok && (was.until == 0 || was.until > now) && (was.Gone || was.Why != "" ||
-				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/attrib.Tick)))
+				child.Alive(r.Config.Paths.Proc, p.PID, uint64(was.Start/finding.Tick)))
 			if _, done := known[p.PID]; same {
 				known[p.PID] = was
 			} else if !done && !slices.Contains(news, p.PID) && len(news) < mostNew {
@@ -287,7 +286,7 @@ func (r *recorder) identify(look gpu.Snapshot) map[int]attrib.Process {
 	}
 	r.Take()
 	r.known = known
-	facts := map[int]attrib.Process{}
+	facts := map[int]finding.Process{}
 	for pid, p := range known {
 		facts[pid] = p.Process
 	}

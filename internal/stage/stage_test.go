@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -108,8 +107,8 @@ func TestWords(t *testing.T) {
 	index := 3
 	f := finding.Finding{
 		Code: code.Orphan, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(2 << 30),
-		Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "x"}},
-		Owner:  &finding.Owner{Job: 9, Level: attrib.BySighting},
+		Holder: &finding.Holder{Process: finding.Process{PID: 70, Name: "x"}},
+		Owner:  &finding.Owner{Job: 9, Level: finding.BySighting},
 	}
 	for want, f := range map[string]finding.Finding{
 		"GPU 3, 2048 MiB, process 70, job 9 (sighting)": f,
@@ -374,6 +373,45 @@ func TestWithReadings(t *testing.T) {
 	} {
 		if got := numbered(withReadings(two, gpu.Snapshot{Readings: tt.readings})); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// What the driver says of GPUs that were foreseen counts without the inventory where it is whole and names them as the
+// inventory did.
+func TestForesight(t *testing.T) {
+	minor, other := 0, 1
+	card := gpu.Device{ID: "GPU-a", BusID: "0000:1b:00.0", Minor: &minor}
+	as := func(change func(*gpu.Device)) (its gpu.Device) {
+		its = card
+		change(&its)
+		return its
+	}
+	for name, tt := range map[string]struct {
+		its    gpu.Device
+		source slurmconf.Source
+		change func(*backend.Answer)
+		want   bool
+	}{
+		"the same":            {card, slurmconf.BySlurmd, nil, true},
+		"another minor":       {as(func(d *gpu.Device) { d.Minor = &other }), slurmconf.BySlurmd, nil, false},
+		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), slurmconf.ByCount, nil, false},
+		"another place":       {as(func(d *gpu.Device) { d.BusID = "0000:3d:00.0" }), slurmconf.BySlurmd, nil, false},
+		"another GPU":         {as(func(d *gpu.Device) { d.ID = "GPU-b" }), slurmconf.BySlurmd, nil, false},
+		"an instance by UUID": {gpu.Device{ID: "GPU-a"}, slurmconf.ByUUID, nil, true},
+		"another by UUID":     {gpu.Device{ID: "GPU-b"}, slurmconf.ByUUID, nil, false},
+		"cut off":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Complete = false }, false},
+		"with a fault":        {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Faults = make([]gpu.Fault, 1) }, false},
+		"no look":             {card, slurmconf.BySlurmd, func(a *backend.Answer) { a.Snapshots = nil }, false},
+	} {
+		answer := backend.Answer{Complete: true, Snapshots: []gpu.Snapshot{{Readings: []gpu.Reading{{Device: tt.its}}}}}
+		if tt.change != nil {
+			tt.change(&answer)
+		}
+		seen := judge.Seen{Cards: []finding.Card{{Device: card}}, Origin: slurmconf.Origin{Source: tt.source}}
+		a := &ahead{answer: func() backend.Answer { return answer }}
+		if got := a.shows(seen); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -129,10 +128,10 @@ func fitting(r wire.Request) wire.Request {
 }
 
 // Processes reads what /proc says of the PIDs; for none nothing is read.
-func (d *Driver) Processes(pids []int) map[int]attrib.Process {
-	out := map[int]attrib.Process{}
+func (d *Driver) Processes(pids []int) map[int]finding.Process {
+	out := map[int]finding.Process{}
 	for _, pid := range pids {
-		out[pid] = attrib.Process{PID: pid, Why: "not looked up"}
+		out[pid] = finding.Process{PID: pid, Why: "not looked up"}
 	}
 	if len(pids) == 0 {
 		return out
@@ -151,7 +150,7 @@ func (d *Driver) Processes(pids []int) map[int]attrib.Process {
 }
 
 // Holders searches /proc in a child, for as long as this hook can spare.
-func (d *Driver) Holders() *attrib.Scan {
+func (d *Driver) Holders() *finding.Scan {
 	later := d.Reserve() // and at an end the watch that makes sure
 	if d.Phase != slurm.Prolog {
 		later += time.Duration(d.Settle.Flat) + time.Second + backendReserve // looks are up to a second apart
@@ -161,7 +160,7 @@ func (d *Driver) Holders() *attrib.Scan {
 	request := operation.ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: timeout - operation.ScanReserve}
 	scan, err := askReader(d, operation.Holders, timeout, request, operation.HungAt)
 	if err != nil {
-		return &attrib.Scan{Partial: err.Error()}
+		return &finding.Scan{Partial: err.Error()}
 	}
 	scan.Holdings = slices.DeleteFunc(scan.Holdings, d.isBackend)
 	return &scan
@@ -169,7 +168,7 @@ func (d *Driver) Holders() *attrib.Scan {
 
 // isBackend reports a backend of root's, as the recorder's: it has GPUs open, and holds no memory of theirs.
 // Threat: a program that calls itself so. Only root can run that very file as root.
-func (d *Driver) isBackend(h attrib.Holding) bool {
+func (d *Driver) isBackend(h finding.Holding) bool {
 	return h.UID == 0 && !h.Cgroup.Found() && strings.TrimSuffix(h.Exe, " (deleted)") == d.Config.Backend
 }
 
@@ -186,7 +185,7 @@ func (d *Driver) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release fu
 // Glance is what one look at every card of the node came to.
 type Glance struct {
 	Snapshot gpu.Snapshot
-	Who      map[int]attrib.Process
+	Who      map[int]finding.Process
 	Version  string // the backend's
 	Took     time.Duration
 	Problem  string // why the look is not whole, with the backend's code or the driver's; what was seen before counts

@@ -26,7 +26,6 @@ type perCard[T any] struct {
 	at func(T) time.Duration // CLOCK_BOOTTIME: of too many the oldest go
 }
 
-// cards is its content.
 type cards[T any] struct {
 	Version int `json:"version"`
 	Cards   []T `json:"cards"` // sorted by card

@@ -33,7 +33,6 @@ type file[T any] struct {
 	encode func(T) ([]byte, error) // nil: all of it, as JSON
 }
 
-// place is where the file is.
 func (f file[T]) place(s *Store) (folder, name string) {
 	path := filepath.Join(s.dir, f.name)
 	return filepath.Dir(path), filepath.Base(path)
@@ -133,7 +132,6 @@ func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 	}))
 }
 
-// failed names the file in an error.
 func (f file[T]) failed(doing string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", doing, f.name, err)
@@ -141,7 +139,6 @@ func (f file[T]) failed(doing string, err error) error {
 	return err
 }
 
-// put replaces the content, whatever it is.
 func (f file[T]) put(s *Store, content T) error {
 	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
 }
@@ -168,7 +165,6 @@ func (f file[T]) write(s *Store, content T) error {
 	return safefile.Replace(folder, name, append(data, '\n'), 0o600)
 }
 
-// versioned is the content of a file of one value.
 type versioned[T any] struct {
 	Version int `json:"version"`
 	Value   T   `json:"value"`
@@ -179,7 +175,6 @@ func versionedFile[T any](name string, most int64, encode func(versioned[T]) ([]
 	return file[versioned[T]]{name: name, most: most, wrong: wrong, encode: encode}
 }
 
-// valueOf is what a versioned file holds.
 func valueOf[T any](v *versioned[T], err error) (*T, error) {
 	if v == nil {
 		return nil, err
@@ -187,7 +182,6 @@ func valueOf[T any](v *versioned[T], err error) (*T, error) {
 	return &v.Value, err
 }
 
-// orNone is the content, empty if there is none.
 func orNone[T any](content *T) (is T) {
 	if content != nil {
 		is = *content
@@ -195,7 +189,6 @@ func orNone[T any](content *T) (is T) {
 	return is
 }
 
-// otherVersion says that a file has another format.
 func otherVersion(version int) string {
 	if version == fileVersion {
 		return ""

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 )
@@ -90,7 +90,7 @@ func ordered(e *ledger.End) *ledger.End {
 	o := *e
 	o.Wall = o.Wall.UTC().Round(0)
 	o.Processes = slices.Clone(o.Processes)
-	slices.SortFunc(o.Processes, func(a, b attrib.Process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(o.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return &o
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
@@ -106,7 +106,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 	s := open(t, folder(t))
 	r := full(7)
 	for pid := range 20_000 {
-		r.Start.Processes = append(r.Start.Processes, attrib.Process{PID: pid + 10, Name: "a process of some name"})
+		r.Start.Processes = append(r.Start.Processes, finding.Process{PID: pid + 10, Name: "a process of some name"})
 		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes,
 			gpu.Process{PID: pid + 10})
 	}

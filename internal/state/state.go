@@ -88,7 +88,6 @@ type made struct {
 	mount bool // may be a mount point: taken as it is, and checked by whoever uses it
 }
 
-// makeFolders makes those that are missing.
 func makeFolders(all ...made) error {
 	for _, f := range all {
 		if f.mount {

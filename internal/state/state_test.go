@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -70,7 +69,7 @@ func full(id slurm.JobID) ledger.Run {
 		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
 	}}}
 	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}
-	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
+	end.Processes = []finding.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
 		Cgroup: slurm.Owner{ID: 3}}}
 	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
 	end.Report = "line\n"

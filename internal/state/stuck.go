@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 )
 
 const maxPlaces = 8 // of one reader; with MaxReaders some 30 KiB of maxShared
@@ -73,7 +73,7 @@ func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) e
 // Reader is a child that reads other processes' /proc and cannot be killed.
 type Reader struct {
 	Stuck
-	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
+	At []finding.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
 }
 
 // MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be

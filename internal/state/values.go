@@ -97,7 +97,6 @@ var drainFile = file[drainContent]{name: "drain.json", most: maxDrain, wrong: wr
 // ErrChanged: another program has changed what is remembered of the node's drain since it was read.
 var ErrChanged = errors.New("the memory of the node's drain has changed meanwhile")
 
-// drainContent is the file's content.
 type drainContent struct {
 	Version int `json:"version"`
 	drain.Memory
@@ -196,10 +195,8 @@ type Openings struct {
 	runs  []ledger.Run
 }
 
-// Openings returns a follower.
 func (s *Store) Openings() *Openings { return &Openings{store: s} }
 
-// Runs are the open runs as of now.
 func (o *Openings) Runs(now time.Time) []ledger.Run {
 	const lately = time.Second // in which the clock of files may not tell two changes apart
 	info, err := os.Lstat(o.store.dir)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
@@ -69,9 +68,9 @@ func TestReadersAreBounded(t *testing.T) {
 	dead := map[int]bool{}
 	alive := func(s Stuck) bool { return !dead[s.PID] }
 	add := func(pid, places int) error {
-		var at []attrib.Instance
+		var at []finding.Instance
 		for i := range places {
-			at = append(at, attrib.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
+			at = append(at, finding.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
 		}
 		return s.AddReader(Reader{Stuck: Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes"}, At: at},
 			alive)

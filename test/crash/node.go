@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/slurm"
 	"bookend/test/intercept"
 	"bookend/test/rig"
@@ -101,7 +101,7 @@ func (n *node) processes(all ...holder) {
 		entry := "proc/" + strconv.Itoa(h.pid)
 		for name, text := range map[string]string{
 			"/stat": fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
-				h.start/attrib.Tick),
+				h.start/finding.Tick),
 			"/status": fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid),
 			"/cgroup": h.cgroup, "/environ": "", "/maps": "",
 		} {

@@ -123,7 +123,7 @@ func TestEveryHeadlineIsExplained(t *testing.T) {
 		if _, behind, asked := strings.Cut(headline, "Why out of memory: "); asked {
 			headline = behind
 		}
-		for _, lead := range []string{"Seen while your job ran: ", "Found: ", "a kernel wanted more shared memory "} {
+		for _, lead := range []string{"Seen while your job ran: ", "Found: ", "A kernel wanted more shared memory "} {
 			if before, _, ok := strings.Cut(headline, lead); ok {
 				headline = before + lead + "..."
 			}

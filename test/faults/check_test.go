@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/test/must"
 	"bookend/test/rig"
@@ -67,7 +67,7 @@ func TestCheckFinds(t *testing.T) {
 	n.hook(epilog, newJob())
 	c = n.checked("BKD-ORPHAN")
 	f = c.Findings[0]
-	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != attrib.BySighting || f.Holder.PID != p.PID ||
+	if f.Owner == nil || f.Owner.Job != 100 || f.Owner.Level != finding.BySighting || f.Holder.PID != p.PID ||
 		c.Verdict.Exit != 0 || c.Leaked[c.Cards[0].Device.ID] < 100<<20 {
 		t.Errorf("%+v", c)
 	}

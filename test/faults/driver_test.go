@@ -134,9 +134,14 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Without any sign of GPUs a hook ends before it reads anything, whatever else is wrong.
+// Without any sign of GPUs a hook ends before it reads anything, whatever else is wrong, and before the libraries are
+// initialised.
 func TestNoGPUsNoWork(t *testing.T) {
 	for _, h := range hooks {
+		bare := exec.Command(program(h.program))
+		bare.Env = []string{"GODEBUG=inittrace=1"}
+		out := string(must.Have(bare.CombinedOutput())(t))
+		must.Not(t, !strings.Contains(out, "init runtime ") || strings.Contains(out, "yaml"), "%s: %s", h.program, out)
 		n := newNode(t, "enforce")
 		n.config = "/nowhere"
 		if n.clean(h, job{"SLURM_SCRIPT_CONTEXT": rig.Absent}); n.log() != "" {

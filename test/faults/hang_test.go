@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -149,6 +148,23 @@ func TestDiskHangs(t *testing.T) {
 	}
 }
 
+// What failed at the disk after a hook had ended the next hook tells slurmd, with what it meets there itself; then none
+// waits again.
+func TestNextHookTellsOfTheDisk(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	was := n.conf.varDir
+	n.mount(n.in("full"), "ro,size=1m")
+	n.configure(func(c *conf) { c.varDir = n.in("full") })
+	n.clean(prolog, newJob())
+	n.configure(func(c *conf) { c.varDir = was })
+	if o := n.exits(0, epilog, newJob()); len(lines(o.output, "bookend: ", "read-only file system")) != 1 {
+		t.Errorf("%v", o)
+	}
+	n.job(101)
+}
+
 // A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child: what was read of
 // the others counts, the driver is asked as before, and following hooks leave that process alone. Once it can be read
 // it is named. What hangs of others in /proc package holders tries.
@@ -173,7 +189,7 @@ func TestHungProcessCostsOneReader(t *testing.T) {
 	}
 	for run := range 2 {
 		n.hook(n.own(epilog), newJob())
-		if o := about(left.PID).Owner; o == nil || o.Level != attrib.ByCgroup || about(odd.PID).Owner != nil {
+		if o := about(left.PID).Owner; o == nil || o.Level != finding.ByCgroup || about(odd.PID).Owner != nil {
 			t.Errorf("end %d: %+v\n%s", run, n.findings(epilog), n.log())
 		}
 		for _, c := range []code.Code{code.Hang, code.Stuck, code.BackendCrash, code.Untraced} {

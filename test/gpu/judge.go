@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
@@ -128,7 +127,7 @@ func (r *run) names(f finding.Finding, w leftover) {
 		found = append(found, c.PID)
 		for _, class := range strings.Fields(w.candidate) {
 			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, classes(c),
-				slices.Contains(c.Classes, attrib.Class(class)))
+				slices.Contains(c.Classes, finding.Class(class)))
 		}
 	}
 	slices.Sort(found)
@@ -143,7 +142,7 @@ func accused(f finding.Finding) (holder finding.Holder, owner finding.Owner) {
 	if f.Holder != nil {
 		holder = *f.Holder
 	}
-	if f.Owner != nil && f.Owner.Level != attrib.None {
+	if f.Owner != nil && f.Owner.Level != finding.NoEvidence {
 		owner = *f.Owner
 	}
 	return holder, owner

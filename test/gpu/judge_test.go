@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -41,19 +40,19 @@ func each[T any](t *testing.T, right func() T, judge func(*run, T), changes map[
 func TestNames(t *testing.T) {
 	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8},
 		candidate: "exported", job: 3, evidence: "exclusive"}
-	process := func(pid int, all ...attrib.Class) finding.Holder {
-		return finding.Holder{Process: attrib.Process{PID: pid}, Classes: all}
+	process := func(pid int, all ...finding.Class) finding.Holder {
+		return finding.Holder{Process: finding.Process{PID: pid}, Classes: all}
 	}
 	each(t, func() finding.Finding {
 		holder := process(7, "orphan", "stopped")
 		return finding.Finding{Code: "BKD-RESIDUE", Holder: &holder, GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
-			Owner: &finding.Owner{Job: 3, Level: attrib.ByExclusive}, Searched: true,
+			Owner: &finding.Owner{Job: 3, Level: finding.ByExclusive}, Searched: true,
 			Candidates: []finding.Holder{process(8, "exported"), process(9, "exported")}}
 	}, func(r *run, f finding.Finding) { r.names(f, want) }, map[string]func(*finding.Finding){
 		"another process":    func(f *finding.Finding) { f.Holder.PID = 8 },
 		"a class less":       func(f *finding.Finding) { f.Holder.Classes = f.Holder.Classes[:1] },
 		"another job":        func(f *finding.Finding) { f.Owner.Job = 4 },
-		"a hint for a proof": func(f *finding.Finding) { f.Owner.Level = attrib.ByEnvironment },
+		"a hint for a proof": func(f *finding.Finding) { f.Owner.Level = finding.ByEnvironment },
 		"unknown":            func(f *finding.Finding) { f.Unknown = "why" },
 		"another GPU":        func(f *finding.Finding) { f.GPU = "GPU-b" },
 		"65 MiB less":        func(f *finding.Finding) { f.Bytes.Bytes -= 65 * mib },
@@ -83,7 +82,7 @@ func TestClean(t *testing.T) {
 		"not at rest":                   func(j *job) { j.End.Curves["GPU-b"] = settle.Curve{State: settle.Flat} },
 		"no GPU was read":               func(j *job) { j.Start.Snapshot.Readings = nil },
 		"a finding":                     func(j *job) { j.End.Findings = []finding.Finding{{Code: "BKD-NORECORD"}} },
-		"a search of all of /proc":      func(j *job) { j.End.Scan = &attrib.Scan{Looked: 100} },
+		"a search of all of /proc":      func(j *job) { j.End.Scan = &finding.Scan{Looked: 100} },
 		"a user told otherwise":         func(j *job) { j.Output = strings.Replace(j.Output, " clean: ", " ", 1) },
 		"not Bookend's words":           func(j *job) { j.Output = strings.TrimPrefix(j.Output, "| ") },
 		"another GPU than the number":   func(j *job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
@@ -129,8 +128,8 @@ func TestHealthChecksFind(t *testing.T) {
 		c := nodeCheck{NodeCheck: record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"},
 			Seen: []record.Occupant{{GPU: "GPU-a", PID: 7}}}}
 		c.Findings = []finding.Finding{{Code: "BKD-ORPHAN", GPU: "GPU-a", Bytes: gpu.Bytes(1000 * mib),
-			Holder: &finding.Holder{Process: attrib.Process{PID: 7}, Classes: []attrib.Class{"orphan"}},
-			Owner:  &finding.Owner{Job: 3, Level: attrib.ByExclusive}}}
+			Holder: &finding.Holder{Process: finding.Process{PID: 7}, Classes: []finding.Class{"orphan"}},
+			Owner:  &finding.Owner{Job: 3, Level: finding.ByExclusive}}}
 		c.verdict.Judged = []finding.Judged{{Action: "warn"}}
 		return c
 	}, func(r *run, c nodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*nodeCheck){

@@ -41,7 +41,7 @@ func (r *run) programsCaught() {
 		text := unwrapped(job.Output)
 		r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
 			diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
-				strings.Contains(text, "Not GPU memory"))
+				strings.Contains(text, "A kernel wanted"))
 	})
 }
 

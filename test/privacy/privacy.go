@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 )
 
@@ -52,7 +52,7 @@ func (f *Facts) learn(r ledger.Run) {
 }
 
 // processes are all that a record names.
-func processes(r ledger.Run) (all []attrib.Process) {
+func processes(r ledger.Run) (all []finding.Process) {
 	ends := slices.Clone(r.Ends)
 	if r.Start != nil {
 		ends = append(ends, *r.Start)

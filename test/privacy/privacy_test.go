@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -13,14 +12,14 @@ import (
 var people = []Person{{"games", 5, "/site/home/games"}, {"news", 9, "/site/home/news"}}
 
 func known() []Facts {
-	run := func(id slurm.JobID, uid uint32, processes ...attrib.Process) ledger.Run {
+	run := func(id slurm.JobID, uid uint32, processes ...finding.Process) ledger.Run {
 		return ledger.Run{Job: slurm.Job{ID: id, UID: uid}, Start: &ledger.End{Processes: processes}}
 	}
-	guest := attrib.Process{PID: 801, UID: 9, Name: "guest", Exe: "/site/bin/guest"}
-	both := attrib.Process{PID: 802, UID: 9, Name: "train"}
-	end := run(13, 5, attrib.Process{PID: 701, UID: 5, Name: "train"})
+	guest := finding.Process{PID: 801, UID: 9, Name: "guest", Exe: "/site/bin/guest"}
+	both := finding.Process{PID: 802, UID: 9, Name: "train"}
+	end := run(13, 5, finding.Process{PID: 701, UID: 5, Name: "train"})
 	end.Ends = []ledger.End{{Findings: []finding.Finding{{Holder: &finding.Holder{Process: guest},
-		Candidates: []finding.Holder{{Process: attrib.Process{PID: 803, UID: 9, Name: "maybe"}}}}}}}
+		Candidates: []finding.Holder{{Process: finding.Process{PID: 803, UID: 9, Name: "maybe"}}}}}}}
 	return Know(people, []ledger.Run{run(12, 9, both), end})
 }
 

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/holders"
 	"bookend/test/rig"
 )
@@ -104,20 +104,20 @@ func makeNodes(dir string) error {
 // words that the nursery understands; one with nothing to be said of it must not be named.
 var roles = []struct {
 	open string
-	want attrib.Holding
+	want finding.Holding
 }{
-	{"D/nvidia0", attrib.Holding{Minors: []int{0}}},
-	{"D/nvidia3 D/nvidiactl D/nvidia-uvm D/nvidia0", attrib.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
-	{"D/nvidiactl", attrib.Holding{Control: true}},
-	{"D/nvidia-uvm", attrib.Holding{UVM: true}},
-	{"D/nvidia-caps/nvidia-cap1", attrib.Holding{Caps: true}},
-	{"=D/nvidia3", attrib.Holding{Minors: []int{3}}},
-	{"F/nvidia0", attrib.Holding{}},
-	{"F/libnvidia-ml.so.1 =F/nvidia0", attrib.Holding{}},
+	{"D/nvidia0", finding.Holding{Minors: []int{0}}},
+	{"D/nvidia3 D/nvidiactl D/nvidia-uvm D/nvidia0", finding.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
+	{"D/nvidiactl", finding.Holding{Control: true}},
+	{"D/nvidia-uvm", finding.Holding{UVM: true}},
+	{"D/nvidia-caps/nvidia-cap1", finding.Holding{Caps: true}},
+	{"=D/nvidia3", finding.Holding{Minors: []int{3}}},
+	{"F/nvidia0", finding.Holding{}},
+	{"F/libnvidia-ml.so.1 =F/nvidia0", finding.Holding{}},
 }
 
 // populate starts all processes and returns what the search must find. Stop ends them; so does the end of this program.
-func populate(o options, dir string) (want map[int]attrib.Holding, stop func()) {
+func populate(o options, dir string) (want map[int]finding.Holding, stop func()) {
 	const minFDs = 8 // what a role may need: its nodes, the nursery's own descriptors, and a filler
 	if o.Processes < len(roles) || o.FDs < minFDs {
 		panic(fmt.Errorf("at least %d processes and %d descriptors are needed", len(roles), minFDs))
@@ -132,7 +132,7 @@ func populate(o options, dir string) (want map[int]attrib.Holding, stop func()) 
 	cmd.Stderr = os.Stderr
 	stdin, stdout := rig.Have(cmd.StdinPipe()), rig.Have(cmd.StdoutPipe())
 	rig.Try(cmd.Start())
-	want = map[int]attrib.Holding{}
+	want = map[int]finding.Holding{}
 	for _, r := range roles {
 		var pid int
 		rig.Have(fmt.Fscan(stdout, &pid))
@@ -153,7 +153,7 @@ func confine(cpus int) error {
 }
 
 // measure searches, and compares with what must be found.
-func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) error {
+func measure(o options, dev string, want map[int]finding.Holding, out io.Writer) error {
 	var slowest time.Duration
 	var wrong []string
 	for run := range searches {
@@ -180,7 +180,7 @@ func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) 
 }
 
 // compare says what a search got wrong: each holder must be named, as what it holds, and no one else.
-func compare(scan attrib.Scan, want map[int]attrib.Holding) (wrong []string) {
+func compare(scan finding.Scan, want map[int]finding.Holding) (wrong []string) {
 	if scan.Partial != "" {
 		wrong = append(wrong, "partial: "+scan.Partial)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
+	"bookend/internal/finding"
 )
 
 func TestSmallBench(t *testing.T) {
@@ -25,8 +25,8 @@ func TestSmallBench(t *testing.T) {
 	if err := bench(o, &out); !errors.Is(err, errFailed) {
 		t.Errorf("slower than allowed: %v", err)
 	}
-	other := attrib.Scan{Holdings: []attrib.Holding{{Process: attrib.Process{PID: 8, Start: 1}, UVM: true}}}
-	if wrong := compare(other, map[int]attrib.Holding{7: {UVM: true}}); len(wrong) != 2 {
+	other := finding.Scan{Holdings: []finding.Holding{{Process: finding.Process{PID: 8, Start: 1}, UVM: true}}}
+	if wrong := compare(other, map[int]finding.Holding{7: {UVM: true}}); len(wrong) != 2 {
 		t.Errorf("another one than it must be: %q", wrong)
 	}
 }

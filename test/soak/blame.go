@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/slurm"
@@ -16,10 +15,10 @@ import (
 // blames judges every owner that is named on evidence which counts as such.
 func (h *hook) blames() {
 	for _, f := range h.Found {
-		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
+		if f.Owner == nil || f.Owner.Level == finding.ByEnvironment || f.Owner.Level == finding.NoEvidence {
 			continue
 		}
-		if f.Owner.Level == attrib.Recorded {
+		if f.Owner.Level == finding.Recorded {
 			h.recordedRight(f)
 			continue
 		}
@@ -28,16 +27,16 @@ func (h *hook) blames() {
 			continue
 		}
 		h.tally.blamed++
-		if f.Owner.Level == attrib.ByExclusive {
+		if f.Owner.Level == finding.ByExclusive {
 			h.tally.guessed++
-			if f.Holder != nil && h.recorder.inJob[attrib.Instance{PID: f.Holder.PID, Start: f.Holder.Start}] && f.Code == code.Orphan {
+			if f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}] && f.Code == code.Orphan {
 				h.tally.unproven++
 			}
 		}
 		right, about := h.blamed(f, c, saw)
 		switch {
 		case right:
-		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
+		case f.Owner.Level == finding.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
 			h.tally.misguessed, h.tally.misguessedAt = h.tally.misguessed+1, h.n
 			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:

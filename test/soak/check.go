@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/judge"
@@ -90,7 +89,7 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 // true.
 func (h *hook) accusations() {
 	for _, f := range h.Found {
-		certain := f.Owner != nil && (f.Owner.Level == attrib.ByCgroup || f.Owner.Level == attrib.BySighting)
+		certain := f.Owner != nil && (f.Owner.Level == finding.ByCgroup || f.Owner.Level == finding.BySighting)
 		if f.Code != code.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
 			continue
 		}

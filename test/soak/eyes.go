@@ -3,7 +3,6 @@ package main
 import (
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -69,16 +68,16 @@ func (h *hook) stall(look int) {
 }
 
 // Processes reads /proc.
-func (h *hook) Processes(pids []int) map[int]attrib.Process {
-	out := make(map[int]attrib.Process, len(pids))
+func (h *hook) Processes(pids []int) map[int]finding.Process {
+	out := make(map[int]finding.Process, len(pids))
 	if len(pids) == 0 {
 		return out
 	}
 	h.sleep(h.between(time.Millisecond, 10*time.Millisecond))
 	for i, pid := range pids {
-		out[pid] = attrib.Process{PID: pid, Gone: true}
+		out[pid] = finding.Process{PID: pid, Gone: true}
 		if h.damage.kind == noProc && (h.damage.look == everyLook || i%2 == 0) {
-			out[pid] = attrib.Process{PID: pid, Why: "permission denied"}
+			out[pid] = finding.Process{PID: pid, Why: "permission denied"}
 		} else if p := h.node.Process(pid); p != nil {
 			out[pid] = h.facts(p)
 		}
@@ -86,24 +85,24 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 	return out
 }
 
-func (p *pair) facts(of *world.Process) attrib.Process {
-	return attrib.Process{
+func (p *pair) facts(of *world.Process) finding.Process {
+	return finding.Process{
 		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: of.State,
 		Cgroup: of.Cgroup, EnvJobID: of.Env, Service: of.Service, Container: of.Container, Exe: of.Exe, OtherPIDs: of.OtherPIDs,
 	}
 }
 
 // Holders searches all of /proc for who has a card open.
-func (h *hook) Holders() *attrib.Scan {
+func (h *hook) Holders() *finding.Scan {
 	switch h.damage.kind {
 	case forbiddenScan:
 		return nil
 	case failedScan:
 		h.sleep(time.Second)
-		return &attrib.Scan{Partial: "child was killed"}
+		return &finding.Scan{Partial: "child was killed"}
 	}
 	h.sleep(h.between(5*time.Millisecond, 800*time.Millisecond))
-	scan := &attrib.Scan{Looked: len(h.node.Processes())}
+	scan := &finding.Scan{Looked: len(h.node.Processes())}
 	for i, p := range h.node.Processes() {
 		if !p.Control && !p.UVM && len(p.Minors) == 0 {
 			continue
@@ -112,9 +111,9 @@ func (h *hook) Holders() *attrib.Scan {
 			scan.Partial = "1 process could not be looked into"
 			continue
 		}
-		held := attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM}
+		held := finding.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM}
 		if h.node.Site.AMD { // a handle to another's memory is a DMA buffer there
-			held = attrib.Holding{Process: h.facts(p), Renders: p.Minors, Buffers: p.Control && len(p.Minors) == 0}
+			held = finding.Holding{Process: h.facts(p), Renders: p.Minors, Buffers: p.Control && len(p.Minors) == 0}
 		}
 		scan.Holdings = append(scan.Holdings, held)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -193,7 +192,7 @@ func (h *hook) record() {
 	if e.At == 0 {
 		e.At = h.node.Boottime(h.node.Now)
 	}
-	slices.SortFunc(e.Processes, func(a, b attrib.Process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(e.Processes, func(a, b finding.Process) int { return cmp.Compare(a.PID, b.PID) })
 	if h.damage.kind == unwritten {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -246,7 +245,7 @@ func (h *hook) over(i world.Item) bool {
 
 func (h *hook) said(c *world.Card) bool {
 	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
-		if f.Owner != nil && f.Owner.Level == attrib.Recorded {
+		if f.Owner != nil && f.Owner.Level == finding.Recorded {
 			return false
 		}
 		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
@@ -307,7 +306,7 @@ func (h *hook) alone(i world.Item) bool {
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look
 // cannot be told from one that took its PID since.
-func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.seen.first }
+func (h *hook) watched(i world.Item) bool { return i.Since+finding.Tick < h.seen.first }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container
 // a process may be of any user.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
@@ -15,15 +14,15 @@ import (
 type recorder struct {
 	every time.Duration
 	kept  ledger.Recordings
-	truth map[attrib.Instance]*world.Job // of each process that it saw; nil for none's
-	inJob map[attrib.Instance]bool       // those that it saw in a job's cgroup
+	truth map[finding.Instance]*world.Job // of each process that it saw; nil for none's
+	inJob map[finding.Instance]bool       // those that it saw in a job's cgroup
 }
 
 // mostSampled ends the samples of a run that has no end: the story goes on as long as something is to happen.
 const mostSampled = 10 * time.Minute
 
 func (p *pair) newRecorder() recorder {
-	r := recorder{kept: ledger.Recordings{}, truth: map[attrib.Instance]*world.Job{}, inJob: map[attrib.Instance]bool{}}
+	r := recorder{kept: ledger.Recordings{}, truth: map[finding.Instance]*world.Job{}, inJob: map[finding.Instance]bool{}}
 	if p.rand.IntN(5) > 0 {
 		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
 	}
@@ -46,12 +45,12 @@ func (p *pair) record(run ledger.Run) {
 			delete(r.kept, run.Name())
 			return
 		}
-		look, known := p.node.Snapshot(p.node.Cards), map[int]attrib.Process{}
+		look, known := p.node.Snapshot(p.node.Cards), map[int]finding.Process{}
 		for _, reading := range look.Readings {
 			for _, listed := range reading.Processes {
 				if lives := p.node.Process(listed.PID); lives != nil {
 					known[listed.PID] = p.facts(lives)
-					is := attrib.Instance{PID: lives.PID, Start: p.node.Started(lives)}
+					is := finding.Instance{PID: lives.PID, Start: p.node.Started(lives)}
 					r.truth[is], r.inJob[is] = lives.Job, r.inJob[is] || lives.Cgroup.Found()
 				}
 			}
@@ -66,7 +65,7 @@ func (p *pair) record(run ledger.Run) {
 
 // recordedRight judges a finding that rests on samples alone: whose process it was the world knew when it was seen.
 func (h *hook) recordedRight(f finding.Finding) {
-	job := h.recorder.truth[attrib.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
+	job := h.recorder.truth[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
 	h.tally.recorded++
 	if job == nil || job.ID != f.Owner.Job && job.SLUID != f.Owner.SLUID {
 		h.fail(wrongBlame, "%s of process %d: job %d by %s", f.Code, f.Holder.PID, f.Owner.Job, f.Owner.Level)

@@ -1,44 +1,14 @@
-// Package attrib decides whose a process on a GPU is, and how sure that is. It is pure: /proc was read by
-// package holders, Slurm's records by package state.
-package attrib
+package finding
 
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
-
-// Process is what /proc said of one PID. Strings are raw: the process chose them.
-type Process struct {
-	PID  int    `json:"pid"`
-	Gone bool   `json:"gone,omitempty"` // no such PID, or only its zombie: the driver lists a dead process
-	Why  string `json:"why,omitempty"`  // why the rest is unknown, when it is
-	// Start is the start time as CLOCK_BOOTTIME, from field 22 of stat, to the kernel's 10 ms tick.
-	Start    time.Duration `json:"start_ns,omitempty"`
-	UID      uint32        `json:"uid"`
-	Name     string        `json:"name,omitempty"`    // comm
-	State    string        `json:"state,omitempty"`   // R S D T Z …
-	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
-	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
-	// Service is the systemd unit of the system manager that its cgroup names ("dcgm.service"), Container the
-	// container that it names; never both with a job. A user's own manager names neither.
-	Service   string `json:"service,omitempty"`
-	Container string `json:"container,omitempty"`
-	Exe       string `json:"exe,omitempty"`        // target of its exe link
-	OtherPIDs bool   `json:"other_pids,omitempty"` // it sees itself under another PID: another PID namespace
-	Hangs     bool   `json:"hangs,omitempty"`      // its entry in /proc was still being read when time was up
-}
-
-// Instance names one process: a PID alone may be another's later.
-type Instance struct {
-	PID   int           `json:"pid"`
-	Start time.Duration `json:"start_ns,omitempty"` // CLOCK_BOOTTIME; 0 where it is not known, which stands for any
-}
 
 // Level is the evidence behind an attribution, strongest first.
 type Level string
@@ -50,74 +20,13 @@ const (
 	Recorded      Level = "recorded"    // the recorder saw it there, between a job's two ends
 	ByExclusive   Level = "exclusive"   // it started between the job's two ends, same user, on a GPU given to it alone
 	ByEnvironment Level = "environment" // its environment says so: a hint
-	None          Level = "none"
+	NoEvidence    Level = "none"
 )
 
 // Weaker reports whether a level is less sure than another.
 func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
 
-var rank = map[Level]int{None: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, Recorded: 3, ByCgroup: 4}
-
-// Class is what kind of holder a process is. A holder may be of several.
-type Class string
-
-// The classes of holders.
-const (
-	Orphan    Class = "orphan"    // its job has ended
-	Phantom   Class = "phantom"   // the driver lists it, but it is gone
-	Exported  Class = "exported"  // may hold an exported handle: it has the driver open and nothing that explains why
-	Stopped   Class = "stopped"   // state T or t: SIGKILL ends it
-	Dying     Class = "dying"     // a zombie whose threads live on, or in uninterruptible sleep
-	MPS       Class = "mps"       // a vendor's multi-process service: its server, its daemon or a client
-	Container Class = "container" // in a container, or in another PID namespace
-	System    Class = "system"    // a service of the system manager: not a job's
-)
-
-// Classes says what kind of holder a process is by itself; kinds is how the driver lists it, nothing for one that
-// it does not list. Orphan and Exported need more than the process, and are the caller's to add.
-func Classes(p Process, kinds ...gpu.Kind) []Class {
-	if p.Gone {
-		return []Class{Phantom}
-	}
-	var all []Class
-	for _, c := range []struct {
-		is    bool
-		class Class
-	}{
-		{p.State == "T" || p.State == "t", Stopped},
-		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
-		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
-		{p.Apart(), Container},
-		{p.OfSystem(), System},
-	} {
-		if c.is {
-			all = append(all, c.class)
-		}
-	}
-	return all
-}
-
-// OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
-func (p Process) OfMPS() bool { return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name) }
-
-// OfSystem reports whether a process is a service of the node: only root can put one there.
-func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
-
-// Apart reports whether a process is in a container or a PID namespace of its own: its user need not be who started it.
-func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
-
-// Scan is one search of /proc for holders of device nodes.
-type Scan struct {
-	Holdings []Holding `json:"holdings"`
-	Looked   int       `json:"looked"` // processes that were looked into
-	// Partial is why holders may have been missed, empty when every process was looked into to its end.
-	Partial string `json:"partial,omitempty"`
-	// Hung are the processes whose memory was still being read when time was up.
-	Hung []Instance `json:"hung,omitempty"`
-}
-
-// Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).
-const Tick = 10 * time.Millisecond
+var rank = map[Level]int{NoEvidence: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, Recorded: 3, ByCgroup: 4}
 
 // Record is one run of a job on this node, as its own hooks wrote it down.
 type Record struct {
@@ -138,6 +47,8 @@ type Record struct {
 	Seen   []Sighting
 }
 
+func (r Record) owner() slurm.Owner { return slurm.Owner{ID: r.Job, SLUID: r.SLUID} }
+
 // Live reports whether the job's epilog has not run.
 func (r Record) Live() bool { return r.End == 0 }
 
@@ -152,6 +63,9 @@ func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apar
 // MayHold reports whether the job was given the GPU, or may have been.
 func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
 
+// Keeps reports a live job that was given the GPU, or may have been.
+func (r Record) Keeps(id gpu.ID) bool { return r.Live() && r.MayHold(id) }
+
 // Sighting is a process that a hook saw in a job's cgroup while the cgroup still stood.
 type Sighting struct {
 	PID   int
@@ -162,23 +76,20 @@ type Sighting struct {
 // Whose is the answer to whose a process is.
 type Whose string
 
-// The answers. Unknown always comes with a reason.
+// The answers. CannotTell always comes with a reason.
 const (
-	ThisJob  Whose = "this job"
-	LiveJob  Whose = "another live job"
-	EndedJob Whose = "an ended job"
-	NoJob    Whose = "no job"
-	Unknown  Whose = "unknown"
+	ThisJob    Whose = "this job"
+	LiveJob    Whose = "another live job"
+	EndedJob   Whose = "an ended job"
+	NoJob      Whose = "no job"
+	CannotTell Whose = "unknown"
 )
 
-// Owner is a job with the evidence that makes it an owner.
-type Owner struct {
+// Attribution is whose a process is, with what speaks against it.
+type Attribution struct {
+	Owner
 	Whose Whose
-	Job   slurm.JobID
-	SLUID slurm.SLUID
-	UID   uint32
-	Level Level
-	Why   string // for Unknown
+	Why   string // for CannotTell
 	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
 	// user for a process in a container, or the one that the process's environment names.
@@ -194,21 +105,12 @@ type Owner struct {
 }
 
 // Ambiguous reports evidence that fits two jobs as well: it blames neither.
-func (o Owner) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }
-
-// Scene is what a process is judged against.
-type Scene struct {
-	Self    Record   // the run whose end, or start, is being looked at
-	Others  []Record // every other run this node has a record of
-	GPU     gpu.ID   // where the process was listed
-	Now     time.Duration
-	Started bool // Self has a start on record: without it nothing can be exclusive to it
-}
+func (o Attribution) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }
 
 // Decide says whose a process is, by the strongest evidence there is. It never decides by user alone.
-func Decide(p Process, s Scene) Owner {
+func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 	if why := cmp.Or(p.Why, p.Cgroup.Conflict); why != "" {
-		return Owner{Whose: Unknown, Level: None, Why: why}
+		return unknown(Owner{Level: NoEvidence}, why)
 	}
 	if p.Cgroup.Found() {
 		return s.named(p, p.Cgroup, ByCgroup)
@@ -219,9 +121,9 @@ func Decide(p Process, s Scene) Owner {
 	if p.OfSystem() { // a service is no job's, whoever it runs as and whenever it was started
 		return s.nobodys(p)
 	}
-	accused, level := s.exclusive(p), ByExclusive
+	accused, level := s.alone(p, id), ByExclusive
 	if accused == nil {
-		accused, level = s.environment(p), ByEnvironment
+		accused, level = s.environment(p, id), ByEnvironment
 	}
 	if accused != nil {
 		o := s.owner(*accused, level)
@@ -230,15 +132,19 @@ func Decide(p Process, s Scene) Owner {
 		return o
 	}
 	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
-		return Owner{Whose: Unknown, Level: None,
-			Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and "+
-				"the time it started", p.EnvJobID)}
+		return unknown(Owner{Level: NoEvidence}, fmt.Sprintf("its environment names job %d, of which this node "+
+			"has no record for its user and the time it started", p.EnvJobID))
 	}
 	return s.nobodys(p)
 }
 
-func (s Scene) nobodys(p Process) Owner {
-	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
+func unknown(o Owner, why string) Attribution {
+	return Attribution{Owner: o, Whose: CannotTell, Why: why}
+}
+
+func (s Scene) nobodys(p Process) Attribution {
+	return Attribution{Owner: Owner{UID: p.UID, Level: NoEvidence}, Whose: NoJob, Rival: s.rival(p, Record{}),
+		OtherEnd: s.otherEnd(p, Record{})}
 }
 
 func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
@@ -246,11 +152,11 @@ func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
 // named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
 // begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
 // job id once at a time on a node. One that began after the last of them ended is of a run without a record.
-func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
+func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
 	var found, later *Record
 	for _, r := range s.runs() {
 		switch {
-		case !o.Same(slurm.Owner{ID: r.Job, SLUID: r.SLUID}):
+		case !o.Same(r.owner()):
 		case p.Start != 0 && r.Start > p.Start+Tick:
 			later = &r // any will do: all are of the one job
 		case found == nil || newer(r, *found):
@@ -260,18 +166,18 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
 	switch {
 	case found != nil && !found.Live() && o.SLUID == "" && p.Start > found.End:
 		why := fmt.Sprintf("of a later run of job %s than this node has a record of", o.Name())
-		return Owner{Whose: Unknown, Job: o.ID, Level: level, Why: why}
+		return unknown(Owner{Job: o.ID, Level: level}, why)
 	case found != nil:
 		return s.owner(*found, level)
 	case later != nil:
-		return Owner{Whose: EndedJob, Job: later.Job, UID: p.UID, Level: level}
+		return Attribution{Owner: Owner{Job: later.Job, UID: p.UID, Level: level}, Whose: EndedJob}
 	}
 	why := fmt.Sprintf("in the cgroup of job %s, of which this node has no record", o.Name())
-	return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
+	return unknown(Owner{Job: o.ID, SLUID: o.SLUID, Level: level}, why)
 }
 
-func (s Scene) owner(r Record, level Level) Owner {
-	o := Owner{Whose: EndedJob, Job: r.Job, SLUID: r.SLUID, UID: r.UID, Level: level}
+func (s Scene) owner(r Record, level Level) Attribution {
+	o := Attribution{Owner: Owner{Job: r.Job, SLUID: r.SLUID, UID: r.UID, Level: level}, Whose: EndedJob}
 	switch {
 	case r.Job == s.Self.Job && r.SLUID == s.Self.SLUID && r.Start == s.Self.Start:
 		o.Whose = ThisJob
@@ -294,10 +200,11 @@ func (s Scene) sighted(p Process) (slurm.Owner, bool) {
 	return slurm.Owner{}, false
 }
 
-// exclusive finds the run that had the GPU alone while a process of its user started, nil for none.
-func (s Scene) exclusive(p Process) *Record {
+// alone finds the run that had the GPU alone while a process of its user started, nil for none.
+func (s Scene) alone(p Process, id gpu.ID) *Record {
 	for i, r := range s.runs() {
-		if (i > 0 || s.Started) && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {
+		began := i > 0 || s.Before != nil // without its start nothing can be exclusive to a run
+		if began && r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, id) && s.during(r, p.Start) {
 			return &r
 		}
 	}
@@ -305,9 +212,9 @@ func (s Scene) exclusive(p Process) *Record {
 }
 
 // environment finds the newest run that had begun of those that the process's environment names; an older one is over.
-func (s Scene) environment(p Process) (found *Record) {
+func (s Scene) environment(p Process, id gpu.ID) (found *Record) {
 	for _, r := range s.runs() {
-		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || s.nearer(r, *found)) {
+		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || nearer(r, *found, id)) {
 			found = &r
 		}
 	}
@@ -318,8 +225,8 @@ func (s Scene) environment(p Process) (found *Record) {
 }
 
 // nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
-func (s Scene) nearer(a, b Record) bool {
-	if given := a.MayHold(s.GPU); a.Job != b.Job && given != b.MayHold(s.GPU) {
+func nearer(a, b Record, id gpu.ID) bool {
+	if given := a.MayHold(id); a.Job != b.Job && given != b.MayHold(id) {
 		return given
 	}
 	return newer(a, b)
@@ -357,7 +264,7 @@ func (s Scene) rival(p Process, accused Record) slurm.JobID {
 func (s Scene) during(r Record, start time.Duration) bool {
 	end := r.End
 	if r.Live() {
-		end = s.Now
+		end = s.Now.Snapshot.At
 	}
 	return start+Tick > r.Start && start < end
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -49,7 +48,7 @@ func scene(change func(*finding.Scene, *gpu.Reading)) finding.Scene {
 	s := finding.Scene{
 		Cards: []finding.Card{idle}, Limits: finding.Limits{Report: 32 << 20, PerClient: 9 << 20},
 		Now: finding.Side{Curves: map[gpu.ID]settle.Curve{card0: {State: settle.Clean}},
-			Processes: map[int]attrib.Process{}},
+			Processes: map[int]finding.Process{}},
 	}
 	if change != nil {
 		change(&s, &r)
@@ -63,7 +62,7 @@ func with70(second int, kinds ...gpu.Kind) func(*finding.Scene, *gpu.Reading) {
 	return func(s *finding.Scene, r *gpu.Reading) {
 		r.Memory.Used = gpu.Bytes(15 << 20)
 		r.Processes = []gpu.Process{{PID: 70, Memory: gpu.Bytes(6 << 20), Kinds: kinds}}
-		s.Now.Processes[70] = attrib.Process{PID: 70, Start: time.Duration(second) * time.Second}
+		s.Now.Processes[70] = finding.Process{PID: 70, Start: time.Duration(second) * time.Second}
 		s.Baselines = map[gpu.ID]finding.Baseline{card0: {GPU: card0,
 			Residents: []finding.Resident{{PID: 70, Start: 7 * time.Second}}}}
 	}

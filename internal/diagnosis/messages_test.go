@@ -1,0 +1,295 @@
+package diagnosis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+)
+
+// The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
+// and nothing on this node's cards is weighed against them.
+func TestSeveralNodesShareAnOutput(t *testing.T) {
+	two := func(f ...func(*Input)) func(*Input) {
+		return both(append(f, func(in *Input) { in.Job.NodeList = "n[1-2]" })...)
+	}
+	left := func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 0, before)) }
+	judged(t, []row{
+		{"its own use", two(saying(itself)), Own, Yes, "used 138.8 of 139.8 GiB, then requested 20.0 GiB more"},
+		{"its pool", two(saying(pooled)), Pool, Yes, "unallocated"},
+		{"would fit but for another", two(saying(beside)), Own, No, "asked fit in"},
+		{"no one else when it failed", two(saying(itself)), Others, Unknown, "known of n1 alone"},
+		{"somebody when it failed", two(saying(beside)), Others, Unknown, "held by something"},
+		{"clean here", two(saying(beside)), Leftover, Unknown, "known of n1 alone"},
+		{"well here", two(saying(jax(20))), Fault, Unknown, "known of n1 alone"},
+		{"well here, and memory ran out", two(saying(itself)), Fault, Unknown, "known of n1 alone"},
+		{"in one block here", two(saying(jax(20))), Pieces, Unknown, "known of n1 alone"},
+		{"in pieces here", two(func(in *Input) {
+			saying(jax(120))(in)
+			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
+		}), Pieces, Unknown, "not known"},
+		{"little was free there", two(saying(itself)), Pieces, Unknown, "only 921 MiB free"},
+		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "on which GPU it failed is not known"},
+		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
+		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "known of n1 alone"},
+		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
+		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "2 processes with"},
+		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "133.0 of 139.8"},
+		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"host memory", two(saying(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
+		{"failed without a word", two(func(*Input) {}), Leftover, Unknown, "known of n1 alone"},
+		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; saying(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
+	})
+	in := well(1)
+	in.Job.NodeList, in.Messages = "n[1-2]", []oom.Message{beside}
+	for _, s := range Why(in).Try {
+		if strings.Contains(s, "exclude") {
+			t.Errorf("no one knows that it was n1: %q", s)
+		}
+	}
+}
+
+// On one node a message without a card is weighed against none; what it lists may place it.
+func TestUnplaced(t *testing.T) {
+	world := func(m oom.Message, f ...finding.Finding) Input {
+		in := well(2)
+		one := 1
+		m.GPU, in.Messages = &one, []oom.Message{m}
+		in.dirtyStart(f...)
+		in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
+		return in
+	}
+	many := itself
+	many.Count = 2
+	for name, tt := range map[string]struct {
+		in    Input
+		cause Name
+		want  Answer
+		says  string
+	}{
+		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
+		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
+		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+	} {
+		d := Why(tt.in)
+		if c := d.Cause(tt.cause); c.Answer != tt.want || !strings.Contains(c.Evidence, tt.says) {
+			t.Errorf("%s: %+v", name, c)
+		}
+		whole(t, d)
+	}
+	if in := world(beside, there(code.Dirty, 100.5, 0, before)); !strings.Contains(Why(in).Headline, "something unknown held 100.5 GiB") {
+		t.Errorf("%q", Why(in).Headline)
+	}
+}
+
+// by is a message of a process, in a file.
+func by(pid, file int, m oom.Message) oom.Message {
+	m.PID, m.File = pid, file
+	return m
+}
+
+func ofRank(n int, m oom.Message) oom.Message {
+	m.Rank = &n
+	return m
+}
+
+// What a process survived is no cause.
+func TestLastWord(t *testing.T) {
+	python, segment := says(oom.Host, oom.Other), says(oom.Host, oom.Other)
+	segment.Line = "ImportError: /tmp/x/_ext.so: " + oom.Segment
+	for _, tt := range []struct {
+		name     string
+		said     []oom.Message
+		yes      []Name
+		headline string
+	}{
+		{"the last of one process", []oom.Message{pooled, itself}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"no figures before", []oom.Message{jax(500), pooled}, []Name{Pool}, "Why out of memory: fragmentation inside PyTorch"},
+		{"no figures at the end", []oom.Message{itself, jax(20)}, nil, "Why out of memory: nothing seen on n1 explains it: most likely your job itself"},
+		{"an echo", []oom.Message{pooled, itself, says(oom.Device, oom.CUDA)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"a GPU before host memory", []oom.Message{itself, python}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"what need not be memory", []oom.Message{itself, segment}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"Slurm's line has no place", []oom.Message{itself, says(oom.Host, oom.Slurm)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"an error of a kernel after it", []oom.Message{itself, says(oom.Fault, oom.CUDA)}, []Name{Own}, "Why out of memory: your job needed more than the GPU has"},
+		{"of two files", []oom.Message{pooled, by(0, 1, itself)}, []Name{Pool, Own}, "Why out of memory: fragmentation inside PyTorch; your job needed more than the GPU has"},
+		{"what one of two processes survived", []oom.Message{by(902, 0, pooled), by(901, 0, itself), by(902, 0, itself)}, []Name{Own},
+			"Why out of memory: your job needed more than the GPU has"},
+		{"of two ranks", []oom.Message{ofRank(0, itself), ofRank(3, pooled), ofRank(0, pooled)}, []Name{Pool},
+			"Why out of memory: fragmentation inside PyTorch"},
+		{"each of two", []oom.Message{by(901, 0, itself), by(902, 0, pooled)}, []Name{Pool, Own},
+			"Why out of memory: fragmentation inside PyTorch; your job needed more than the GPU has"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := well(1)
+			in.Messages = tt.said
+			d := Why(in)
+			var yes []string
+			for _, c := range d.Causes {
+				if c.Answer == Yes {
+					yes = append(yes, string(c.Name))
+				}
+			}
+			var want []string
+			for _, n := range tt.yes {
+				want = append(want, string(n))
+			}
+			if strings.Join(yes, " ") != strings.Join(want, " ") || d.Headline != tt.headline {
+				t.Errorf("%v, %q, want %v, %q", yes, d.Headline, want, tt.headline)
+			}
+			whole(t, d)
+		})
+	}
+}
+
+// Beside a message about a full card host memory is called the cause only where the job was ended for it.
+func TestStaleHostMemory(t *testing.T) {
+	python, slurms := says(oom.Host, oom.Other), says(oom.Host, oom.Slurm)
+	killed := func(exit int, m ...oom.Message) func(*Input) {
+		return func(in *Input) {
+			in.Messages, in.Job.Exit.Raw = m, exit
+			in.Kernel.Kills = []gpu.HostKill{{PID: 901, Cgroup: "/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"}}
+		}
+	}
+	judged(t, []row{
+		{"caught, then the GPU was full", saying(python, itself), Limits, Unknown, "whether that mattered"},
+		{"after the GPU was full", saying(itself, python), Limits, Unknown, "whether that mattered"},
+		{"caught, then no figures", saying(python, jax(20)), Limits, Unknown, "whether that mattered"},
+		{"caught, then no figures, under a limit", both(saying(python, jax(20)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm's line comes last whenever it was", saying(itself, slurms), Limits, Unknown, "came first"},
+		{"Slurm's line alone", saying(slurms), Limits, Yes, "ran out"},
+		{"a helper killed, then the GPU was full", killed(1<<8, itself), Limits, Unknown, "came first"},
+		{"the same, by Slurm's state", killed(125, itself), Limits, Unknown, "came first"},
+		{"a helper killed, the GPU full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
+		{"the same, of a step", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Unknown, "came first"},
+		{"the same, of the script's child", killed(137<<8, itself), Limits, Unknown, "came first"},
+		{"killed, and Slurm's line says for what", killed(9, itself, slurms), Limits, Yes, "ended your process 901"},
+		{"killed, and Slurm's state says for what", func(in *Input) { killed(125, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Yes, "ended your process 901"},
+		{"killed, and no GPU was full", killed(9), Limits, Yes, "ended your process 901"},
+		{"nothing said", killed(1 << 8), Limits, Yes, "ended your process 901"},
+		{"no one knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
+		{"Slurm's state and a full GPU", func(in *Input) { saying(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
+	})
+	in := well(1)
+	in.Messages = []oom.Message{python, itself}
+	if d := Why(in); d.Headline != "Why out of memory: your job needed more than the GPU has" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
+		t.Errorf("%q, %q", d.Headline, d.Try)
+	}
+}
+
+// Messages that were taken for a limit, or for host memory, and need be neither.
+func TestNoLimit(t *testing.T) {
+	for _, tt := range []struct {
+		text   string
+		limit  gpu.Figure
+		want   Answer
+		reason Reason
+	}{
+		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), No, ByFailure},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), Yes, ByMessage},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), No, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), No, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), Unknown, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gib(4), Yes, ByMessage},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(Unlimited), Yes, ByMessage},
+		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(Unlimited), No, ByFailure},
+	} {
+		in := well(1)
+		in.AddressSpace, in.Messages = tt.limit, oom.Find([]byte(tt.text+"\n"))
+		d := Why(in)
+		if c := d.Cause(Limits); c.Answer != tt.want || d.Reason != tt.reason {
+			t.Errorf("%s: %s, %+v", tt.text, d.Reason, c)
+		}
+		whole(t, d)
+	}
+}
+
+// A driver that is not there, hangs or says nothing is never called well.
+func TestFaultOfTheDriver(t *testing.T) {
+	end := func(c code.Code, change ...func(*finding.Finding)) func(*Input) {
+		return func(in *Input) {
+			f := there(c, 0, 0, nil)
+			for _, also := range change {
+				also(&f)
+			}
+			in.Findings = []finding.Finding{f}
+		}
+	}
+	start := func(c code.Code) func(*Input) {
+		return func(in *Input) { in.StartFindings = []finding.Finding{there(c, 0, 0, nil)} }
+	}
+	doubted := func(f *finding.Finding) { f.Doubts = []string{"the hook sees part of the node"} }
+	unknown := func(f *finding.Finding) { f.Unknown = "of MIG instance 1" }
+	xid := func(bus gpu.BusID, number int, card gpu.Device) func(*Input) {
+		return func(in *Input) {
+			in.Cards[0].Device.BusID, in.Cards[0].Device.Parent = card.BusID, card.Parent
+			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number, Instance: "GPU-I 1"}}
+			if card.Parent != "" {
+				in.Health[0].Device = card.Parent
+			}
+		}
+	}
+	judged(t, []row{
+		{"no driver", end(code.NoDriver), Fault, Yes, "no GPU driver"},
+		{"no driver, but CUDA served the job", both(end(code.NoDriver), saying(itself)), Fault, Unknown, "not certain"},
+		{"stuck", end(code.Stuck), Fault, Yes, "the driver hangs"},
+		{"stuck, and the program met an error", both(end(code.Stuck), saying(says(oom.Fault, oom.CUDA))), Fault, Yes, "hangs"},
+		{"stuck at the start, well at the end", start(code.Stuck), Fault, Unknown, "when your job began: not certain"},
+		{"a GPU is missing", end(code.Missing), Fault, Yes, "is not there"},
+		{"a GPU is missing, in doubt", end(code.Missing, doubted), Fault, Unknown, "not certain"},
+		{"hung", end(code.Hang), Fault, Unknown, "did not answer in time"},
+		{"slow", end(code.Slow), Fault, Unknown, "too slow"},
+		{"slow at the start alone", start(code.Slow), Fault, No, "none"},
+		{"an error of the driver", end(code.DriverKO), Fault, Unknown, "reported an error"},
+		{"not read", end(code.Unread), Fault, Unknown, "could not be read"},
+		{"asking it failed", end(code.BackendCrash), Fault, Unknown, "asking the driver failed"},
+		{"an Xid of an instance, no one knows whose", end(code.XidFatal, unknown), Fault, Unknown, "not certain"},
+		{"an Xid of the GPU, by its number", end(code.XidFatal, func(f *finding.Finding) { f.Xid = 48 }), Fault, Yes, "reported a fault of the GPU (Xid 48)"},
+		{"no GPUs known", func(in *Input) { in.Cards = nil }, Fault, Unknown, "which GPUs"},
+		{"Xid 79 of its GPU, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, Unknown, "whether of your job's"},
+		{"Xid 79 of another GPU", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
+		{"Xid 79, the GPU's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), Fault, Unknown, "whether of your job's"},
+		{"Xid 13 of its GPU", xid("0000:1b:00.0", 13, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
+		{"CUDA broken in a test before it", func(in *Input) { start(code.Broken)(in); in.Probes = nil }, Fault, Unknown, "when your job began"},
+		{"CUDA broken before, well after", start(code.Broken), Fault, Unknown, "may be the test's own"},
+		{"the program met an error, nothing tested", func(in *Input) {
+			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil
+		}, Fault, Unknown, "CUDA was not tested"},
+	})
+}
+
+// What a program's own kernel can bring about, or what is not the card's, is called no fault of it for certain, at either end. That the driver asks for no recovery doubts no fault that the job met.
+func TestDisputedFault(t *testing.T) {
+	const bus = gpu.BusID("0000:1b:00.0")
+	met := func(number int, judge func(*Input, health.Input)) func(*Input) {
+		return func(in *Input) {
+			in.Cards[0].Device.BusID = bus
+			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number}}
+			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: "none"})
+			judge(in, health.Input{Cards: in.Cards, Now: in.Health, Kernel: in.Kernel})
+		}
+	}
+	end := func(in *Input, h health.Input) { in.Findings = health.Judge(h) }
+	start := func(in *Input, h health.Input) { in.StartFindings, in.Kernel = health.Judge(h), &gpu.KernelLog{} }
+	asks := func(action string) func(*Input) {
+		return func(in *Input) {
+			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: action})
+			end(in, health.Input{Cards: in.Cards, Now: in.Health})
+		}
+	}
+	judged(t, []row{
+		{"a kernel that cannot be stopped", met(109, end), Fault, Unknown, "not certain: the driver reported"},
+		{"the same, before the job", met(109, start), Fault, Unknown, "when your job began: not certain"},
+		{"NVLink", met(74, end), Fault, Unknown, "not certain"},
+		{"a fault that was mended since", met(119, end), Fault, Yes, "reported a fault"},
+		{"an action that is not the GPU's", asks("recover_imex"), Fault, Unknown, "not certain: the driver asks"},
+		{"an action that is", asks("reset"), Fault, Yes, "the driver asks"},
+	})
+}

@@ -1,0 +1,346 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// TestCase is what a hook knows when it wants to test its job's cards. The scene must say who else may use them.
+type TestCase struct {
+	Scene finding.Scene
+	Found []finding.Finding // by this hook so far
+	InJob bool              // the hook runs in the job's own cgroup
+	Again bool              // another hook was here for this start or end of the job, or is
+}
+
+// Plan sorts the job's cards into those that may be tested and those that must not be, each with its reason. Whoever
+// else may use a card must never lose memory, or fail to start, because of a test.
+func (c TestCase) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Probe) {
+	for _, card := range cards {
+		if why := c.forbids(card); why != "" {
+			skipped = append(skipped, SkippedTest(card.Device.ID, why))
+			continue
+		}
+		test = append(test, card)
+	}
+	return test, skipped
+}
+
+func SkippedTest(id gpu.ID, why string) gpu.Probe {
+	return gpu.Probe{
+		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),
+		Largest: gpu.Unknown("not tested"),
+	}
+}
+
+func (c TestCase) forbids(card finding.Card) string {
+	s := c.Scene
+	switch {
+	case c.InJob:
+		return "the hook runs inside the job"
+	case c.Again:
+		return "another hook of this job was here before, or is at work: the GPU may be somebody's by now"
+	case card.Device.ID == "":
+		return "its id is unknown"
+	case card.Device.Parent != "":
+		return "a part of a GPU: the test was never tried on one"
+	case s.Shared != "":
+		return "others may use it: " + s.Shared
+	case s.SharedUnknown != "":
+		return "whether others may use it could not be told: " + s.SharedUnknown
+	}
+	if slices.ContainsFunc(s.Others, func(o finding.Record) bool { return o.Keeps(card.Device.ID) }) {
+		return "another live job was given it, or may have been"
+	}
+	if why := c.failed(card); why != "" {
+		return why
+	}
+	return Busy(s, card)
+}
+
+// failed names what was found wrong with the card, or with the driver as a whole: a test would not tell more, and a
+// driver that has just failed may hang in it.
+func (c TestCase) failed(card finding.Card) string {
+	for _, f := range c.Found {
+		entry, _ := code.Lookup(f.Code)
+		driver := entry.Scope == code.Driver && entry.Severity != code.Note
+		if driver || entry.Scope == code.Card && entry.Severity == code.Serious && f.GPU == card.Device.ID {
+			return fmt.Sprintf("%s (%s)", entry.Title, f.Code)
+		}
+	}
+	return ""
+}
+
+// Busy says what speaks against a card having nothing on it but what the node itself keeps there; empty where nothing
+// does. That a job found the same at its start is no excuse: whose it is may still lose by a test.
+func Busy(s finding.Scene, card finding.Card) string {
+	id := card.Device.ID
+	reading, ok := s.Now.Snapshot.Reading(id)
+	baseline := s.Baselines[id]
+	switch state := s.Now.Curves[id].State; {
+	case !ok || s.Now.Curves[id].Why != "":
+		return "it could not be read"
+	case !s.Now.Settled([]finding.Card{card}):
+		return "its memory was not at rest but " + string(state)
+	case reading.ProcessesUnknown != "":
+		return "who is on it could not be told"
+	}
+	for _, p := range reading.Processes {
+		if slices.Contains(p.Kinds, gpu.MPS) {
+			return "it is shared by MPS"
+		}
+		if !resident(baseline, p.PID, s.Now.Processes[p.PID]) {
+			return "a process is on it"
+		}
+	}
+	switch bytes, unknown := finding.Unexplained(reading, s.Limits, baseline); {
+	case unknown != "":
+		return "how much of its memory is in use could not be told: " + unknown
+	case bytes >= s.Limits.Report:
+		return "memory of it is in use"
+	}
+	return ""
+}
+
+// resident reports whether a process is one of those that the baseline expects, and no other of its number.
+func resident(b finding.Baseline, pid int, facts finding.Process) bool {
+	return facts.Why == "" && !facts.Gone && slices.ContainsFunc(b.Residents, func(r finding.Resident) bool {
+		return r.PID == pid && r.Start == facts.Start
+	})
+}
+
+// Known are the PIDs of the processes that are meant to be on the cards of a plan.
+func (c TestCase) Known(test []finding.Card) (pids []int) {
+	for _, card := range test {
+		for _, r := range c.Scene.Baselines[card.Device.ID].Residents {
+			if !slices.Contains(pids, r.PID) {
+				pids = append(pids, r.PID)
+			}
+		}
+	}
+	return pids
+}
+
+// Outcome is a card's test, and what bears on how much it proves.
+type Outcome struct {
+	gpu.Probe
+	Seen int // processes, one after the other, that came to this result
+	// Earlier is when an earlier hook tested the card (wall time); zero where this hook did.
+	Earlier time.Time
+}
+
+// Bad reports that no memory could be had.
+func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+
+// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that
+// had started CUDA for several cards together and could not test this one, be it for another's sake.
+func (o Outcome) Retry(together bool) bool {
+	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
+}
+
+// Again is what to believe after a second process has tested the card alone: the later result, which is surer where
+// both agree.
+func (o Outcome) Again(second gpu.Probe) Outcome {
+	if second.Result == gpu.ProbeSkipped {
+		return o
+	}
+	after := Outcome{Probe: second, Seen: 1}
+	if o.Result == second.Result && o.error() == after.error() {
+		after.Seen = o.Seen + 1
+	}
+	return after
+}
+
+func (o Outcome) error() int {
+	if o.Error == nil {
+		return -1
+	}
+	return o.Error.Code
+}
+
+func FoundByTests(cards []finding.Card, outcomes []Outcome) (found []finding.Finding) {
+	for _, c := range cards {
+		for _, o := range outcomes {
+			if o.Device == c.Device.ID && o.Device != "" && (o.Bad() || o.Result == gpu.ProbeGap) {
+				found = append(found, o.finding(c))
+			}
+		}
+	}
+	return found
+}
+
+func (o Outcome) finding(c finding.Card) finding.Finding {
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory"}
+	switch o.Result {
+	case gpu.ProbeGap:
+		f.Code, f.Bytes = code.Gap, gpu.Unknown("free memory or largest block unknown")
+		if o.Free.Known() && o.Largest.Known() {
+			f.Bytes = gpu.Bytes(o.Free.Bytes - min(o.Free.Bytes, o.Largest.Bytes))
+		}
+		f.Observed = fmt.Sprintf("%s free, but at most %s in one block, after %d attempts", size(o.Free),
+			size(o.Largest), o.Attempts)
+	case gpu.ProbeBlocked:
+		f.Code, f.Observed = code.Blocked, o.reason()
+		if o.Free.Known() {
+			f.Observed = fmt.Sprintf("none of %s free could be allocated: %s", size(o.Free), f.Observed)
+		}
+	case gpu.ProbeBroken:
+		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"
+	}
+	if !o.Earlier.IsZero() {
+		f.Observed = fmt.Sprintf("tested at %s, at an earlier job's end or start: %s",
+			o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC"), f.Observed)
+		f.Doubts = append(f.Doubts, "it was tested by an earlier hook and may have been repaired since")
+	}
+	if o.Bad() && o.Seen < 2 {
+		f.Doubts = append(f.Doubts, "seen once, by one process")
+	}
+	if own := o.own(c.Device); o.Bad() && own != "" {
+		f.Doubts = append(f.Doubts, own)
+	}
+	return f
+}
+
+func size(f gpu.Figure) string {
+	if !f.Known() {
+		return "an unknown amount"
+	}
+	if f.Bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(f.Bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+}
+
+// reason words the failed call with its meaning and remedy, or else says why without one.
+func (o Outcome) reason() string {
+	e := o.Error
+	if e == nil {
+		return o.Why
+	}
+	text := fmt.Sprintf("%s: %s", e.Call, e.Name)
+	if e.Code > 0 { // others are the backend's own: the driver gave none
+		text += fmt.Sprintf(" (%d)", e.Code)
+	}
+	for _, more := range []string{o.Why, e.Meaning, e.Remedy} {
+		if more != "" && more != text { // a backend may say the same in its own words
+			text += "; " + strings.TrimSuffix(more, ".")
+		}
+	}
+	return text
+}
+
+// own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong
+// place or device nodes that it was denied lead to are the vendor's.
+func (o Outcome) own(d gpu.Device) string {
+	switch e := o.Error; {
+	case e == nil:
+		return "no call is known to have failed: the backend itself may be at fault"
+	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0,
+		strings.HasPrefix(e.Call, "dl"):
+		return "the error may come from the test's own surroundings (library, limits, device nodes)"
+	}
+	return ""
+}
+
+// TestRecord is the last test of a card, kept from one hook to the next.
+type TestRecord struct {
+	Probe  gpu.Probe      `json:"probe"`
+	Epoch  gpu.Epoch      `json:"epoch"`
+	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel's log then; zero where it was not read
+	Wall   time.Time      `json:"wall"`   // for display
+	// Seen is how many processes, one after the other, came to this result.
+	Seen int `json:"seen,omitempty"`
+	// Jobs is how many have ended since without another test.
+	Jobs int `json:"jobs,omitempty"`
+}
+
+// WhenTested reports whether a hook of this phase tests the cards of its job.
+func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
+	return phase == slurm.Prolog && (at == config.ProbeProlog || at == config.ProbeBoth) ||
+		phase == slurm.Epilog && (at == config.ProbeEpilog || at == config.ProbeBoth)
+}
+
+// TestMaxAge is how long a start trusts a test at an earlier job's end.
+const TestMaxAge = 24 * time.Hour
+
+// SinceTest is what a start knows that an earlier test may not have survived.
+type SinceTest struct {
+	At     time.Duration // CLOCK_BOOTTIME
+	Epoch  gpu.Epoch
+	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
+	Scene  finding.Scene
+	Card   finding.Card
+	MaxAge time.Duration
+}
+
+// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What
+// was not tested is never trusted.
+func (r TestRecord) Distrust(n SinceTest) string {
+	log := n.Kernel
+	switch age := n.At - r.Probe.At; {
+	case r.Probe.Result == gpu.ProbeSkipped:
+		return "it came to no result"
+	case !r.Epoch.Same(n.Epoch):
+		return "the driver was reloaded or the node booted since, or no one can tell"
+	case age < 0 || age > n.MaxAge:
+		return fmt.Sprintf("it is older than %v", n.MaxAge)
+	case r.Kernel == gpu.KernelMark{}:
+		return "the kernel's log was not read at that time"
+	case log == nil:
+		return "the kernel's log was not read"
+	case log.Unknown != "":
+		return "the kernel's log could not be read"
+	case log.Lost:
+		return "entries of the kernel's log are missing since"
+	}
+	for _, x := range log.Xids {
+		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
+			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
+		}
+	}
+	return Busy(n.Scene, n.Card)
+}
+
+// slowly is longer than an ended process's memory needs to be given back: 0.1 to 0.4 s were measured.
+const slowly = time.Second
+
+// AtEnd is what a job's end knows beyond that. Kernel is the log since the job's start.
+type AtEnd struct {
+	SinceTest
+	Start    gpu.Probe // of the card, as the job's start knew it
+	Job      slurm.ExitStatus
+	Messages int // about memory in the job's output
+	Found    []finding.Finding
+	Rule     config.Probe
+}
+
+// Worn says why a card is worth another test at a job's end; empty where that could not tell more than the last one,
+// which the job's start already found to hold.
+func (r TestRecord) Worn(n AtEnd) string {
+	id := n.Card.Device.ID
+	switch {
+	case n.Rule.Every == 0:
+		return "each end tests"
+	case n.Start.Result != gpu.ProbeOK || n.Start.At != r.Probe.At || n.Start.Device != id:
+		return "the job's start did not trust the last one"
+	case !n.Job.Known || n.Job.Raw != 0 || n.Job.Derived != 0:
+		return "the job or a step of it failed, or nobody knows"
+	case n.Messages > 0:
+		return "the job's output speaks of memory"
+	case r.Jobs+1 >= n.Rule.AfterJobs:
+		return fmt.Sprintf("%d jobs have ended since", r.Jobs)
+	case n.Scene.Now.Curves[id].Settled > slowly:
+		return "its memory was given back slowly"
+	case slices.ContainsFunc(n.Found, func(f finding.Finding) bool { return f.GPU == id }):
+		return "something was found on it"
+	}
+	return r.Distrust(n.SinceTest)
+}
