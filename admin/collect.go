@@ -92,7 +92,8 @@ func addFile(t *tar.Writer, name, file string) error {
 	}
 	// The backend reads the info of what leads to a device node. Threat: other names are the user's own, and stay.
 	node, _ := os.Readlink(strings.Replace(file, "/fdinfo/", "/fd/", 1))
-	if _, is := gpu.ParseMinor(path.Base(node), gpu.AMD.Nodes.Card); is && path.Base(path.Dir(node)) == gpu.AMD.Nodes.Folder {
+	_, is := gpu.ParseMinor(path.Base(node), gpu.AMD.Nodes.Card)
+	if is && path.Base(path.Dir(node)) == gpu.AMD.Nodes.Folder {
 		link := tar.Header{Typeflag: tar.TypeSymlink, Linkname: node, Format: tar.FormatPAX,
 			Name: strings.Replace(name, "/fdinfo/", "/fd/", 1)}
 		if err := t.WriteHeader(&link); err != nil {

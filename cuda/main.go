@@ -5,7 +5,7 @@
 // A test allocation (op probe) asks CUDA for the largest block of memory that one call gives, where NVML says that
 // nobody else is on the card, and gives it back at once. CUDA starts beside NVML, as that is what takes the time. It
 // makes no context, is never a client of MPS, holds the card's lock while it has
-// memory, and never asks for more than is free. See probe.go for the order of things, probe_search.go for the search,
+// memory, and never asks for more than is free. See probe.go for the order of things, package serve for the search,
 // probe_card.go for what forbids a test and cuda_errors.go for what the driver's codes mean.
 //
 // Build it lazily bound: go-nvml leaves some 400 driver functions to be resolved when called, and a program

@@ -167,30 +167,15 @@ func number(parts ...string) (uint64, error) {
 	return n, nil
 }
 
-func (d AMDDriver) module() string { return filepath.Join(d.Sys, "module", gpu.AMD.Module) }
+func (d AMDDriver) Loaded() bool { return loaded(d.Sys, &gpu.AMD) }
 
-func (d AMDDriver) Loaded() bool {
-	_, err := os.Stat(d.module())
-	return err == nil
-}
-
-// Version is that of the module, where it came apart from the kernel, else the kernel's.
-func (d AMDDriver) Version() string {
-	if v, err := read(d.module(), "version"); err == nil && v != "" {
-		return v
-	}
-	v, _ := read(d.Proc, "sys/kernel/osrelease")
-	return v
-}
+func (d AMDDriver) Version() string { return version(d.Proc, d.Sys, &gpu.AMD) }
 
 // KnownBadAMD are the versions of the module that are known not to give memory back, and what is known of each.
 var KnownBadAMD = map[string]string{
 	"6.16.6": "amdgpu 6.16.6, of ROCm 7.1, is known to keep memory of dma-bufs when their programs have ended, until " +
 		"the node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
 }
-
-// kfd is the folder of KFD, the driver's half that compute goes through.
-func (d AMDDriver) kfd() string { return filepath.Join(d.Sys, "class/kfd/kfd") }
 
 // Memory is a card's VRAM.
 func (c AMDCard) Memory() gpu.Memory {

@@ -56,7 +56,7 @@ func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on m
 // computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
 // nothing. A second context of a process has a folder of its own; its memory is the process's too.
 func (d AMDDriver) computing() (map[string]byPID, error) {
-	root := filepath.Join(d.kfd(), "proc")
+	root := filepath.Join(d.Sys, "class/kfd/kfd/proc")
 	on := map[string]byPID{}
 	folders, err := list(root)
 	if errors.Is(err, fs.ErrNotExist) {

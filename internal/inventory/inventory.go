@@ -63,13 +63,9 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
-	loaded := func(v *gpu.Vendor) bool {
-		_, err := os.Stat(filepath.Join(sys, "module", v.Module))
-		return err == nil
-	}
 	nvidia, _ := onBus(sys, &gpu.NVIDIA)
 	other, _ := onBus(sys, &gpu.AMD)
-	nvidia = nvidia || loaded(&gpu.NVIDIA)
+	nvidia = nvidia || loaded(sys, &gpu.NVIDIA)
 	if nvidia || len(amd) == 0 && !other {
 		all = append(all, &gpu.NVIDIA)
 	}
@@ -77,6 +73,11 @@ func Present(sys string) (all []*gpu.Vendor) {
 		all = append(all, &gpu.AMD)
 	}
 	return all
+}
+
+func loaded(sys string, v *gpu.Vendor) bool {
+	_, err := os.Stat(filepath.Join(sys, "module", v.Module))
+	return err == nil
 }
 
 // readNVIDIA lists the cards below driverProc, in order of bus id. A card whose file cannot be read is in the list with
@@ -149,16 +150,12 @@ func parseUUID(s string) gpu.ID {
 }
 
 // ReadEpoch names the driver's epoch; of several vendors' drivers all together. A part that cannot be read stays empty,
-// that is unknown. A module without a version came with the kernel, and has its.
+// that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	var versions, modules []string
 	for _, v := range Present(sys) {
-		module := filepath.Join(sys, "module", v.Module)
-		version := readWord(filepath.Join(module, "version"))
-		if version == "" && v == &gpu.AMD {
-			version = readWord(filepath.Join(proc, "sys/kernel/osrelease"))
-		}
-		versions, modules = append(versions, version), append(modules, moduleIdentity(module))
+		versions = append(versions, version(proc, sys, v))
+		modules = append(modules, moduleIdentity(filepath.Join(sys, "module", v.Module)))
 	}
 	joined := func(words []string) string {
 		if slices.Contains(words, "") {
@@ -168,6 +165,15 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 	}
 	return gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id")), Driver: joined(versions),
 		Module: joined(modules)}
+}
+
+// version is that of a vendor's module. AMD's without one came with the kernel, and has its.
+func version(proc, sys string, v *gpu.Vendor) string {
+	own := readWord(filepath.Join(sys, "module", v.Module, "version"))
+	if own == "" && v == &gpu.AMD {
+		return readWord(filepath.Join(proc, "sys/kernel/osrelease"))
+	}
+	return own
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
