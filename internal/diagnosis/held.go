@@ -188,11 +188,12 @@ func (j judge) unlisted(leftover Cause) Cause {
 	}
 	for _, r := range j.Recorded {
 		if r.Unlisted >= significant && !j.decided() {
-			c := yes(Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)).on(j.mine(r.Device))
-			if len(j.said(oom.Device)) == 0 {
-				c.Answer, c.Evidence = Unknown, c.Evidence+"; whether that mattered cannot be told"
+			text := Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
+			failedThere := func(m oom.Message) bool { card := j.card(m); return card != nil && card.Device.ID == r.Device }
+			if slices.ContainsFunc(j.said(oom.Device), failedThere) {
+				return yes(text).on(j.mine(r.Device))
 			}
-			return c
+			return untold(text + "; whether that mattered cannot be told").on(j.mine(r.Device))
 		}
 	}
 	for _, h := range j.held {
