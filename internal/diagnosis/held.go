@@ -126,15 +126,14 @@ func (j judge) meanwhile() (Cause, bool) {
 		return untold(Size(j.strange) + " held by something when it failed").on(j.strangeAt.card), true
 	}
 	for _, s := range j.Seen {
-		about := j.about(s.Device)
-		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(about) > 0 && j.decided() {
+		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
 			continue
 		}
 		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At))
 		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
-		if slices.ContainsFunc(about, func(f failure) bool { return f.card == nil }) {
+		if j.unplaced() {
 			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
 		}
 		return c.on(j.mine(s.Device)), true
