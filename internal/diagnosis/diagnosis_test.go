@@ -371,6 +371,12 @@ func TestRecorded(t *testing.T) {
 		}, Others, No, "nor in 3600 samples"},
 		{"no process for it in a sample, and the job's own use explains it", both(whole, recording(without)), Unlisted, Unknown,
 			"20.0 GiB while your job ran, at 08:51:40; whether that mattered"},
+		{"no process for it on one of two GPUs, and on which it failed is not known", both(recording(without), saying(jax(30)), func(in *Input) {
+			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
+		}), Unlisted, Unknown, "whether that mattered"},
+		{"another's on one of two GPUs, and on which it failed is not known", both(seeing(seen(500, 5150, 30, false)), saying(jax(30)), func(in *Input) {
+			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
+		}), Others, Unknown, "30.0 GiB while your job ran, seen at 08:51:40; on which GPU it failed is not known"},
 		{"idle ones", func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
 			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}

@@ -125,15 +125,14 @@ func (j judge) meanwhile() (Cause, bool) {
 		return untold(Size(j.strange) + " held by something when it failed").on(j.strangeAt.card), true
 	}
 	for _, s := range j.Seen {
-		about := j.about(s.Device)
-		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(about) > 0 && j.decided() {
+		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
 			continue
 		}
 		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At))
 		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
-		if slices.ContainsFunc(about, func(f failure) bool { return f.card == nil }) {
+		if j.unplaced() {
 			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
 		}
 		return c.on(j.mine(s.Device)), true
@@ -187,11 +186,12 @@ func (j judge) unlisted(leftover Cause) Cause {
 	}
 	for _, r := range j.Recorded {
 		if r.Unlisted >= significant && !j.decided() {
-			c := yes(Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)).on(j.mine(r.Device))
-			if len(j.said(oom.Device)) == 0 {
-				c.Answer, c.Evidence = Unknown, c.Evidence+"; whether that mattered cannot be told"
+			text := Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
+			failedThere := func(m oom.Message) bool { card := j.card(m); return card != nil && card.Device.ID == r.Device }
+			if slices.ContainsFunc(j.said(oom.Device), failedThere) {
+				return yes(text).on(j.mine(r.Device))
 			}
-			return c
+			return untold(text + "; whether that mattered cannot be told").on(j.mine(r.Device))
 		}
 	}
 	for _, h := range j.held {

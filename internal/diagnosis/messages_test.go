@@ -37,7 +37,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"little was free there", two(saying(itself)), Pieces, Unknown, "only 921 MiB free"},
 		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "on which GPU it failed is not known"},
 		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
-		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "known of n1 alone"},
+		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "on which GPU it failed is not known"},
 		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
 		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "2 processes with"},
 		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "133.0 of 139.8"},

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxText is the largest text Append writes: a start and an end report of 20 lines of 80 columns, with room.
-const MaxText = 8 << 10
-
-// maxPath is PATH_MAX without its NUL.
-const maxPath = unix.PathMax - 1
+const (
+	// MaxText is the largest text Append writes: a start and an end report of 20 lines of 80 columns, with room.
+	MaxText = 8 << 10
+	maxPath = unix.PathMax - 1 // without its NUL
+)
 
 // Target is the file a job writes to.
 type Target struct {

@@ -9,19 +9,14 @@ import (
 	"bookend/internal/slurm"
 )
 
-// MaxDrop is the size of the largest record, in bytes.
-const MaxDrop = 4 << 10
-
-const dropVersion = 1
-
-// MaxSteps is how many files of a job's steps a record holds.
-const MaxSteps = 8
-
-// MaxName is the length of the longest job name that a record holds, in bytes.
-const MaxName = 256
-
-// maxMore is the most files of steps that are counted.
-const maxMore = 1 << 20
+// Bounds of a record.
+const (
+	MaxDrop     = 4 << 10 // bytes in all
+	MaxSteps    = 8       // files of a job's steps
+	MaxName     = 256     // bytes of a job's name
+	maxMore     = 1 << 20 // files that are only counted
+	dropVersion = 1
+)
 
 // Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim:
 // the targets are opened as the user, the rest is for display and to expand patterns.

@@ -46,8 +46,10 @@ func Locate(proc string, pid, fd int) (Target, error) {
 	return t, nil
 }
 
-// maxDescriptors bounds how many descriptors of a process are looked at.
-const maxDescriptors = 256
+const (
+	maxDescriptors = 256      // of a process that are looked at
+	maxCommand     = 64 << 10 // bytes of a command line
+)
 
 // Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it
 // belongs into a child.
@@ -88,9 +90,6 @@ func writes(proc string, pid, fd int) bool {
 	n, err := strconv.ParseUint(flags, 8, 32)
 	return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
 }
-
-// maxCommand is how much of a command line is read, in bytes.
-const maxCommand = 64 << 10
 
 // Apart reports whether an srun process may have its tasks write where it cannot be found: to a terminal or a pipe of
 // its own; or, as far as its command line tells, to one file a task (srun -o out.%t), of which a TaskEpilog knows the

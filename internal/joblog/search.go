@@ -120,7 +120,8 @@ func isEnd(block []byte) bool {
 
 // endWords are those of end reports, of this release and of earlier ones: no start report has them.
 var endWords = []string{" clean: ", "OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ",
-	"after your job", "during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
+	"after your job",
+	"during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
 	"More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.

@@ -105,9 +105,6 @@ func (s *scan) near(at, step, count int) iter.Seq[*line] {
 	}
 }
 
-// maxNear is how many lines of other processes may stand between those of one.
-const maxNear = 24
-
 // blank is a message that says nothing.
 func blank() Message {
 	m := Message{Count: 1}
@@ -117,8 +114,10 @@ func blank() Message {
 	return m
 }
 
-// episode is how many lines one failure takes, from the allocator's words to the exception.
-const episode = 40
+const (
+	episode = 40 // lines of one failure, from the allocator's words to the exception
+	maxNear = 24 // lines of other processes between those of one
+)
 
 // add puts a message at the end of the list, in the place of the one that it goes on from.
 func (s *scan) add(f found) {

@@ -103,11 +103,12 @@ type hit struct {
 	pos int
 }
 
-// shortest is the length of the shortest sign.
-const shortest = len("error 2")
-
-// maxHits bounds how many signs of one line are looked at.
-const maxHits = 8
+const (
+	shortest = len("error 2") // sign
+	maxHits  = 8              // signs of one line that are looked at
+	// longestName bounds how much of a file's name is looked at on either side of a word, in bytes.
+	longestName = 256
+)
 
 // facts are what the words of a text are evidence of.
 type facts struct {
@@ -186,9 +187,6 @@ func isHostname(word, rest string) bool {
 
 // advises: a person should, or the program could not.
 var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
-
-// longestName bounds how much of a file's name is looked at on either side of a word, in bytes.
-const longestName = 256
 
 // inFilename: the word at i, as blanks divide them, is a path, or a source file or library with or without its line:
 // "sort.cu:7:", "a.cu(12):".

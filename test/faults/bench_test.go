@@ -95,6 +95,7 @@ type conf struct {
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string
 	record          string // nothing is recorded where it is empty
+	probe           string // an end's time for the test allocation
 	extra           string // further lines
 }
 
@@ -140,7 +141,7 @@ func (n *node) text() string {
 		"mode": c.mode, "on_unknown": c.onUnknown, "backend": c.backend, "proc": cmp.Or(c.proc, "/proc"), "run": c.run,
 		"var": c.varDir, "log": c.log, "sys": cmp.Or(c.sys, n.world.Sys()), "dev": n.world.Dev(), "library": c.library,
 		"cuda": n.world.CUDA(), "driver_proc": c.driverProc, "shards": cmp.Or(c.shards, `"no"`), "numbers": n.numbers,
-		"record": cmp.Or(c.record, "0s"), "settle": cmp.Or(c.settle, settle),
+		"probe": cmp.Or(c.probe, "3s"), "record": cmp.Or(c.record, "0s"), "settle": cmp.Or(c.settle, settle),
 	}
 	text := ""
 	for _, name := range []string{"bookend", times} {
