@@ -14,7 +14,6 @@ import (
 // State is what a series of looks at one device amounts to.
 type State string
 
-// The four answers.
 const (
 	Clean   State = "clean"   // the last look shows nothing beyond what is expected
 	Flat    State = "flat"    // something is there and has not changed for the rule's time, seen often enough
