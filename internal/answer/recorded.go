@@ -128,7 +128,7 @@ func holders(g ledger.Recorded, run ledger.Run, clock func(time.Duration) string
 		if run.Owns(p.Owner) {
 			whose = "the job's"
 		}
-		rows = append(rows, fmt.Sprintf("    PID %d\t%s\t%s at most\t%s to %s", p.PID, whose, size(&p.Seen.Most),
+		rows = append(rows, fmt.Sprintf("    PID %d\t%s\t%s at most\t%s to %s", p.PID, whose, size(&p.Most),
 			clock(p.First), clock(p.Last)))
 	}
 	if more := len(g.Processes) + g.More - len(rows); more > 0 {

@@ -447,8 +447,8 @@ func TestRecordedOverlap(t *testing.T) {
 		return r
 	}
 	of := func(job slurm.JobID, id gpu.ID, mib uint64) ledger.RecordedProcess {
-		return ledger.RecordedProcess{Seen: ledger.Seen{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
-			First: time.Second, Last: time.Minute}}
+		return ledger.RecordedProcess{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
+			First: time.Second, Last: time.Minute}
 	}
 	for name, tt := range map[string]struct {
 		change func(*Case)

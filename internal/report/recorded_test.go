@@ -38,7 +38,7 @@ bookend:   Details: bookend show 42 on n1`)
 
 func TestPeakInTheLog(t *testing.T) {
 	beside := used(0, 41, 1, 71)
-	beside.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}}
+	beside.Processes = []ledger.RecordedProcess{{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}
 	for name, tt := range map[string]struct {
 		cards        int
 		change       func(*Scene)
@@ -68,14 +68,14 @@ func TestPeakInTheLog(t *testing.T) {
 				"\nbookend: n1 GPU 0: peak 41.0 of 139.8 GiB, one process, busy 71 %"},
 		"its own process, known by its SLUID alone": {1, func(s *Scene) {
 			mine := used(0, 41, 1, 71)
-			mine.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}}
+			mine.Processes = []ledger.RecordedProcess{{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}
 			s.Job.SLUID = "s8KLXYKZ8W4T00"
 			recording(mine)(s)
 		}, "\nbookend: n1 GPU 0 clean: peak 41.0 of 139.8 GiB, one process, busy 71 %",
 			"\nbookend: n1 GPU 0: peak 41.0 of 139.8 GiB, one process, busy 71 %"},
 		"others of unknown jobs on its other GPU": {2, func(s *Scene) {
 			theirs := used(1, 0, 0, 50)
-			theirs.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{PID: 5150, Most: 20 << 30}}}
+			theirs.Processes = []ledger.RecordedProcess{{PID: 5150, Most: 20 << 30}}
 			recording(used(0, 41, 2, 71), theirs)(s)
 		}, "\nbookend: n1 GPUs 0,1 clean: peak 41.0 of 139.8 GiB, 2 processes, busy 71 %",
 			"\nbookend: n1 GPUs 0,1: peak 41.0 of 139.8 GiB, 2 processes, busy 71 %"},
