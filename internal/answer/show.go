@@ -377,7 +377,7 @@ func (r Shown) seen(g ledger.Recorded, clock func(time.Duration) string) []strin
 		if r.Record.Owns(p.Owner) {
 			whose = "the job's"
 		}
-		return row(fmt.Sprintf("    PID %d", p.PID), whose, diagnosis.Size(p.Seen.Most)+" at most",
+		return row(fmt.Sprintf("    PID %d", p.PID), whose, diagnosis.Size(p.Most)+" at most",
 			clock(p.First)+" to "+clock(p.Last))
 	})
 	if more := len(g.Processes) + g.More - len(rows); more > 0 {

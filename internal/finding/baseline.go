@@ -144,8 +144,8 @@ type Side struct {
 	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with
 	// the smallest of their own figures. On a GPU that never settles they are all that is certain.
 	Stayed     map[gpu.ID][]settle.Stay
-	Scan       *Scan         // nil where nobody searched for holders: nothing was unexplained
-	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
+	Scan       *Scan        // nil where nobody searched for holders: nothing was unexplained
+	Neighbours gpu.Snapshot // one look at the node's other GPUs, zero where there was none
 }
 
 // AtRest reports whether every card was seen, and seen clean.
@@ -159,10 +159,7 @@ func (s *Side) listed(id gpu.ID, pid int) (gpu.Process, bool) {
 		return gpu.Process{}, false
 	}
 	r, _ := s.Snapshot.Reading(id)
-	if i := slices.IndexFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid }); i >= 0 {
-		return r.Processes[i], true
-	}
-	return gpu.Process{}, false
+	return r.Process(pid)
 }
 
 // Settled reports whether every card was seen at rest, clean or not.

@@ -311,6 +311,7 @@ func TestCompare(t *testing.T) {
 		{"less by the margin", start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch))),
 			"DIRTY 8 exclusive", ""},
 		{"less by a byte more", start(unlisted(100), left(leftBy(8, code.Residue, 20*gib-AsMuch-1))), "DIRTY", ""},
+		{"root's may hold it", with(searched(unlisted(100), onDriver(Process{PID: 50, Start: at(50)})), beginning), "DIRTY [50]", "root's"},
 		{"the figure fits one", start(unlisted(100), left(leftBy(9, code.Residue, gib), leftBy(8, code.Residue, 20*gib))),
 			"DIRTY 8 exclusive", ""},
 		{"it fits two", start(unlisted(100), left(leftBy(9, code.Residue, 20*gib), leftBy(8, code.Residue, 20*gib))),
@@ -663,20 +664,6 @@ func TestAgain(t *testing.T) {
 	}
 	if len(held.Doubts) > 0 {
 		t.Errorf("the first list was changed: %+v", held)
-	}
-}
-
-// Root's process that may hold memory is a doubt at a start as well: a site may have what it finds drain.
-func TestRootMayHoldItAtAStart(t *testing.T) {
-	s := ending(side(at(100), settle.Flat, reading(800*mib)))
-	s.Job.Context, s.Before = slurm.Prolog, nil
-	s.Now.Scan.Holdings = []Holding{{Process: Process{PID: 50, State: "S", Start: at(50)}, Control: true}}
-	cfg := config.Default()
-	cfg.Mode, cfg.Policy.Prolog = config.Enforce, map[code.Code]config.Action{code.Dirty: config.Drain}
-	found := Compare(s)
-	v := Decide(cfg, slurm.Prolog, s.Job, found)
-	if len(found) != 1 || !strings.Contains(strings.Join(found[0].Doubts, "\n"), "process 50") || v.Exit != 0 {
-		t.Errorf("%+v, %+v", found, v)
 	}
 }
 

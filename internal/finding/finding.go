@@ -89,7 +89,6 @@ func (o Owner) named() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUI
 // line's documents: they keep their names.
 type Outcome string
 
-// The outcomes.
 const (
 	AlreadyGone Outcome = "gone" // before anything was sent to it
 	ByTerm      Outcome = "sigterm"

@@ -168,11 +168,8 @@ func (s Scene) lists(c Card, pid int) bool {
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
 func (s Scene) listedAnywhere() map[int]bool {
-	listed, looks := map[int]bool{}, s.Now.Snapshot.Readings
-	if s.Now.Neighbours != nil {
-		looks = slices.Concat(looks, s.Now.Neighbours.Readings)
-	}
-	for _, r := range looks {
+	listed := map[int]bool{}
+	for _, r := range slices.Concat(s.Now.Snapshot.Readings, s.Now.Neighbours.Readings) {
 		for _, p := range r.Processes {
 			listed[p.PID] = true
 		}
@@ -222,9 +219,9 @@ func (s Scene) given(o Attribution, id gpu.ID) bool {
 }
 
 // Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all
-// of them (Neighbours). Only a cgroup, now or in a sighting, proves a job here.
-func Trespasses(s Scene) (all []Finding) {
-	for _, r := range s.Now.Neighbours.Readings {
+// of them. Only a cgroup, now or in a sighting, proves a job here.
+func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
+	for _, r := range looked {
 		for _, p := range r.Processes {
 			facts, read := s.Now.Processes[p.PID]
 			o := s.Decide(facts, r.Device.ID)

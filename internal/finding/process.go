@@ -39,7 +39,6 @@ type Instance struct {
 // Class is what kind of holder a process is. A holder may be of several.
 type Class string
 
-// The classes of holders.
 const (
 	Orphan    Class = "orphan"    // its job has ended
 	Phantom   Class = "phantom"   // the driver lists it, but it is gone

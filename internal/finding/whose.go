@@ -13,7 +13,6 @@ import (
 // Level is the evidence behind an attribution, strongest first.
 type Level string
 
-// The levels of evidence.
 const (
 	ByCgroup      Level = "cgroup"      // the process is in the job's cgroup
 	BySighting    Level = "sighting"    // an earlier hook saw it there

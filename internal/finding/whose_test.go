@@ -275,12 +275,11 @@ func TestTrespasses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ending(side(at(200), settle.Clean, reading(0), tt.who))
 			r := there
-			s.Now.Neighbours = &gpu.Snapshot{At: at(200), Readings: []gpu.Reading{r}}
 			s.Others = []Record{live}
 			if tt.edit != nil {
 				tt.edit(&s)
 			}
-			found := Trespasses(s)
+			found := s.Trespasses([]gpu.Reading{r})
 			if (len(found) == 1) != tt.want || len(found) > 1 {
 				t.Fatalf("%+v, want %v", found, tt.want)
 			}

@@ -123,6 +123,16 @@ type Reading struct {
 	NVIDIA           *NVML     `json:"nvidia,omitempty"`
 }
 
+// Process returns the process that is listed under a PID, false where none is.
+func (r Reading) Process(pid int) (Process, bool) {
+	for _, p := range r.Processes {
+		if p.PID == pid {
+			return p, true
+		}
+	}
+	return Process{}, false
+}
+
 // Busy is the share of the driver's last sample period, in percent, in which a kernel ran and in which memory was read
 // or written.
 type Busy struct {

@@ -114,17 +114,15 @@ func JudgeCheck(c Check) Judgement {
 // Trespasses are processes of live jobs on GPUs that their job was not given. Jobs of a partition that hands one GPU to
 // several may be on others'.
 func (c Check) Trespasses() (all []finding.Finding) {
-	now, around := c.Seen.Side, c.Seen.Side.Snapshot
-	around.Readings = nil
+	var looked []gpu.Reading
 	index := map[gpu.ID]*int{}
 	for _, card := range c.Seen.Cards {
 		index[card.Device.ID] = &card.Index
-		if r, ok := now.Snapshot.Reading(card.Device.ID); ok {
-			around.Readings = append(around.Readings, r)
+		if r, ok := c.Seen.Side.Snapshot.Reading(card.Device.ID); ok {
+			looked = append(looked, r)
 		}
 	}
-	now.Neighbours = &around
-	for _, f := range finding.Trespasses(c.sceneOf(nil, now, *c.Node)) {
+	for _, f := range c.sceneOf(nil, c.Seen.Side, *c.Node).Trespasses(looked) {
 		o := f.Owner
 		byRight := o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
 			return r.Owns(slurm.Owner{ID: o.Job, SLUID: o.SLUID}) && !r.Closed() &&

@@ -176,8 +176,8 @@ type eyes struct {
 	later   map[int]finding.Process // from the second question on, where set
 	scan    finding.Scan
 	busy    map[gpu.ID]string
-	beside  *gpu.Snapshot // one look at the other GPU
-	did     string        // a letter for each call, in order
+	beside  gpu.Snapshot // one look at the other GPU
+	did     string       // a letter for each call, in order
 }
 
 func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
@@ -258,7 +258,7 @@ func TestLook(t *testing.T) {
 	}
 	there, gone, reused := finding.Process{Start: 5}, finding.Process{Gone: true}, finding.Process{Start: 18 * second}
 	denied, job := finding.Process{Why: "denied"}, finding.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
-	beside := &gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
+	beside := gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
 	}}}
 	first := moving(10, 7, big)
@@ -447,8 +447,8 @@ func TestRecordedOverlap(t *testing.T) {
 		return r
 	}
 	of := func(job slurm.JobID, id gpu.ID, mib uint64) ledger.RecordedProcess {
-		return ledger.RecordedProcess{Seen: ledger.Seen{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
-			First: time.Second, Last: time.Minute}}
+		return ledger.RecordedProcess{GPU: id, PID: 40, Owner: slurm.Owner{ID: job}, Most: mib << 20,
+			First: time.Second, Last: time.Minute}
 	}
 	for name, tt := range map[string]struct {
 		change func(*Case)

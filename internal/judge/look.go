@@ -35,8 +35,8 @@ type Order struct {
 	// Sure asks for what certainty needs beyond one more look, at the price of another flat time: an end may drain
 	// for memory that a start only reports.
 	Sure bool
-	// Neighbours is one look at the node's other cards, nil where there was none.
-	Neighbours *gpu.Snapshot
+	// Neighbours is one look at the node's other cards, zero where there was none.
+	Neighbours gpu.Snapshot
 }
 
 // Look takes stock of cards: it watches them until they are at rest, asks who is on them, searches for holders of what
@@ -88,7 +88,7 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
 	}
 	side.Neighbours = o.Neighbours
-	side.Processes = e.Processes(pids(nearby(side)...))
+	side.Processes = e.Processes(pids(side.Snapshot, side.Neighbours))
 	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
 	return side, looks
 }
@@ -118,12 +118,12 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	for id, e := range o.Rule.Expect {
 		r, _ := side.Snapshot.Reading(id)
 		e.Processes = slices.DeleteFunc(slices.Clone(e.Processes), func(p gpu.ExpectedProcess) bool {
-			now, i := side.Processes[p.PID], listed(r, p.PID)
-			start, known := o.Known[p.PID]
-			if !known || i < 0 || now.Why != "" {
+			now, start := side.Processes[p.PID], o.Known[p.PID]
+			held, listed := r.Process(p.PID)
+			if _, known := o.Known[p.PID]; !known || !listed || now.Why != "" {
 				return false
 			}
-			stranger := now.Start != start || now.Gone && !sameBytes(r.Processes[i], p)
+			stranger := now.Start != start || now.Gone && !sameBytes(held, p)
 			found = found || stranger
 			return stranger
 		})
@@ -138,7 +138,7 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 // disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
 // has ended, and its number is another's.
 func disown(side finding.Side) {
-	for _, s := range nearby(side) {
+	for _, s := range []gpu.Snapshot{side.Snapshot, side.Neighbours} {
 		for _, pid := range pids(s) {
 			if now := side.Processes[pid]; s.At > 0 && now.Why == "" && now.Start > s.At {
 				const why = "its PID was another process's when the GPU was read"
@@ -146,11 +146,6 @@ func disown(side finding.Side) {
 			}
 		}
 	}
-}
-
-// listed is where a reading lists a PID, -1 where it does not.
-func listed(r gpu.Reading, pid int) int {
-	return slices.IndexFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
 }
 
 // sameBytes tells one dead PID from another: what is left under it was measured not to move.
@@ -199,14 +194,6 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 		}
 	}
 	return out
-}
-
-// nearby is what a side saw of its cards and of their neighbours.
-func nearby(side finding.Side) []gpu.Snapshot {
-	if side.Neighbours == nil {
-		return []gpu.Snapshot{side.Snapshot}
-	}
-	return []gpu.Snapshot{side.Snapshot, *side.Neighbours}
 }
 
 // pids lists every process of some looks once.
@@ -316,7 +303,8 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
 			earlier, _ := then.Reading(r.Device.ID)
-			leaving := after.Gone && listed(earlier, p.PID) >= 0 // its memory is on its way back
+			_, was := earlier.Process(p.PID)
+			leaving := after.Gone && was // its memory is on its way back
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}

@@ -94,12 +94,6 @@ type Busy struct {
 	Idle    time.Duration `json:"idle_ns"` // how long no kernel ran
 }
 
-// RecordedProcess is one process, with its course where it is among the largest.
-type RecordedProcess struct {
-	Seen
-	Curve []uint32 `json:"curve,omitempty"` // MiB, by the GPU's steps
-}
-
 // Bounds of a recording, whatever a job does.
 const (
 	MaxMissed   = 8
@@ -247,7 +241,7 @@ func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duratio
 	if i < 0 {
 		i = len(g.Processes)
 		g.Processes = append(g.Processes,
-			RecordedProcess{Seen: Seen{GPU: g.ID, PID: p.PID, Start: facts.Start, First: at}})
+			RecordedProcess{GPU: g.ID, PID: p.PID, Start: facts.Start, First: at})
 	}
 	g.Processes[i].see(p, facts, at)
 	if i < maxCurves {

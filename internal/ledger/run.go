@@ -236,7 +236,6 @@ type Keepers struct {
 // OutputKind is what of a job goes to an output.
 type OutputKind string
 
-// The kinds.
 const (
 	ScriptOutput OutputKind = "output" // of the batch script, or of an interactive shell
 	ScriptErrors OutputKind = "errors" // of the batch script, where they are kept apart

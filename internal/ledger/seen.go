@@ -11,8 +11,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Seen is one process on one card, as samples saw it.
-type Seen struct {
+// RecordedProcess is one process on one card, as samples saw it.
+type RecordedProcess struct {
 	GPU   gpu.ID        `json:"gpu"`
 	PID   int           `json:"pid"`
 	Start time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it names the process
@@ -26,9 +26,10 @@ type Seen struct {
 	Bytes  gpu.Figure    `json:"bytes"` // at the last look
 	Most   uint64        `json:"most,omitempty"`
 	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
+	Curve  []uint32      `json:"curve,omitempty"`      // MiB, by the GPU's steps; of the largest alone
 }
 
-func (seen *Seen) see(p gpu.Process, facts finding.Process, at time.Duration) {
+func (seen *RecordedProcess) see(p gpu.Process, facts finding.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
@@ -85,7 +86,7 @@ func (r Run) probably(p finding.Process) bool {
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.
-func (p Seen) known() map[time.Duration]gpu.Figure {
+func (p RecordedProcess) known() map[time.Duration]gpu.Figure {
 	all := map[time.Duration]gpu.Figure{p.First: gpu.Unknown("how much it had then was not kept"), p.Last: p.Bytes}
 	if p.MostAt > 0 {
 		all[p.MostAt] = gpu.Bytes(p.Most)

@@ -39,11 +39,11 @@ bookend:   Details: bookend show 42 on n1`)
 
 func TestPeakInTheLog(t *testing.T) {
 	beside := used(0, 41, 1, 71)
-	beside.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}}
+	beside.Processes = []ledger.RecordedProcess{{PID: 5150, Owner: slurm.Owner{ID: 77}, Most: 20 << 30}}
 	mine := used(0, 41, 1, 71)
-	mine.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}}
+	mine.Processes = []ledger.RecordedProcess{{Owner: slurm.Owner{SLUID: "s8KLXYKZ8W4T00"}, Most: 41 << 30}}
 	theirs := used(1, 0, 0, 50)
-	theirs.Processes = []ledger.RecordedProcess{{Seen: ledger.Seen{PID: 5150, Most: 20 << 30}}}
+	theirs.Processes = []ledger.RecordedProcess{{PID: 5150, Most: 20 << 30}}
 	scenes := map[string]Scene{}
 	for name, tt := range map[string]struct {
 		cards  int

@@ -14,7 +14,6 @@ import (
 // State is what a series of looks at one device amounts to.
 type State string
 
-// The four answers.
 const (
 	Clean   State = "clean"   // the last look shows nothing beyond what is expected
 	Flat    State = "flat"    // something is there and has not changed for the rule's time, seen often enough
@@ -284,7 +283,7 @@ func equal(a, b look) bool {
 	}
 	unjudged := a.reading.Memory.Unjudged != "" && b.reading.Memory.Unjudged != "" // files come and go in it
 	return (unjudged || equalFigure(a.reading.Memory.Used, b.reading.Memory.Used)) &&
-		equalProcesses(a.reading.Processes, b.reading.Processes)
+		equalProcesses(a.reading, b.reading)
 }
 
 // unread is true when nothing is known: a card may fail before its reading or in it.
@@ -293,13 +292,12 @@ func (l look) unread() bool {
 	return l.missing != "" || !r.Memory.Used.Known() && r.ProcessesUnknown != "" && len(r.Processes) == 0
 }
 
-func equalProcesses(a, b []gpu.Process) bool {
-	if len(a) != len(b) {
+func equalProcesses(a, b gpu.Reading) bool {
+	if len(a.Processes) != len(b.Processes) {
 		return false
 	}
-	for _, p := range a { // backends sort by PID, but do not promise it
-		i := slices.IndexFunc(b, func(q gpu.Process) bool { return q.PID == p.PID })
-		if i < 0 || !equalFigure(p.Memory, b[i].Memory) {
+	for _, p := range a.Processes { // backends sort by PID, but do not promise it
+		if q, listed := b.Process(p.PID); !listed || !equalFigure(p.Memory, q.Memory) {
 			return false
 		}
 	}

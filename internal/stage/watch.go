@@ -21,10 +21,10 @@ import (
 
 // Look takes stock of GPUs, in the light of what is known so far.
 func (d *Driver) Look(cards []finding.Card) (finding.Side, []finding.Card) {
-	return d.lookBeside(cards, nil)
+	return d.lookBeside(cards, gpu.Snapshot{})
 }
 
-func (d *Driver) lookBeside(cards []finding.Card, others *gpu.Snapshot) (finding.Side, []finding.Card) {
+func (d *Driver) lookBeside(cards []finding.Card, others gpu.Snapshot) (finding.Side, []finding.Card) {
 	order := d.Order(cards, d.Settle)
 	order.Neighbours = others
 	return judge.Look(d, order)
@@ -37,7 +37,7 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {
 		return slices.ContainsFunc(cards, func(card finding.Card) bool { return card.Device.ID == r.Device.ID })
 	})
-	side, cards := d.lookBeside(cards, &others)
+	side, cards := d.lookBeside(cards, others)
 	return judge.Residue{Cards: cards, Side: side}
 }
 
