@@ -140,7 +140,11 @@ func (r *recorder) record() (idle bool) {
 func (r *recorder) configure() bool {
 	r.config = r.configFile()
 	r.Configure()
-	return r.OpenState() && r.Config.Record.Every > 0
+	run := r.Store
+	if r.OpenState(); run != nil && r.Store != nil && r.Store.Dir() != run.Dir() {
+		return false // its lock is on the other state
+	}
+	return r.Store != nil && r.Config.Record.Every > 0
 }
 
 // configFile is what tells one content of the configuration from another; nil for none.
@@ -186,8 +190,8 @@ func (r *recorder) run() (idle bool) {
 	}
 }
 
-// current looks now and then, and where a run began, whether this program and its configuration are still those that
-// are installed: else the next hook, or health check, starts another recorder.
+// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is
+// false where there is nothing left to do in either.
 func (r *recorder) current(runs []ledger.Run) bool {
 	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()
@@ -195,7 +199,14 @@ func (r *recorder) current(runs []ledger.Run) bool {
 		return true
 	}
 	r.looked = now
-	return !child.Replaced() && !r.changed()
+	if child.Replaced() {
+		return false
+	}
+	if r.changed() {
+		r.endSessions()
+		return r.configure()
+	}
+	return true
 }
 
 func (r *recorder) endSessions() {
