@@ -188,3 +188,21 @@ func TestBriefEnd(t *testing.T) {
 		}
 	}
 }
+
+// Errors that a job met whose end did not look for them are not the next one's.
+func TestBriefEndBlamesNobody(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.job(101)
+	n.checked("")
+	n.clean(prolog, numbered(102))
+	n.set("gpu0.ecc_uncorrected", "3")
+	n.clean(epilog, numbered(102))
+	n.clean(prolog, numbered(103))
+	n.hook(epilog, numbered(103).With("SLURM_JOB_EXIT_CODE", "256").With("SLURM_JOB_EXIT_CODE2", "1:0"))
+	for _, f := range n.endOf(103).Findings {
+		if f.Code == code.ECC && f.Unknown == "" {
+			t.Errorf("job 103: %+v", f)
+		}
+	}
+}
