@@ -131,6 +131,9 @@ func (r *record) diagnose() {
 		return
 	}
 	in := r.Symptoms(r.Judgement, r.heard, r.Clock.Wall())
+	if r.briefly {
+		in.HealthUnknown = "ECC counters, after a good end"
+	}
 	if first := diagnosis.Why(in); first.Reason != "" || len(first.Peaks) > 0 {
 		r.complete()
 		r.why = r.Why(in)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/test/must"
@@ -204,5 +205,21 @@ func TestBriefEndBlamesNobody(t *testing.T) {
 		if f.Code == code.ECC && f.Unknown == "" {
 			t.Errorf("job 103: %+v", f)
 		}
+	}
+}
+
+// What an end did not read it does not deny: the program ran out of memory, and ended well.
+func TestBriefEndDeniesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.job(101)
+	n.checked("")
+	n.end(n.begin(newJob()), "0", ranOut)
+	d := n.endOf(100).Diagnosis
+	if d == nil {
+		t.Fatal("no diagnosis")
+	}
+	if c := d.Cause(diagnosis.Fault); c.Answer != diagnosis.Unknown {
+		t.Errorf("%+v", c)
 	}
 }
