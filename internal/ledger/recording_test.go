@@ -124,6 +124,15 @@ func TestRecordedWithoutCgroups(t *testing.T) {
 	if unread.Unused() {
 		t.Error("unused, though a sample could not be read")
 	}
+	nameless := Recording{Every: time.Second}
+	for at := range 3 { // /proc told nothing of it: its entry hangs
+		look := onCard(time.Duration(at+1)*time.Second, proc(5, 900))
+		look.Readings[0].Busy = &gpu.Busy{}
+		nameless.Add(job100(), Sample{Look: look, Known: who(finding.Process{PID: 5, Why: "hangs"})})
+	}
+	if g := nameless.GPUs[0]; g.Unused() || nameless.Whole(time.Second, 3*time.Second) {
+		t.Errorf("a process that nobody could read: %+v", g)
+	}
 	idle := Recording{Every: time.Second}
 	idle.Add(job100(), Sample{Look: onCard(time.Second)})
 	if !idle.GPUs[0].Unused() {
