@@ -119,7 +119,7 @@ type Input struct {
 	Findings      []finding.Finding // of the end
 	Probes        []gpu.Probe       // of the end; those of the start where the end made none
 	Health        []gpu.Health
-	HealthUnknown string
+	HealthUnknown string         // what of it was not read
 	Kernel        *gpu.KernelLog // since the job's start
 	Messages      []oom.Message
 	// MessagesUnknown is why the job's output was not looked through.

@@ -301,6 +301,7 @@ func TestFault(t *testing.T) {
 		}, Fault, Unknown, "may be the test's own"},
 		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, Fault, Unknown, "a program on this node"},
 		{"versions differ, as the driver says", fault(code.Mismatch), Fault, Yes, "different versions"},
+		{"health read in part", func(in *Input) { in.HealthUnknown = "ECC counters" }, Fault, Unknown, "ECC counters"},
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
 		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},

@@ -204,7 +204,7 @@ func (j judge) unread() string {
 		read[h.Device] = len(h.Facts) > 0
 	}
 	for _, c := range j.Cards {
-		if read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent] {
+		if j.HealthUnknown == "" && (read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent]) {
 			continue
 		}
 		return strings.TrimSuffix("GPU's condition not read: "+j.HealthUnknown, ": ")

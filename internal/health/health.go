@@ -89,7 +89,7 @@ func (in Input) facts(now gpu.Health) []finding.Finding {
 		if fact.Unknown != "" || fact.Value == "" {
 			continue
 		}
-		last := known(in.Before[now.Device], fact.Code)
+		last, _ := in.Before[now.Device].Fact(fact.Code)
 		for _, r := range factRows {
 			if r.Fact != fact.Code {
 				continue
@@ -115,9 +115,9 @@ func (r Row) finding(observed string) finding.Finding {
 
 // judge says what a row makes of a fact's value, given that of the last look: what was observed, empty where the row
 // does not fit, and why it is neither well nor wrong, if it is.
-type judge func(r Row, value, last string) (observed, unknown string)
+type judge func(r Row, value string, last gpu.Fact) (observed, unknown string)
 
-func equal(r Row, value, _ string) (observed, unknown string) {
+func equal(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	if value != r.Value {
 		return "", ""
 	}
@@ -125,7 +125,7 @@ func equal(r Row, value, _ string) (observed, unknown string) {
 }
 
 // another is any number: the words have rows before this one.
-func another(r Row, value, _ string) (observed, unknown string) {
+func another(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || n == 0 {
 		return "", ""
@@ -134,30 +134,35 @@ func another(r Row, value, _ string) (observed, unknown string) {
 }
 
 // underWay is neither well nor wrong yet.
-func underWay(r Row, value, last string) (observed, unknown string) {
+func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	observed, _ = equal(r, value, last)
 	return observed, observed
 }
 
-// counted compares a counter that starts at 0 whenever the driver is loaded.
-func counted(r Row, value, last string) (observed, unknown string) {
+// counted compares a counter that starts at 0 whenever the driver is loaded. A last look that is known to be followed by
+// another, which did not read it, tells of no more than that it is as it was.
+func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	now, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || now == 0 {
 		return "", ""
 	}
-	before, err := strconv.ParseUint(last, 10, 64)
+	before, err := strconv.ParseUint(last.Value, 10, 64)
 	switch {
 	case err == nil && before == now:
 		return "", ""
 	case err == nil && before < now:
-		return fmt.Sprintf("%d %s more than at the last look (%d then, %d now)", now-before, r.Meaning, before, now), ""
+		observed = fmt.Sprintf("%d %s more than at the last look (%d then, %d now)", now-before, r.Meaning, before, now)
+		if last.Unknown != "" {
+			unknown = observed + ": " + last.Unknown
+		}
+		return observed, unknown
 	}
 	observed = fmt.Sprintf("%d %s since the driver was loaded", now, r.Meaning)
 	return observed, observed + ": there is no earlier count to say whether this job met them"
 }
 
 // slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.
-func slowed(r Row, value, _ string) (observed, unknown string) {
+func slowed(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	reasons := slices.DeleteFunc(strings.Split(value, "+"), func(reason string) bool {
 		return !strings.Contains(reason, "thermal") && !strings.Contains(reason, "brake") &&
 			!strings.Contains(reason, "slowdown")

@@ -178,7 +178,9 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	at := s.Look.At
 	reading, ok := s.Look.Reading(g.ID)
 	g.Samples++
-	if !ok || !reading.Memory.Used.Known() || reading.ProcessesUnknown != "" {
+	nameless := func(p gpu.Process) bool { facts := s.Known[p.PID]; return facts.PID == 0 || facts.Why != "" }
+	if !ok || !reading.Memory.Used.Known() || reading.ProcessesUnknown != "" ||
+		slices.ContainsFunc(reading.Processes, nameless) {
 		g.Unread++
 	}
 	if !ok {

@@ -124,6 +124,15 @@ func TestRecordedWithoutCgroups(t *testing.T) {
 	if unread.Unused() {
 		t.Error("unused, though a sample could not be read")
 	}
+	nameless := Recording{Every: time.Second}
+	for at := range 3 { // /proc told nothing of it: its entry hangs
+		look := onCard(time.Duration(at+1)*time.Second, proc(5, 900))
+		look.Readings[0].Busy = &gpu.Busy{}
+		nameless.Add(job100(), Sample{Look: look, Known: who(finding.Process{PID: 5, Why: "hangs"})})
+	}
+	if g := nameless.GPUs[0]; g.Unused() || nameless.Whole(time.Second, 3*time.Second) {
+		t.Errorf("a process that nobody could read: %+v", g)
+	}
 	idle := Recording{Every: time.Second}
 	idle.Add(job100(), Sample{Look: onCard(time.Second)})
 	if !idle.GPUs[0].Unused() {
@@ -278,7 +287,7 @@ func TestLastHealth(t *testing.T) {
 			map[gpu.ID]string{"A": "4", "B": "1"}},
 		"without facts": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A"}}})}, map[gpu.ID]string{"A": "2"}},
 		"an end that read some alone": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A",
-			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}}}})}, map[gpu.ID]string{"A": "2"}},
+			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}}}})}, map[gpu.ID]string{"A": "2, and later unknown"}},
 		"another life": {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
 		"bare":         {[]Run{before, run(look(2, "A", "5")).Bounded(Bare)}, map[gpu.ID]string{"A": "5"}},
 		"bare, of an earlier release": {[]Run{before, run(End{At: 2, Rest: map[string]int{everything: 1}})},
@@ -287,7 +296,9 @@ func TestLastHealth(t *testing.T) {
 		got := map[gpu.ID]string{}
 		for id, h := range LastHealth(tt.runs, life) {
 			f, _ := h.Fact(gpu.ECCUncorrected)
-			got[id] = f.Value
+			if got[id] = f.Value; f.Unknown != "" {
+				got[id] += ", and later unknown"
+			}
 			if name == "bare" && len(h.Accounting.Processes) > 0 {
 				t.Error("what the driver accounted for was kept")
 			}

@@ -95,14 +95,19 @@ func (p RecordedProcess) known() map[time.Duration]gpu.Figure {
 }
 
 // LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at
-// 0. Behind a record that was cut short before its condition was kept, the next older one is not the newest.
+// 0. Where an end since has read others alone, what the fact has become by then is unknown. Behind a record that was
+// cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
 		for _, h := range e.Health {
 			kept := last[h.Device]
-			for _, f := range h.Facts { // an end may have read some alone
+			partly := len(kept.Facts) > 0
+			for _, f := range h.Facts {
 				if _, newer := kept.Fact(f.Code); !newer {
+					if partly && f.Unknown == "" {
+						f.Unknown = "jobs have ended since then without a look at it, and may have met them"
+					}
 					kept.Facts = append(kept.Facts, f)
 				}
 			}

@@ -137,17 +137,25 @@ func ServeDisk(env Env) int {
 	const limit = 5 * time.Second // on a disk that does not answer it stays, and those after it find the lock held
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		time.Sleep(limit)
+		late := fmt.Sprintf("the log, the metrics or the records' disk did not answer within %v", limit)
+		leaveUntold(env.Args[2], metrics.Finding{Code: code.LogFailed, Own: true, Detail: late})
 		env.Exit(1)
 	})
 	var r DiskRequest
 	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&r); err != nil {
 		return 1
 	}
-	if troubles, _ := atTheDisk(r); len(troubles) > 0 {
-		text, _ := json.Marshal(troubles)
-		_ = safefile.Replace(filepath.Join(r.Run, untoldDir), untoldFile, text, 0o600)
-	}
+	troubles, _ := atTheDisk(r)
+	leaveUntold(r.Run, troubles...)
 	return 0
+}
+
+// leaveUntold leaves troubles to the next hook.
+func leaveUntold(run string, troubles ...metrics.Finding) {
+	if len(troubles) > 0 {
+		text, _ := json.Marshal(troubles)
+		_ = safefile.Replace(filepath.Join(run, untoldDir), untoldFile, text, 0o600)
+	}
 }
 
 // alone does something under a lock, or gives safefile.ErrLocked.

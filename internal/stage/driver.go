@@ -254,6 +254,9 @@ func (d *Driver) ended() (last backend.Answer) {
 	return last
 }
 
+// stuck reports a backend that could not be killed.
+func (a *ahead) stuck() bool { return a != nil && a.answer().Abandoned != nil }
+
 // shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory; its
 // UUID is enough where Slurm gave that itself.
 func (a *ahead) shows(seen judge.Seen) bool {

@@ -39,7 +39,14 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 		r.watchAhead(r.Order(r.Seen.Cards, r.Settle))
 	}
 	heard, numbers := r.Listen(since()), startNumbering()
-	if !r.ahead.shows(r.Seen) || !foreseen.Same(heard().Epoch) || !kept.Equal(numbers()) {
+	asForeseen := func() bool { return foreseen.Same(heard().Epoch) && kept.Equal(numbers()) }
+	switch {
+	case r.ahead.stuck(): // then nobody else asks the driver
+		if !asForeseen() {
+			r.Seen = judge.Seen{}
+			found = r.fromPast()
+		}
+	case !r.ahead.shows(r.Seen) || !asForeseen():
 		if r.Seen = r.Inventory(r.Past.Run, numbers); r.Seen.Epoch != foreseen {
 			found = r.fromPast()
 		}
@@ -124,6 +131,9 @@ func (r *record) diagnose() {
 		return
 	}
 	in := r.Symptoms(r.Judgement, r.heard, r.Clock.Wall())
+	if r.briefly {
+		in.HealthUnknown = "ECC counters, after a good end"
+	}
 	if first := diagnosis.Why(in); first.Reason != "" || len(first.Peaks) > 0 {
 		r.complete()
 		r.why = r.Why(in)

@@ -98,6 +98,7 @@ func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 	default:
 		r.Health, r.Accounting, r.Brief = true, true, d.brief()
+		d.briefly = d.briefly || r.Brief
 	}
 	return fitting(r)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/test/must"
@@ -186,5 +187,39 @@ func TestBriefEnd(t *testing.T) {
 		if found := n.endOf(id).Findings; has(found, code.RemapFailed) != want {
 			t.Errorf("end of job %d: %+v, want the failed row remapping: %v", id, found, want)
 		}
+	}
+}
+
+// Errors that a job met whose end did not look for them are not the next one's.
+func TestBriefEndBlamesNobody(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.job(101)
+	n.checked("")
+	n.clean(prolog, numbered(102))
+	n.set("gpu0.ecc_uncorrected", "3")
+	n.clean(epilog, numbered(102))
+	n.clean(prolog, numbered(103))
+	n.hook(epilog, numbered(103).With("SLURM_JOB_EXIT_CODE", "256").With("SLURM_JOB_EXIT_CODE2", "1:0"))
+	for _, f := range n.endOf(103).Findings {
+		if f.Code == code.ECC && f.Unknown == "" {
+			t.Errorf("job 103: %+v", f)
+		}
+	}
+}
+
+// What an end did not read it does not deny: the program ran out of memory, and ended well.
+func TestBriefEndDeniesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.job(101)
+	n.checked("")
+	n.end(n.begin(newJob()), "0", ranOut)
+	d := n.endOf(100).Diagnosis
+	if d == nil {
+		t.Fatal("no diagnosis")
+	}
+	if c := d.Cause(diagnosis.Fault); c.Answer != diagnosis.Unknown {
+		t.Errorf("%+v", c)
 	}
 }

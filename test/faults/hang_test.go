@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -129,12 +130,17 @@ func TestDiskHangs(t *testing.T) {
 			}
 			left := n.unkillable(1)
 			n.configure(func(c *conf) { c.tight = false }) // nobody else hangs
+			var told atomic.Int32
 			for _, h := range hooks {
 				n.together(n.own(h), jobsFrom(200, jobs), func(_ job, o outcome) {
+					told.Add(int32(len(lines(o.output, "bookend: ", "disk did not answer within 5s"))))
 					if o.exit != 0 || len(lines(o.output, "bookend: ", "/log-disk.lock", "locked")) != 1 {
 						t.Errorf("%v", o)
 					}
 				})
+			}
+			if told.Load() == 0 { // hooks at once may tell it twice
+				t.Error("no one told that the disk did not answer")
 			}
 			n.unkillable(1, left...)
 			for i := range jobs {

@@ -195,6 +195,26 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 	}
 }
 
+// Behind a backend that is stuck nobody else asks that driver: neither is the node asked which GPUs there are.
+func TestStuckBackendLeavesOneChild(t *testing.T) {
+	t.Parallel()
+	n, f := wedged(t, "enforce")
+	others := n.record()
+	n.clean(n.own(prolog), newJob())
+	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
+	mend := n.deaf(n.world.DriverProc()+"/gpus", true)
+	f.Freeze()
+	if n.exits(0, n.own(epilog), newJob()); !has(n.findings(epilog), code.Hang) || has(n.findings(epilog), code.NoRecord) {
+		t.Errorf("%+v", n.findings(epilog))
+	}
+	left := n.unkillable(1)
+	n.exits(0, n.own(prolog), numbered(101))
+	n.unkillable(1, left...)
+	f.Thaw()
+	mend()
+	n.sound(others)
+}
+
 // toldOf requires of how many hooks a driver hung, and how many found it stuck or waited for another.
 func (n *node) toldOf(hung, waited int) {
 	n.saysTimes(hung, "findings: ", string(code.Hang))
