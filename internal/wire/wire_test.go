@@ -94,29 +94,21 @@ func TestReadRequestRefuses(t *testing.T) {
 		line := must.Have(r.Line())(t)
 		return string(line)
 	}
-	device := func(d gpu.Device) string {
-		return change(func(r *Request) { r.Devices = []gpu.Device{d} })
-	}
-	negative := -1
 	tests := map[string]struct {
 		input string
 		want  Problem
 	}{
-		"nothing":         {"", CutOff},
-		"no newline":      {`{"bookend":1}`, CutOff},
-		"two lines":       {`{"bookend":1}` + "\n{", Garbage},
-		"not json":        {"GET / HTTP/1.1\n", Garbage},
-		"no version":      {"{}\n", Garbage},
-		"null version":    {`{"bookend":null}` + "\n", Garbage},
-		"later version":   {`{"bookend":2,"op":{"of":"another shape"}}` + "\n", WrongVersion},
-		"endless":         {strings.Repeat(" ", MaxRequestBytes) + "\n", TooLong},
-		"unknown op":      {change(func(r *Request) { r.Op = "format" }), Garbage},
-		"no deadline":     {change(func(r *Request) { r.DeadlineMillis = 0 }), Garbage},
-		"long deadline":   {change(func(r *Request) { r.DeadlineMillis = 1 << 62 }), Garbage},
-		"nameless device": {device(gpu.Device{Name: "H200"}), Garbage},
-		"blank in an id":  {device(gpu.Device{ID: "GPU 1"}), Garbage},
-		"odd bus id":      {device(gpu.Device{BusID: "00000000:1B:00.0"}), Garbage},
-		"negative minor":  {device(gpu.Device{ID: "GPU-1", Minor: &negative}), Garbage},
+		"nothing":       {"", CutOff},
+		"no newline":    {`{"bookend":1}`, CutOff},
+		"two lines":     {`{"bookend":1}` + "\n{", Garbage},
+		"not json":      {"GET / HTTP/1.1\n", Garbage},
+		"no version":    {"{}\n", Garbage},
+		"null version":  {`{"bookend":null}` + "\n", Garbage},
+		"later version": {`{"bookend":2,"op":{"of":"another shape"}}` + "\n", WrongVersion},
+		"endless":       {strings.Repeat(" ", MaxRequestBytes) + "\n", TooLong},
+		"unknown op":    {change(func(r *Request) { r.Op = "format" }), Garbage},
+		"no deadline":   {change(func(r *Request) { r.DeadlineMillis = 0 }), Garbage},
+		"long deadline": {change(func(r *Request) { r.DeadlineMillis = 1 << 62 }), Garbage},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,13 +175,9 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"nameless device":  {snapshotLine(`{"device":{}}`), 0, Garbage},
 		"device twice":     {snapshotLine(`{"device":{"id":"a"}},{"device":{"id":"a"}}`), 0, Garbage},
 		"newline in an id": {snapshotLine(`{"device":{"id":"a\nb"}}`), 0, Garbage},
-		"before boot":      {strings.Replace(snapshotLine(""), `"at":5`, `"at":-5`, 1), 0, Garbage},
-		"health twice":     {strings.Replace(healthLine, `[{"device"`, `[{"device":"GPU-1"},{"device"`, 1), 0, Garbage},
 		"impossible peak":  {strings.Replace(healthLine, `"bytes":5`, `"bytes":18446744073709551615`, 1), 0, Garbage},
-		"accounted pid 0":  {strings.Replace(healthLine, `"pid":7`, `"pid":0`, 1), 0, Garbage},
 		"probe of nothing": {strings.Replace(probeLine, "GPU-1", "", 1), 0, Garbage},
 		"impossible free":  {strings.Replace(probeLine, `"bytes":9`, `"bytes":18446744073709551615`, 1), 0, Garbage},
-		"unknown result":   {strings.Replace(probeLine, "gap", "fine", 1), 0, Garbage},
 		"nameless fault":   {`{"bookend":1,"kind":"fault","fault":{}}` + "\n", 0, Garbage},
 	}
 	for name, tt := range tests {
