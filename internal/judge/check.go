@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -267,20 +266,4 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 		cards[card.Device.ID] = seen
 	}
 	return cards
-}
-
-// Keepers counts the processes of a search, outside of jobs, that keep the driver open.
-func (c Check) Keepers(scan finding.Scan, at time.Duration) *ledger.Keepers {
-	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, func(o slurm.Owner) bool {
-		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool { return r.Owns(o) })
-	})
-	k := &ledger.Keepers{At: at, Count: len(found)}
-	switch { // those that were found are there, whatever else is
-	case len(found) > 0:
-	case unread > 0:
-		k.Unknown = fmt.Sprintf("%d processes with the driver open could not be looked into", unread)
-	default:
-		k.Unknown = scan.Partial
-	}
-	return k
 }

@@ -212,10 +212,7 @@ type Check struct {
 	// Unexplained is what no listed process accounts for, in bytes, of cards of which that can be told.
 	Unexplained map[gpu.ID]uint64 `json:"unexplained,omitempty"`
 	// Leaked is what was found on cards that no job has, in bytes; nothing for a card that is clean or a job's.
-	Leaked map[gpu.ID]uint64 `json:"leaked,omitempty"`
-	// Keepers is what the newest search for processes outside of jobs that keep the driver open found; nil for none
-	// yet.
-	Keepers  *Keepers          `json:"keepers,omitempty"`
+	Leaked   map[gpu.ID]uint64 `json:"leaked,omitempty"`
 	Findings []finding.Finding `json:"findings,omitempty"`
 	Verdict  finding.Verdict   `json:"verdict"`
 	// Health and Kernel are where the next check goes on from; Boot is the boot of whose log Kernel is.
@@ -224,13 +221,6 @@ type Check struct {
 	Boot   string          `json:"boot,omitempty"`
 	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
 	Rest map[string]int `json:"rest,omitempty"`
-}
-
-// Keepers are processes outside of jobs for which memory without a process never drains.
-type Keepers struct {
-	At      time.Duration `json:"at_ns"` // CLOCK_BOOTTIME of the search
-	Count   int           `json:"count"`
-	Unknown string        `json:"unknown,omitempty"` // why they could not be counted
 }
 
 // OutputKind is what of a job goes to an output.

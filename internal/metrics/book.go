@@ -97,9 +97,6 @@ func (b *book) add(r Run) {
 		b.observe(settleTime, took.Seconds(), hook)
 	}
 	b.record(r.Recorded)
-	for _, result := range r.Tests {
-		*b.at(probes, string(result))++
-	}
 }
 
 // record counts what was seen of a job while it ran.
@@ -123,12 +120,8 @@ func (b *book) record(r *Recorded) {
 // figure.
 func (b *book) check(c ledger.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
-		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
+		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
 	})
-	*b.at(checkSeconds) = c.Took.Seconds()
-	if k := c.Keepers; k != nil && k.Unknown == "" {
-		*b.at(driverKeepers) = float64(k.Count)
-	}
 	for _, card := range c.Cards {
 		id, number := card.Device.ID, ""
 		if card.Index >= 0 { // certain

@@ -22,7 +22,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -52,10 +51,9 @@ type Run struct {
 	// Mode is what the configuration says; empty leaves what an earlier run said.
 	Mode config.Mode `json:"mode,omitempty"`
 	// Took is how long the hook of a job took until it was counted, Settled how long the memory of the job's cards took
-	// to come to rest, where it did, and Tests what this run's test allocations came to.
-	Took    time.Duration     `json:"took_ns,omitempty"`
-	Settled []time.Duration   `json:"settled_ns,omitempty"`
-	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
+	// to come to rest, where it did.
+	Took    time.Duration   `json:"took_ns,omitempty"`
+	Settled []time.Duration `json:"settled_ns,omitempty"`
 	// Recorded is what the recorder saw of a job that ended, nil where it was to see nothing.
 	Recorded *Recorded `json:"recorded,omitempty"`
 	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
@@ -99,18 +97,7 @@ type Finding struct {
 // Record adds a run to the counts and rewrites the textfile. What of the two can be done is done; the error joins what
 // could not, and a finding of it is counted. Of a file of counts that cannot be used the error matches ErrDamaged, and
 // counting begins anew.
-func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r) }) }
-
-// Also adds to a run that has been recorded what was found after that.
-func Also(f Files, r Run, late []Finding) error {
-	return change(f, r, func(b *book) {
-		for _, l := range late {
-			b.find(r, l)
-		}
-	})
-}
-
-func change(f Files, r Run, add func(*book)) (err error) {
+func Record(f Files, r Run) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("count for metrics: %w", err)
@@ -130,7 +117,7 @@ func change(f Files, r Run, add func(*book)) (err error) {
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
 		return damage
 	}
-	add(&b)
+	b.add(r)
 	if damage != nil {
 		b.find(r, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
 	}

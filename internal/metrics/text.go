@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
 
@@ -25,7 +24,6 @@ const (
 	lastOwnErrors = "bookend_last_run_own_errors"
 	hookTime      = "bookend_hook_duration_seconds"
 	settleTime    = "bookend_settle_seconds"
-	probes        = "bookend_probe_tests_total"
 	modeInfo      = "bookend_mode_info"
 	buildInfo     = "bookend_build_info"
 	peakShare     = "bookend_job_gpu_peak_ratio"
@@ -36,8 +34,6 @@ const (
 	usedBytes        = "bookend_gpu_used_bytes"
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
 	leakedBytes      = "bookend_gpu_leaked_bytes"
-	driverKeepers    = "bookend_driver_kept_open_processes"
-	checkSeconds     = "bookend_health_check_duration_seconds"
 )
 
 // family is one metric with all its samples.
@@ -78,8 +74,6 @@ var families = map[string]family{
 		help: "How long hooks of jobs with GPUs took until they were counted, before their records reach the disk."},
 	settleTime: {kind: "histogram", labels: []string{"hook"}, from: jobHooks, bounds: settleBounds,
 		help: "Time until a GPU's memory came to rest, clean or not, from the hook's first look; only where it did."},
-	probes: {kind: "counter", labels: []string{"result"}, from: resultsFrom,
-		help: "Test allocations, by result."},
 	peakShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
 		help: "Most memory that an ended job's processes had on a GPU, as a part of all of it; for each GPU used."},
 	busyShare: {kind: "histogram", labels: []string{"slurm_partition"}, bounds: shareBounds,
@@ -94,12 +88,6 @@ var families = map[string]family{
 		help: "Memory in use beyond listed processes and the GPU's baseline at the last health check, in bytes."},
 	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory on a GPU that no job had at the last health check, in bytes; 0 on a clean GPU and a job's."},
-	driverKeepers: {kind: "gauge",
-		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
-			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +
-			"reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
-	checkSeconds: {kind: "gauge",
-		help: "How long the last health check took, without its outputs."},
 	modeInfo: {kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
 	buildInfo: {kind: "gauge", labels: []string{"version"},
@@ -108,9 +96,8 @@ var families = map[string]family{
 
 // The values of labels that are shown from the start.
 var (
-	jobHooks    = [][]string{{string(Prolog)}, {string(Epilog)}}
-	runsFrom    = [][]string{{string(Prolog), string(config.Drain)}, {string(Epilog), string(config.Drain)}}
-	resultsFrom = [][]string{{string(gpu.ProbeGap)}, {string(gpu.ProbeBlocked)}, {string(gpu.ProbeBroken)}}
+	jobHooks = [][]string{{string(Prolog)}, {string(Epilog)}}
+	runsFrom = [][]string{{string(Prolog), string(config.Drain)}, {string(Epilog), string(config.Drain)}}
 )
 
 func everyOwnCode() (all [][]string) {

@@ -90,14 +90,10 @@ func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 	if logged != nil {
 		return append(troubles, metrics.Finding{Code: code.LogFailed, Own: true, Detail: logged.Error()}), nil
 	}
-	early := len(troubles)
 	if r.Archive { // which waits for the disk: whoever is refused leaves it to the one that is at it
 		_ = r.alone(diskLock, func() {
 			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now))
 		})
-	}
-	if late := troubles[early:]; len(late) > 0 {
-		_ = r.alone(logLock, func() { note(code.StateWrite, metrics.Also(files, r.Counted, late)) })
 	}
 	return troubles, nil
 }

@@ -47,15 +47,15 @@ func (r *record) check() (worth bool) {
 		return false
 	}
 	r.Try(err)
-	c, keepers := r.examine()
+	c := r.examine()
 	r.settleDrain(c)
 	r.add(r.Take()...)
-	r.keep(c.Last, keepers)
+	r.keep(c.Last)
 	return true
 }
 
 // examine looks, judges what it saw, and keeps what later hooks want to know.
-func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
+func (r *record) examine() (c judge.Check) {
 	c.Last = r.lastCheck()
 	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended
 	if c.Last != nil {
@@ -77,9 +77,8 @@ func (r *record) examine() (c judge.Check, keepers *ledger.Keepers) {
 	r.Reach(r.Verdict.Exit)
 	r.settleRuns(c)
 	r.examined()
-	keepers = r.countKeepers(c)
 	r.add(Once(r.Take(), r.Found)...)
-	return c, keepers
+	return c
 }
 
 // examined lets ends do without most of the GPUs' condition for a while, where all of it was read and nothing found.
@@ -157,7 +156,7 @@ func (r *record) lastCheck() *ledger.Check {
 		stopped := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict, Stopped: true}
 		if last != nil {
 			stopped.Health, stopped.Kernel = last.Health, last.Kernel
-			stopped.Boot, stopped.Keepers = last.Boot, last.Keepers
+			stopped.Boot = last.Boot
 		}
 		_ = store.PutLastCheck(stopped)
 	})
@@ -165,7 +164,7 @@ func (r *record) lastCheck() *ledger.Check {
 }
 
 // keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
-func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
+func (r *record) keep(last *ledger.Check) {
 	var now ledger.Check // which begins with what the last one knew, for where this one could not look
 	if last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
@@ -173,7 +172,7 @@ func (r *record) keep(last *ledger.Check, keepers *ledger.Keepers) {
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
-	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
+	now.Unexplained, now.Leaked = r.Unexplained(), r.Leaked()
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)
 	}
@@ -212,26 +211,9 @@ func (r *record) settleRuns(c judge.Check) {
 	}
 }
 
-// countKeepers counts the processes outside of jobs that keep the driver open, once an hour: they are daemons, and all
-// of /proc is searched for them.
-func (r *record) countKeepers(c judge.Check) *ledger.Keepers {
-	var known *ledger.Keepers
-	if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) {
-		known = c.Last.Keepers
-	}
-	if len(c.Seen.Cards) == 0 || known != nil && r.Start-known.At < time.Hour {
-		return known
-	}
-	if c.Residue != nil && c.Residue.Side.Scan != nil { // of memory that was found just now
-		return c.Keepers(*c.Residue.Side.Scan, r.Start)
-	}
-	return c.Keepers(*r.Holders(), r.Start)
-}
-
 // gauge is what metrics show of the GPUs.
 func gauge(now ledger.Check) *ledger.Check {
-	seen := &ledger.Check{Took: now.Took, Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked,
-		Keepers: now.Keepers}
+	seen := &ledger.Check{Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked}
 	for _, reading := range now.Snapshot.Readings {
 		reading.Processes = nil
 		seen.Snapshot.Readings = append(seen.Snapshot.Readings, reading)

@@ -13,8 +13,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
@@ -227,16 +225,6 @@ func (r *record) counted() metrics.Run {
 	}
 	if r.Phase == slurm.Epilog && r.Config.Record.Every > 0 && len(r.Seen.Cards) > 0 && !r.Past.Again {
 		run.Recorded = r.recorded()
-	}
-	for _, p := range r.Probes() {
-		// A start has also the word of earlier tests, or why there is none: they are not of this run.
-		own := p.At >= r.Start
-		if p.Result == gpu.ProbeSkipped {
-			own = health.WhenTested(r.Config.Probe.At, r.Phase)
-		}
-		if own {
-			run.Tests = append(run.Tests, p.Result)
-		}
 	}
 	return run
 }

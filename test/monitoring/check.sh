@@ -164,7 +164,6 @@ $((2000 * mib)) $((3000 * mib)) bookend_gpu_leaked_bytes{gpu="0"}
 2 2 bookend_settle_seconds_count{hook="prolog"}
 2 2 bookend_hook_duration_seconds_count{hook="epilog"}
 2 2 bookend_hook_duration_seconds_bucket{hook="prolog",le="+Inf"}
-1 1 bookend_probe_tests_total{result="ok"}
 0 0 bookend_last_run_own_errors{hook="health_check"}
 1 1 bookend_mode_info{mode="observe"}
 0 0 sum(bookend_own_errors_total)
