@@ -187,7 +187,10 @@ func (j judge) unlisted(leftover Cause) Cause {
 	for _, r := range j.Recorded {
 		if r.Unlisted >= significant && !j.decided() {
 			text := Size(r.Unlisted) + " while your job ran" + j.clock(", at ", r.UnlistedAt)
-			failedThere := func(m oom.Message) bool { card := j.card(m); return card != nil && card.Device.ID == r.Device }
+			failedThere := func(m oom.Message) bool {
+				card := j.card(m)
+				return card != nil && card.Device.ID == r.Device
+			}
 			if slices.ContainsFunc(j.said(oom.Device), failedThere) {
 				return yes(text).on(j.mine(r.Device))
 			}

@@ -139,8 +139,8 @@ func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	return observed, observed
 }
 
-// counted compares a counter that starts at 0 whenever the driver is loaded. A last look that is known to be followed by
-// another, which did not read it, tells of no more than that it is as it was.
+// counted compares a counter that starts at 0 whenever the driver is loaded. A last look that is known to be followed
+// by another, which did not read it, tells of no more than that it is as it was.
 func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	now, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || now == 0 {

@@ -59,7 +59,7 @@ func (r *run) recordedPiled() {
 	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
 	r.answers(job, severalAtOnce)
 	c := job.because(diagnosis.Processes)
-	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "none on GPU"))
+	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "idle"))
 }
 
 func (r *run) recordedSpikes() {
