@@ -61,8 +61,13 @@ func (d *Driver) readers() operation.Readers {
 // ask asks the backends of the vendors whose GPUs a request is about, one after the other, once an earlier one has
 // ended. Where it is one alone, the caller hears what it wants to of it.
 func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
-	if last := d.ended(); last.Abandoned != nil {
-		return backend.Answer{Troubles: last.Troubles}
+	if d.ending != nil {
+		if last := d.ended(); last.Abandoned != nil {
+			return backend.Answer{Troubles: last.Troubles}
+		}
+		left := d.Left(time.Duration(d.Times.Driver), d.Reserve()) // less than before that end
+		r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
+		r.Watch.Max = min(r.Watch.Max, max(0, left-backendReserve))
 	}
 	var names []string
 	if r.All {
