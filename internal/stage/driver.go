@@ -61,8 +61,14 @@ func (d *Driver) readers() operation.Readers {
 // ask asks the backends of the vendors whose GPUs a request is about, one after the other, once an earlier one has
 // ended. Where it is one alone, the caller hears what it wants to of it.
 func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
+	waits := d.ending != nil
 	if last := d.ended(); last.Abandoned != nil {
 		return backend.Answer{Troubles: last.Troubles}
+	}
+	if waits {
+		left := d.Left(time.Duration(d.Times.Driver), d.Reserve()) // less than before that end
+		r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
+		r.Watch.Max = min(r.Watch.Max, max(0, left-backendReserve))
 	}
 	var names []string
 	if r.All {
@@ -244,14 +250,13 @@ func (d *Driver) watchAhead(o judge.Order) {
 // ended waits for the end of a backend whose answer is known already. What goes wrong there says nothing of the answer:
 // it is told, and one that cannot end is on record for the next hook.
 func (d *Driver) ended() (last backend.Answer) {
-	if d.ending == nil {
-		return last
+	if d.ending != nil {
+		d.last, d.ending = d.ending(), nil
+		for _, f := range d.troubles(d.last, "after its answer: ") {
+			fmt.Fprintf(d.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
+		}
 	}
-	last, d.ending = d.ending(), nil
-	for _, f := range d.troubles(last, "after its answer: ") {
-		fmt.Fprintf(d.Stderr, "bookend: %s: %s\n", f.Code, f.Observed)
-	}
-	return last
+	return d.last
 }
 
 // stuck reports a backend that could not be killed.

@@ -42,6 +42,7 @@ type Driver struct {
 	contact contact
 	ahead   *ahead
 	ending  func() backend.Answer // waits for that of a backend that has answered
+	last    backend.Answer        // which that was
 	briefly bool                  // the GPUs' condition was asked for in part
 	unkept  bool                  // a reader of /proc is stuck, and could not be put on record
 }

@@ -150,8 +150,10 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-// Holders searches /proc in a child, for as long as this hook can spare.
+// Holders searches /proc in a child, for as long as this hook can spare. While it ends this hook's own backend has the
+// GPUs open still, and what it runs cannot be read any more.
 func (d *Driver) Holders() *finding.Scan {
+	d.ended()
 	later := d.Reserve() // and at an end the watch that makes sure
 	if d.Phase != slurm.Prolog {
 		later += time.Duration(d.Settle.Flat) + time.Second + backendReserve // looks are up to a second apart

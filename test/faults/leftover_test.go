@@ -46,3 +46,15 @@ func TestWhatDrains(t *testing.T) {
 func (n *node) onInstance() job {
 	return newJob().On("0").With("CUDA_VISIBLE_DEVICES", n.world.InstanceUUID(0, 0))
 }
+
+// The look's own backend ends while its answer counts: who has the GPU open is asked only once it has.
+func TestOwnBackendIsNoHolder(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	n.set("gpu0.extra_mib", "2048")
+	n.configure(func(c *conf) {
+		c.backend = n.script("backend", "exec 9<"+n.world.Dev()+"/nvidia0\n"+program("bookend-gpu")+"\nexec sleep 1")
+	})
+	n.exits(11, epilog, newJob())
+}

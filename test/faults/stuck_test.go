@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -213,6 +214,26 @@ func TestStuckBackendLeavesOneChild(t *testing.T) {
 	f.Thaw()
 	mend()
 	n.sound(others)
+}
+
+// A backend that has answered and takes long to end costs the next look its time, and no hook its deadline: what was
+// seen is on record.
+func TestBackendThatEndsLate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.set("gpu0.extra_mib", "2048")
+	n.configure(func(c *conf) { c.tight, c.backend = true, n.script("backend", program("bookend-gpu")+"\nexec sleep 60") })
+	const tight = "prolog: {total: 6s, driver: 2700ms, processes: 1200ms, probe: 300ms, records: 2700ms}"
+	config := n.text()
+	if !strings.Contains(config, tight) {
+		t.Fatal(config)
+	}
+	n.put("bookend.yaml", strings.Replace(config, tight, "prolog: {total: 4s, driver: 2700ms, records: 500ms}", 1), 0o644)
+	o := n.exits(0, prolog, newJob())
+	if e := n.startOf(100); strings.Contains(o.output, string(code.Deadline)) || !has(e.Findings, code.Dirty) {
+		t.Errorf("%v\n%+v", o, e.Findings)
+	}
 }
 
 // toldOf requires of how many hooks a driver hung, and how many found it stuck or waited for another.
