@@ -28,6 +28,7 @@ import (
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 	"bookend/internal/wire"
+	"bookend/test/must"
 )
 
 // a hook of a node with state, at work.
@@ -412,6 +413,20 @@ func TestForesight(t *testing.T) {
 		a := &ahead{answer: func() backend.Answer { return answer }}
 		if got := a.shows(seen); got != tt.want {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The kernel names what a process runs by where it lies, whatever link the configuration names it by.
+func TestBackendBehindALink(t *testing.T) {
+	dir := must.Have(filepath.EvalSymlinks(t.TempDir()))(t)
+	must.Do(t, os.WriteFile(dir+"/bookend-gpu", nil, 0o755))
+	must.Do(t, os.Symlink(dir, dir+"/current"))
+	d := &Driver{}
+	d.Config.Backend = dir + "/current/bookend-gpu"
+	for exe, want := range map[string]bool{dir + "/bookend-gpu": true, dir + "/bookend-gpu (deleted)": true, dir + "/other": false, "": false} {
+		if got := d.isBackend(finding.Holding{Process: finding.Process{Exe: exe}}); got != want {
+			t.Errorf("%q: %v", exe, got)
 		}
 	}
 }

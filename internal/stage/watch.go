@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -172,7 +173,9 @@ func (d *Driver) Holders() *finding.Scan {
 // isBackend reports a backend of root's, as the recorder's: it has GPUs open, and holds no memory of theirs.
 // Threat: a program that calls itself so. Only root can run that very file as root.
 func (d *Driver) isBackend(h finding.Holding) bool {
-	return h.UID == 0 && !h.Cgroup.Found() && strings.TrimSuffix(h.Exe, " (deleted)") == d.Config.Backend
+	exe := strings.TrimSuffix(h.Exe, " (deleted)")
+	real, _ := filepath.EvalSymlinks(d.Config.Backend) // which the kernel names
+	return h.UID == 0 && !h.Cgroup.Found() && exe != "" && (exe == d.Config.Backend || exe == real)
 }
 
 // Quiet keeps probes off the GPUs while they are judged: what a probe holds must never look like a leak.
