@@ -108,9 +108,7 @@ func (s *Store) DropBaselines(ids ...gpu.ID) error {
 	})
 }
 
-const maxProbeText = 300 // bytes of each text of a test that came from a backend
-
-// probesFile holds 128 cards, each of them broken, with texts of that length: 2 KiB a card, and escapes.
+// probesFile holds 128 cards, each of them broken, with texts of a backend's length (serve.Bounded): 2 KiB a card.
 var probesFile = cardFile("probes.json", 512<<10,
 	func(r health.TestRecord) gpu.ID { return r.Probe.Device },
 	func(r health.TestRecord) time.Duration { return r.Probe.At },
@@ -133,24 +131,11 @@ func (s *Store) PutProbes(records ...health.TestRecord) error {
 	}
 	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
 		for _, r := range records {
+			r.Wall = r.Wall.UTC().Round(0)
 			cards = append(slices.DeleteFunc(cards, func(o health.TestRecord) bool {
 				return r.Probe.Device == o.Probe.Device || !o.Epoch.Same(r.Epoch)
-			}), clipped(r))
+			}), r)
 		}
 		return cards
 	})
-}
-
-// clipped bounds the texts of a record, which came from a backend.
-func clipped(r health.TestRecord) health.TestRecord {
-	r.Wall = r.Wall.UTC().Round(0)
-	texts := []*string{&r.Probe.Why}
-	if r.Probe.Error != nil {
-		e := *r.Probe.Error
-		r.Probe.Error, texts = &e, append(texts, &e.Call, &e.Name, &e.Meaning, &e.Remedy)
-	}
-	for _, text := range texts {
-		*text = (*text)[:min(len(*text), maxProbeText)]
-	}
-	return r
 }
