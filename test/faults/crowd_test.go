@@ -22,7 +22,9 @@ func TestCrowd(t *testing.T) {
 	const crowd = 64
 	n := newNode(t, "enforce", fakegpu.GPUs(crowd))
 	n.ownPrograms()
-	n.configure(func(c *conf) { c.record, c.probe, c.settle, c.extra = "1s", "40s", "{max: 25s, stable: 1s}", "job_log: all\n" })
+	n.configure(func(c *conf) {
+		c.record, c.probe, c.settle, c.extra = "1s", "40s", "{max: 25s, stable: 1s}", "job_log: all\n"
+	})
 	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	n.home()
 	var jobs []job

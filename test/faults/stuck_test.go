@@ -223,7 +223,9 @@ func TestBackendThatEndsLate(t *testing.T) {
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
 	n.set("gpu0.extra_mib", "2048")
-	n.configure(func(c *conf) { c.tight, c.backend = true, n.script("backend", program("bookend-gpu")+"\nexec sleep 60") })
+	n.configure(func(c *conf) {
+		c.tight, c.backend = true, n.script("backend", program("bookend-gpu")+"\nexec sleep 60")
+	})
 	const tight = "prolog: {total: 6s, driver: 2700ms, processes: 1200ms, probe: 300ms, records: 2700ms}"
 	config := n.text()
 	if !strings.Contains(config, tight) {
