@@ -79,9 +79,16 @@ func cleansUp(s *story) {
 
 // cleansUpNothingUnproven: that the job had the GPU alone makes the orphan its own for all reports, and for no signal.
 func cleansUpNothingUnproven(s *story) {
-	job := s.runs(s.user, leavesOrphan, oneGPU)
+	job := s.starts(s.user, awaits, oneGPU)
+	s.logsIn(s.user, "n1", "alloc --mib 2000 --orphan --name train --gpu 0") // in no job's cgroup at any time
+	s.touches(s.user, "done")
+	s.ends(job)
 
-	s.holds(0, 0, s.pid(job))
-	s.nodeIsDrained("n1", s.ofOrphan(job))
+	held := must.Have(s.on.World("n1").Holdings())(s.t)
+	if len(held) != 1 {
+		s.t.Fatalf("held are %+v, want the one process", held)
+	}
+	s.nodeIsDrained("n1", fmt.Sprintf("BKD-ORPHAN gpu=0 2518MiB pid=%d job=%s epilog; see: bookend show %s", held[0].PID,
+		job, job))
 	s.hooksRan("n1", "prolog 0", "epilog 10")
 }
