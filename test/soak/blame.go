@@ -26,13 +26,7 @@ func (h *hook) blames() {
 		if c == nil || saw < h.node.Loaded { // the world has forgotten what that look saw
 			continue
 		}
-		h.tally.blamed++
-		if f.Owner.Level == finding.ByExclusive {
-			h.tally.guessed++
-			if f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}] && f.Code == code.Orphan {
-				h.tally.unproven++
-			}
-		}
+		h.weigh(f)
 		right, about := h.blamed(f, c, saw)
 		switch {
 		case right:
@@ -42,6 +36,20 @@ func (h *hook) blames() {
 		default:
 			o := f.Owner
 			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, o.Job, o.Level, inWords(about))
+		}
+	}
+}
+
+// weigh counts the evidence for an owner.
+func (h *hook) weigh(f finding.Finding) {
+	tracked, guessed := h.node.Site.Tracking != world.Linuxproc, f.Owner.Level == finding.ByExclusive
+	seen := f.Code == code.Orphan && f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
+	for count, counts := range map[*uint64]bool{
+		&h.tally.blamed: true, &h.tally.guessed: guessed, &h.tally.unproven: guessed && seen,
+		&h.tally.tracked: tracked, &h.tally.unwitnessed: tracked && guessed,
+	} {
+		if counts {
+			*count++
 		}
 	}
 }

@@ -1,11 +1,14 @@
 // Command soak drives Bookend's own judgement, from the first look to the exit code, through simulated jobs on a
 // simulated node of which everything is known, and counts what it got wrong.
 //
-//	soak [--pairs N] [--seed S] [--enough N]
-//	soak --replay SEED:PAIR
+//	soak [--pairs N] [--seed S] [--enough N] [--every DURATION]
+//	soak --evidence [--pairs N] [--seed S]
+//	soak --replay SEED:PAIR [--every DURATION]
 //	soak --mutants [--pairs N] [--seed S] [--only TEXT]
 //
-// The second tells one pair's story; the third asks, in the root of the tree, whether the soak would notice mistakes.
+// The second plays the same pairs without the recorder's samples and with them as shipped, and says how many owners
+// rest on exclusive use alone. The third tells one pair's story; the last asks, in the root of the tree, whether the
+// soak would notice mistakes.
 // The last two lines of every run are its seed and the first breach, with what replays it, or "none".
 //
 // A pair is a story of its own: two or three jobs after one another on one card, with neighbours, services, strangers,
@@ -31,12 +34,15 @@ import (
 	"syscall"
 	"time"
 
+	"bookend/internal/config"
 	"bookend/test/rig"
 )
 
 type options struct {
 	pairs, seed uint64
 	enough      int
+	every       time.Duration // between two samples of the recorder's
+	evidence    bool
 	replay      string
 	mutants     bool
 	only        string
@@ -48,6 +54,8 @@ func main() {
 	flag.Uint64Var(&o.pairs, "pairs", 1_500_000, "pairs of jobs to simulate")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of all chance; the time unless given")
 	flag.IntVar(&o.enough, "enough", 20, "failing pairs after which to stop")
+	flag.DurationVar(&o.every, "every", drawn, "between two samples, -1s for no recorder; each pair draws its own unless given")
+	flag.BoolVar(&o.evidence, "evidence", false, "play the pairs without a recorder, then with one as shipped")
 	flag.StringVar(&o.replay, "replay", "", "tell the story of one pair, `SEED:PAIR`")
 	flag.BoolVar(&o.mutants, "mutants", false, "plant mistakes in the judgement, each of which must be noticed")
 	flag.StringVar(&o.only, "only", "", "plant the mistakes alone whose name contains `TEXT`")
@@ -60,6 +68,12 @@ func main() {
 		}
 		os.Exit(map[bool]int{true: 0, false: 1}[right])
 	}
+	if err == nil && o.evidence {
+		o.every = never
+		without := lead(o)
+		o.every = time.Duration(config.Default().Record.Every)
+		os.Exit(max(without, lead(o)))
+	}
 	if err == nil && o.replay == "" {
 		os.Exit(lead(o))
 	}
@@ -68,7 +82,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "soak: want --replay SEED:PAIR:", err, wrong)
 		os.Exit(64)
 	}
-	p := play(shipped(), o.seed, n, func(at time.Duration, text string) {
+	p := play(shipped(o.every), o.seed, n, func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
 	})
 	fmt.Printf("%d failures\n", len(p.failures))
@@ -83,7 +97,8 @@ func lead(o options) (exit int) {
 	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	fmt.Printf("seed %d\n", o.seed)
+	rate := map[time.Duration]string{drawn: "as drawn", never: "never"}[o.every]
+	fmt.Printf("seed %d, samples %s\n", o.seed, cmp.Or(rate, "every "+o.every.String()))
 	began := time.Now()
 	sum, failures := soak(ctx, o, func(done uint64) {
 		fmt.Printf("%d pairs, %.0f s\n", done, time.Since(began).Seconds())
@@ -97,7 +112,10 @@ func lead(o options) (exit int) {
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, "+
 		"%d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
-	fmt.Printf("%d owners named by exclusive use alone (%d of processes that samples saw in a job's cgroup), %d jobs that samples saw on others' GPUs\n", sum.guessed, sum.unproven, sum.recorded)
+	fmt.Printf("%d owners (%.1f %%) named by exclusive use alone (%d of processes that samples saw in a job's cgroup), "+
+		"%d of %d (%.1f %%) where Slurm tracks by cgroup; %d jobs that samples saw on others' GPUs\n",
+		sum.guessed, percent(sum.guessed, sum.blamed), sum.unproven,
+		sum.unwitnessed, sum.tracked, percent(sum.unwitnessed, sum.tracked), sum.recorded)
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
 		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)
@@ -109,13 +127,15 @@ func lead(o options) (exit int) {
 	return exit
 }
 
+func percent(some, all uint64) float64 { return 100 * float64(some) / float64(max(1, all)) }
+
 // soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context
 // ends. The failures come in the order of their pairs.
 func soak(ctx context.Context, o options, each func(done uint64)) (sum tally, failures []failure) {
 	var next, failed atomic.Uint64
 	var lock sync.Mutex
 	var all sync.WaitGroup
-	cfg := shipped()
+	cfg := shipped(o.every)
 	for range runtime.NumCPU() {
 		all.Go(func() {
 			var own tally

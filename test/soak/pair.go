@@ -40,14 +40,18 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named, guessed, unproven, recorded uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, misguessed, named, recorded uint64
+
+	blamed, guessed      uint64 // owners that were named, and those of them by exclusive use alone
+	tracked, unwitnessed uint64 // the same where Slurm tracks by cgroup
+	unproven             uint64 // by exclusive use alone, though samples saw the process in a job's cgroup
 
 	misguessedAt uint64 // the first pair with one
 }
 
 func (t *tally) counts() []*uint64 {
 	return []*uint64{&t.pairs, &t.hooks, &t.checks, &t.settled, &t.damaged, &t.leaks, &t.drains, &t.due, &t.blamed,
-		&t.misguessed, &t.named, &t.guessed, &t.unproven, &t.recorded}
+		&t.misguessed, &t.named, &t.guessed, &t.tracked, &t.unwitnessed, &t.unproven, &t.recorded}
 }
 
 func (t *tally) add(o tally) {
@@ -121,9 +125,10 @@ func (s startOn) dirty() uint64 {
 	return most
 }
 
-// shipped is the configuration as shipped, made to drain.
-func shipped() config.Config {
+// shipped is the configuration as shipped, made to drain, with a sample every so often.
+func shipped(every time.Duration) config.Config {
 	c := config.Default()
+	c.Record.Every = config.Duration(every)
 	c.Mode = config.Enforce
 	c.Slurm.SharedPartitions = []string{"shared"}
 	return c

@@ -18,6 +18,12 @@ type recorder struct {
 	inJob map[finding.Instance]bool       // those that it saw in a job's cgroup
 }
 
+// Times between two samples that are none: each pair draws its own, or has no recorder.
+const (
+	drawn time.Duration = 0
+	never time.Duration = -1
+)
+
 // mostSampled ends the samples of a run that has no end: the story goes on as long as something is to happen.
 const mostSampled = 10 * time.Minute
 
@@ -25,6 +31,9 @@ func (p *pair) newRecorder() recorder {
 	r := recorder{kept: ledger.Recordings{}, truth: map[finding.Instance]*world.Job{}, inJob: map[finding.Instance]bool{}}
 	if p.rand.IntN(5) > 0 {
 		r.every = time.Duration(1+p.rand.IntN(20)) * time.Second
+	}
+	if every := time.Duration(p.cfg.Record.Every); every != drawn {
+		r.every = max(0, every)
 	}
 	return r
 }

@@ -28,7 +28,7 @@ func TestSoak(t *testing.T) {
 func TestReplay(t *testing.T) {
 	tell := func() (told []string) {
 		for n := range uint64(20) {
-			play(shipped(), 3, n, func(at time.Duration, text string) { told = append(told, at.String()+text) })
+			play(shipped(drawn), 3, n, func(at time.Duration, text string) { told = append(told, at.String()+text) })
 		}
 		return told
 	}

@@ -42,7 +42,8 @@ type Job struct {
 	twice              [2]bool
 	hasty              bool // its cards are given away while its epilog runs: the node was set DOWN and resumed
 	runs               time.Duration
-	over               func() // what comes when it is over
+	due                time.Duration // when it is to end, once it has begun
+	over               func()        // what comes when it is over
 }
 
 // HasGPUs reports whether Slurm gave the job any.
@@ -163,6 +164,7 @@ func (n *Node) allocate(j *Job) {
 
 func (n *Node) begin(j *Job) {
 	n.tell("job %d begins", j.ID)
+	j.due = n.Now + j.runs
 	n.After(j.runs, func() { n.finish(j) })
 	n.act(j)
 }
