@@ -265,9 +265,10 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	return f, true
 }
 
-// sawAlive reports that a process which is dead by now was seen in the cgroup of that very job.
+// sawAlive reports that a process which is dead by now was seen in the cgroup of this very job, which is its owner. What
+// an earlier job had under that number may be another's by now.
 func (s Scene) sawAlive(pid int, o Owner) bool {
-	return slices.ContainsFunc(s.Self.Seen, func(seen Sighting) bool {
+	return o.named().Same(s.Self.owner()) && slices.ContainsFunc(s.Self.Seen, func(seen Sighting) bool {
 		return seen.PID == pid && o.named().Same(seen.Owner)
 	})
 }

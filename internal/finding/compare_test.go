@@ -269,6 +269,8 @@ func TestCompare(t *testing.T) {
 			"PHANTOM", "out of time"},
 		{"a dead PID that was there", with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib))),
 			"DIRTY 9 exclusive", "before this job"},
+		{"its number was seen in its job's cgroup", with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib)), sawAlive(9)),
+			"DIRTY 9 exclusive", "before this job"},
 		{"a guess while its job has ended", with(searched(on(100, gone), onCard(in(9, keeper), 3)), others(earlier), beginning),
 			"DIRTY 9 exclusive [71]", ""},
 
