@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -16,8 +17,9 @@ import (
 type FS struct {
 	Dir    string // where it is mounted
 	t      testing.TB
-	keeper io.Closer // closing it makes the keeper thaw
-	thawed func()    // waits for that
+	mu     sync.Mutex // a timer may thaw it
+	keeper io.Closer  // closing it makes the keeper thaw
+	thawed func()     // waits for that
 }
 
 // New mounts an empty ext4 at a new directory, from an image on a loop device that goes with the mount.
@@ -46,6 +48,8 @@ func (f *FS) Freeze() {
 	in, err := keeper.StdinPipe()
 	f.must(err)
 	f.must(keeper.Start())
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.keeper, f.thawed = in, func() { f.must(keeper.Wait()) }
 	f.run("fsfreeze", "--freeze", f.Dir)
 }
@@ -53,6 +57,8 @@ func (f *FS) Freeze() {
 // Thaw lets all writers go on. A file system that is not frozen stays as it is.
 func (f *FS) Thaw() {
 	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.keeper == nil {
 		return
 	}
