@@ -77,26 +77,6 @@ func TestAMD(t *testing.T) {
 		s.showSays("n1", next, "start:", "BKD-DIRTY")
 		s.nodeIsUp("n1")
 	})
-	s.tell("memory without a process", func(s *story) {
-		t.Cleanup(func() { w.Stick(1, 0) })
-		id := s.starts(s.user, awaits, two)
-		w.Stick(1, 46*gib)
-		s.touches(s.user, "done")
-		s.ends(id)
-		s.showSays("n1", id, "BKD-RESIDUE", "45.5 GiB")
-		s.nodeIsUp("n1")
-		w.Stick(1, 0)
-	})
-	s.tell("an entry of a process that is gone", func(s *story) {
-		const dead = 4194000
-		id := s.starts(s.user, awaits, two)
-		w.Stale(dead, 1, 8*gib)
-		s.touches(s.user, "done")
-		s.ends(id)
-		s.showSays("n1", id, "BKD-PHANTOM", "4194000")
-		s.nodeIsUp("n1")
-		w.Stale(dead, 1, 0)
-	})
 	s.tell("a requeued job", func(s *story) {
 		id := s.starts(s.user, "if [ ${SLURM_RESTART_COUNT:-0} = 0 ]; then "+computes("setsid", 136, 8000)+
 			"echo ready; sleep 300; fi", "--requeue", two)

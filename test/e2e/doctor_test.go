@@ -41,8 +41,8 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 	return bad
 }
 
-// The doctor finds nothing on a node of a real Slurm that is set up as bookend setup says, and each thing that an admin
-// then spoils.
+// The doctor finds nothing on a node of a real Slurm that is set up as bookend setup says. What else an
+// admin spoils package doctor has.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	tracks := cluster.Tracks()
@@ -62,22 +62,12 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	file := s.on.ConfFile()
-	was := must.Have(os.ReadFile(file))(t)
-	for title, tt := range map[string]struct{ old, now, check, seen string }{
-		"Bookend taken out":  {"Include ", "#Include ", "slurm-prolog", "no Prolog="},
-		"a hook that is not": {"ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog", "does not exist"},
-		"a GPU too many":     {"gpu:2", "gpu:3", "gpu-order", "slurm.conf gives out 3, the driver has 2"},
-		"hooks cut short":    {"#last", "PrologEpilogTimeout=3", "hook-timeout", "PrologEpilogTimeout=3"},
-	} {
-		s.tell(title, func(s *story) {
-			defer func() { _ = os.WriteFile(file, was, 0o644) }()
-			text := strings.Replace(string(was)+"\n#last\n", tt.old, tt.now, 1)
-			must.Do(s.t, os.WriteFile(file, []byte(text), 0o644))
-			if r := s.doctorSays("n1")[tt.check]; r.Level != doctor.Wrong || !strings.Contains(r.Seen, tt.seen) ||
-				r.Fix == "" {
-				s.t.Errorf("%s: %+v, want wrong, with %q and what to do", tt.check, r, tt.seen)
-			}
-		})
-	}
+	s.tell("a GPU too many", func(s *story) {
+		file := s.on.ConfFile()
+		text := strings.Replace(string(must.Have(os.ReadFile(file))(s.t)), "gpu:2", "gpu:3", 1)
+		must.Do(s.t, os.WriteFile(file, []byte(text), 0o644))
+		if r := s.doctorSays("n1")["gpu-order"]; r.Level != doctor.Wrong {
+			s.t.Errorf("%+v", r)
+		}
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // Card is one card of a node.
@@ -28,14 +27,11 @@ type Card struct {
 type World struct {
 	Proc, Sys string
 	cards     []Card
-	keeping   sync.Mutex
-	stuck     []uint64 // bytes that no process has, by card
 }
 
 // New makes a node with idle cards below a folder.
 func New(dir string, cards ...Card) *World {
-
-	w := &World{filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), cards, sync.Mutex{}, make([]uint64, len(cards))}
+	w := &World{filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), cards}
 	w.put("0\n", w.Sys, "module/amdgpu/refcnt")
 	w.put("6.8.0-test\n", w.Proc, "sys/kernel/osrelease")
 	w.put("0\n", w.kfd("topology/nodes/0/gpu_id"))

@@ -31,9 +31,7 @@ func (w *World) Keep() (stop func()) {
 			case <-done:
 				return
 			case <-time.After(20 * time.Millisecond):
-				w.keeping.Lock()
 				w.follow(seen, all)
-				w.keeping.Unlock()
 			}
 		}
 	}()
@@ -69,7 +67,7 @@ func (w *World) follow(seen map[int]bool, all map[int]*held) {
 				used += h.bytes
 			}
 		}
-		w.Use(i, used+w.stuck[i])
+		w.Use(i, used)
 	}
 }
 
@@ -93,21 +91,4 @@ func zombie(pid int) bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
 	return strings.HasPrefix(rest, "Z")
-}
-
-// Stick leaves memory on a card that no process has, as a DMA buffer does, until it is set to 0.
-func (w *World) Stick(card int, bytes uint64) {
-	w.keeping.Lock()
-	defer w.keeping.Unlock()
-	w.stuck[card] = bytes
-}
-
-// Stale leaves KFD's entry of a process that is not there, or takes it away: bytes are 0.
-func (w *World) Stale(pid, card int, bytes uint64) {
-	w.keeping.Lock()
-	defer w.keeping.Unlock()
-	w.stuck[card] = bytes
-	if w.Compute(pid, w.cards[card].Minor, bytes); bytes == 0 {
-		w.Gone(pid)
-	}
 }
