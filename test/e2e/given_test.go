@@ -63,7 +63,7 @@ func given(t *testing.T, o site.Options) *story {
 	o.Config = timed(o.Config)
 	on := must.Have(site.Up(o))(t)
 	s := &story{t: must.Steps{T: t}, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
-		terminals: new(terminals)}
+		terminals: &terminals{texts: map[string]string{}}}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
 		if leaks := s.leaks(); len(leaks) > 0 && !strings.Contains(o.Config, "privacy: jobs") {

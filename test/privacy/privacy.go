@@ -4,12 +4,16 @@ package privacy
 
 import (
 	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
+	"bookend/test/rig"
 )
 
 // Person is an account of the site.
@@ -138,4 +142,21 @@ func (f Facts) in(line string, own Facts) (said []string) {
 
 func without[T comparable](all, own []T) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return slices.Contains(own, one) })
+}
+
+// Readable are the regular files below a folder that the kernel lets a user read, and what they say.
+func Readable(uid uint32, folder string) map[string]string {
+	all := map[string]string{}
+	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil // what is gone, or not to be looked into, tells nobody anything
+		}
+		cmd := exec.Command("/usr/bin/head", "-c", "1000000", path)
+		cmd.SysProcAttr = rig.As(int(uid))
+		if text, err := cmd.Output(); err == nil {
+			all[path] = string(text)
+		}
+		return nil
+	})
+	return all
 }
