@@ -15,7 +15,6 @@ import (
 	"bookend/internal/slurmconf"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
-	"bookend/test/rig"
 )
 
 const gib = 1 << 30
@@ -169,7 +168,6 @@ func TestAMDRecorded(t *testing.T) {
 	n, w := amd(t, true, card)
 	n.ownPrograms()
 	n.configure(func(c *conf) { c.record = "100ms" })
-	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	n.clean(n.own(prolog), onAMD("2"))
 	n.clean(n.own(prolog), bystanding())
 	w.Use(0, 8*gib)

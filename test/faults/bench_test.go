@@ -79,6 +79,8 @@ type node struct {
 	watch func(*exec.Cmd) (wait func() error, err error)
 	// heard is what Slurm shows of the task hooks to the job's user.
 	heard string
+	// others is the bystander's record as its start left it.
+	others string
 }
 
 // conf is what tests change of a configuration.
@@ -307,15 +309,15 @@ func (n *node) record() string {
 }
 
 // unharmed asserts that nothing is half written and that the bystander's record is what it was.
-func (n *node) unharmed(others string) {
+func (n *node) unharmed() {
 	must.Do(n, filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(e.Name(), safefile.TempPrefix) {
 			n.Errorf("half written: %q", path)
 		}
 		return nil
 	}))
-	if now := n.record(); now != others || now == "" {
-		n.Errorf("the other job's record was %s\nand is %s", others, now)
+	if now := n.record(); now != n.others || now == "" {
+		n.Errorf("the other job's record was %s\nand is %s", n.others, now)
 	}
 }
 

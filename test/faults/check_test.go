@@ -11,7 +11,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/test/must"
-	"bookend/test/rig"
 )
 
 // check runs the health check as slurmd does, which must end well, and returns what it kept.
@@ -40,7 +39,6 @@ func TestCheckFinds(t *testing.T) {
 	n := newNode(t, "observe")
 	n.ownPrograms()
 	n.configure(func(c *conf) { c.record = "100ms" })
-	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	n.xid(0, 79, offTheBus)
 	c := n.checked("") // from before the first check
 	if len(c.Cards) != 2 || c.Stopped || c.Took <= 0 || c.Cards[1].Index != 1 || len(c.Snapshot.Readings) != 2 ||
@@ -102,7 +100,6 @@ func TestCheckFaults(t *testing.T) {
 			n := newNode(t, "enforce")
 			n.clean(prolog, bystanding())
 			n.check()
-			others := n.record()
 			n.configure(func(c *conf) { c.onUnknown = "drain" })
 			tt.harm(n)
 			c := n.check()
@@ -112,7 +109,7 @@ func TestCheckFaults(t *testing.T) {
 			if tt.finds != "" {
 				n.says("program=bookend-healthcheck", string(tt.finds), tt.says)
 			}
-			n.unharmed(others)
+			n.unharmed()
 		})
 	}
 }
@@ -152,7 +149,6 @@ func TestCheckStopped(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
-	others := n.record()
 	n.set("on."+memoryCall, "hang-hard")
 	p := n.start(healthcheck, bySlurm)
 	backend := p.child("backend")
@@ -162,7 +158,7 @@ func TestCheckStopped(t *testing.T) {
 	if o := p.terminate(backend); o.exit != 42 {
 		t.Errorf("%v", o)
 	}
-	n.unharmed(others)
+	n.unharmed()
 }
 
 // What of a GPU's condition takes the driver long is read at a job's end only where that may tell more than a health
@@ -175,9 +171,7 @@ func TestBriefEnd(t *testing.T) {
 	n.set("gpu0.remap_failure", "1")
 	n.clean(epilog, numbered(101))
 	n.clean(prolog, numbered(102))
-	failed := numbered(102)
-	failed["SLURM_JOB_EXIT_CODE"], failed["SLURM_JOB_EXIT_CODE2"] = "256", "1:0"
-	n.hook(epilog, failed)
+	n.hook(epilog, failed(numbered(102)))
 	n.clean(prolog, numbered(103))
 	if c := n.check(); len(c.Findings) == 0 {
 		t.Fatal("the health check found nothing")
@@ -200,7 +194,7 @@ func TestBriefEndBlamesNobody(t *testing.T) {
 	n.set("gpu0.ecc_uncorrected", "3")
 	n.clean(epilog, numbered(102))
 	n.clean(prolog, numbered(103))
-	n.hook(epilog, numbered(103).With("SLURM_JOB_EXIT_CODE", "256").With("SLURM_JOB_EXIT_CODE2", "1:0"))
+	n.hook(epilog, failed(numbered(103)))
 	for _, f := range n.endOf(103).Findings {
 		if f.Code == code.ECC && f.Unknown == "" {
 			t.Errorf("job 103: %+v", f)

@@ -131,11 +131,7 @@ func panics(t *testing.T, h hook, file, defect, says string) {
 	for onUnknown, exit := range map[string]int{"warn": 0, "drain": 41} {
 		n := newNode(t, "enforce")
 		n.configure(func(c *conf) { c.onUnknown = onUnknown })
-		n.clean(prolog, bystanding())
-		if h == epilog {
-			n.clean(prolog, newJob())
-		}
-		others := n.record()
+		n.begun(h)
 		o := n.hook(broken, newJob())
 		if o.exit != exit || !strings.Contains(o.output, "panic: "+says) || !strings.Contains(o.output, "goroutine ") {
 			t.Errorf("%s %s: %v", h.program, onUnknown, o)
@@ -148,6 +144,6 @@ func panics(t *testing.T, h hook, file, defect, says string) {
 		if found := n.findings(h); !has(found, code.Panicked) || len(n.run(100).Ends) > 1 {
 			t.Errorf("%s recorded: %+v", h.program, n.run(100))
 		}
-		n.unharmed(others)
+		n.unharmed()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
-	"bookend/test/rig"
 )
 
 // Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own GPU and
@@ -25,7 +24,6 @@ func TestCrowd(t *testing.T) {
 	n.configure(func(c *conf) {
 		c.record, c.probe, c.settle, c.extra = "1s", "40s", "{max: 25s, stable: 1s}", "job_log: all\n"
 	})
-	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	n.home()
 	var jobs []job
 	for i, j := range jobsFrom(100, crowd) {

@@ -25,11 +25,7 @@ type fault struct {
 
 func (f fault) check(n *node, h hook, onUnknown string, exit int) {
 	n.configure(func(c *conf) { c.onUnknown = onUnknown })
-	n.clean(prolog, bystanding())
-	if h == epilog {
-		n.clean(prolog, newJob())
-	}
-	others := n.record()
+	n.begun(h)
 	f.harm(n)
 	j := newJob()
 	if f.job != nil {
@@ -41,7 +37,7 @@ func (f fault) check(n *node, h hook, onUnknown string, exit int) {
 	if f.finds != code.BadEnv && !has(n.findings(h), f.finds) { // of that job nothing is known
 		n.Errorf("recorded: %v, want %s", n.findings(h), f.finds)
 	}
-	n.unharmed(others)
+	n.unharmed()
 }
 
 // backend makes a node's backend what a script says.

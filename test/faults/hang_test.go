@@ -118,7 +118,6 @@ func TestDiskHangs(t *testing.T) {
 			n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
 			n.clean(n.own(prolog), bystanding())
 			n.clean(n.own(prolog), newJob())
-			others := n.record()
 			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
 			f.Freeze()
 			n.exits(0, n.own(epilog), newJob()) // which waits for no disk
@@ -149,7 +148,7 @@ func TestDiskHangs(t *testing.T) {
 				}
 			}
 			f.Thaw()
-			n.sound(others)
+			n.sound()
 		})
 	}
 }
@@ -269,7 +268,6 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	n.ownPrograms()
 	n.clean(n.own(prolog), bystanding())
 	n.clean(n.own(prolog), newJob())
-	others := n.record()
 	who := n.stopping(intercept.Kind{Number: unix.SYS_OPENAT}, func(c intercept.Call) bool {
 		return doing(c.PID()) == "" && strings.Contains(c.File(0)+"/"+c.Text(1), n.inState("100")+"/"+safefile.TempPrefix)
 	})
@@ -295,7 +293,7 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	n.configure(func(c *conf) { c.tight = false })
 	n.clean(n.own(prolog), numbered(sharesLock))
 	n.clean(n.own(epilog), numbered(sharesLock))
-	n.sound(others)
+	n.sound()
 }
 
 // stops are the children of root's hooks, each stopped for good: with which hooks, in which circumstances it is started
@@ -370,7 +368,6 @@ func stopChild(t *testing.T, op string, h hook) {
 	if h == epilog {
 		n.clean(n.own(prolog), j)
 	}
-	others := n.record()
 	n.configure(func(c *conf) {
 		c.onUnknown, c.tight = "drain", !tt.roomy
 		c.extra = map[string]string{"append": "job_log: {read: false}\n",
@@ -407,5 +404,5 @@ func stopChild(t *testing.T, op string, h hook) {
 	}
 	undo()
 	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
-	n.sound(others)
+	n.sound()
 }

@@ -123,7 +123,6 @@ func TestInsideTheJob(t *testing.T) {
 				c.proc, c.shards = n.in("proc"), fmt.Sprint(`"no", run_in_job_backend: `, allowed)
 				c.record = "1s"
 			})
-			t.Cleanup(func() { rig.EndRecorders(n.dir) })
 			if cgroup == "job_101" {
 				n.exits(0, prolog, newJob())
 				n.given("", slurmconf.Ambiguous, "which slurmd is running is not known")

@@ -61,9 +61,7 @@ func TestProbeAtTheEnd(t *testing.T) {
 	}
 	n.set("on.cuInit", "")
 	n.clean(prolog, numbered(102))
-	failed := numbered(102)
-	failed["SLURM_JOB_EXIT_CODE"], failed["SLURM_JOB_EXIT_CODE2"] = "256", "1:0"
-	n.clean(epilog, failed)
+	n.clean(epilog, failed(numbered(102)))
 	if again := n.tested(n.endOf(102), gpu.ProbeOK, ""); again.At <= p.At {
 		t.Errorf("the job failed, and nobody tested: %+v", again)
 	}

@@ -153,7 +153,19 @@ func (p *running) terminate(backend int) outcome {
 
 // hook runs one to its end.
 func (n *node) hook(h hook, j job) outcome {
-	return n.start(h, j).wait()
+	o := n.start(h, j).wait()
+	if h.context == slurm.Prolog && j["SLURM_JOB_ID"] == strconv.Itoa(bystanderID) {
+		n.others = n.record()
+	}
+	return o
+}
+
+// begun has the bystander's job begin, and for an epilog job 100 too.
+func (n *node) begun(h hook) {
+	n.clean(prolog, bystanding())
+	if h == epilog {
+		n.clean(prolog, newJob())
+	}
 }
 
 // exits runs a hook that must end with a code, whatever it finds.
@@ -352,6 +364,7 @@ func (n *node) ownPrograms() {
 		must.Do(n, os.Link(program(name), n.in("bin/"+name)))
 	}
 	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })
+	n.Cleanup(func() { rig.EndRecorders(n.dir) })
 }
 
 // own is a hook as this node runs it.
@@ -403,12 +416,12 @@ func (n *node) unkillable(want int, before ...int) []int {
 }
 
 // sound asserts that both hooks of another job find nothing, and that nobody harmed the bystander or left anything.
-func (n *node) sound(others string) {
+func (n *node) sound() {
 	n.none()
 	n.configure(func(c *conf) { c.tight = false })
 	n.clean(n.own(prolog), numbered(900))
 	n.clean(n.own(epilog), numbered(900))
-	n.unharmed(others)
+	n.unharmed()
 	n.none()
 	if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") {
 		n.Errorf("status:\n%s", shown)

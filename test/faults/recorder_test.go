@@ -21,7 +21,6 @@ func recording(t *testing.T) *node {
 	n := newNode(t, "enforce")
 	n.ownPrograms()
 	n.configure(func(c *conf) { c.record = "100ms" })
-	t.Cleanup(func() { rig.EndRecorders(n.dir) })
 	return n
 }
 

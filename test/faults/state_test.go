@@ -114,7 +114,7 @@ func TestEpilogTwice(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
-	others, path := n.record(), n.home()
+	path := n.home()
 	j := newJob().With("SLURM_JOB_STDOUT", path)
 	n.clean(prolog, j)
 	orphan := n.leftover()
@@ -131,7 +131,7 @@ func TestEpilogTwice(t *testing.T) {
 	if again := n.get(path); again != said {
 		t.Errorf("appended again: %q", again)
 	}
-	n.unharmed(others)
+	n.unharmed()
 }
 
 // A job that was requeued: what the first run's user was told is not true of the second, where its prolog is ended while

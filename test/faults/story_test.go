@@ -57,7 +57,7 @@ func (s story) play(n *node) {
 	if s.job != nil {
 		j = s.job(n)
 	}
-	j, others := n.begin(j), n.record()
+	j = n.begin(j)
 	said := ""
 	if s.during != nil {
 		s.during(n)
@@ -88,11 +88,13 @@ func (s story) play(n *node) {
 	if s.check != nil {
 		s.check(n)
 	}
-	n.unharmed(others)
+	n.unharmed()
 }
 
-// failed is the wait status of a script that ended with exit code 1.
-const failed = "256"
+// one is the wait status of a script that ended with exit code 1; failed is a job whose script has.
+const one = "256"
+
+func failed(j job) job { return j.With("SLURM_JOB_EXIT_CODE", one, "SLURM_JOB_EXIT_CODE2", "1:0") }
 
 // home makes a folder of the user's, with the job's output in it.
 func (n *node) home() (output string) {

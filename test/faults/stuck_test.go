@@ -39,18 +39,14 @@ func terminated(t *testing.T, h hook) (said bool) {
 	n := newNode(t, "enforce")
 	n.mount(n.conf.run, "size=1m") // the record's place is a tmpfs
 	n.configure(func(c *conf) { c.onUnknown = "drain" })
-	n.clean(prolog, bystanding())
-	if h == epilog {
-		n.clean(prolog, newJob())
-	}
-	others := n.record()
+	n.begun(h)
 	n.set("on."+memoryCall, "hang-hard")
 	p := n.start(h, newJob())
 	o := p.terminate(p.child("backend"))
 	if o.exit != 0 {
 		t.Errorf("%v", o)
 	}
-	n.unharmed(others)
+	n.unharmed()
 	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), code.Deadline)
 }
 
@@ -103,11 +99,7 @@ func TestWatchdog(t *testing.T) {
 		t.Run(h.program, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.clean(prolog, bystanding())
-			if h == epilog {
-				n.clean(prolog, newJob())
-			}
-			others := n.record()
+			n.begun(h)
 			n.configure(func(c *conf) { c.tight = true })
 			if h == prolog {
 				n.configure(func(c *conf) { c.extra = "nonsense: {}\n" })
@@ -128,7 +120,7 @@ func TestWatchdog(t *testing.T) {
 			if exit := p.over(); exit != 0 {
 				t.Errorf("exit %d", exit)
 			}
-			n.unharmed(others)
+			n.unharmed()
 		})
 	}
 }
@@ -177,7 +169,6 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, f := wedged(t, tt.mode)
-			others := n.record()
 			n.clean(n.own(prolog), newJob())
 			n.configure(func(c *conf) { c.onUnknown, c.extra, c.tight = tt.onUnknown, tt.policy, true })
 			f.Freeze()
@@ -191,7 +182,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 			n.saysTimes(2, string(code.Stuck), "looks=0")
 			n.unkillable(1, left...)
 			f.Thaw()
-			n.sound(others)
+			n.sound()
 		})
 	}
 }
@@ -200,7 +191,6 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 func TestStuckBackendLeavesOneChild(t *testing.T) {
 	t.Parallel()
 	n, f := wedged(t, "enforce")
-	others := n.record()
 	n.clean(n.own(prolog), newJob())
 	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
 	mend := n.deaf(n.world.DriverProc()+"/gpus", true)
@@ -213,7 +203,7 @@ func TestStuckBackendLeavesOneChild(t *testing.T) {
 	n.unkillable(1, left...)
 	f.Thaw()
 	mend()
-	n.sound(others)
+	n.sound()
 }
 
 // A backend that has answered and takes long to end costs the next look its time, and no hook its deadline: what was
@@ -258,7 +248,6 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	for _, j := range begun {
 		n.clean(n.own(prolog), j)
 	}
-	others := n.record()
 	n.configure(func(c *conf) { c.tight = true })
 	must.Do(t, os.Remove(n.inState("answered.json"))) // an answer of a moment ago vouches for the driver
 	f.Freeze()
@@ -272,14 +261,13 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	n.unkillable(1)
 	n.toldOf(1, 2*each-1)
 	f.Thaw()
-	n.sound(others)
+	n.sound()
 }
 
 // slurmd may end a hook while its child is stuck: the next hooks know of that child all the same, and start none.
 func TestKilledHooksLeaveOneChild(t *testing.T) {
 	t.Parallel()
 	n, f := wedged(t, "enforce")
-	others := n.record()
 	must.Do(t, os.Remove(n.inState("answered.json")))
 	f.Freeze()
 	p := n.start(n.own(prolog), numbered(200))
@@ -302,7 +290,7 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 	}
 	n.toldOf(0, 2)
 	f.Thaw()
-	n.sound(others)
+	n.sound()
 }
 
 // Of two epilogs of one end beside each other the second may be the only one whose exit code anybody reads: where what
