@@ -31,9 +31,6 @@ type Params struct {
 	Root bool
 	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
 	Grace time.Duration
-	// Answered, where it is not nil, is called once, from another goroutine, when the driver has answered: when
-	// anything has come after the backend's greeting.
-	Answered func()
 	// Started, where it is not nil, is called with the started backend, for child.Alive.
 	Started func(pid int, startTicks uint64)
 	// OnLook, where it is not nil, takes the looks of a recording one by one, from another goroutine; the answer then
@@ -45,9 +42,6 @@ type Params struct {
 	// Stop, where it is not nil and closed, ends the backend.
 	Stop <-chan struct{}
 }
-
-// greeting and one line more: what a backend says before it asks the driver, and what the driver made it say.
-const greetingAndOne = 2
 
 // Answer is what a backend said, and what is wrong with that. Strings of the driver and of the backend are raw.
 type Answer struct {
@@ -99,8 +93,6 @@ func Ask(p Params, req wire.Request) Answer {
 		Timeout:   req.Deadline(),
 		Grace:     p.Grace,
 		Started:   p.Started,
-		OnLines:   p.Answered,
-		Lines:     greetingAndOne,
 		Stop:      p.Stop,
 	}
 	if p.OnLook != nil {

@@ -55,12 +55,6 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	return false
 }
 
-// Orphaned reports whether a process that is Alive has lost its parent: whoever started it as parent has ended.
-func Orphaned(proc string, pid int, startTicks uint64, parent int) bool {
-	st, err := readStat(proc, pid)
-	return err == nil && st.Ticks == startTicks && !st.dead() && st.Parent != parent
-}
-
 // Parent reads the parent of a process, and when the process itself started.
 func Parent(proc string, pid int) (parent int, startTicks uint64, err error) {
 	st, err := readStat(proc, pid)

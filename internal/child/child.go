@@ -50,9 +50,6 @@ type Spec struct {
 	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
 	Started func(pid int, startTicks uint64)
-	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
-	OnLines func()
-	Lines   int
 	Timeout time.Duration // from the call of Run
 	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
 	// driver may keep from dying for a while.
@@ -135,14 +132,12 @@ func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err}
 func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time) Result {
 	res := Result{PID: b.pid, StartTicks: b.ticks}
 	flood := make(chan struct{})
-	answered := make(chan struct{})
+	var answered chan struct{}
 	if s.OneLine {
-		s.Lines, s.OnLines = 1, func() { close(answered) }
+		answered = make(chan struct{})
 	}
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
-	out := gather(p.stdout, keeper{
-		limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines, onLine: s.OnLine,
-	})
+	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, onLine: s.OnLine, answered: answered})
 	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
 	res.finish(c.end(b, ends{flood, answered, deadline, s.Stop}, max(s.Grace, grace)))

@@ -297,23 +297,6 @@ func TestSelfSurvivesUpgrade(t *testing.T) {
 	must.Not(t, err != nil || string(out) != "exited ", "got %q, %v", out, err)
 }
 
-// Whoever waits for a child's first words hears of them while it goes on.
-func TestOnLines(t *testing.T) {
-	heard, done := make(chan struct{}), make(chan Result)
-	go func() {
-		s := self("")
-		s.Path, s.Args = "/bin/sh", []string{"-c", "echo one; printf two; echo; sleep 0.2"}
-		s.Lines, s.OnLines = 2, func() { close(heard) } // once: else it panics
-		done <- Run(s)
-	}()
-	select {
-	case <-heard:
-	case res := <-done:
-		t.Fatalf("ended unheard: %+v", res)
-	}
-	must.Be(t, "its words", string((<-done).Stdout), "one\ntwo\n")
-}
-
 // A child that has answered is not waited for to its deadline when it does not end, and what it said stands.
 func TestAnsweredAndStays(t *testing.T) {
 	for script, want := range map[string]Outcome{"echo answer; exec /bin/sleep 1000": Hung, "echo answer": Exited} {
@@ -386,8 +369,6 @@ func TestUninterruptible(t *testing.T) {
 	put("42/task/43", "D")
 	must.Not(t, !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777),
 		"a thread is in state D, of this very process")
-	must.Not(t, !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9),
-		"its parent is 1")
 }
 
 // The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.

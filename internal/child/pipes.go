@@ -91,15 +91,17 @@ func gather(r *os.File, k keeper) <-chan output {
 // keeper is a writer that keeps the first limit bytes, and closes flood, if any, when there are more.
 type keeper struct {
 	output
-	limit   int
-	flood   chan<- struct{}
-	lines   int // until onLines is called
-	onLines func()
-	onLine  func(line []byte) (more bool) // takes what is kept, line by line
+	limit    int
+	flood    chan<- struct{}
+	answered chan<- struct{}               // closed at the end of the first line; nil for none
+	onLine   func(line []byte) (more bool) // takes what is kept, line by line
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
-	k.count(b)
+	if k.answered != nil && bytes.IndexByte(b, '\n') >= 0 {
+		close(k.answered)
+		k.answered = nil
+	}
 	n := len(b)
 	for k.onLine != nil && !k.over {
 		line, rest, whole := bytes.Cut(b, []byte{'\n'})
@@ -124,17 +126,6 @@ func (k *keeper) overflow() {
 		close(k.flood)
 	}
 	k.over = true
-}
-
-// count calls onLines when there have been lines enough.
-func (k *keeper) count(b []byte) {
-	if k.onLines == nil {
-		return
-	}
-	if k.lines -= bytes.Count(b, []byte{'\n'}); k.lines <= 0 {
-		k.onLines()
-		k.onLines = nil
-	}
 }
 
 // drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open. No time would

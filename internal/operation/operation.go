@@ -129,10 +129,7 @@ var (
 )
 
 // Ask has the operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
-// Started, where there is one, is told of the child that has been started; startTicks are as in child.Result.
-func (o Operation[Req, Rep]) Ask(
-	req Req, timeout time.Duration, started ...func(pid int, startTicks uint64),
-) (reply Rep, err error) {
+func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (reply Rep, err error) {
 	if timeout <= 0 {
 		return reply, &Error{Op: o.Name, Err: ErrNoTime}
 	}
@@ -141,9 +138,6 @@ func (o Operation[Req, Rep]) Ask(
 		return reply, &Error{Op: o.Name, Err: err}
 	}
 	spec.HoldStdin, spec.OneLine, spec.MaxOutput, spec.Timeout = true, true, maxReply, timeout
-	if len(started) > 0 {
-		spec.Started = started[0]
-	}
 	res := child.Run(spec)
 	stays := res.Outcome == child.Hung || res.Outcome == child.Abandoned
 	answered := stays && bytes.HasSuffix(res.Stdout, []byte("\n"))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -158,31 +157,6 @@ func FuzzLine(f *testing.F) {
 			must.Not(t, !bytes.HasPrefix(frame, []byte("<")) || bytes.ContainsAny(frame, "\n\x00"), "frame %q", frame)
 		}
 	})
-}
-
-// Many ends of one user wait for one another only until a child has come back from that user's files; where the lock of
-// the visits is out of use each hook is on its own.
-func TestTurn(t *testing.T) {
-	run := filepath.Join(t.TempDir(), "run")
-	must.Do(t, os.Chmod(filepath.Dir(run), 0o755))
-	store := must.Have(state.Open(run, "n1"))(t)
-	now := time.Hour
-	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
-	enter := func(op string, want error, when string) (met func(bool)) {
-		t.Helper()
-		met, err := v.enter(op)
-		must.Fail(t, when, err, want)
-		return met
-	}
-	met := enter(Append.Name, nil, "the first")
-	enter(Append.Name, errInVisit, "beside one who has not come back")
-	met(true)
-	enter(Append.Name, nil, "one has come back")
-	defer enter(Tail.Name, nil, "another operation")(false)
-	enter(Append.Name, nil, "one has come back from writing, and another reads")
-	enter(Tail.Name, errInVisit, "it came back from writing, not from reading")
-	must.Do(t, os.RemoveAll(run))
-	enter(Tail.Name, nil, "no lock")(true)
 }
 
 // Which readers of /proc keep a new one from being started.

@@ -208,50 +208,24 @@ type Visit struct {
 	Trouble error
 }
 
-// What keeps a hook from a visit.
-var (
-	ErrStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
-	errInVisit    = errors.New("the end of another job of this user still waits for the file system of its output")
-)
+// ErrStuckVisit keeps a hook from a visit.
+var ErrStuckVisit = errors.New("an earlier job's output lies on a file system that does not answer")
 
 // Visited has an operation done among the user's files: while one lives that cannot be killed there, no other is
 // started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
 func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
-	op := o.Name
-	met, err := v.enter(op)
-	if err != nil {
-		return reply, err
+	if v.Store != nil {
+		earlier, err := v.Store.StuckVisit(v.UID, v.Alive)
+		v.Trouble = errors.Join(v.Trouble, err)
+		if earlier != nil {
+			return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, earlier.PID, earlier.Op)
+		}
 	}
 	reply, err = o.Ask(req, v.Left())
-	defer met(err == nil) // of this operation alone: reading may work where writing hangs
-	if left := stuck(op, err, v.Now()); left != nil && v.Store != nil {
+	if left := stuck(o.Name, err, v.Now()); left != nil && v.Store != nil {
 		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, *left, v.Alive))
 	}
 	return reply, err
-}
-
-// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that
-// end at once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is
-// on its own.
-func (v *Visit) enter(op string) (met func(back bool), err error) {
-	alone := func(bool) {}
-	if v.Store == nil {
-		return alone, nil
-	}
-	met, err = v.Store.Visit(op, v.UID, v.Now, v.Left())
-	switch {
-	case errors.Is(err, state.ErrLocked):
-		return nil, errInVisit
-	case met == nil:
-		met = alone
-	}
-	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
-	v.Trouble = errors.Join(v.Trouble, err)
-	if stuck != nil {
-		met(false)
-		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, stuck.PID, stuck.Op)
-	}
-	return met, nil
 }
 
 // LocateRequest asks where a descriptor of a process leads.

@@ -95,8 +95,7 @@ func (r *record) examined() {
 
 // lookAround asks the driver once for every GPU of the node, and reads who is on them.
 func (r *record) lookAround() {
-	defer r.Leave()
-	if !r.Meet() {
+	if !r.answers() {
 		return
 	}
 	_, start := r.numbering(ledger.Run{})

@@ -21,10 +21,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// Meet reports whether the driver may be asked: where no abandoned child lives in it, and no other hook waits for its
-// answer in vain. Leave ends what Meet began.
-func (d *Driver) Meet() bool { return d.answers() && d.meet() }
-
 // answers reports that no child is stuck in the driver: while one lives, nobody starts another.
 func (d *Driver) answers() bool {
 	stuck, err := d.Store.Stuck()
@@ -91,13 +87,7 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 		own.Devices = slices.DeleteFunc(slices.Clone(r.Devices),
 			func(device gpu.Device) bool { return gpu.VendorOf(device).Name != name })
 		p := hears
-		p.Root, p.Answered = d.EUID == 0, func() { d.contact.met(true) }
-		p.Started = func(pid int, startTicks uint64) {
-			d.started(operation.Backend)(pid, startTicks)
-			if hears.Started != nil {
-				hears.Started(pid, startTicks)
-			}
-		}
+		p.Root = d.EUID == 0
 		p.Path, own.Options = d.Config.BackendOf(name, r.Op)
 		answers = append(answers, backend.Ask(p, own))
 	}
@@ -127,10 +117,6 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	}
 	for _, t := range a.Troubles {
 		switch {
-		// which says nothing for certain
-		case t.Code == code.Hang && d.contact.waited > patience/3 && d.Seen.Looks == 0:
-			const why = "another hook's wait for the driver left too little time: "
-			found = append(found, finding.Unsure(code.Slow, why+in+t.Detail))
 		case t.Unsure:
 			found = append(found, finding.Unsure(t.Code, in+t.Detail))
 		default:
@@ -207,6 +193,9 @@ func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 		return &log
 	})
 }
+
+// patience is how long a hook waits for the start of a backend before it goes on.
+const patience = 300 * time.Millisecond
 
 // ahead is a watch that was begun before it was certain what is to be watched.
 type ahead struct {
@@ -288,83 +277,4 @@ func (a *ahead) of(cards []finding.Card, rule gpu.WatchRule) (answer backend.Ans
 		is = reflect.DeepEqual(a.cards, cards) && reflect.DeepEqual(a.rule, rule)
 	}
 	return answer, is
-}
-
-// contact is this hook's first contact with the driver.
-type contact struct {
-	holds  bool          // it asks, and others wait for its answer
-	waited time.Duration // for another hook's answer, of the time that was meant for the driver
-	pids   []int         // of the children that asked
-	met    func(answered bool)
-}
-
-// patience is how long a hook waits for another's first answer before it looks what keeps that.
-const patience = 300 * time.Millisecond
-
-// worthAsking is the least time in which a driver that answers can be expected to.
-const worthAsking = 500 * time.Millisecond
-
-// meet waits for another hook's contact. Where nobody has heard it lately one hook asks and the others wait for what
-// comes of it, as long as it sleeps where nothing can wake it: else each would leave a child there. One that is merely
-// slow, stopped or busy keeps nobody: they ask beside it. Without state each hook is on its own.
-func (d *Driver) meet() bool {
-	left := func() time.Duration { return d.Left(time.Duration(d.Times.Driver), d.Reserve()) }
-	began := d.Clock.Boot()
-	for first := true; first || left() > worthAsking; first = false {
-		met, err := d.Store.Meet(d.Clock.Boot, min(patience, left()))
-		d.contact.waited = d.Clock.Boot() - began
-		if err == nil && met != nil {
-			d.contact.met, d.contact.holds = met, true
-			d.adopt()
-		}
-		if !errors.Is(err, state.ErrLocked) || !d.asleep(d.Store.Asking()) {
-			return d.answers()
-		}
-	}
-	if d.answers() {
-		const why = "not asked: another hook's child has been in the driver for more than %v"
-		d.Add(finding.Unsure(code.Slow, fmt.Sprintf(why, d.contact.waited.Round(time.Millisecond))))
-	}
-	return false
-}
-
-// asleep reports whether a child that asks sleeps where no signal wakes it.
-func (d *Driver) asleep(asking *state.Asking) bool {
-	return asking != nil && child.Uninterruptible(d.Config.Paths.Proc, asking.PID, asking.StartTicks)
-}
-
-// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record. One that merely
-// ends after its hook is soon gone: so it has to sleep at each of some looks.
-func (d *Driver) adopt() {
-	const looks = 6
-	asking := d.Store.Asking()
-	for range looks {
-		if !d.asleep(asking) || !child.Orphaned(d.Config.Paths.Proc, asking.PID, asking.StartTicks, asking.Hook) {
-			return
-		}
-		time.Sleep(patience / looks)
-	}
-	d.Try(d.Store.SetStuck(asking.Stuck))
-}
-
-// started returns what notes a child that asks the driver.
-func (d *Driver) started(op string) func(pid int, startTicks uint64) {
-	if !d.contact.holds {
-		return func(int, uint64) {}
-	}
-	return func(pid int, startTicks uint64) {
-		d.contact.pids = append(slices.Clone(d.contact.pids), pid)
-		// Without it the others ask beside this hook: nothing worth telling.
-		_ = d.Store.SetAsking(state.Asking{
-			Stuck: state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, Hook: d.PID,
-		})
-	}
-}
-
-// Leave ends the first contact, however it went.
-func (d *Driver) Leave() {
-	d.contact.met(false)
-	if d.contact.holds {
-		_ = d.Store.ClearAsking(d.contact.pids...)
-	}
 }

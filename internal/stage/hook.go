@@ -39,7 +39,6 @@ type Driver struct {
 	Settle config.SettleTimes
 	Store  *state.Store // nil until it is opened
 
-	contact contact
 	ahead   *ahead
 	ending  func() backend.Answer // waits for that of a backend that has answered
 	last    backend.Answer        // which that was
@@ -51,7 +50,7 @@ type Driver struct {
 func New(env operation.Env, phase slurm.Context) *Driver {
 	frame := NewFrame(env.Clock)
 	at := judge.Case{Phase: phase, At: frame.Start}
-	return &Driver{Env: env, Frame: frame, Case: at, contact: contact{met: func(bool) {}}}
+	return &Driver{Env: env, Frame: frame, Case: at}
 }
 
 // Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is

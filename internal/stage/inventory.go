@@ -29,7 +29,7 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 	paths := d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
 	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	reply, err := operation.Inventory.Ask(request, limit, d.started(operation.Inventory.Name))
+	reply, err := operation.Inventory.Ask(request, limit)
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
 		return seen

@@ -27,8 +27,7 @@ import (
 // foreseen the node is asked which GPUs there are: then the answer counts if it is about those, and is asked for again
 // if not.
 func (r *record) observe(since func() *gpu.KernelMark) {
-	defer r.Leave()
-	if !r.MayAsk() || !r.Meet() {
+	if !r.MayAsk() || !r.answers() {
 		r.Seen.Kernel = r.Listen(since())()
 		return
 	}

@@ -183,8 +183,7 @@ func (s *Store) sweep(now time.Time) error {
 func sweepFolder(folder string, now time.Time) error {
 	var all []error
 	for _, f := range byAge(folder) {
-		mere := strings.HasPrefix(f.Name(), safefile.TempPrefix) || strings.HasPrefix(f.Name(), visitedBy)
-		if mere && now.Sub(f.ModTime()) > abandonedAfter {
+		if strings.HasPrefix(f.Name(), safefile.TempPrefix) && now.Sub(f.ModTime()) > abandonedAfter {
 			all = append(all, removeOwn(folder, f.Name()))
 		}
 	}

@@ -215,7 +215,6 @@ func TestSweep(t *testing.T) {
 	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report"} {
 		all = append(all, filepath.Join(s.run, folder, leftover))
 	}
-	all = append(all, filepath.Join(s.dir, visitFile("append", 7).name))
 	for _, tt := range []struct {
 		age   time.Duration
 		stays bool

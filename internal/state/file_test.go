@@ -64,12 +64,6 @@ func kinds() []kind {
 			get: func(s *Store) (any, error) { return got(s.StuckVisit(5, anyone)) }},
 		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(Reader{Stuck: child}, anyone) },
 			get: func(s *Store) (any, error) { return len(PeekReaders(s.run, node, anyone)), nil }, quiet: true},
-		{name: "asking.json", put: func(s *Store) error { return s.SetAsking(Asking{child, 5}) }, blind: true,
-			quiet: true,
-			get:   func(s *Store) (any, error) { return s.Asking(), nil }},
-		{name: "visited-append-7.json", put: func(s *Store) error { return back(s, "append", 7) },
-			get:   func(s *Store) (any, error) { return s.lately(visitFile("append", 7), time.Hour, visitRecent), nil },
-			blind: true, quiet: true, wrong: []string{`{"at_ns":-1}`, `{"at_ns":9e18}`, "{}"}},
 	}
 }
 
@@ -104,7 +98,7 @@ func (k kind) missing(t *testing.T) any {
 func TestFiles(t *testing.T) {
 	want := map[string]any{
 		"baseline.json": map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
-		"stuck-readers.json": 1, "visited-append-7.json": true,
+		"stuck-readers.json": 1,
 	}
 	for _, k := range kinds() {
 		s, value, text := k.kept(t)

@@ -4,7 +4,7 @@
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: runs.go
 //	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
 //	                                  (baseline, probes, drain, check, numbering, faults), which children
-//	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
+//	                                  got stuck (stuck*)
 //	  state/NODE/no-mps/              an empty folder: turns.go
 //	  state/NODE/recorded/            what the recorder saw of runs that have not ended: values.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. turns.go

@@ -17,34 +17,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-const (
-	driverLock = "lock-driver"
-	usersLock  = "lock-users"
-	visitedBy  = "visited-" // op and uid follow
-	// recent is how long an answer of the driver to one hook vouches for the next: many hooks of a node that begin at
-	// once wait for the first one's answer, some 20 ms, and not for one another.
-	recent = 100 * time.Millisecond
-	// visitRecent is how long a child that came back from a user's files vouches for them.
-	visitRecent = time.Second
-)
-
-// These are written without a lock. Where one is lost the next hook waits its turn.
-var (
-	answeredFile = file[answered]{name: "answered.json", most: maxShared}
-	askingFile   = file[Asking]{name: "asking.json", most: maxShared}
-)
-
-// answered is when something answered last.
-type answered struct {
-	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
-}
-
-// lately reports an answer of less than a moment before now. One in the future is of another boot.
-func (s *Store) lately(f file[answered], now, moment time.Duration) bool {
-	last := f.peek(s)
-	return last != nil && last.At >= 0 && last.At <= now && now-last.At < moment
-}
-
 // Claim makes the caller the one hook of a job's start, or end, that is at work, until release or the process's end.
 // Slurm may run such a hook a second time beside the first, and the card is the next job's once either has ended. It
 // gives ErrLocked where another hook came first and did not end within wait.
@@ -57,82 +29,6 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 		name = "lock-starts"
 	}
 	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
-}
-
-// first makes the caller the one hook that tries what may hang, until it calls met: it has come back, or it has not.
-// What comes later has no effect. Where f says that a hook has come back within a moment anybody may try: then met is
-// nil.
-func (s *Store) first(
-	f file[answered], moment time.Duration, now func() time.Duration, lock func() (func(), error),
-) (met func(back bool), err error) {
-	if s.lately(f, now(), moment) {
-		return nil, nil
-	}
-	release, err := lock()
-	if err != nil {
-		return nil, err
-	}
-	if s.lately(f, now(), moment) {
-		release()
-		return nil, nil
-	}
-	var once sync.Once
-	return func(back bool) {
-		once.Do(func() {
-			if back {
-				_ = f.write(s, answered{now()})
-			}
-			release()
-		})
-	}, nil
-}
-
-// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at
-// once on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may
-// be asked by any: then met is nil. Else the caller calls met when the driver has answered, or has not. It gives
-// ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
-func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
-	return s.first(answeredFile, recent, now, func() (func(), error) {
-		return safefile.Lock(filepath.Join(s.dir, driverLock), wait, true)
-	})
-}
-
-// Visit makes the caller the one hook of the node that has a child among a user's files: of ends at once on a file
-// system that does not answer, one leaves a child there. Where a child came back from doing op, a word, there a moment
-// ago any may: then met is nil. Else the caller calls met when its child has come back, or has not. It gives ErrLocked
-// where another hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one
-// else's. now is CLOCK_BOOTTIME.
-func (s *Store) Visit(
-	op string, uid uint32, now func() time.Duration, wait time.Duration,
-) (met func(back bool), err error) {
-	return s.first(visitFile(op, uid), visitRecent, now, func() (func(), error) {
-		return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
-	})
-}
-
-// Asking is a child that asks the driver.
-type Asking struct {
-	Stuck
-	Hook int `json:"hook"` // the PID of the hook that started it
-}
-
-// SetAsking puts on record the child by which the holder of the first contact asks: others look at it when it takes
-// long, and where its hook is killed nobody else knows of it.
-func (s *Store) SetAsking(child Asking) error { return askingFile.write(s, child) }
-
-// Asking returns the child on record, nil for none.
-func (s *Store) Asking() *Asking { return askingFile.peek(s) }
-
-// ClearAsking forgets the children of these PIDs.
-func (s *Store) ClearAsking(pids ...int) error {
-	if asking := s.Asking(); asking == nil || !slices.Contains(pids, asking.PID) {
-		return nil
-	}
-	return removeOwn(s.dir, askingFile.name)
-}
-
-func visitFile(op string, uid uint32) file[answered] {
-	return file[answered]{name: fmt.Sprintf(visitedBy+"%s-%d.json", op, uid), most: maxShared}
 }
 
 const noMPS = "no-mps"

@@ -53,8 +53,7 @@ func TestCleanHookStaysCheap(t *testing.T) {
 		job := fmt.Sprintf("SLURM_JOB_ID=%d", 100+round)
 		for _, h := range hooks {
 			program := filepath.Join(dir, h.name)
-			_ = os.Remove(filepath.Join(dir, "run/state/n1/answered.json")) // or it counts how soon the next hook comes
-			idle := count(t, program, hookEnv(h.context))                   // what Go's runtime itself reads is the machine's
+			idle := count(t, program, hookEnv(h.context)) // what Go's runtime itself reads is the machine's
 			all := count(t, program, hookEnv(h.context, job, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
 			if round > 0 {
 				judge(t, h.name, idle[h.name][0], all)

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -226,71 +225,6 @@ func TestBackendThatEndsLate(t *testing.T) {
 	if e := n.startOf(100); strings.Contains(o.output, string(code.Deadline)) || !has(e.Findings, code.Dirty) {
 		t.Errorf("%v\n%+v", o, e.Findings)
 	}
-}
-
-// toldOf requires of how many hooks a driver hung, and how many found it stuck or waited for another.
-func (n *node) toldOf(hung, waited int) {
-	n.saysTimes(hung, "findings: ", string(code.Hang))
-	log := n.log()
-	if got := len(lines(log, "findings: ", string(code.Stuck))) +
-		len(lines(log, "findings: ", string(code.Slow))); got != waited {
-		n.Errorf("%d waited or found the driver stuck, want %d:\n%s", got, waited, log)
-	}
-}
-
-// However many hooks come while the driver is wedged, the first one's backend stays the only one: of twenty that come
-// at once on a driver that nobody knows to be wedged the others wait for what becomes of it, and start nothing.
-func TestTwentyHooksLeaveOneChild(t *testing.T) {
-	t.Parallel()
-	const each = 10 // prologs, and epilogs
-	n, f := wedged(t, "enforce")
-	begun := jobsFrom(100, each)
-	for _, j := range begun {
-		n.clean(n.own(prolog), j)
-	}
-	n.configure(func(c *conf) { c.tight = true })
-	must.Do(t, os.Remove(n.inState("answered.json"))) // an answer of a moment ago vouches for the driver
-	f.Freeze()
-	prologs := make(chan struct{})
-	go func() {
-		defer close(prologs)
-		n.together(n.own(prolog), jobsFrom(200, each), nil)
-	}()
-	n.together(n.own(epilog), begun, nil)
-	<-prologs
-	n.unkillable(1)
-	n.toldOf(1, 2*each-1)
-	f.Thaw()
-	n.sound()
-}
-
-// slurmd may end a hook while its child is stuck: the next hooks know of that child all the same, and start none.
-func TestKilledHooksLeaveOneChild(t *testing.T) {
-	t.Parallel()
-	n, f := wedged(t, "enforce")
-	must.Do(t, os.Remove(n.inState("answered.json")))
-	f.Freeze()
-	p := n.start(n.own(prolog), numbered(200))
-	await(t, "the stuck backend", func() bool {
-		for _, pid := range n.left() {
-			if pid != p.cmd.Process.Pid && stateOf(pid) == "D" {
-				asking, _ := os.ReadFile(n.inState("asking.json"))
-				return bytes.Contains(asking, fmt.Appendf(nil, `"pid":%d,`, pid)) // what the next hooks know it by
-			}
-		}
-		return false
-	})
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-	for _, id := range []int{201, 202} {
-		n.exits(0, n.own(prolog), numbered(id))
-	}
-	if left := n.left(); len(left) != 1 {
-		t.Errorf("left: %v\n%s", left, n.log())
-	}
-	n.toldOf(0, 2)
-	f.Thaw()
-	n.sound()
 }
 
 // Of two epilogs of one end beside each other the second may be the only one whose exit code anybody reads: where what
