@@ -21,12 +21,13 @@ import (
 
 // prolog takes stock of the job's GPUs before the job starts.
 func (r *record) prolog() {
-	sole := r.claim()
-	r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
 	store, job := r.Store, r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
+	var sole bool
 	var tested map[gpu.ID]health.TestRecord
 	r.observe(func() *gpu.KernelMark {
+		sole = r.claim()
+		r.Try(r.Store.RemoveReport(r.Job)) // an earlier run's must not pass for this one's, whatever happens here
 		tested = r.earlierTests()
 		return r.since(tested)
 	})

@@ -98,7 +98,9 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 	if r.attempt(steps) {
 		r.giveReason()
 		r.publish()
-		r.ended()
+		if phase != slurm.Prolog { // a job need not wait until the backend has given back what it had of the driver
+			r.ended()
+		}
 	}
 	return r.Reached()
 }
