@@ -25,8 +25,7 @@ func (s Site) given() (count int, unsure string) {
 	if !node.Found || node.Unsure != "" {
 		return -1, node.Unsure
 	}
-	count, _ = slurmconf.Count(node.Gres)
-	return count, ""
+	return slurmconf.Count(node.Gres), ""
 }
 
 // mig reports that a GPU gives out instances: Slurm then counts these.
@@ -63,8 +62,6 @@ func judgeOrder(v *view) string {
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
 	case byMap:
 		return "nvidia.gpu_map: " + v.places(count)
-	case n.Source == slurmconf.ByCount:
-		return "counted, as slurmd does not tell: " + v.places(count)
 	default:
 		return "slurmd -G: " + v.places(count)
 	}
@@ -107,7 +104,7 @@ func (v *view) places(count int) string {
 
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
-	answer, said := slurmconf.SharedGPUs(s.Conf, v.NodeName), v.Config.Slurm.Shards
+	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
 	const auto = "shards: auto   # below slurm: in bookend.yaml"
 	switch {
 	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:

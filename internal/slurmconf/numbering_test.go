@@ -40,9 +40,9 @@ const unknown = -1
 
 // asking is an answer about files that changed at one moment, for a slurmd that began at another.
 func asking(changed int, l List, began int) Asked {
-	a := Asked{Key: keyOf(changed), List: l}
-	if began != unknown {
-		a.Began = second(began)
+	a := Asked{Key: keyOf(changed), List: l, Began: second(began)}
+	if began == unknown {
+		a.Key.Daemon = Daemon{}
 	}
 	return a
 }
@@ -62,12 +62,10 @@ func restarted(a Asked) Asked {
 // A difference from what was in force counts only for a slurmd that started after the change.
 func TestSettle(t *testing.T) {
 	one, other := list("nvidia0", "nvidia1"), list("nvidia1", "nvidia0")
-	counted := list("nvidia0", "nvidia1")
-	counted.Source = ByCount
-	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
+	kept := Kept{Key: keyOf(0), List: one, InForce: &one}
 	pending := asking(5, other, 1).Settle(&kept)
-	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
-	elsewhere := kept
+	earlier, elsewhere := kept, kept
+	earlier.Key.Daemon = Daemon{PID: 6, Ticks: 60}
 	elsewhere.Key.Boot = "a"
 	upgraded := asking(0, one, 1)
 	upgraded.Key.Slurmd.Changed = second(2).UnixNano()
@@ -100,8 +98,8 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got.List, want)
 		case tt.why == "" && (got.InForce == nil || !got.InForce.equal(want)):
 			t.Errorf("%s: in force is %+v, want %+v", name, got.InForce, want)
-		case tt.why != "" && tt.kept == &kept && (got.InForce != nil) == (got.Uncertain != ""):
-			t.Errorf("%s: neither in force nor uncertain, or both: %+v", name, got)
+		case name == "not known" && !got.InForce.equal(one):
+			t.Errorf("%s: nothing is in force: %+v", name, got)
 		}
 	}
 }
@@ -156,7 +154,7 @@ func TestParseListed(t *testing.T) {
 
 // One record or message after the other, with " | " between lines. A slurmd that could not ask the driver lists the
 // order of gres.conf, which is not the running daemon's; one that was built without the library counts as the daemon
-// does. Behind "count" a node's Gres: how many GPUs, and whether one element without a type names them.
+// does. Behind "count" a node's Gres: how many GPUs.
 func TestParseListedOneByOne(t *testing.T) {
 	golden.Lines(t, *update, "testdata/records.txt", func(given string) string {
 		if list, is := strings.CutPrefix(given, "count "); is {

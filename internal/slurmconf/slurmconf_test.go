@@ -102,29 +102,13 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// What slurm.conf and gres.conf say of one node: whether its GPUs are given out in parts, and what counting comes to.
-func TestGres(t *testing.T) {
-	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
-		node, rest, _ := strings.Cut(given, "\n")
-		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
-		shared := SharedGPUs(file("slurm.conf", slurm), node)
-		counted := Counted(file("slurm.conf", slurm), file("gres.conf", gres), node)
-		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
+// Whether a node's GPUs are given out in parts, by its slurm.conf.
+func TestSharedGPUs(t *testing.T) {
+	golden.Archive(t, *update, "testdata/shared.txtar", func(given string) string {
+		node, conf, _ := strings.Cut(given, "\n")
+		shared := SharedGPUs(Parse("slurm.conf", []byte(conf), nil), node)
+		return fmt.Sprintf("%s: %s\n", shared.Shared, shared.Why)
 	})
-	unread := SharedGPUs(nil, "n1")
-	want := Answer{Unknown, "slurm.conf could not be read"}
-	if unread != want || Counted(nil, nil, "n1").Source.Settled() {
-		t.Errorf("nothing read: %+v, want %+v", unread, want)
-	}
-}
-
-// file is a file as it was read, nil for one that could not be.
-func file(name, text string) *Conf {
-	if text == "-" {
-		return nil
-	}
-	conf := Parse(name, []byte(text), nil)
-	return &conf
 }
 
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what follows")
