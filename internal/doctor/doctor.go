@@ -58,19 +58,13 @@ type Site struct {
 type Check struct {
 	Name      string
 	why       string // it matters
-	needsConf bool   // nothing can be said without the whole of slurm.conf
+	needsConf bool   // left out without the whole of slurm.conf
 	files     bool   // it looks at files, which may hang
 	// path is shown with each result, unless the judge names another.
 	path func(Site) string
 	// judge reports problems to the view, and returns what is said if there are none.
 	judge func(*view) string
 }
-
-// confCheck is the check that says why those that need slurm.conf are not judged.
-const (
-	confCheck = "slurm-conf"
-	notJudged = "not judged: see " + confCheck
-)
 
 // slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.
 var slurmChecks = []Check{
@@ -87,8 +81,6 @@ var slurmChecks = []Check{
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
 	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
 		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
-	{Name: "slurm-twice", path: slurmConfPath, judge: judgeTwice,
-		why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works"},
 	{Name: "gpu-order", path: besideConf("gres.conf"), judge: judgeOrder,
 		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
 	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
@@ -104,7 +96,8 @@ func Checks() []Check {
 			why: "it says what root runs"},
 		{Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
 			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
-		{Name: confCheck, path: slurmConfPath, judge: judgeConf, why: "it says whether and how Slurm calls the hooks"},
+		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf,
+			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},
 	}
 	for _, h := range slots() {
 		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
@@ -159,13 +152,13 @@ func Examine(s Site, patience time.Duration) []Result { return examine(s, patien
 
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
+	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
+		checks = slices.DeleteFunc(checks, func(c Check) bool { return c.needsConf })
+	}
 	collects := make([]func() ([]Result, error), len(checks))
 	for i, c := range checks {
 		collects[i] = func() ([]Result, error) { return c.results(s), nil }
-		switch conf := s.Survey.Slurm.Conf; {
-		case c.needsConf && (conf == nil || conf.Doubt() != ""):
-			collects[i] = func() ([]Result, error) { return c.unknown(s, notJudged, ""), nil }
-		case c.files:
+		if c.files {
 			collects[i] = operation.Aside(func() ([]Result, error) {
 				return opCheck.Ask(request{s, c.Name}, patience)
 			})
@@ -174,16 +167,13 @@ func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	for i, c := range checks {
 		results, err := collects[i]()
 		if err != nil {
-			results = c.unknown(s, "could not be looked at: "+err.Error(),
-				"find out why it does not answer: ls -ld "+quoted(c.path(s)))
+			v := view{check: c, path: c.path(s)}
+			v.unknown("could not be looked at: "+err.Error(), "find out why it does not answer: ls -ld "+quoted(v.path))
+			results = v.found
 		}
 		all = append(all, results...)
 	}
 	return all
-}
-
-func (c Check) unknown(s Site, seen, fix string) []Result {
-	return []Result{{Check: c.Name, Level: Unknown, Path: c.path(s), Seen: seen, Why: c.why, Fix: fix}}
 }
 
 // request is what a child does: one check of a node, or one part of its survey.
@@ -219,9 +209,8 @@ var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unkno
 	{OK, "ok", " ok"}}
 
 // Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all.
-// Checks that only lack slurm.conf are named in one line.
 func Print(w io.Writer, node string, results []Result, all bool) {
-	var unjudged, counts []string
+	var counts []string
 	n := count(results)
 	for _, l := range words {
 		k, one := n[l[0]], l[2]
@@ -239,27 +228,15 @@ func Print(w io.Writer, node string, results []Result, all bool) {
 	fmt.Fprintf(w, "%s: %s%s\n", report.Keep(node, widest), strings.Join(counts, ", "), hint)
 	for _, l := range words {
 		for _, r := range results {
-			switch {
-			case r.Level != l[0], r.Level == OK && !all:
-			case r.Seen == notJudged:
-				unjudged = append(unjudged, r.Check)
-			default:
-				printed(w, l[1], clean(r))
+			if r.Level != l[0] || r.Level == OK && !all {
+				continue
+			}
+			r = clean(r)
+			fmt.Fprintf(w, "%s %s: %s: %s\n", l[1], r.Check, r.Path, r.Seen)
+			if r.Level != OK {
+				fmt.Fprintf(w, "  why: %s\n  fix: %s\n", r.Why, r.Fix)
 			}
 		}
-	}
-	if len(unjudged) > 0 {
-		fmt.Fprintln(w, "UNKNOWN "+notJudged+": "+strings.Join(unjudged, ", "))
-	}
-}
-
-func printed(w io.Writer, word string, r Result) {
-	fmt.Fprintf(w, "%s %s: %s: %s\n", word, r.Check, r.Path, r.Seen)
-	if r.Why != "" {
-		fmt.Fprintln(w, "  why: "+r.Why)
-	}
-	if r.Fix != "" {
-		fmt.Fprintln(w, "  fix: "+r.Fix)
 	}
 }
 

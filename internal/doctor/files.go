@@ -21,25 +21,17 @@ import (
 	"bookend/internal/wire"
 )
 
-type kind string
-
-const (
-	regular kind = "file"
-	folder  kind = "directory"
-	other   kind = "neither file nor directory"
-)
-
 type entry struct {
 	path     string
-	unread   string // why it could not be looked at
-	kind     kind   // of what the path leads to, as is all below
-	real     string // where all links lead to
-	mode     uint32
+	unread   string              // why it could not be looked at
+	regular  bool                // what the path leads to is a file
+	real     string              // where all links lead to
+	mode     uint32              // of what the path leads to
 	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
 }
 
 func inspect(path string) (f entry, there bool) {
-	f = entry{path: path, kind: other}
+	f = entry{path: path}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
@@ -49,12 +41,8 @@ func inspect(path string) (f entry, there bool) {
 	case err != nil:
 		f.unread = err.Error()
 		return f, true
-	case info.Mode().IsRegular():
-		f.kind = regular
-	case info.IsDir():
-		f.kind = folder
 	}
-	f.mode = uint32(info.Mode().Perm())
+	f.regular, f.mode = info.Mode().IsRegular(), uint32(info.Mode().Perm())
 	f.real, _ = filepath.EvalSymlinks(path)
 	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.distrust) {
 		f.distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
@@ -79,9 +67,8 @@ func (r rule) judgeFile(v *view, f entry) {
 	switch {
 	case f.unread != "":
 		say(Unknown, f.unread, "stat "+at)
-	case f.kind != r.kind:
-		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind),
-			"take it out of "+quoted(filepath.Dir(f.path)))
+	case !f.regular:
+		say(Wrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
 		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
 	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
@@ -126,10 +113,9 @@ func names(script []byte, program string) bool {
 		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }
 
-// rule is what must hold for files or a folder of root's, whose modes are at least those that are needed.
+// rule is what must hold for files of root's, whose modes are at least those that are needed.
 type rule struct {
 	check string // its name; a check may have several
-	kind  kind
 	mode  uint32 // as it is installed
 	need  uint32 // the bits without which something does not work
 	// absent is how bad it is that it does not exist, without what follows; empty: OK.
@@ -142,22 +128,20 @@ type rule struct {
 // rules are what hooks and slurmd must find as it is. What the hooks make themselves, with the modes of
 // docs/doctor.md, they check and put right each time.
 var rules = []rule{
-	{check: "programs", kind: regular, mode: 0o755, need: 0o555, absent: Wrong,
+	{check: "programs", mode: 0o755, need: 0o555, absent: Wrong,
 		without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node",
 		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
+	{check: "programs", mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
 		without: "GPUs are not examined (BKD-BK-MISSING)", at: []string{"BACKEND"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD", "HIP"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o100, at: []string{"SELF"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
+	{check: "programs", mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD", "HIP"}},
+	{check: "programs", mode: 0o755, need: 0o100, at: []string{"SELF"}},
+	{check: "programs", mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
 		without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o400, absent: Warning,
+	{check: "programs", mode: 0o755, need: 0o400, absent: Warning,
 		key: "nvidia.nvml_library or nvidia.cuda_library", at: []string{"NVML", "CUDA"},
 		without: "GPUs are not examined, or tested, unless the loader finds it elsewhere"},
-	{check: "config", kind: regular, mode: 0o644, need: 0o444, absent: Warning,
+	{check: "config", mode: 0o644, need: 0o444, absent: Warning,
 		without: "the defaults are in force", at: []string{"CONFIG"}},
-	{check: "config", kind: folder, mode: 0o755, need: 0o111, absent: Warning,
-		without: "the defaults are in force", at: []string{"ETC"}},
 }
 
 // paths are where a file is on a site, or may be, the likeliest first; none if the site does not use it.
@@ -166,7 +150,6 @@ func (s Site) paths(at string) (paths []string) {
 	place, below, _ := strings.Cut(at, "/")
 	one := map[string]string{
 		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath,
-		"ETC":  filepath.Dir(s.ConfigPath),
 		"NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
 	}
 	if c.Drain.ReasonBy != config.ReasonByNone {
@@ -192,7 +175,7 @@ func judgeRules(v *view) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d files and directories are root's, with the right modes", there)
+	return fmt.Sprintf("%d files are root's, with the right modes", there)
 }
 
 // judge judges what is at the first of paths that leads to anything, and reports whether there is one.
@@ -238,14 +221,14 @@ func judgeDrop(v *view) string {
 	path := dropFolder(v.Site)
 	var above, here unix.Stat_t
 	var on unix.Statfs_t
-	switch {
-	case unix.Stat(filepath.Dir(path), &above) == nil && unix.Stat(path, &here) == nil && above.Dev != here.Dev &&
-		unix.Statfs(path, &on) == nil && on.Type == unix.TMPFS_MAGIC:
-	case path == config.Default().Paths.Run+"/drop":
-		v.warn("not a tmpfs of its own", "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd")
-	default:
-		v.warn("not a tmpfs of its own", fmt.Sprintf(
-			"install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions))
+	if unix.Stat(filepath.Dir(path), &above) != nil || unix.Stat(path, &here) != nil || above.Dev == here.Dev ||
+		unix.Statfs(path, &on) != nil || on.Type != unix.TMPFS_MAGIC {
+		fix := "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd"
+		if path != config.Default().Paths.Run+"/drop" {
+			fix = fmt.Sprintf("install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path),
+				DropOptions)
+		}
+		v.warn("not a tmpfs of its own", fix)
 	}
 	return "a tmpfs of its own"
 }

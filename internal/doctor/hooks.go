@@ -168,12 +168,12 @@ func (h slot) judgeAbsent(v *view) string {
 // judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not. It runs it as root without checking
 // its owner.
 func (h slot) judgeFile(v *view, f entry) {
-	r := rule{kind: regular, mode: 0o755, need: 0o500, key: "slurm.conf"}
+	r := rule{mode: 0o755, need: 0o500, key: "slurm.conf"}
 	if h.task() {
 		r.need = 0o555
 	}
 	r.judgeFile(v, f)
-	if h.drains() && f.kind == regular && h.isProgram(f) {
+	if h.drains() && f.regular && h.isProgram(f) {
 		itself := v.warn("the program itself", v.setUp())
 		itself.Path, itself.Why = f.path, "if it crashes, because no thread is available for example, or is killed, "+
 			"the node drains; the package's script exits 0 then"
@@ -212,22 +212,4 @@ func judgeFlags(v *view) string {
 		}
 	}
 	return seen
-}
-
-// judgeTwice judges keys of Bookend's snippets that several lines set and of which Slurm takes one.
-func judgeTwice(v *view) string {
-	for _, key := range []string{
-		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval",
-		"HealthCheckNodeState",
-	} {
-		last, _ := v.conf().Get(key)
-		for _, first := range v.conf().All(key) {
-			if first.Text != "" && !strings.EqualFold(first.Text, last.Text) {
-				v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
-					last.Line.Where(), last.Text), "keep one of the two lines, or include another Bookend file "+
-					"(deploy/slurm.md has which), then: scontrol reconfigure")
-			}
-		}
-	}
-	return "each once"
 }
