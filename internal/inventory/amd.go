@@ -37,7 +37,7 @@ func nodesOf(sys string) (all []node, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("list KFD's nodes: %w", err)
 		}
-		if id = strings.TrimSpace(id); id == "0" { // processors
+		if id == "0" { // processors
 			continue
 		}
 		text, err := read(filepath.Join(root, folder.Name(), "properties"))
@@ -106,8 +106,7 @@ func AMD(sys string) (all []AMDCard, err error) {
 func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 	whole := AMDCard{Key: string(bus), Folder: folder,
 		Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
-	name, _ := read(filepath.Join(folder, "product_name"))
-	whole.Name = strings.TrimSpace(name)
+	whole.Name, _ = read(folder, "product_name")
 	if minor, ok := renderNode(folder); ok {
 		whole.Minor = &minor
 	}

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 )
 
 // byPID are the processes on one device.
@@ -160,27 +162,13 @@ type client struct {
 // clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
 // with the lowest number that has it. What a process has that ends meanwhile is not there.
 func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
-	type answer struct {
-		opened []client
-		err    error
-	}
-	answers := make([]answer, len(pids))
-	threads := min(len(pids), runtime.GOMAXPROCS(0))
-	_, err := routine.Parallel(threads, func(first int) (none struct{}) {
-		for i := first; i < len(pids); i += threads {
-			answers[i].opened, answers[i].err = d.opened(pids[i])
-		}
-		return none
-	})
-	if err != nil {
-		return nil, err
-	}
 	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
-	for i, pid := range pids {
-		if err := answers[i].err; errors.Is(err, fs.ErrPermission) {
+	for _, pid := range pids {
+		opened, err := d.opened(pid)
+		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("look into process %d: %w", pid, err)
 		}
-		for _, c := range answers[i].opened {
+		for _, c := range opened {
 			if name := string(c.bus) + " " + c.id; !seen[name] {
 				seen[name] = true
 				if all[c.bus] == nil {
@@ -196,30 +184,26 @@ func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 // opened are a process's descriptors of the driver's nodes.
 func (d AMDDriver) opened(pid int) (all []client, err error) {
 	own := filepath.Join(d.Proc, strconv.Itoa(pid))
-	links, err := open(own, "fd")
+	links, err := os.Open(filepath.Join(own, "fd"))
 	if err != nil {
 		return nil, err
 	}
-	defer links.close()
-	names, err := links.names()
-	// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
-	nodes := slices.DeleteFunc(names, func(fd string) bool { return !links.leads(fd, gpu.AMD.Nodes.Folder) })
-	if err != nil || len(nodes) == 0 {
-		return nil, err
-	}
-	infos, err := open(own, "fdinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer infos.close()
-	for _, fd := range nodes {
-		if text, err := infos.read(fd); err == nil {
+	defer links.Close()
+	names, err := links.Readdirnames(-1)
+	for _, fd := range names {
+		var target [256]byte // a longer one is no device node's
+		n, err := unix.Readlinkat(int(links.Fd()), fd, target[:])
+		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
+		if err != nil || n == len(target) || path.Base(path.Dir(string(target[:n]))) != gpu.AMD.Nodes.Folder {
+			continue
+		}
+		if text, err := read(own, "fdinfo", fd); err == nil {
 			if c, ok := parseClient(text); ok {
 				all = append(all, c)
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // parseClient reads the text of a descriptor's fdinfo. VRAM is "drm-resident-vram" on newer kernels and

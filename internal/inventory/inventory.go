@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 )
 
 // ErrNoDriver says that NVIDIA's driver has no /proc tree: no module is loaded. ErrNoAMD is one, of AMD's.
@@ -110,6 +111,23 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 // maxFile is more than any of the kernel's files has that are read whole: the largest, of a card, takes some 600 bytes.
 const maxFile = 4 << 10
 
+// read reads a file of the kernel's, without the newline at its end.
+// Threat: a driver in trouble may answer without end, and a configured path may lead to a pipe, or be a link.
+func read(parts ...string) (string, error) {
+	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// list names what is in a directory of the kernel's, in no order: of a node of many processes there are thousands.
+func list(parts ...string) ([]string, error) {
+	dir, err := os.Open(filepath.Join(parts...))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
@@ -190,15 +208,11 @@ func moduleIdentity(folder string) string {
 
 // readWord reads a file of one line. Anything but one printable word is unknown.
 func readWord(file string) string {
-	text, err := read(file)
-	if err != nil {
+	text, _ := read(file)
+	if strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return ""
 	}
-	word := strings.TrimSpace(text)
-	if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return ""
-	}
-	return word
+	return text
 }
 
 // OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with
