@@ -40,10 +40,6 @@ func judgeOrder(v *view) string {
 	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
 	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
 	switch {
-	case count == 0 && have > 0:
-		v.warn(fmt.Sprintf("slurm.conf gives out none, the driver has %d", have),
-			fmt.Sprintf("Gres=gpu:%d   # in the NodeName= line of %s", have, v.NodeName)).
-			Why = "no job is given a GPU: hooks look at nothing"
 	case count <= 0 && unsure == "":
 		return "not applicable: slurm.conf has no GPUs of this node"
 	case d.Problem != "" || have == 0:
@@ -60,10 +56,8 @@ func judgeOrder(v *view) string {
 			Why = "if Slurm gives numbers alone, instances are not known"
 	case !byMap && !n.Source.Settled():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
-	case byMap:
-		return "nvidia.gpu_map: " + v.places(count)
 	default:
-		return "slurmd -G: " + v.places(count)
+		return v.places(count)
 	}
 	return ""
 }
@@ -105,13 +99,10 @@ func (v *view) places(count int) string {
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
 	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
-	const auto = "shards: auto   # below slurm: in bookend.yaml"
 	switch {
 	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
-		v.wrong(answer.Why+", but slurm.shards is no", auto).
+		v.wrong(answer.Why+", but slurm.shards is no", "shards: auto   # below slurm: in bookend.yaml").
 			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
-	case said == config.ShardsYes && answer.Shared == slurmconf.No:
-		v.warn(answer.Why+", but slurm.shards is yes", auto)
 	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
 		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
 			"shards: no   # below slurm: in bookend.yaml")
@@ -143,8 +134,7 @@ func judgeDriver(v *view) string {
 
 func judgeBackend(v *view) string {
 	const try = "bookend snapshot"
-	g, limit := v.Survey.Glance, v.driverLimit()
-	last, took := g.Snapshot, g.Took.Round(time.Millisecond)
+	g, last := v.Survey.Glance, v.Survey.Glance.Snapshot
 	switch skipped := v.Survey.Skipped; {
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
@@ -159,13 +149,9 @@ func judgeBackend(v *view) string {
 		f := last.Faults[0]
 		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
 			Why = "that GPU cannot be looked at"
-	case took > limit/2:
-		v.warn(fmt.Sprintf("took %v of the %v that a prolog has for it", took, limit),
-			"systemctl enable --now nvidia-persistenced   # or a larger deadlines.prolog.driver").
-			Why = "on a busy node the answer comes too late, and nothing is known of the GPUs"
 	}
 	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
-		len(last.Readings), took, limit)
+		len(last.Readings), g.Took.Round(time.Millisecond), v.driverLimit())
 }
 
 // judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs. It takes

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -21,21 +20,18 @@ const healthKey = "HealthCheckProgram"
 
 func slots() []slot {
 	const (
-		drains   = "the node drains at the next job if slurmd cannot run it"
-		task     = "if it cannot be run, every job's tasks fail, or every job's output has an error"
-		inReport = "the job's output is found only if its path can be told, and the start report comes with the end " +
-			"report"
-		noTask   = "at the end of a script its processes that still use a GPU are not named"
-		noHealth = "between jobs nothing is looked at: leftovers are not found, and no drain gets Bookend's reason"
-		noStart  = "no job's start is looked at: nothing can be compared"
-		noEnd    = "no job's end is looked at: leftovers are not seen"
+		drains = "the node drains at the next job if slurmd cannot run it"
+		task   = "if it cannot be run, every job's tasks fail, or every job's output has an error"
 	)
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", drains, noStart},
-		{"slurm-epilog", "Epilog", "bookend-epilog", drains, noEnd},
-		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task, inReport},
-		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task, noTask},
-		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs", noHealth},
+		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "no job's start is looked at: nothing can be compared"},
+		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "no job's end is looked at: leftovers are not seen"},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task, "the job's output is found only if its path can be " +
+			"told, and the start report comes with the end report"},
+		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
+			"at the end of a script its processes that still use a GPU are not named"},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",
+			"between jobs nothing is looked at: leftovers are not found, and no drain gets Bookend's reason"},
 	}
 }
 
@@ -64,39 +60,38 @@ func (h slot) named(conf slurmconf.Conf) (paths []string) {
 	return paths
 }
 
-// timerLink enables the timer that runs the health check. It and the files of Node Health Check are below the root.
-const timerLink = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
-
-// byOthers is how a check runs where HealthCheckProgram is taken.
-const byOthers = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
-	"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
-
-// otherwise says what runs the health check besides slurm.conf; empty if nothing does.
+// otherwise says what runs the health check besides slurm.conf, below the root; empty if nothing does.
 func (h slot) otherwise(s Site) string {
-	nhc, timer := filepath.Join(s.Root, "etc/nhc/nhc.conf"), filepath.Join(s.Root, timerLink)
+	const timer = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
 	if h.key != healthKey {
 		return ""
 	}
-	if runs(nhc, h.program) {
+	if nhc := filepath.Join(s.Root, "etc/nhc/nhc.conf"); runs(nhc, h.program) {
 		return path.Base(nhc)
 	}
-	if _, there := inspect(timer); there {
+	if _, there := inspect(filepath.Join(s.Root, timer)); there {
 		return path.Base(timer)
 	}
 	return ""
 }
 
 func (h slot) judge(v *view) string {
-	paths, other := h.named(v.conf()), h.otherwise(v.Site)
+	paths, other, none := h.named(v.conf()), h.otherwise(v.Site), "no "+h.key+"="
 	switch {
 	case len(paths) == 0 && other != "":
 		return h.program + " by " + other
+	case len(paths) == 0 && h.task():
+		return none + ": " + h.without
+	case len(paths) == 0 && h.drains():
+		v.wrong(none+": Slurm does not call "+h.program, setUp).Why = h.without
+		return ""
 	case len(paths) == 0:
-		return h.judgeAbsent(v)
+		v.warn(none, setUp).Why = h.without
+		return ""
 	}
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
 		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurm.Version),
-			v.setUp()+"; it makes one line of them").
+			setUp+"; it makes one line of them").
 			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
 	}
 	order, ours := h.judgeFiles(v, paths)
@@ -104,19 +99,20 @@ func (h slot) judge(v *view) string {
 	switch {
 	case len(order) == 0: // said already
 	case ours == 0 && h.task():
-		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), v.setUp()).Why = h.without
+		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), setUp).Why = h.without
 	case ours == 0 && other == "": // a script that runs it through another file is not seen through
-		fix := v.setUp()
-		if h.key == healthKey {
-			fix = byOthers
+		fix := setUp
+		if h.key == healthKey { // it is taken
+			fix = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
+				"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
 		}
 		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program), fix).Why = h.without
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
 			Why = "the second finds what the first has recorded"
 	}
-	if h.key == healthKey {
-		judgeInterval(v)
+	if every, _ := seconds(v.conf(), "HealthCheckInterval"); h.key == healthKey && every == 0 {
+		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
 	}
 	return all
 }
@@ -127,7 +123,7 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 		if len(files) == 0 {
 			fix := "install it on this node, or take its line out of " + slurmConfPath(v.Site)
 			if strings.Contains(p, "bookend") {
-				fix = v.setUp()
+				fix = setUp
 			}
 			v.wrong(h.key+"=: does not exist, or no file matches", fix).Path = p
 		}
@@ -153,18 +149,6 @@ func matching(pattern string) (found []entry) {
 	return found
 }
 
-func (h slot) judgeAbsent(v *view) string {
-	switch seen := "no " + h.key + "="; {
-	case h.task():
-		return seen + ": " + h.without
-	case h.key == healthKey:
-		v.warn(seen, v.setUp()).Why = h.without
-	default:
-		v.wrong(seen+": Slurm does not call "+h.program, v.setUp()).Why = h.without
-	}
-	return ""
-}
-
 // judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not. It runs it as root without checking
 // its owner.
 func (h slot) judgeFile(v *view, f entry) {
@@ -174,7 +158,7 @@ func (h slot) judgeFile(v *view, f entry) {
 	}
 	r.judgeFile(v, f)
 	if h.drains() && f.regular && h.isProgram(f) {
-		itself := v.warn("the program itself", v.setUp())
+		itself := v.warn("the program itself", setUp)
 		itself.Path, itself.Why = f.path, "if it crashes, because no thread is available for example, or is killed, "+
 			"the node drains; the package's script exits 0 then"
 	}
@@ -182,21 +166,6 @@ func (h slot) judgeFile(v *view, f entry) {
 
 func (h slot) isProgram(f entry) bool {
 	return path.Base(f.path) == h.program || path.Base(f.real) == h.program
-}
-
-// judgeInterval judges that slurmd runs the health check at all, and lets it end.
-func judgeInterval(v *view) {
-	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise
-	every, _ := seconds(v.conf(), "HealthCheckInterval", 0)
-	within, _ := seconds(v.conf(), "HealthCheckTimeout", limit)
-	total := time.Duration(v.Config.Deadlines.HealthCheck.Total)
-	if total >= time.Duration(within)*time.Second {
-		v.wrong(fmt.Sprintf("slurmd ends it after %d s, but deadlines.health_check.total is %v", within, total),
-			"total: 45s   # below deadlines: health_check: in bookend.yaml; or a larger HealthCheckTimeout=")
-	}
-	if every == 0 {
-		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
-	}
 }
 
 func judgeFlags(v *view) string {

@@ -25,9 +25,7 @@ func (s Site) inConf(line string) string {
 	return fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, slurmConfPath(s))
 }
 
-func (s Site) setUp() string {
-	return "bookend setup --write   # where slurm.conf is maintained; then what it prints"
-}
+const setUp = "bookend setup --write   # where slurm.conf is maintained; then what it prints"
 
 func judgeConf(v *view) string {
 	s := v.Survey.Slurm
@@ -77,14 +75,11 @@ func judgeVersion(v *view) string {
 }
 
 // seconds is a key's time; set is false if it has none, or no limit. An unreadable number is none.
-func seconds(c slurmconf.Conf, key string, byDefault int) (n int, set bool) {
+func seconds(c slurmconf.Conf, key string) (n int, set bool) {
 	const noLimit = 65534 // as Slurm writes it
-	v, ok := c.Get(key)
+	v, _ := c.Get(key)
 	n, err := strconv.Atoi(strings.TrimSpace(v.Text))
-	if !ok || err != nil || n < 0 || n >= noLimit {
-		return byDefault, false
-	}
-	return n, true
+	return n, err == nil && n >= 0 && n < noLimit
 }
 
 func judgeTimeout(v *view) string {
@@ -96,10 +91,10 @@ func judgeTimeout(v *view) string {
 		{"epilog", "EpilogTimeout", v.Config.Deadlines.Epilog.Total},
 	} {
 		key, total := h.key, time.Duration(h.total)
-		limit, set := seconds(v.conf(), key, 0)
+		limit, set := seconds(v.conf(), key)
 		if !set || v.slurmdLacks(slurm.HookTimeouts) { // which has but one for both
 			key = "PrologEpilogTimeout"
-			limit, set = seconds(v.conf(), key, 0)
+			limit, set = seconds(v.conf(), key)
 		}
 		// A child that a driver keeps from dying takes longer than the deadline.
 		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+5*time.Second)/time.Second))))
