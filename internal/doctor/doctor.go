@@ -89,8 +89,8 @@ var slurmChecks = []Check{
 
 func Checks() []Check {
 	all := []Check{
-		{Name: "programs", path: func(s Site) string { return s.paths(rules[0].at[0])[0] }, files: true,
-			judge: judgeRules,
+		{Name: "programs", path: func(s Site) string { return s.programs()[0].at[0] }, files: true,
+			judge: judgePrograms,
 			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
 		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
 			why: "it says what root runs"},

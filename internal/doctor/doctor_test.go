@@ -35,7 +35,7 @@ func TestHealthy(t *testing.T) {
 // No command is about a file that a user can swap for a link before it is typed. What a user could have written is
 // compared.
 func TestNothingBelowOthersFolder(t *testing.T) {
-	for _, r := range rules {
+	for _, r := range newNode(t).site.programs() {
 		for path, fix := range map[string]string{"/x": compare, "/home": "move it to where only root can write"} {
 			v := view{}
 			r.judgeFile(&v, entry{path: "/x", regular: true, mode: 0o777,
@@ -60,9 +60,9 @@ func TestFoldersAbove(t *testing.T) {
 			above[r.Check]++
 		}
 	}
-	for _, r := range rules {
-		if above[r.check] != 1 {
-			t.Errorf("%s says it %d times, want 1", r.check, above[r.check])
+	for _, check := range []string{"programs", "config"} {
+		if above[check] != 1 {
+			t.Errorf("%s says it %d times, want 1", check, above[check])
 		}
 	}
 	n.do(fix)
@@ -188,11 +188,9 @@ func TestInstallCommands(t *testing.T) {
 	s := Site{Config: c, ConfigPath: config.DefaultFile, Self: "/usr/bin/bookend",
 		Programs: []string{filepath.Dir(c.Backend)}}
 	want := map[string]string{}
-	for _, r := range rules {
-		for _, at := range r.at {
-			for _, path := range s.paths(at) {
-				want[path] = fmt.Sprintf("%04o", r.mode)
-			}
+	for _, r := range append(s.programs(), rule{mode: 0o644, at: []string{s.ConfigPath}}) {
+		for _, path := range r.at {
+			want[path] = fmt.Sprintf("%04o", r.mode)
 		}
 	}
 	have := map[string]string{}

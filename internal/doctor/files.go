@@ -113,86 +113,74 @@ func names(script []byte, program string) bool {
 		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }
 
-// rule is what must hold for files of root's, whose modes are at least those that are needed.
+// rule is what must hold for a file of root's that hooks and slurmd must find as it is. What the hooks make themselves,
+// with the modes of docs/doctor.md, they check and put right each time.
 type rule struct {
-	check string // its name; a check may have several
-	mode  uint32 // as it is installed
-	need  uint32 // the bits without which something does not work
+	need uint32 // the bits of its mode without which something does not work
 	// absent is how bad it is that it does not exist, without what follows; empty: OK.
 	absent, without string
-
-	key string   // of the configuration, says where it is; may be empty
-	at  []string // a place of the site, and the file in it
+	key             string   // of the configuration, says where it is; may be empty
+	at              []string // where it may be, the likeliest first; none if the site does not use it
+	mode            uint32   // as it is installed
 }
 
-// rules are what hooks and slurmd must find as it is. What the hooks make themselves, with the modes of
-// docs/doctor.md, they check and put right each time.
-var rules = []rule{
-	{check: "programs", mode: 0o755, need: 0o555, absent: Wrong,
-		without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node",
-		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
-	{check: "programs", mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
-		without: "GPUs are not examined (BKD-BK-MISSING)", at: []string{"BACKEND"}},
-	{check: "programs", mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD", "HIP"}},
-	{check: "programs", mode: 0o755, need: 0o100, at: []string{"SELF"}},
-	{check: "programs", mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
-		without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
-	{check: "programs", mode: 0o755, need: 0o400, absent: Warning,
-		key: "nvidia.nvml_library or nvidia.cuda_library", at: []string{"NVML", "CUDA"},
-		without: "GPUs are not examined, or tested, unless the loader finds it elsewhere"},
-	{check: "config", mode: 0o644, need: 0o444, absent: Warning,
-		without: "the defaults are in force", at: []string{"CONFIG"}},
-}
-
-// paths are where a file is on a site, or may be, the likeliest first; none if the site does not use it.
-func (s Site) paths(at string) (paths []string) {
+func (s Site) programs() (all []rule) {
+	for _, hook := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"} {
+		r := rule{need: 0o555, absent: Wrong, mode: 0o755,
+			without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"}
+		for _, dir := range s.Programs {
+			r.at = append(r.at, filepath.Join(dir, hook))
+		}
+		all = append(all, r)
+	}
 	c := s.Config
-	place, below, _ := strings.Cut(at, "/")
-	one := map[string]string{
-		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath,
-		"NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
+	hip, _ := c.BackendOf(gpu.AMD.Name, wire.Probe)
+	or := func(path string, installed ...string) []string {
+		if path != "" {
+			return []string{path}
+		}
+		return installed
 	}
+	const lib = "GPUs are not examined, or tested, unless the loader finds it elsewhere"
+	all = append(all,
+		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", or(c.Backend), 0o755},
+		rule{0o500, "", "", "amd.backend", or(c.AMD.Backend), 0o755},
+		rule{0o500, "", "", "amd.backend", or(hip), 0o755},
+		rule{0o100, "", "", "", or(s.Self), 0o755},
+		rule{0o400, Warning, lib, "nvidia.nvml_library", or(c.NVIDIA.NVMLLibrary, s.NVML...), 0o755},
+		rule{0o400, Warning, lib, "nvidia.cuda_library", or(c.NVIDIA.CUDALibrary, s.CUDA...), 0o755})
 	if c.Drain.ReasonBy != config.ReasonByNone {
-		one["SCONTROL"] = c.Slurm.Scontrol
+		all = append(all, rule{0o500, Wrong, "no drain gets its reason, and no node is resumed (BKD-REASON)",
+			"slurm.scontrol", or(c.Slurm.Scontrol), 0o755})
 	}
-	one["HIP"], _ = c.BackendOf(gpu.AMD.Name, wire.Probe)
-	folders := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}[place]
-	if one[place] != "" {
-		folders = []string{one[place]}
-	}
-	for _, folder := range folders {
-		paths = append(paths, filepath.Join(folder, below))
-	}
-	return paths
+	return all
 }
 
-func judgeRules(v *view) string {
+func judgePrograms(v *view) string {
 	there := 0
-	for _, r := range rules {
-		for _, at := range r.at {
-			if r.check == v.check.Name && r.judge(v, v.paths(at)) {
-				there++
-			}
+	for _, r := range v.programs() {
+		if r.judge(v) {
+			there++
 		}
 	}
 	return fmt.Sprintf("%d files are root's, with the right modes", there)
 }
 
-// judge judges what is at the first of paths that leads to anything, and reports whether there is one.
-func (r rule) judge(v *view, paths []string) bool {
-	for _, path := range paths {
+// judge judges the first that leads to anything, and reports whether there is one.
+func (r rule) judge(v *view) bool {
+	for _, path := range r.at {
 		if f, there := inspect(path); there {
 			r.judgeFile(v, f)
 			return true
 		}
 	}
-	if len(paths) > 0 && r.absent != "" {
+	if len(r.at) > 0 && r.absent != "" {
 		fix := "install Bookend's package again, or what docs/admin.md installs"
 		if r.key != "" {
 			fix = "let " + r.key + " say where it is, or install its package again"
 		}
 		missing := v.say(r.absent, "missing", fix)
-		missing.Path, missing.Why = paths[0], r.without
+		missing.Path, missing.Why = r.at[0], r.without
 	}
 	return false
 }
@@ -200,14 +188,14 @@ func (r rule) judge(v *view, paths []string) bool {
 // judgeConfig reports the first mistake of the configuration too, and the first key of an earlier version.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
-	seen := judgeRules(v)
+	rule{0o444, Warning, "the defaults are in force", "", []string{v.ConfigPath}, 0o644}.judge(v)
 	if v.Mistake != "" {
 		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
 	}
 	if unused := v.Config.Unused; len(unused) > 0 {
 		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "correct it; "+all)
 	}
-	return seen
+	return "root's, and without a mistake"
 }
 
 // DropOptions are the options with which the drop folder's own file system is mounted, by
