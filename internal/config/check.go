@@ -76,10 +76,7 @@ const KillWait = time.Second
 // checkTimes: the steps of each hook must fit into its time, and what is watched into its step.
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
-	const at, within = "deadlines.prolog.", "must not exceed deadlines.prolog.driver, which it is a part of"
-	r.require(prolog.Scan <= prolog.Driver, within, at+"processes", at+"driver")
-	r.require(prolog.Probe <= prolog.Driver, within, at+"probe", at+"driver")
-	prolog.Scan, prolog.Probe = 0, 0
+	prolog.Scan, prolog.Probe = 0, 0 // parts of its Driver
 	for i, d := range []HookDeadline{prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck.Hook()} {
 		at := "deadlines." + []string{"prolog", "epilog", "health_check"}[i] + "."
 		sum := d.Driver + d.Scan + d.Probe + d.Append + d.Outputs

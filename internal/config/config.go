@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -14,8 +15,7 @@ import (
 	"bookend/internal/wire"
 )
 
-// DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
-const DefaultFile = "/etc/bookend/bookend.yaml"
+const DefaultFile = "/etc/bookend/bookend.yaml" // unless BOOKEND_CONFIG names another
 
 type (
 	Mode      string        // whether findings may drain
@@ -149,14 +149,12 @@ func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Opt
 
 // Slurm are the facts about the site that Slurm does not tell its hooks.
 type Slurm struct {
-	// SharedPartitions hand one GPU to several jobs (shards, MPS, oversubscription).
-	SharedPartitions []string `yaml:"shared_partitions" text:"name"`
-	// Shards says whether GPUs may be given out in parts that look like whole GPUs to a hook.
-	Shards          Shards `yaml:"shards" words:"auto yes no"`
-	GresConf        string `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
-	RunInJobBackend bool   `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
-	Scontrol        string `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
-	Slurmd          string `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
+	SharedPartitions []string `yaml:"shared_partitions" text:"name"`  // hand one GPU to several jobs
+	Shards           Shards   `yaml:"shards" words:"auto yes no"`     // parts of GPUs, which look like whole ones
+	GresConf         string   `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
+	Scontrol         string   `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
+	Slurmd           string   `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
 }
 
 // Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
@@ -192,8 +190,7 @@ type HookDeadline struct {
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
-// Duration is a time.Duration written as text ("3.5s") in the file.
-type Duration time.Duration
+type Duration time.Duration // "3.5s" in the file
 
 // Settle says how long to watch a GPU that is not clean.
 type Settle struct {
@@ -226,7 +223,6 @@ type Probe struct {
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 
-// Record says how what a job uses is recorded while it runs.
 type Record struct {
 	Every Duration `yaml:"every" from:"0s" to:"60s"` // between two samples; 0: nothing is recorded
 }
@@ -237,7 +233,6 @@ type CleanUp struct {
 	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between TERM and KILL
 }
 
-// DrainRules bound what a drain may do.
 type DrainRules struct {
 	ReasonBy    ReasonBy `yaml:"reason_by" words:"healthcheck hook none"`
 	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // then a prolog drain does not stop the job again
@@ -277,10 +272,7 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 	case slurm.HealthCheck:
 		first, then, shipped = nil, c.Policy.HealthCheck, entry.Check()
 	}
-	if action, ok := first[of]; ok {
-		return action
-	}
-	if action, ok := then[of]; ok {
+	if action := cmp.Or(first[of], then[of]); action != "" {
 		return action
 	}
 	if !known || (shipped == Drain || shipped == Repeat) && !slices.Contains(c.DrainOn, entry.Group()) {
@@ -291,11 +283,9 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 
 // JobLog says what reaches the user. A single word in its place is its Show.
 type JobLog struct {
-	Show Show `yaml:"show" words:"problems summary all none"`
-	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
+	Show    Show    `yaml:"show" words:"problems summary all none"`
 	Privacy Privacy `yaml:"privacy" words:"own jobs"`
-	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
-	Read bool `yaml:"read"`
+	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for out-of-memory messages of frameworks
 }
 
 type Log struct {
@@ -305,7 +295,6 @@ type Log struct {
 	Syslog bool      `yaml:"syslog"` // /dev/log, where present
 }
 
-// Metrics are what a monitoring system collects.
 type Metrics struct {
 	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in
 	// TextfileSuffix, in a folder that only root can write, as are those above it. Empty: none is written.
@@ -319,13 +308,12 @@ const MaxGrace = 10 * time.Second
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
-// slurmctld (configless), or as packages and Slurm's own build install it.
+// slurmctld (configless), or as packages and Slurm's own build install it; SlurmdPrograms where slurmd lies.
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
 }
 
-// SlurmdPrograms are where slurmd lies unless it runs and says so: as packages and Slurm's own build install it.
 func SlurmdPrograms() []string {
 	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
 }

@@ -78,16 +78,13 @@ func parse(data []byte) (Config, reader) {
 // degraded returns the default with those sections of c that say where things are and have no problem.
 func degraded(c Config, problems []Problem) Config {
 	d := Default()
-	for section, keep := range map[string]func(){
-		"paths":   func() { d.Paths = c.Paths },
-		"backend": func() { d.Backend = c.Backend },
-		"nvidia":  func() { d.NVIDIA = c.NVIDIA },
-		"amd":     func() { d.AMD = c.AMD },
-		"log":     func() { d.Log = c.Log },
-		"metrics": func() { d.Metrics = c.Metrics },
-	} {
-		if !slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Key+".", section+".") }) {
-			keep()
+	from, to := reflect.ValueOf(c), reflect.ValueOf(&d).Elem()
+	for i := range to.NumField() {
+		section := to.Type().Field(i).Tag.Get("yaml")
+		in := func(p Problem) bool { return strings.HasPrefix(p.Key+".", section+".") }
+		if slices.Contains([]string{"paths", "backend", "nvidia", "amd", "log", "metrics"}, section) &&
+			!slices.ContainsFunc(problems, in) {
+			to.Field(i).Set(from.Field(i))
 		}
 	}
 	return d
@@ -126,9 +123,6 @@ func syntax(err error) *Problem {
 	var line int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
-	}
-	if strings.Contains(text, "cannot start any token") {
-		text += " (a tab? indent with spaces)"
 	}
 	return &Problem{Line: line, Text: "not YAML: " + text[:min(len(text), 80)]}
 }
