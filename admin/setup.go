@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (a *app) setupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
 		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend. They fit what the
-site already has: its own scripts, NHC, pam_slurm_adopt, X11, pyxis, configless nodes.
+site already has: its own scripts, NHC, Contain, X11, pyxis, configless nodes.
 --write writes them to bookend.conf next to slurm.conf and the scripts to a directory
 there, so that they reach every host as slurm.conf does. It changes no other file, and
 keeps what it replaces as FILE.old.`,
@@ -119,11 +118,6 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	}
 	s.Pyxis, s.Local = o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(s.Conf), o.configless == "no"
 	s.Sure = s.Pyxis || o.pyxis != ""
-	files, _ := filepath.Glob("/etc/pam.d/*")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		s.Adopts = s.Adopts || err == nil && bytes.Contains(text, []byte("pam_slurm_adopt"))
-	}
 	return s, nil
 }
 

@@ -308,14 +308,10 @@ const MaxGrace = 10 * time.Second
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
-// slurmctld (configless), or as packages and Slurm's own build install it; SlurmdPrograms where slurmd lies.
+// slurmctld (configless), or as packages and Slurm's own build install it.
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
-}
-
-func SlurmdPrograms() []string {
-	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
 }
 
 const mib = 1 << 20

@@ -73,9 +73,8 @@ var slurmChecks = []Check{
 	{Name: "hook-timeout", path: slurmConfPath, judge: judgeTimeout,
 		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
 			"site's own then drains the node"},
-	{Name: "cgroups", path: besideConf("cgroup.conf"), judge: judgeCgroups,
-		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that " +
-			"were given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
+	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups,
+		why: "a process may outlive its job, and no cgroup proves which job's it is"},
 	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},

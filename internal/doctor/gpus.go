@@ -48,12 +48,8 @@ func judgeOrder(v *view) string {
 		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have),
 			"nvidia-smi -L   # which is missing?").
 			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
-	case mig && byMap:
-		return "map, of MIG instances"
 	case mig:
-		v.warn("MIG is on, and there is no nvidia.gpu_map",
-			"nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
-			Why = "if Slurm gives numbers alone, instances are not known"
+		return "MIG: instances are known by nvidia.gpu_map, or by the ids that AutoDetect=nvml in gres.conf gives"
 	case !byMap && !n.Source.Settled():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
 	default:

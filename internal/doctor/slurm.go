@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +38,7 @@ func judgeConf(v *view) string {
 			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""
 	}
-	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt(), s.Cgroup.Doubt()); doubt != "" {
+	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt()); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
@@ -113,15 +112,7 @@ func judgeCgroups(v *view) string {
 	if kind.Text != "" && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
 		v.warn("ProctrackType="+kind.Text, v.inConf("ProctrackType=proctrack/cgroup"))
 	}
-	task, _ := v.conf().Get("TaskPlugin")
-	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
-		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity"))
-	}
-	set, _ := v.Survey.Slurm.Cgroup.Get("ConstrainDevices")
-	if !slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text)) {
-		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
-	}
-	return "ConstrainDevices=yes, by task/cgroup"
+	return "processes are tracked by cgroups"
 }
 
 func judgePyxis(v *view) string {

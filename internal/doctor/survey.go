@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bookend/internal/child"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
@@ -41,9 +40,9 @@ type Slurm struct {
 	Tried  []string
 	Conf   *slurmconf.Conf
 	Unread string
-	// Gres and Cgroup are the files next to it, if there are any. Pyxis is loaded by plugstack.conf.
-	Gres, Cgroup slurmconf.Conf
-	Pyxis        bool
+	// Gres is the file next to it, if there is one. Pyxis is loaded by plugstack.conf.
+	Gres  slurmconf.Conf
+	Pyxis bool
 	// Version is what slurmd says of its version, Silent why it does not.
 	Version, Silent string
 }
@@ -101,17 +100,14 @@ func (r request) slurm() (s Slurm, _ error) {
 	if at.Slurm == "" {
 		return s, nil
 	}
-	cgroup, errCgroup := slurmcmd.Read(filepath.Join(filepath.Dir(at.Slurm), "cgroup.conf"))
-	for _, err := range []error{err, errCgroup} {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.Unread = err.Error()
-			return s, nil
-		}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Unread = err.Error()
+		return s, nil
 	}
-	s.Conf, s.Gres, s.Cgroup, s.Pyxis = &found, gres, cgroup, slurmcmd.Pyxis(found)
+	s.Conf, s.Gres, s.Pyxis = &found, gres, slurmcmd.Pyxis(found)
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
 	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
-	for _, program := range append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...) {
+	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {
 		if _, err := os.Stat(program); err == nil {
 			s.Version, err = slurmcmd.Version(program, found.Path)
 			if s.Silent = ""; err != nil {

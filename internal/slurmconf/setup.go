@@ -16,7 +16,6 @@ type Site struct {
 	Pyxis   bool // plugstack.conf loads pyxis
 	Sure    bool // the admin said whether there is pyxis: plugstack.conf may be on other nodes alone
 	Local   bool // nodes have slurm.conf themselves, although slurmctld would send it
-	Adopts  bool // PAM adopts logins into jobs (pam_slurm_adopt)
 }
 
 // Script is a file next to slurm.conf: a shipped script, or one that becomes the site's own.
@@ -186,19 +185,15 @@ func (p *planner) taskHooks() {
 // flags plans PrologFlags: the Prolog runs on every node of a job when it is given out, or only the first node of a job
 // has a start to compare with.
 func (p *planner) flags() {
+	const why = "runs the Prolog on all nodes of a job at once"
 	own, has := p.Conf.Get("PrologFlags")
-	in := func(flag string) bool { return HasWord(own.Text, flag) }
-	want, why := "Alloc", "runs the Prolog on all nodes of a job at once"
-	if p.Adopts {
-		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
-	}
-	implies := in("Contain") || in("X11") || in("RunInJob")
+	implies := func(flag string) bool { return HasWord(own.Text, flag) }
 	switch {
-	case in(want) || implies && (!p.Adopts || !in("Alloc")):
+	case slices.ContainsFunc([]string{"Alloc", "Contain", "X11", "RunInJob"}, implies):
 	case has:
-		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,%s", own.Text, want)
+		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,Alloc", own.Text)
 	default:
-		p.line(why, "PrologFlags=%s", want)
+		p.line(why, "PrologFlags=Alloc")
 	}
 }
 

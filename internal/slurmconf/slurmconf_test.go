@@ -120,7 +120,7 @@ func TestMakePlan(t *testing.T) {
 		about, conf, _ := strings.Cut(site, "\n")
 		is := func(word string) bool { return slices.Contains(strings.Fields(about), word) }
 		version, _ := slurm.ParseVersion("slurm " + about)
-		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Adopts: is("adopts"), Sure: !is("unsure"),
+		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Sure: !is("unsure"),
 			Local: is("local"), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
 				plain, err := MakePlan(Site{Version: version, Conf: Conf{Path: "/s/slurm.conf"}, Sure: true})
 				must.Do(t, err)
