@@ -3,17 +3,23 @@ package doctor
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/child"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
+	"bookend/internal/report"
 	"bookend/internal/routine"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -180,3 +186,157 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 }
 
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
+
+// given is how many GPUs of this node slurm.conf gives out; unsure is why that is not known, -1 that it has no such
+// node.
+func (s Site) given() (count int, unsure string) {
+	if s.Survey.Slurm.Conf == nil {
+		return -1, ""
+	}
+	node := s.Survey.Slurm.Conf.Node(s.NodeName)
+	if !node.Found || node.Unsure != "" {
+		return -1, node.Unsure
+	}
+	return slurmconf.Count(node.Gres), ""
+}
+
+// mig reports that a GPU gives out instances: Slurm then counts these.
+func (s Site) mig() bool {
+	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
+		return r.Device.Parent != "" || r.NVIDIA != nil && r.NVIDIA.MIGMode != nil && *r.NVIDIA.MIGMode
+	})
+}
+
+func judgeOrder(v *view) string {
+	count, unsure := v.given()
+	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
+	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
+	switch {
+	case count <= 0 && unsure == "":
+		return "not applicable: slurm.conf has no GPUs of this node"
+	case d.Problem != "" || have == 0:
+		v.unknown("the driver shows 0 GPUs: none to compare with Slurm's", "nvidia-smi -L")
+	case count > have && !mig:
+		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have),
+			"nvidia-smi -L   # which is missing?").
+			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
+	case mig:
+		return "MIG: instances are known by nvidia.gpu_map, or by the ids that AutoDetect=nvml in gres.conf gives"
+	case !byMap && !n.Source.Settled():
+		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
+	default:
+		return v.places(count)
+	}
+	return ""
+}
+
+func (v *view) orderFix() string {
+	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
+		"changed since it started; or set nvidia.gpu_map; slurm.slurmd can say where slurmd is"
+}
+
+// places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
+func (v *view) places(count int) string {
+	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
+	var places []string
+	for index := range count {
+		job := slurm.Job{GPUIndexes: []int{index}}
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
+		switch {
+		case found.Unknown != "":
+			v.wrong(found.Unknown, v.orderFix())
+			return ""
+		case len(found.Devices) == 0:
+			v.wrong(fmt.Sprintf("Slurm's GPU %d is none that the driver has", index),
+				"nvidia-smi -L; take it out of gres.conf and slurm.conf, then restart slurmd").
+				Why = "its jobs find BKD-MISSING"
+			return ""
+		}
+		bus := found.Devices[0].Device.BusID
+		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
+			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
+				slurms.Devices[0].Device.BusID), "gpu_map: {}   # below nvidia: in bookend.yaml").
+				Why = "hooks look at another GPU than the job's"
+		}
+		places = append(places, fmt.Sprintf("%d is %s", index, bus))
+	}
+	return strings.Join(places, ", ")
+}
+
+func judgeShards(v *view) string {
+	s := v.Survey.Slurm
+	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
+	switch {
+	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
+		v.wrong(answer.Why+", but slurm.shards is no", "shards: auto   # below slurm: in bookend.yaml").
+			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
+	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
+		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
+			"shards: no   # below slurm: in bookend.yaml")
+	case answer.Shared == slurmconf.Yes || said == config.ShardsYes:
+		return "GPUs are given out in parts: " + v.check.why
+	}
+	return "none: " + answer.Why
+}
+
+func judgeDriver(v *view) string {
+	const load = "modprobe nvidia && nvidia-smi -L"
+	d := v.Survey.Driver
+	switch given, _ := v.given(); {
+	case d.Absent && given > 0:
+		v.wrong(fmt.Sprintf("not loaded, but slurm.conf gives out %d GPUs here", given), load).
+			Why = "jobs get GPUs that do not work: each hook finds BKD-NODRIVER"
+	case d.Absent && given == 0:
+		return "not loaded, and slurm.conf gives out no GPU here"
+	case d.Absent:
+		v.warn("not loaded", load+"   # on a node with GPUs")
+	default:
+		if d.Problem != "" {
+			v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
+		}
+		return judgeBackend(v)
+	}
+	return ""
+}
+
+func judgeBackend(v *view) string {
+	const try = "bookend snapshot"
+	g, last := v.Survey.Glance, v.Survey.Glance.Snapshot
+	switch skipped := v.Survey.Skipped; {
+	case skipped != "":
+		v.unknown("not asked: "+skipped, try)
+	case g.Problem != "":
+		v.wrong("it says "+g.Problem, "nvidia-smi; "+try)
+	case v.Version != "" && g.Version != v.Version:
+		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", g.Version, v.Version),
+			"install both from the same package").Why = "programs of two releases were not tried together"
+	case len(last.Readings)+len(last.Faults) == 0:
+		v.wrong("the backend said nothing of any GPU", try)
+	case len(last.Faults) > 0:
+		f := last.Faults[0]
+		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
+			Why = "that GPU cannot be looked at"
+	}
+	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
+		len(last.Readings), g.Took.Round(time.Millisecond), v.driverLimit())
+}
+
+// judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs. It takes
+// every job that a cgroup names for one on record: it reads no records.
+func judgeOpen(v *view) string {
+	open := v.Survey.Open
+	keep, unread := finding.Keepers(open.Holdings, v.Config.Backend,
+		func(slurm.Owner) bool { return true }) // it reads no records
+	for _, h := range keep {
+		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
+			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),
+			fmt.Sprintf("systemctl status %d   # shows what started it. Stop it, or run it as a systemd service that "+
+				"starts before jobs do", h.PID))
+	}
+	if why := open.Partial; len(keep) == 0 && (why != "" || unread > 0) {
+		why = cmp.Or(why, fmt.Sprintf("%d that have the driver open could not be read", unread))
+		v.unknown("not every process was looked into: "+string(report.Clean(why, 200)), "fuser -v /dev/nvidia*")
+	}
+	return "only jobs and systemd services keep it open"
+}

@@ -1,13 +1,20 @@
 package slurmconf
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -165,5 +172,129 @@ func TestParseListedOneByOne(t *testing.T) {
 			return "error"
 		}
 		return fmt.Sprint(gpus)
+	})
+}
+
+// spoil makes a card of another kind: AMD's, excluded, excluded without a minor, its id not cached, unread.
+var spoil = map[byte]func(*gpu.Card){
+	'a': func(c *gpu.Card) { c.Device.Vendor = "amd" },
+	'x': func(c *gpu.Card) { c.Excluded = true },
+	'X': func(c *gpu.Card) { c.Excluded, c.Device.Minor = true, nil },
+	'u': func(c *gpu.Card) { c.Device.ID = "" },
+	'r': func(c *gpu.Card) {
+		*c = gpu.Card{Device: gpu.Device{BusID: c.Device.BusID}, Unknown: "input/output error"}
+	},
+}
+
+// cardsOf reads cards in PCI order, each by its minor and what spoils it: "0 1x 2"; "-" is a place that is empty.
+func cardsOf(t *testing.T, text string) (all []gpu.Card) {
+	for n, word := range strings.Fields(text) {
+		if word == "-" {
+			continue
+		}
+		minor := must.Have(strconv.Atoi(strings.TrimRight(word, "axXur")))(t)
+		c := gpu.Card{Device: gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n)),
+			BusID: gpu.BusID(fmt.Sprintf("0000:%02x:00.0", n)), Minor: &minor, Vendor: "nvidia"}}
+		if edit := spoil[word[len(word)-1]]; edit != nil {
+			edit(&c)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// The devices of a job, and again those of its start among the same cards.
+func TestDevices(t *testing.T) {
+	golden.Archive(t, *update, "testdata/devices.txtar", func(given string) string {
+		var g struct {
+			Indexes        []int
+			Visible        []string
+			Problem, Cards string
+			Map            map[int]string
+			List           List
+		}
+		must.Do(t, json.Unmarshal([]byte(given), &g))
+		cards := cardsOf(t, g.Cards)
+		r := Devices(slurm.Job{GPUIndexes: g.Indexes, Visible: g.Visible, GPUProblem: g.Problem}, cards,
+			config.NVIDIA{GPUMap: g.Map}, g.List)
+		said := "source: " + string(r.Source) + "\n"
+		for _, a := range r.Devices {
+			said += fmt.Sprintf("%d: %s %s\n", a.Index, a.Device.BusID, a.Device.ID)
+		}
+		if len(r.Missing) > 0 {
+			said += fmt.Sprintf("missing: %v\n", r.Missing)
+		}
+		if again := Again(r.Devices, r.Source, cards); fmt.Sprint(again.Devices) != fmt.Sprint(r.Devices) {
+			t.Errorf("%s: again %+v, want %+v", given, again, r)
+		}
+		return said + r.Unknown
+	})
+}
+
+// What is read is in the text, comments change nothing, and no chain of files goes on for ever.
+func FuzzParse(f *testing.F) {
+	f.Add("ClusterName=Lab\nInclude lab.conf\nProlog=/a\nProlog=/b\n", "Include slurm.conf\nNodeName=n1 Gres=gpu:2\n",
+		"n1")
+	f.Add("include\tx*.conf\nNodeName=DEFAULT Gres=gpu \\\n CPUs=2\n", "include /etc/slurm.conf", "n[1-2]")
+	f.Add("Include \"a b\"\nA=\"x y\" B+=3#c", "=\x00", "")
+	f.Fuzz(func(t *testing.T, text, other, node string) {
+		const name = "/etc/slurm.conf"
+		open := func(name string) []File {
+			if !strings.HasPrefix(name, "/") {
+				t.Fatalf("wants %q", name)
+			}
+			return []File{{Path: name, Text: []byte(other)}, {Path: name + "2", Unread: "refused"}}
+		}
+		whole := Parse(name, []byte(text), open)
+		for _, l := range whole.Lines {
+			from := text
+			if l.File != name {
+				from = other
+			}
+			if l.Number < 1 || l.Number > strings.Count(from, "\n")+1 {
+				t.Fatalf("line %+v", l)
+			}
+			for _, p := range l.Pairs {
+				if v, ok := l.Get(strings.ToUpper(p[0])); p[0] == "" || !ok || v == "" && p[1] != "" {
+					t.Fatalf("%+v has no %q", l, p[0])
+				}
+			}
+		}
+		whole.Node(node)
+		if before := Parse(name, []byte("#x\n\n"+text), open); len(before.Lines) != len(whole.Lines) {
+			t.Fatalf("a comment makes %d lines of %d", len(before.Lines), len(whole.Lines))
+		}
+	})
+}
+
+// What is listed has files, as many GPUs as its counts say, and the same meaning behind every prefix.
+func FuzzParseListed(f *testing.F) {
+	texts, err := filepath.Glob("testdata/slurmd/*")
+	if err != nil || len(texts) == 0 {
+		f.Fatal(texts, err)
+	}
+	for _, name := range texts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("Gres Name=gpu Count=2 File=/dev/nvidia[0-1\nGres Name=gpu Type= Count=1 File=,")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := ParseListed(text)
+		if err != nil {
+			if got != nil {
+				t.Errorf("%v and %v", got, err)
+			}
+			return
+		}
+		if slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }) {
+			t.Errorf("%v", got)
+		}
+		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||
+			!reflect.DeepEqual(again, got) {
+			t.Errorf("behind a line of shards: %v, %v; want %v", again, err, got)
+		}
 	})
 }
