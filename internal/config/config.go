@@ -128,8 +128,7 @@ type AMD struct {
 // Tests reports whether there is a test allocation for a vendor's GPUs.
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
-// BackendOf is the program that is asked about a vendor's GPUs, and its options: a test allocation takes a library
-// more than a look.
+// BackendOf is the program that is asked about a vendor's GPUs, and its options.
 func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
 	if vendor == gpu.AMD.Name {
 		o = wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
@@ -174,8 +173,7 @@ type CheckDeadline struct {
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
-// Hook is the same as the deadline of a root hook, in which asking Slurm takes the place of the job's log: between the
-// last look and the outputs.
+// Hook is the same for a root hook: asking Slurm takes the place of the job's log.
 func (d CheckDeadline) Hook() HookDeadline {
 	return HookDeadline{Total: d.Total, Driver: d.Driver, Scan: d.Scan, Append: d.Slurm, Outputs: d.Outputs}
 }
@@ -214,8 +212,7 @@ type Thresholds struct {
 // Probe says when cards are tested by allocating the largest block that can be had.
 type Probe struct {
 	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
-	// An end tests a GPU again when so much time has passed since the last test, or so many jobs have ended: 0 is every
-	// end. What speaks for another test comes first (health.TestRecord.Worn).
+	// An end tests a GPU again after so much time, or so many jobs: 0 is every end (health.TestRecord.Worn).
 	Every     Duration `yaml:"every" from:"0s" to:"24h"`
 	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
 	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
@@ -245,8 +242,7 @@ type Resume struct {
 	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
 }
 
-// Policy maps finding codes to actions where they differ from the catalogue's, by phase; a partition's own map comes
-// first.
+// Policy maps codes to actions where they differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
 	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
 	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
@@ -307,8 +303,7 @@ const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
-// SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
-// slurmctld (configless), or as packages and Slurm's own build install it.
+// SlurmFolders are where slurmd's configuration lies: fetched from slurmctld (configless), or as packages install it.
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}

@@ -139,8 +139,7 @@ type Setting struct {
 	Line  int    // of the file; 0 for a default
 }
 
-// Settings are all keys in effect with a configuration's text, in the order of the documentation. A text with mistakes
-// is not used: then they are those of Parse's answer.
+// Settings are all keys in effect with a text, or with Parse's answer to one with mistakes, as documented.
 func Settings(data []byte) []Setting {
 	c, r := parse(data)
 	return r.settings(reflect.ValueOf(c), "")
@@ -220,12 +219,10 @@ func (r *reader) checkCards(cards map[int]string) {
 	}
 }
 
-// driverMargin is what attaching to cards and the backend's start take beside the watching: 45 ms for four
-// cards with persistence, and room.
+// driverMargin is for attaching to cards and the backend's start: 45 ms for four cards with persistence, and room.
 const driverMargin = Duration(500 * time.Millisecond)
 
-// KillWait is how long clean-up waits for a process to go after SIGKILL: teardown of a full card took 0.15 s, of one in
-// many pieces 0.4 s (measured on 141 GiB).
+// KillWait is for a process to go after SIGKILL: teardown of 141 GiB took 0.15 s, in many pieces 0.4 s (measured).
 const KillWait = time.Second
 
 // checkTimes: the steps of each hook must fit into its time, and what is watched into its step.

@@ -254,8 +254,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
-// units are largest first, as String picks the first that fits. They are powers of two only: "MB" means two things to
-// people.
+// units are largest first, as String picks the first that fits; powers of two only: "MB" means two things to people.
 var units = []struct {
 	suffix string
 	bytes  uint64

@@ -142,8 +142,7 @@ func (c Check) results(s Site) []Result {
 	return v.found
 }
 
-// Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a
-// node under load seconds.
+// Patience is how long a place may take to answer: a node under load takes seconds.
 const Patience = 5 * time.Second
 
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
@@ -255,8 +254,7 @@ func count(results []Result) map[string]int {
 	return n
 }
 
-// clean makes what came from outside fit for a terminal. A fix is a shell's line to paste: its backslashes stay as they
-// are.
+// clean makes what came from outside fit for a terminal. A fix is to be pasted: its backslashes stay.
 func clean(r Result) Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
 	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))

@@ -113,8 +113,7 @@ func names(script []byte, program string) bool {
 		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }
 
-// rule is what must hold for a file of root's that hooks and slurmd must find as it is. What the hooks make themselves,
-// with the modes of docs/doctor.md, they check and put right each time.
+// rule is what must hold for a file of root's. What the hooks make themselves they check and put right each time.
 type rule struct {
 	need uint32 // the bits of its mode without which something does not work
 	// absent is how bad it is that it does not exist, without what follows; empty: OK.
@@ -198,8 +197,7 @@ func judgeConfig(v *view) string {
 	return "root's, and without a mistake"
 }
 
-// DropOptions are the options with which the drop folder's own file system is mounted, by
-// deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
+// DropOptions are those of run-bookend-drop.mount. A job has up to two folders of one small file in it.
 const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
 
 func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }

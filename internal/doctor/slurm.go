@@ -151,8 +151,8 @@ func slots() []slot {
 	return []slot{
 		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "no job's start is looked at: nothing can be compared"},
 		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "no job's end is looked at: leftovers are not seen"},
-		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task, "the job's output is found only if its path can be " +
-			"told, and the start report comes with the end report"},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task,
+			"the job's output is found only if its path can be told, and the start report comes with the end report"},
 		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
 			"at the end of a script its processes that still use a GPU are not named"},
 		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",
@@ -262,8 +262,7 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 	return order, ours
 }
 
-// matching are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those
-// of a pattern in reverse alphabetical order, without those whose name begins with a dot.
+// matching are the files that slurmd runs of a path or pattern: in reverse alphabetical order, none with a leading dot.
 func matching(pattern string) (found []entry) {
 	paths, _ := filepath.Glob(pattern)
 	for _, p := range slices.Backward(paths) {
@@ -274,8 +273,7 @@ func matching(pattern string) (found []entry) {
 	return found
 }
 
-// judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not. It runs it as root without checking
-// its owner.
+// judgeFile reports what is wrong with one file that slurmd runs, as root and without checking its owner.
 func (h slot) judgeFile(v *view, f entry) {
 	r := rule{mode: 0o755, need: 0o500, key: "slurm.conf"}
 	if h.task() {

@@ -26,8 +26,7 @@ import (
 	"bookend/internal/state"
 )
 
-// Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
-// may hang for reasons of its own.
+// Survey is what was found out before any file was looked at: each part in a child of its own, as each may hang.
 type Survey struct {
 	Slurm  Slurm
 	Driver Driver `json:"-"`
@@ -41,8 +40,7 @@ type Survey struct {
 }
 
 type Slurm struct {
-	// Tried are the places for slurm.conf; Conf is what the first that exists says, nil if it could not be read, as
-	// Unread says, or if there is none.
+	// Tried are the places for slurm.conf; Conf is what the first says, nil if there is none or as Unread says.
 	Tried  []string
 	Conf   *slurmconf.Conf
 	Unread string
@@ -91,8 +89,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	return v
 }
 
-// slurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
-// last told that it is, else where slurmd looks.
+// slurm reads Slurm's configuration: where Bookend's says, at SLURM_CONF, where a hook was told, where slurmd looks.
 func (r request) slurm() (s Slurm, _ error) {
 	c, conf, slurmd := r.Site.Config, r.Site.SlurmConf, ""
 	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
@@ -187,8 +184,7 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
 
-// given is how many GPUs of this node slurm.conf gives out; unsure is why that is not known, -1 that it has no such
-// node.
+// given is how many GPUs slurm.conf gives out here; unsure is why that is not known, -1 that it has no such node.
 func (s Site) given() (count int, unsure string) {
 	if s.Survey.Slurm.Conf == nil {
 		return -1, ""

@@ -224,8 +224,7 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
 }
 
-// OwnShareAMD is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not
-// tell, and idle cards are reported with some 300 MiB in use.
+// OwnShareAMD is what the driver may keep for itself, in bytes: it does not tell, and idle cards show some 300 MiB.
 const OwnShareAMD = 512 << 20
 
 // withOwn counts what no process accounts for, up to OwnShareAMD, as the driver's own.

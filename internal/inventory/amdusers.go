@@ -55,8 +55,7 @@ func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on m
 	return on, ""
 }
 
-// computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
-// nothing. A second context of a process has a folder of its own; its memory is the process's too.
+// computing are KFD's processes by its gpu_id: those with memory or a queue there. An open /dev/kfd proves nothing.
 func (d AMDDriver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.Sys, "class/kfd/kfd/proc")
 	on := map[string]byPID{}
@@ -89,9 +88,8 @@ func parseOwner(name string) (pid int, ok bool) {
 	return pid, ok && pid > 0
 }
 
-// addContext adds what one folder tells of a process: vram_GPUID in bytes, the device of each queue, and the same of
-// further contexts below it. The files sdma_* and cu_occupancy are left alone: reading them takes locks of the
-// driver's.
+// addContext adds what one folder tells of a process, and further contexts below it. Reading sdma_* and cu_occupancy
+// takes locks of the driver's: they are left alone.
 func addContext(on map[string]byPID, pid int, folder string) error {
 	names, err := list(folder)
 	if err != nil {
@@ -159,8 +157,7 @@ type client struct {
 	bytes uint64 // of VRAM
 }
 
-// clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
-// with the lowest number that has it. What a process has that ends meanwhile is not there.
+// clients are the VRAM of processes by the card's place on the bus: each opening once, of the lowest PID that has it.
 func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
 	for _, pid := range pids {
@@ -206,8 +203,7 @@ func (d AMDDriver) opened(pid int) (all []client, err error) {
 	return all, err
 }
 
-// parseClient reads the text of a descriptor's fdinfo. VRAM is "drm-resident-vram" on newer kernels and
-// "drm-memory-vram" on older ones; amdgpu prints both, of which one counts.
+// parseClient reads fdinfo. VRAM is "drm-resident-vram", "drm-memory-vram" on older kernels; of both one counts.
 func parseClient(text string) (c client, ok bool) {
 	resident := false
 	for line := range strings.Lines(text) {

@@ -156,8 +156,7 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	return card
 }
 
-// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds question
-// marks.
+// parseUUID takes a whole UUID alone: until the driver has cached it, the line is absent or holds question marks.
 func parseUUID(s string) gpu.ID {
 	const digits = len("00000000-0000-0000-0000-000000000000")
 	rest, ok := strings.CutPrefix(s, "GPU-")
@@ -167,8 +166,7 @@ func parseUUID(s string) gpu.ID {
 	return gpu.ID(s)
 }
 
-// ReadEpoch names the driver's epoch; of several vendors' drivers all together. A part that cannot be read stays empty,
-// that is unknown.
+// ReadEpoch names the epoch of all vendors' drivers together. A part that cannot be read stays empty.
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	var versions, modules []string
 	for _, v := range Present(sys) {
@@ -215,8 +213,7 @@ func readWord(file string) string {
 	return text
 }
 
-// OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with
-// its driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
+// OnBus reports whether a card is on the PCI bus, of AMD's with its driver. No driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil

@@ -99,9 +99,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// Trusted refuses (ErrUntrusted) a file or folder that anybody but root could have written or put there: it and
-// every folder on the way, behind each symbolic link too, must be root's and writable by nobody else. A sticky
-// world-writable folder such as /tmp is no exception. Relative paths are refused.
+// Trusted refuses (ErrUntrusted) what anybody but root could have written or put there: it and every folder on the way,
+// behind each link too, must be root's and writable by nobody else, a sticky /tmp included. The path is absolute.
 func Trusted(path string) error {
 	fd, _, err := trusted(path)
 	if err == nil {
@@ -167,8 +166,7 @@ func trustedMode(path string, st unix.Stat_t) error {
 	return &u
 }
 
-// Read returns a file of an own folder: regular, one link, of at most limit bytes (else ErrTooLarge), and
-// written by this user or root (else ErrNotOurs).
+// Read returns a file of an own folder: regular, one link, this user's or root's, of at most limit bytes.
 func Read(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, _, err := openOwn(dirfd, name, unix.O_RDONLY, 0)
@@ -277,8 +275,7 @@ func mountID(fd int) (id int, err error) {
 	return id, nil
 }
 
-// ReadGiven returns a file that somebody has asked for, in whatever folder: regular, of at most limit bytes (else
-// ErrTooLarge), no link. Its content is its owner's claim.
+// ReadGiven returns a regular file, no link, that somebody has asked for. Its content is its owner's claim.
 func ReadGiven(path string, limit int64) ([]byte, error) {
 	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)

@@ -76,8 +76,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	return gpus, res, err
 }
 
-// copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
-// may name relative to it.
+// copyConf makes a configuration with another cgroup plugin: links to all other files, which Includes may name.
 func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 	const cgroupConf = "cgroup.conf"
 	dir = filepath.Join(cmp.Or(c.Private, os.TempDir()), fmt.Sprintf("slurmd-%d", os.Getpid()))
@@ -192,8 +191,7 @@ func Identify(path string) (slurmconf.FileID, error) {
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadFirst reads the first configuration that is there; at is empty if none is. An error of fs.ErrNotExist says that
-// there is no gres.conf, which may be.
+// ReadFirst reads the first that is there; at is empty if none is. fs.ErrNotExist: there is no gres.conf, which may be.
 func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
 	for _, at = range places {
 		if slurm, err = Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {

@@ -26,9 +26,8 @@ type Result struct {
 	Source Source
 }
 
-// Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
-// Device.BusID names it, and the first reading of the card tells the id. A MIG instance has an ID but no bus id,
-// which would name the whole card; its Device.Parent is empty where only the first reading tells it.
+// Assigned is a device of the job. Device.ID is empty where the driver had not cached it: then Device.BusID names it. A
+// MIG instance has no bus id, which would name the whole card; its Parent may be known from the first reading only.
 type Assigned struct {
 	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
 	Device gpu.Device
@@ -184,8 +183,7 @@ func (n *node) named(name string) (gpu.Device, error) {
 	return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", name)
 }
 
-// whole finds a card by id. While the driver has not cached every card's id, one that is not found may be any of
-// those: the id alone still names it to the driver.
+// whole finds a card by id. One that is not found may be any whose id the driver has not cached: the id still names it.
 func (n *node) whole(id string) (gpu.Device, error) {
 	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
 	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return c.Device.ID == "" }) {

@@ -64,8 +64,7 @@ func (k Key) Equal(o Key) bool {
 		k.Daemon.is(o.Daemon) && slices.Equal(k.Files, o.Files)
 }
 
-// changed is the file that was changed last. slurmd's own program is one of them: a daemon that runs on after an
-// upgrade may count otherwise than the new program.
+// changed is the file that was changed last: a daemon that runs on after an upgrade may count by its older program.
 func (k Key) changed() (newest FileID) {
 	for _, f := range append(slices.Clone(k.Files), k.Slurmd) {
 		if f.Changed > newest.Changed {
@@ -95,8 +94,8 @@ func (l List) Equal(o List) bool { return l.Source == o.Source && l.equal(o) }
 type Kept struct {
 	Key  Key  `json:"key"`
 	List List `json:"list"`
-	// InForce is what the slurmd of Key was last known to count by, which outlives a List that is not known. One that is
-	// not known itself stays so until slurmd restarts: it may have read its files again at any moment since they changed.
+	// InForce is what the slurmd of Key was last known to count by, which outlives a List that is not known. One that
+	// is not known stays so until slurmd restarts: it may have read its files again at any moment since they changed.
 	InForce *List `json:"in_force,omitempty"`
 	// Tried is set, to CLOCK_BOOTTIME, where slurmd -G failed: another try may succeed.
 	Tried time.Duration `json:"tried_ns,omitempty"`
@@ -121,8 +120,7 @@ type Asked struct {
 	At  time.Duration // CLOCK_BOOTTIME
 }
 
-// Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one
-// kept holds only if slurmd started after the change.
+// Settle decides what is in force: an answer other than the one kept holds only if slurmd started after the change.
 func (a Asked) Settle(kept *Kept) Kept {
 	now, d := Kept{Key: a.Key, List: a.List}, a.Key.Daemon
 	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf &&

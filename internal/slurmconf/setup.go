@@ -79,8 +79,7 @@ func (p *planner) step(format string, args ...any) {
 
 func (p *planner) dir() string { return path.Dir(p.Conf.Path) }
 
-// script adds a shipped script and returns how slurm.conf names it. slurmctld sends nodes only files next to slurm.conf
-// that are named without a path.
+// script adds a shipped script and returns how slurm.conf names it: without a path if slurmctld sends it.
 func (p *planner) script(name, shipped, own string) string {
 	if p.Sent {
 		name = "bookend-" + name + ".sh"
@@ -91,8 +90,7 @@ func (p *planner) script(name, shipped, own string) string {
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// replaced takes Bookend's own lines out of what the site has: those that setup wrote are written again, and others
-// would call Bookend twice.
+// replaced takes Bookend's own lines out of what the site has: others than setup's would call Bookend twice.
 func (p *planner) replaced() {
 	ours := func(l Line) bool { return path.Base(l.File) == Written }
 	others := func(l Line) bool { return ours(l) && l.File != p.Include }
@@ -182,8 +180,7 @@ func (p *planner) taskHooks() {
 	}
 }
 
-// flags plans PrologFlags: the Prolog runs on every node of a job when it is given out, or only the first node of a job
-// has a start to compare with.
+// flags plans PrologFlags: without Alloc only the first node of a job has a start to compare with.
 func (p *planner) flags() {
 	const why = "runs the Prolog on all nodes of a job at once"
 	own, has := p.Conf.Get("PrologFlags")
@@ -197,8 +194,8 @@ func (p *planner) flags() {
 	}
 }
 
-// timeout plans a limit above the hooks' own: without one Slurm waits for ever. It would drain a node for a script of the
-// site's own that takes longer. Whether there is one, and leaves the hooks enough, doctor says.
+// timeout plans a limit above the hooks' own: without one Slurm waits for ever. It would drain a node for a slower
+// script of the site's own. Whether there is one, and leaves the hooks enough, doctor says.
 func (p *planner) timeout(own bool) {
 	set := func(key string) bool { _, is := p.Conf.Get(key); return is }
 	const both = "PrologEpilogTimeout"
