@@ -107,10 +107,7 @@ func Checks() []Check {
 		all = append(all, c)
 	}
 	return append(all,
-		Check{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"},
-		Check{Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
-			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
-				"but does not drain this node for it"})
+		Check{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"})
 }
 
 type view struct {

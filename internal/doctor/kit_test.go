@@ -106,31 +106,8 @@ func (n node) install() {
 			must(n.T, os.Symlink(to, n.in(name)))
 		}
 	}
-	n.runs(101, "slurmd", n.in("sbin/slurmd"))
 	must(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
 	mount(n.T, n.in("run/drop"), "mode=0711")
-}
-
-// runs makes a process: a folder of /proc.
-func (n node) runs(pid int, name, exe string) {
-	folder := fmt.Sprintf("proc/%d/", pid)
-	put(n.T, n.in(folder+"comm"), name+"\n", 0o644)
-	put(n.T, n.in(folder+"cmdline"), exe+"\x00", 0o644)
-	put(n.T, n.in(folder+"environ"), "PATH=/bin\x00", 0o600)
-	must(n.T, os.Symlink(exe, n.in(folder+"exe")))
-	must(n.T, os.Symlink("/", n.in(folder+"root")))
-	put(n.T, n.in(folder+"maps"), "", 0o400)
-	must(n.T, os.Mkdir(n.in(folder+"fd"), 0o500))
-}
-
-// holds lets a process of root's in a cgroup have the driver open.
-func (n node) holds(pid int, name, cgroup string) {
-	n.runs(pid, name, "/usr/bin/"+name)
-	folder := fmt.Sprintf("proc/%d/", pid)
-	put(n.T, n.in(folder+"stat"), fmt.Sprintf("%d (%s) S 1%s\n", pid, name, strings.Repeat(" 9", 40)), 0o444)
-	put(n.T, n.in(folder+"status"), fmt.Sprintf("Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\n", name, pid), 0o444)
-	put(n.T, n.in(folder+"cgroup"), "0::"+cgroup+"\n", 0o444)
-	must(n.T, os.Symlink(n.in("dev/nvidiactl"), n.in(folder+"fd/3")))
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
@@ -187,7 +164,6 @@ func hang(t *testing.T, dir string) {
 //	own, moved, fifo, unmount FILE    lets it be a user's; lie in a user's folder, behind a link; makes one; unmounts it
 //	config YAML, mistake TEXT     changes the configuration, or says what is wrong with it
 //	slurm VERSION                 lets slurmd and scontrol be of it
-//	holds NAME CGROUP             lets process 50 keep the driver open
 //	says CHECK LEVEL SEEN [FIX]   is what doctor says, in part; of the fix "run", all is well after it
 func TestLines(t *testing.T) {
 	files, err := filepath.Glob("testdata/lines/*.txtar")
@@ -257,7 +233,6 @@ var commands = map[string]func(n *node, ts *testscript.TestScript, args []string
 			put(n.T, n.in(program), "#!/bin/sh\necho slurm "+args[0]+"\n", 0o755)
 		}
 	},
-	"holds": func(n *node, _ *testscript.TestScript, args []string) { n.holds(50, args[0], args[1]) },
 	"says": func(n *node, ts *testscript.TestScript, args []string) {
 		n.failed[args[0]] = n.failed[args[0]] || args[1] != OK
 		if why := n.says(args[0], args[1], args[2], append(args, "")[3]); why != "" {

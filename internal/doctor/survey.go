@@ -13,11 +13,9 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
-	"bookend/internal/report"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -33,8 +31,6 @@ type Survey struct {
 	// Glance is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
 	Glance  stage.Glance `json:"-"`
 	Skipped string       `json:"-"`
-	// Open is who has the driver open, once the backend's own question is over.
-	Open finding.Scan `json:"-"`
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
 	Numbers slurmconf.List `json:"-"`
 }
@@ -82,9 +78,6 @@ func survey(s Site, patience time.Duration) (v Survey) {
 	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
-	}
-	if !v.Driver.Absent {
-		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
 }
@@ -316,23 +309,4 @@ func judgeBackend(v *view) string {
 	}
 	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
 		len(last.Readings), g.Took.Round(time.Millisecond), v.driverLimit())
-}
-
-// judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs. It takes
-// every job that a cgroup names for one on record: it reads no records.
-func judgeOpen(v *view) string {
-	open := v.Survey.Open
-	keep, unread := finding.Keepers(open.Holdings, v.Config.Backend,
-		func(slurm.Owner) bool { return true }) // it reads no records
-	for _, h := range keep {
-		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
-			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),
-			fmt.Sprintf("systemctl status %d   # shows what started it. Stop it, or run it as a systemd service that "+
-				"starts before jobs do", h.PID))
-	}
-	if why := open.Partial; len(keep) == 0 && (why != "" || unread > 0) {
-		why = cmp.Or(why, fmt.Sprintf("%d that have the driver open could not be read", unread))
-		v.unknown("not every process was looked into: "+string(report.Clean(why, 200)), "fuser -v /dev/nvidia*")
-	}
-	return "only jobs and systemd services keep it open"
 }

@@ -169,20 +169,6 @@ func Read[Rep any](
 	return reply, unkept, err
 }
 
-// onCardsTime is for one search of the node's processes: 20 000 with 50 descriptors each took 0.9 s.
-const onCardsTime = 1500 * time.Millisecond
-
-// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s.
-func Holdings(r Readers) finding.Scan {
-	paths := r.Config.Paths
-	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve}
-	scan, unkept, err := Read(r, Holders, request, onCardsTime, HungAt)
-	if err = errors.Join(err, unkept); err != nil {
-		scan.Partial = err.Error()
-	}
-	return scan
-}
-
 // HungAt is what a search for holders hangs at.
 func HungAt(s finding.Scan) []finding.Instance { return s.Hung }
 
