@@ -65,24 +65,26 @@ func (a *app) setup(site slurmconf.Site, write bool) error {
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	dir, names := filepath.Dir(site.Conf.Path), []string{slurmconf.Written}
-	texts := map[string]string{slurmconf.Written: plan.Text}
-	for _, s := range plan.Scripts {
-		if texts[s.Name], err = s.Render(shipped); err != nil {
+	var done []string
+	add := func(name, text string) error {
+		if !write {
+			return nil
+		}
+		what, err := put(filepath.Join(filepath.Dir(site.Conf.Path), name), text)
+		done = append(done, what)
+		return err
+	}
+	for _, s := range plan.Scripts { // before the lines: one whose script is missing would drain a node
+		text, err := s.Render(shipped)
+		if err == nil {
+			err = add(s.Name, text)
+		}
+		if err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
 		}
-		names = slices.Insert(names, 0, s.Name) // before the lines: one whose script is missing would drain a node
 	}
-	var done []string
-	for _, name := range names {
-		if !write {
-			break
-		}
-		what, err := put(filepath.Join(dir, name), texts[name])
-		if err != nil {
-			return err
-		}
-		done = append(done, what)
+	if err := add(slurmconf.Written, plan.Text); err != nil {
+		return err
 	}
 	tellPlan(a.env.Stdout, site, plan, done)
 	return nil

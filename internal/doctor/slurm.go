@@ -35,7 +35,7 @@ func judgeConf(v *view) string {
 		v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
 		return ""
 	case s.Conf == nil:
-		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
+		v.unknown("not found where slurmd looks for it",
 			"bookend setup --write --slurm-conf FILE   # then add the Include line that it prints").
 			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""

@@ -26,25 +26,20 @@ import (
 
 // Survey is what was found out before any file was looked at: each part in a child of its own, as each may hang.
 type Survey struct {
-	Slurm  Slurm
-	Driver Driver `json:"-"`
-	// Glance is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
-	Glance  stage.Glance `json:"-"`
-	Skipped string       `json:"-"`
-	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers slurmconf.List `json:"-"`
+	Slurm   Slurm
+	Driver  Driver         `json:"-"`
+	Glance  stage.Glance   `json:"-"` // the driver's answer to one question as a hook asks it
+	Skipped string         `json:"-"` // why it was not asked
+	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
 type Slurm struct {
-	// Tried are the places for slurm.conf; Conf is what the first says, nil if there is none or as Unread says.
-	Tried  []string
-	Conf   *slurmconf.Conf
+	Conf   *slurmconf.Conf // nil if there is none, or as Unread says
 	Unread string
-	// Gres is the file next to it, if there is one. Pyxis is loaded by plugstack.conf.
-	Gres  slurmconf.Conf
-	Pyxis bool
-	// Version is what slurmd says of its version, Silent why it does not.
-	Version, Silent string
+	Gres   slurmconf.Conf // next to it, if there is one
+	Pyxis  bool           // loaded by plugstack.conf
+
+	Version, Silent string // what slurmd says of its version, or why it does not
 }
 
 // Driver is the driver as its own /proc and /sys tell it, without asking it.
@@ -88,11 +83,7 @@ func (r request) slurm() (s Slurm, _ error) {
 	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
 		slurmd, conf = kept.Key.Slurmd.Path, cmp.Or(conf, kept.Key.Conf)
 	}
-	places := slurmconf.Find(c.Slurm.GresConf, conf)
-	for _, p := range places {
-		s.Tried = append(s.Tried, p.Slurm)
-	}
-	at, found, gres, err := slurmcmd.ReadFirst(places)
+	at, found, gres, err := slurmcmd.ReadFirst(slurmconf.Find(c.Slurm.GresConf, conf))
 	if at.Slurm == "" {
 		return s, nil
 	}

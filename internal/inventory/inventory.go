@@ -20,17 +20,8 @@ import (
 	"bookend/internal/safefile"
 )
 
-// ErrNoDriver says that NVIDIA's driver has no /proc tree: no module is loaded. ErrNoAMD is one, of AMD's.
-var (
-	ErrNoDriver = errors.New("the nvidia driver is not loaded")
-	ErrNoAMD    = error(noDriver("the amdgpu driver has no GPU"))
-)
-
-type noDriver string
-
-func (e noDriver) Error() string { return string(e) }
-
-func (noDriver) Is(target error) bool { return target == ErrNoDriver }
+// ErrNoDriver says that a vendor's driver shows no GPU: that of NVIDIA's has no /proc tree while no module is loaded.
+var ErrNoDriver = errors.New("the driver is not loaded, or has no GPU")
 
 // Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver
 // has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends
@@ -53,7 +44,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 		}
 	}
 	if err == nil && len(all) == 0 {
-		err = ErrNoAMD
+		err = fmt.Errorf("amdgpu: %w", ErrNoDriver)
 	}
 	return cards, err
 }
@@ -87,7 +78,7 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNoDriver
+		return nil, fmt.Errorf("nvidia: %w", ErrNoDriver)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)

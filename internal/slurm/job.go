@@ -177,22 +177,18 @@ var (
 // Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there, and doctor
 // by what slurmd says.
 var (
-	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
-	TellsStart = Version{23, 2}
+	TellsStart = Version{23, 2} // hooks are told when a run started, which tells runs of one job id apart
 	// ConfiglessHooks: slurmctld hands out hooks without a path, and `scontrol reconfigure` reads all of it again.
 	ConfiglessHooks = Version{23, 11}
 	// SeveralHooks: all lines of Prolog= and Epilog= count. PrologFlags=RunInJob puts hooks into the job's own cgroup.
 	SeveralHooks = Version{24, 5}
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G`
-	// starts the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled.
-	// Earlier versions end without a message on that value.
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. `slurmd -G` starts the cgroup
+	// plugin, which lifts the limits of its cgroup, and knows CgroupPlugin=disabled, at which earlier ones end silently.
 	TaskHookFails = Version{24, 11}
-	// HookTimeouts: PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=.
-	HookTimeouts = Version{25, 5}
-	// TellsRun: hooks are told the SLUID of a job's run, and the name of sbatch's default output; %r and %S in it are
-	// known, and %N is the node's name, not the host's. slurmctld also sends task hooks.
-	TellsRun            = Version{25, 11}
-	ConfiglessTaskHooks = Version{25, 11}
+	HookTimeouts  = Version{25, 5} // PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=
+	// TellsRun: hooks are told the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known,
+	// and %N is the node's name, not the host's. slurmctld also sends task hooks.
+	TellsRun, ConfiglessTaskHooks = Version{25, 11}, Version{25, 11}
 )
 
 // Has reports whether a version has what began with another; the last number is not looked at.

@@ -38,7 +38,7 @@ type Slurmd struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
+// Left to itself it starts its cgroup plugin, which may lift the limits of the cgroup that it is
 // in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
 // know that value end at once without a message; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
