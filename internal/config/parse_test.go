@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/test/must"
 )
 
 func TestNothingSaidIsTheDefault(t *testing.T) {
 	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "{}", "policy:\n", "version: 1"} {
 		got, problems := Parse([]byte(text))
-		if len(problems) > 0 || !reflect.DeepEqual(got, Default()) {
-			t.Errorf("%q: problems %v, config %+v", text, problems, got)
-		}
+		must.Not(t, len(problems) > 0 || !reflect.DeepEqual(got, Default()),
+			"%q: problems %v, config %+v", text, problems, got)
 	}
 }
 
@@ -61,17 +61,13 @@ log: {format: json, syslog: FALSE}
 	debug := PartitionPolicy{Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}
 	want.Policy.Partitions = map[string]PartitionPolicy{"debug": debug}
 	want.Log.Format, want.Log.Syslog = JSON, false
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
-	}
+	must.Not(t, !reflect.DeepEqual(got, want), "got\n%+v\nwant\n%+v", got, want)
 }
 
 // Each file in configs/bad breaks one rule and says in "# want:" lines what is to be reported.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("../../configs/bad/*.yaml")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("found %d bad files, %v", len(files), err)
-	}
+	must.Not(t, err != nil || len(files) < 20, "found %d bad files, %v", len(files), err)
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text := readFile(t, name)
@@ -86,12 +82,10 @@ func TestBadFiles(t *testing.T) {
 			for _, p := range problems {
 				got = append(got, p.String())
 			}
-			if len(want) == 0 || !reflect.DeepEqual(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			if c.Mode != Observe || !reflect.DeepEqual(c.Policy, Default().Policy) {
-				t.Errorf("a bad file gave mode %q and policy %v", c.Mode, c.Policy)
-			}
+			must.Not(t, len(want) == 0 || !reflect.DeepEqual(got, want),
+				"got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			must.Not(t, c.Mode != Observe || !reflect.DeepEqual(c.Policy, Default().Policy),
+				"a bad file gave mode %q and policy %v", c.Mode, c.Policy)
 		})
 	}
 }
@@ -119,9 +113,8 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 			s.set(&want)
 		}
 		got, problems := Parse([]byte(text))
-		if len(problems) != 1 || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
-		}
+		must.Not(t, len(problems) != 1 || !reflect.DeepEqual(got, want),
+			"%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
 	}
 }
 
@@ -140,9 +133,7 @@ func TestLimits(t *testing.T) {
 	partition := "policy: {partitions: {" + long + ": {mode: observe}}}"
 	for _, text := range []string{"mode: " + long, long + ": 1", partition, "*" + long} {
 		_, p := Parse([]byte(text))
-		if len(p) == 0 || len(p[0].String()) > 300 {
-			t.Errorf("%.30s…: %d problems, %.300s", text, len(p), p)
-		}
+		must.Not(t, len(p) == 0 || len(p[0].String()) > 300, "%.30s…: %d problems, %.300s", text, len(p), p)
 	}
 }
 
@@ -184,9 +175,7 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	for size, want := range map[Size]string{0: "0B", 1: "1B", 1536: "1536B", 32 << 20: "32MiB", 3 << 40: "3072GiB"} {
-		if size.String() != want {
-			t.Errorf("%d is written %s, want %s", size, size, want)
-		}
+		must.Not(t, size.String() != want, "%d is written %s, want %s", size, size, want)
 	}
 }
 
@@ -199,9 +188,8 @@ func TestJobLog(t *testing.T) {
 		"{privacy: jobs}":               ShowSummary,
 	} {
 		c, problems := Parse([]byte("job_log: " + text))
-		if len(problems) > 0 || c.JobLog.Show != want {
-			t.Errorf("%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
-		}
+		must.Not(t, len(problems) > 0 || c.JobLog.Show != want,
+			"%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
 	}
 	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
 		t.Errorf("%v", problems)
@@ -249,9 +237,7 @@ slurm: {shared_partitions: [a, b]}
 		t.Errorf("%v in\n%s", problems, file.String())
 	}
 	for _, s := range Settings([]byte("mode: enforce\nnonsense: 1\n")) {
-		if s.Key == "mode" && (s.Value != "observe" || s.Line != 0) {
-			t.Errorf("of a file with a mistake: %+v", s)
-		}
+		must.Not(t, s.Key == "mode" && (s.Value != "observe" || s.Line != 0), "of a file with a mistake: %+v", s)
 	}
 }
 
@@ -296,9 +282,7 @@ func refused(t *testing.T, c Config, problems []Problem) {
 	if c.Mode != Observe || c.OnOwnError != Warn || !reflect.DeepEqual(c.Policy, d.Policy) || c.CleanUp != d.CleanUp {
 		t.Fatalf("a bad configuration could drain, or end processes: %+v", c)
 	}
-	if len(problems) > maxProblems+1 {
-		t.Fatalf("%d problems", len(problems))
-	}
+	must.Not(t, len(problems) > maxProblems+1, "%d problems", len(problems))
 	for _, p := range problems {
 		if s := p.String(); len(s) > 2048 || p.Text == "" || !plain(s) {
 			t.Fatalf("problem %q", s)

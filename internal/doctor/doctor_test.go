@@ -17,6 +17,7 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
+	"bookend/test/must"
 )
 
 // All is well on a node where a job has ended; and where what the site does not use is not.
@@ -27,7 +28,7 @@ func TestHealthy(t *testing.T) {
 		if bad := notWell(results); len(bad) > 0 || len(results) != len(Checks()) || Fails(results) {
 			t.Errorf("%d results of %d checks, not well: %+v", len(results), len(Checks()), bad)
 		}
-		must(t, os.RemoveAll(n.in("bin/scontrol")))
+		must.Do(t, os.RemoveAll(n.in("bin/scontrol")))
 		n.site.Config.Drain.ReasonBy = config.ReasonByNone
 	}
 }
@@ -52,7 +53,7 @@ func TestNothingBelowOthersFolder(t *testing.T) {
 // line that closes it.
 func TestFoldersAbove(t *testing.T) {
 	n := newNode(t)
-	must(t, os.Chmod(n.dir, 0o775))
+	must.Do(t, os.Chmod(n.dir, 0o775))
 	fix := "chmod go-w " + n.dir + compare
 	above := map[string]int{}
 	for _, r := range notWell(n.examine()) {
@@ -61,9 +62,7 @@ func TestFoldersAbove(t *testing.T) {
 		}
 	}
 	for _, check := range []string{"programs", "config"} {
-		if above[check] != 1 {
-			t.Errorf("%s says it %d times, want 1", check, above[check])
-		}
+		must.Not(t, above[check] != 1, "%s says it %d times, want 1", check, above[check])
 	}
 	n.do(fix)
 	if bad := notWell(n.examine()); len(bad) > 0 {
@@ -90,9 +89,7 @@ func TestPartsThatHang(t *testing.T) {
 			if took := time.Since(began); took < patience || took > 4*(patience+time.Second)+5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if levels[check] != Unknown {
-				t.Errorf("%s: %q, want %q", check, levels[check], Unknown)
-			}
+			must.Not(t, levels[check] != Unknown, "%s: %q, want %q", check, levels[check], Unknown)
 		})
 	}
 }
@@ -102,8 +99,8 @@ func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
 	n.site.SlurmConf = ""
 	store, err := state.Open(n.site.Config.Paths.Run, "n1")
-	must(t, err)
-	must(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
+	must.Do(t, err)
+	must.Do(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
 	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}
@@ -114,9 +111,7 @@ func TestQuoted(t *testing.T) {
 	for _, path := range []string{"/plain/path-1.so", "", "/with space", "/it's", "/$(reboot)", "/a;b", "/-x",
 		`/back\slash`, "/new\nline"} {
 		out, err := exec.Command("/bin/sh", "-c", "printf %s "+quoted(path)).Output()
-		if err != nil || string(out) != path {
-			t.Errorf("%q: a shell reads %q, %v", path, out, err)
-		}
+		must.Not(t, err != nil || string(out) != path, "%q: a shell reads %q, %v", path, out, err)
 	}
 }
 
@@ -139,16 +134,14 @@ func TestPrint(t *testing.T) {
 	} {
 		text.Reset()
 		Print(&text, "n1", results, all)
-		if text.String() != want {
-			t.Errorf("got\n%s\nwant\n%s", text.String(), want)
-		}
+		must.Not(t, text.String() != want, "got\n%s\nwant\n%s", text.String(), want)
 	}
-	must(t, PrintJSON(&js, results))
+	must.Do(t, PrintJSON(&js, results))
 	var got struct {
 		Results []Result
 		Counts  map[string]int
 	}
-	must(t, json.Unmarshal(js.Bytes(), &got))
+	must.Do(t, json.Unmarshal(js.Bytes(), &got))
 	if len(got.Results) != 3 || got.Results[1].Path != `/run/\x1b[2Jx` || got.Results[1].Fix != results[1].Fix ||
 		got.Counts["wrong"] != 1 {
 		t.Errorf("%s", js.String())
@@ -158,7 +151,7 @@ func TestPrint(t *testing.T) {
 // Without slurm.conf the cause is said, and what depends on it is left out.
 func TestWithoutSlurm(t *testing.T) {
 	n := newNode(t)
-	must(t, os.RemoveAll(n.in("slurm")))
+	must.Do(t, os.RemoveAll(n.in("slurm")))
 	if bad := notWell(n.examine()); len(bad) != 1 || bad[0].Check != "slurm-conf" {
 		t.Errorf("%+v", bad)
 	}
@@ -167,7 +160,7 @@ func TestWithoutSlurm(t *testing.T) {
 func text(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, err)
 	return string(b)
 }
 
@@ -175,9 +168,7 @@ func text(t *testing.T, path string) string {
 func TestDoc(t *testing.T) {
 	have := text(t, "../../docs/doctor.md")
 	for _, c := range Checks() {
-		if !strings.Contains(have, "`"+c.Name+"`") {
-			t.Errorf("docs/doctor.md says nothing of the check %s", c.Name)
-		}
+		must.Not(t, !strings.Contains(have, "`"+c.Name+"`"), "docs/doctor.md says nothing of the check %s", c.Name)
 	}
 }
 
@@ -200,9 +191,7 @@ func TestInstallCommands(t *testing.T) {
 			have[l[2]+"/"+filepath.Base(file)] = l[1]
 		}
 	}
-	if !maps.Equal(have, want) {
-		t.Errorf("docs/admin.md installs %v, want %v", have, want)
-	}
+	must.Not(t, !maps.Equal(have, want), "docs/admin.md installs %v, want %v", have, want)
 }
 
 // The unit mounts what doctor would mount: on the drop, with the same options, before slurmd. make check-deploy has
@@ -212,9 +201,7 @@ func TestMountUnit(t *testing.T) {
 	unit, where := text(t, file), filepath.Join(config.Default().Paths.Run, "drop")
 	for _, line := range []string{"What=tmpfs", "Where=" + where, "Type=tmpfs", "Options=" + DropOptions,
 		"Before=slurmd.service", "WantedBy=slurmd.service"} {
-		if !strings.Contains(unit, "\n"+line+"\n") {
-			t.Errorf("%s lacks %s", file, line)
-		}
+		must.Not(t, !strings.Contains(unit, "\n"+line+"\n"), "%s lacks %s", file, line)
 	}
 	if name := strings.ReplaceAll(strings.TrimPrefix(where, "/"), "/", "-") + ".mount"; filepath.Base(file) != name {
 		t.Errorf("systemd wants the name %s", name)

@@ -124,19 +124,16 @@ func TestBounds(t *testing.T) {
 		log.Xids[n-1].More != maxXids+3-maxAlike {
 		t.Errorf("%d Xids: %+v", n, log.Xids)
 	}
-	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost {
-		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
-	}
+	must.Not(t, len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost,
+		"%d kills, lost %v", len(log.Kills), log.Lost)
 	long := strings.Repeat(`\x41`, 3*maxText)
 	log = ReadLog(devices(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
-	if len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA") {
-		t.Errorf("a long line: %+v", log)
-	}
+	must.Not(t, len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA"),
+		"a long line: %+v", log)
 	endless := strings.Repeat("x", 3*maxRecord)
 	log = ReadLog(devices(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
-	if len(log.Xids) != 1 || log.Last.Seq != 3 {
-		t.Errorf("a line longer than any record, and one without an end: %+v", log)
-	}
+	must.Not(t, len(log.Xids) != 1 || log.Last.Seq != 3,
+		"a line longer than any record, and one without an end: %+v", log)
 }
 
 // Of lines that are alike the first few and the newest are kept, and how many there were. None of another card, another
@@ -248,22 +245,18 @@ func FuzzParse(f *testing.F) {
 func summary(t *testing.T, name, group string) {
 	t.Helper()
 	k, ok := parseKill("oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/a,task=" + name + ",pid=77,uid=1")
-	if !ok || k.PID != 77 || k.Cgroup != "/a" && k.Cgroup != "" {
-		t.Errorf("name %q: %+v, %v", name, k, ok)
-	}
+	must.Not(t, !ok || k.PID != 77 || k.Cgroup != "/a" && k.Cgroup != "", "name %q: %+v, %v", name, k, ok)
 	k, ok = parseKill("oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/" + group +
 		",task_memcg=/slurm/job_7,task=a,pid=77,uid=1")
-	if !ok || k.PID != 77 || k.Name != "a" || k.Cgroup != "/slurm/job_7" && k.Cgroup != "" {
-		t.Errorf("limited at %q: %+v, %v", group, k, ok)
-	}
+	must.Not(t, !ok || k.PID != 77 || k.Name != "a" || k.Cgroup != "/slurm/job_7" && k.Cgroup != "",
+		"limited at %q: %+v, %v", group, k, ok)
 }
 
 // bounded: what is kept could be so, and is little.
 func bounded(t *testing.T, log gpu.KernelLog) {
 	t.Helper()
-	if len(log.Xids) > maxXids || len(log.Kills) > maxKills || len(log.Mismatch) > maxText {
-		t.Errorf("%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
-	}
+	must.Not(t, len(log.Xids) > maxXids || len(log.Kills) > maxKills || len(log.Mismatch) > maxText,
+		"%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
 	for _, x := range log.Xids {
 		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 ||
 			x.Code > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
@@ -271,9 +264,7 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 		}
 	}
 	for _, k := range log.Kills {
-		if k.PID < 1 || k.PID > gpu.MaxPID || len(k.Name)+len(k.Cgroup) > 2*maxText {
-			t.Errorf("%+v", k)
-		}
+		must.Not(t, k.PID < 1 || k.PID > gpu.MaxPID || len(k.Name)+len(k.Cgroup) > 2*maxText, "%+v", k)
 	}
 }
 
@@ -294,23 +285,16 @@ func FuzzLog(f *testing.F) {
 		if errors.Is(errParts, errRecords) { // too many reads of too few bytes
 			return
 		}
-		if fmt.Sprint(errWhole) != fmt.Sprint(errParts) || !reflect.DeepEqual(whole, parts) {
-			t.Fatalf("in reads of %d: %+v, %v\nat once: %+v, %v", size, parts, errParts, whole, errWhole)
-		}
+		must.Not(t, fmt.Sprint(errWhole) != fmt.Sprint(errParts) || !reflect.DeepEqual(whole, parts),
+			"in reads of %d: %+v, %v\nat once: %+v, %v", size, parts, errParts, whole, errWhole)
 		bounded(t, whole)
 		for _, x := range whole.Xids {
-			if x.Seq <= seq {
-				t.Errorf("entry %d is not after %d: %+v", x.Seq, seq, x)
-			}
+			must.Not(t, x.Seq <= seq, "entry %d is not after %d: %+v", x.Seq, seq, x)
 		}
 		for _, k := range whole.Kills {
-			if k.Seq <= seq {
-				t.Errorf("entry %d is not after %d: %+v", k.Seq, seq, k)
-			}
+			must.Not(t, k.Seq <= seq, "entry %d is not after %d: %+v", k.Seq, seq, k)
 		}
-		if whole.Unknown != "" && len(whole.Xids)+len(whole.Kills) > 0 {
-			t.Errorf("unknown, and yet %+v", whole)
-		}
+		must.Not(t, whole.Unknown != "" && len(whole.Xids)+len(whole.Kills) > 0, "unknown, and yet %+v", whole)
 	})
 }
 

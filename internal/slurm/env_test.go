@@ -67,9 +67,7 @@ func TestFromEnv(t *testing.T) {
 		if err == nil {
 			return string(must.Have(json.Marshal(job))(t))
 		}
-		if !reflect.DeepEqual(job, Job{}) {
-			t.Errorf("%v, and %+v", err, job)
-		}
+		must.Not(t, !reflect.DeepEqual(job, Job{}), "%v, and %+v", err, job)
 		return err.Error()
 	})
 }
@@ -79,18 +77,14 @@ func TestHasGPUs(t *testing.T) {
 		"root: job GPUs":  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}.get,
 		"task: srun only": env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}.get,
 	} {
-		if !HasGPUs(has) {
-			t.Errorf("%s: none", name)
-		}
+		must.Not(t, !HasGPUs(has), "%s: none", name)
 	}
 	for name, hasNone := range map[string]func(string) string{
 		"nothing":                       env{}.get,
 		"root: (null)":                  env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}.get,
 		"task: the user's own variable": env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"}.get,
 	} {
-		if HasGPUs(hasNone) {
-			t.Errorf("%s: some", name)
-		}
+		must.Not(t, HasGPUs(hasNone), "%s: some", name)
 	}
 }
 
@@ -166,9 +160,8 @@ func FuzzFromEnv(f *testing.F) {
 		})
 		job, err := FromEnv(e.get)
 		if err != nil {
-			if !printable(err.Error()) || len(err.Error()) > 1024 {
-				t.Fatalf("error is not printable, or long: %q", err.Error())
-			}
+			must.Not(t, !printable(err.Error()) || len(err.Error()) > 1024,
+				"error is not printable, or long: %q", err.Error())
 			return
 		}
 		switch {
@@ -343,11 +336,7 @@ func FuzzGrammar(f *testing.F) {
 		if want := jobForm.MatchString(s) && err == nil && n < 1<<32; ok != want || ok && uint64(id) != n {
 			t.Errorf("job id %q: %d, %v", s, id, ok)
 		}
-		if ValidSLUID(s) != sluidForm.MatchString(s) {
-			t.Errorf("SLUID %q: %v", s, ValidSLUID(s))
-		}
-		if ValidNode(s) != (nodeForm.MatchString(s) && len(s) <= 255) {
-			t.Errorf("node %q: %v", s, ValidNode(s))
-		}
+		must.Not(t, ValidSLUID(s) != sluidForm.MatchString(s), "SLUID %q: %v", s, ValidSLUID(s))
+		must.Not(t, ValidNode(s) != (nodeForm.MatchString(s) && len(s) <= 255), "node %q: %v", s, ValidNode(s))
 	})
 }

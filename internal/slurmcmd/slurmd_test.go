@@ -83,9 +83,7 @@ func TestList(t *testing.T) {
 		if err != nil {
 			said = err.Error()
 		}
-		if !strings.HasPrefix(said, want) {
-			t.Errorf("%s: %s, want %s", what, said, want)
-		}
+		must.Not(t, !strings.HasPrefix(said, want), "%s: %s, want %s", what, said, want)
 	}
 }
 

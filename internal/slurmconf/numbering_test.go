@@ -122,13 +122,9 @@ func TestSame(t *testing.T) {
 			t.Errorf("%s: the same", name)
 		}
 	}
-	if !keyOf(0).Same(keyOf(0)) {
-		t.Error("equal keys are not the same")
-	}
+	must.Not(t, !keyOf(0).Same(keyOf(0)), "equal keys are not the same")
 	nowhere := Key{}
-	if nowhere.Same(nowhere) {
-		t.Error("a boot that is not known is the same as itself")
-	}
+	must.Not(t, nowhere.Same(nowhere), "a boot that is not known is the same as itself")
 }
 
 func TestDue(t *testing.T) {
@@ -240,9 +236,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, other, node string) {
 		const name = "/etc/slurm.conf"
 		open := func(name string) []File {
-			if !strings.HasPrefix(name, "/") {
-				t.Fatalf("wants %q", name)
-			}
+			must.Not(t, !strings.HasPrefix(name, "/"), "wants %q", name)
 			return []File{{Path: name, Text: []byte(other)}, {Path: name + "2", Unread: "refused"}}
 		}
 		whole := Parse(name, []byte(text), open)
@@ -251,9 +245,7 @@ func FuzzParse(f *testing.F) {
 			if l.File != name {
 				from = other
 			}
-			if l.Number < 1 || l.Number > strings.Count(from, "\n")+1 {
-				t.Fatalf("line %+v", l)
-			}
+			must.Not(t, l.Number < 1 || l.Number > strings.Count(from, "\n")+1, "line %+v", l)
 			for _, p := range l.Pairs {
 				if v, ok := l.Get(strings.ToUpper(p[0])); p[0] == "" || !ok || v == "" && p[1] != "" {
 					t.Fatalf("%+v has no %q", l, p[0])
@@ -284,14 +276,10 @@ func FuzzParseListed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := ParseListed(text)
 		if err != nil {
-			if got != nil {
-				t.Errorf("%v and %v", got, err)
-			}
+			must.Not(t, got != nil, "%v and %v", got, err)
 			return
 		}
-		if slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }) {
-			t.Errorf("%v", got)
-		}
+		must.Not(t, slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }), "%v", got)
 		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||
 			!reflect.DeepEqual(again, got) {
 			t.Errorf("behind a line of shards: %v, %v; want %v", again, err, got)

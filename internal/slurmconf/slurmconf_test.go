@@ -153,9 +153,8 @@ func TestRender(t *testing.T) {
 	}
 	for _, s := range []Script{{Own: "/site/a b"}, {Shipped: "task-prolog-beside-own", Own: "/site/a b"}} {
 		text, err := s.Render(shipped)
-		if err != nil || !strings.Contains(text, "'/site/a b'") || !strings.HasPrefix(text, "#!/bin/sh\n") {
-			t.Errorf("%+v: %q, %v", s, text, err)
-		}
+		must.Not(t, err != nil || !strings.Contains(text, "'/site/a b'") || !strings.HasPrefix(text, "#!/bin/sh\n"),
+			"%+v: %q, %v", s, text, err)
 	}
 	for _, s := range []Script{{Own: "/x'; reboot"}, {Own: "/x\nreboot"}, {Shipped: "prolog", Own: "/x"}, {Shipped: "none"}} {
 		if text, err := s.Render(shipped); err == nil {
