@@ -34,7 +34,7 @@ func twice[T any](read func() (T, error)) (T, error) {
 // maxSurvey is how many may hang before others are not read for it: more than a node has ranks of one job.
 const maxSurvey = 64
 
-// Processes says what proc (/proc) knows of each PID, in order, within budget. One of which but a zombie is left is
+// Processes says what proc (/proc) knows of each PID, in order, within budget. One of which only a zombie is left is
 // Gone; one that could not be read has the reason. The memory of those to skip is not read: whoever reads it hangs,
 // and perhaps so that no signal ends it.
 func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
