@@ -37,33 +37,25 @@ type Site struct {
 	Config     config.Config
 	ConfigPath string
 	// Mistake is why the configuration is not used as it is written: unreadable, or its first mistake. Empty if it is.
-	Mistake string
-	// Self is the path of this very program, Version its version.
-	Self, Version string
-	// Programs are the directories in which the hooks may be, the likeliest first.
-	Programs []string
+	Mistake       string
+	Self, Version string   // the path of this very program, and its version
+	Programs      []string // the directories in which the hooks may be, the likeliest first
 	// NVML and CUDA are where the driver's libraries may be, unless the configuration names them.
 	NVML, CUDA []string
-	// Root is the directory in which the system's own files are: "/".
-	Root  string
-	Clock routine.Clock `json:"-"`
-	// SlurmConf is SLURM_CONF of the environment; may be empty.
-	SlurmConf string
-	// NodeName is what Slurm most likely calls this node.
-	NodeName string
-	// Survey is what was found out before any file was looked at. Examine fills it in.
-	Survey Survey
+	Root       string        // the directory in which the system's own files are: "/"
+	Clock      routine.Clock `json:"-"`
+	SlurmConf  string        // SLURM_CONF of the environment; may be empty
+	NodeName   string        // what Slurm most likely calls this node
+	Survey     Survey        // what was found out before any file was looked at. Examine fills it in
 }
 
 type Check struct {
 	Name      string
-	why       string // it matters
-	needsConf bool   // left out without the whole of slurm.conf
-	files     bool   // it looks at files, which may hang
-	// path is shown with each result, unless the judge names another.
-	path func(Site) string
-	// judge reports problems to the view, and returns what is said if there are none.
-	judge func(*view) string
+	why       string             // it matters
+	needsConf bool               // left out without the whole of slurm.conf
+	files     bool               // it looks at files, which may hang
+	path      func(Site) string  // shown with each result, unless the judge names another
+	judge     func(*view) string // reports problems to the view, and returns what is said if there are none
 }
 
 // slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.

@@ -115,9 +115,8 @@ func names(script []byte, program string) bool {
 
 // rule is what must hold for a file of root's. What the hooks make themselves they check and put right each time.
 type rule struct {
-	need uint32 // the bits of its mode without which something does not work
-	// absent is how bad it is that it does not exist, without what follows; empty: OK.
-	absent, without string
+	need            uint32   // the bits of its mode without which something does not work
+	absent, without string   // how bad it is that it does not exist, without what follows; empty: OK
 	key             string   // of the configuration, says where it is; may be empty
 	at              []string // where it may be, the likeliest first; none if the site does not use it
 	mode            uint32   // as it is installed

@@ -648,7 +648,7 @@ func TestHangingProcesses(t *testing.T) {
 
 	c := newCrew(time.Hour)
 	defer c.end()
-	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	s := newSearch(c, proc, "/dev")
 	answer := make(chan finding.Scan)
 	go func() {
 		s.descriptors()

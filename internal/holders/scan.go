@@ -34,10 +34,7 @@ const maxHoldings = 1024
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
 	c := newCrew(budget)
 	defer c.end()
-	s, err := newSearch(c, proc, dev)
-	if err != nil {
-		return finding.Scan{Holdings: []finding.Holding{}, Partial: err.Error()}
-	}
+	s := newSearch(c, proc, dev)
 	s.skip = skip
 	s.descriptors()
 	s.mappings()
@@ -47,7 +44,7 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 type search struct {
 	*crew
 	proc, dev string
-	mounts    string // names the caller's mount namespace, empty where proc does not
+	mounts    string // names the caller's mount namespace, empty where proc does not: then all are foreign
 	pids      []int
 	skip      []finding.Instance
 	memory    []*round // that read memory
@@ -57,16 +54,13 @@ type search struct {
 	found  map[int]held
 }
 
-func newSearch(c *crew, proc, dev string) (*search, error) {
-	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("read own mount namespace: %w", err)
-	}
+func newSearch(c *crew, proc, dev string) *search {
+	mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
 	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
-	return s, nil
+	return s
 }
 
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.

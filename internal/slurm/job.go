@@ -47,9 +47,8 @@ type Job struct {
 	Stdout    string  `json:"stdout,omitempty"`   // the user's claim, patterns unexpanded
 	Stderr    string  `json:"stderr,omitempty"`   // the same, set only where it is a file of its own (sbatch -e)
 	// GPUIndexes are the values of SLURM_JOB_GPUS: Slurm's own device indexes, in order.
-	GPUIndexes []int `json:"gpu_indexes,omitempty"`
-	// Visible are the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs.
-	Visible []string `json:"visible,omitempty"`
+	GPUIndexes []int    `json:"gpu_indexes,omitempty"`
+	Visible    []string `json:"visible,omitempty"` // the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs
 	// GPUProblem says why Slurm's lists could not be read: then both are empty and the job's GPUs unknown, not none.
 	GPUProblem string     `json:"gpu_problem,omitempty"`
 	MPSPercent string     `json:"mps_percent,omitempty"` // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: the job shares its GPU

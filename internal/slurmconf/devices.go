@@ -16,14 +16,11 @@ import (
 
 // Result is what a job's GPU list means on this node.
 type Result struct {
-	// Devices are certain, in Slurm's order.
-	Devices []Assigned
-	// Unknown says why the job has GPUs that Devices does not list.
-	Unknown string
+	Devices []Assigned // certain, in Slurm's order
+	Unknown string     // why the job has GPUs that Devices does not list
 	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
 	Missing []int
-	// Source says what the devices follow from.
-	Source Source
+	Source  Source // what the devices follow from
 }
 
 // Assigned is a device of the job. Device.ID is empty where the driver had not cached it: then Device.BusID names it. A

@@ -50,10 +50,9 @@ type File struct {
 
 // Conf is a file with all that it includes, in place.
 type Conf struct {
-	Path  string `json:"path"`
-	Lines []Line `json:"lines"`
-	// Files are the names of all that was read, or that could not be.
-	Files []string `json:"files,omitempty"`
+	Path  string   `json:"path"`
+	Lines []Line   `json:"lines"`
+	Files []string `json:"files,omitempty"` // the names of all that was read, or that could not be
 }
 
 // Parse reads a file. open gives the files that an absolute name in an Include leads to, in their order: several if it
@@ -167,9 +166,8 @@ func Contains(list, node string) (is, known bool) {
 }
 
 type Node struct {
-	Found bool
-	// Unsure is why it may say something else; empty if it does not.
-	Unsure string
+	Found  bool
+	Unsure string // why it may say something else; empty if it does not
 	Gres   string
 }
 
@@ -211,8 +209,7 @@ type Line struct {
 	// Include is what it includes, instead of pairs, if that was not read; Why says why not.
 	Include string `json:"include,omitempty"`
 	Why     string `json:"why,omitempty"`
-	// Rest is what is no pair: with it Slurm would not start.
-	Rest string `json:"rest,omitempty"`
+	Rest    string `json:"rest,omitempty"` // what is no pair: with it Slurm would not start
 }
 
 // Where names the line: its file, without the directory, and its number.
