@@ -115,9 +115,7 @@ func TestPolicyDoc(t *testing.T) {
 			e.Code, strings.ToLower(string(e.Code)), e.Start, e.End, e.Check(), e.Title)
 	}
 	if *update {
-		if err := os.WriteFile(doc, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(doc, []byte(b.String()), 0o644))
 	} else if got != b.String() {
 		t.Errorf("%s differs from the catalogue: run go test ./internal/config -update", doc)
 	}
@@ -162,9 +160,6 @@ policy:
 
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile(name))(t)
 	return data
 }
