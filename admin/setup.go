@@ -137,21 +137,19 @@ func whole(conf slurmconf.Conf) error {
 }
 
 func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
-	const tell = "give the oldest Slurm on your nodes, such as --slurm 24.11"
-	ok := false
+	said := "slurm " + text
 	if text == "" {
 		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
-		if err := safefile.Trusted(conf); err != nil && a.env.EUID == 0 {
-			return v, fmt.Errorf("scontrol -V: %w: %s", err, tell)
+		if err = safefile.Trusted(conf); err == nil || a.env.EUID != 0 {
+			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf)
 		}
-		said, err := slurmcmd.Version(a.config().Slurm.Scontrol, conf)
-		if v, ok = slurm.ParseVersion(said); !ok {
-			return v, fmt.Errorf("scontrol -V: %w: %s", cmp.Or(err, fmt.Errorf("%.200q is no version", said)), tell)
-		}
-	} else if v, ok = slurm.ParseVersion("slurm " + text); !ok {
-		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)
 	}
-	if !v.Has(slurm.Oldest) {
+	v, ok := slurm.ParseVersion(said)
+	switch {
+	case err != nil || !ok:
+		return v, fmt.Errorf("read version of Slurm: %w: give the oldest on your nodes, such as --slurm 24.11",
+			cmp.Or(err, fmt.Errorf("%.200q is none", said)))
+	case !v.Has(slurm.Oldest):
 		return v, fmt.Errorf("release %s of Slurm is not supported: Bookend needs %s or later", v.Series(),
 			slurm.Oldest.Series())
 	}

@@ -9,7 +9,6 @@ package doctor
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -67,12 +66,12 @@ var slurmChecks = []Check{
 			"site's own then drains the node"},
 	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups,
 		why: "a process may outlive its job, and no cgroup proves which job's it is"},
-	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
+	{Name: "pyxis", path: slurmConfPath, judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
 	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
 		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
-	{Name: "gpu-order", path: besideConf("gres.conf"), judge: judgeOrder,
+	{Name: "gpu-order", path: slurmConfPath, judge: judgeOrder,
 		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
 	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
 		why: "nothing found on a GPU drains, and none is tested by an allocation"},
@@ -184,10 +183,6 @@ func Fails(results []Result) bool {
 }
 
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
-
-func besideConf(name string) func(Site) string {
-	return func(s Site) string { return filepath.Join(filepath.Dir(slurmConfPath(s)), name) }
-}
 
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
