@@ -49,15 +49,14 @@ type Site struct {
 }
 
 type Check struct {
-	Name      string
-	why       string             // it matters
-	needsConf bool               // left out without the whole of slurm.conf
-	files     bool               // it looks at files, which may hang
-	path      func(Site) string  // shown with each result, unless the judge names another
-	judge     func(*view) string // reports problems to the view, and returns what is said if there are none
+	Name  string
+	why   string             // it matters
+	files bool               // it looks at files, which may hang
+	path  func(Site) string  // shown with each result, unless the judge names another
+	judge func(*view) string // reports problems to the view, and returns what is said if there are none
 }
 
-// slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.
+// slurmChecks are those of what slurm.conf, slurmd and the driver say, besides the hooks.
 var slurmChecks = []Check{
 	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
 		why: "what hooks are told depends on the version"},
@@ -75,6 +74,7 @@ var slurmChecks = []Check{
 		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
 	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
 		why: "nothing found on a GPU drains, and none is tested by an allocation"},
+	{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"},
 }
 
 func Checks() []Check {
@@ -90,15 +90,9 @@ func Checks() []Check {
 			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},
 	}
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
-			judge: h.judge})
+		all = append(all, Check{Name: h.check, why: h.why, files: true, path: slurmConfPath, judge: h.judge})
 	}
-	for _, c := range slurmChecks {
-		c.needsConf = true
-		all = append(all, c)
-	}
-	return append(all,
-		Check{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"})
+	return append(all, slurmChecks...)
 }
 
 type view struct {
@@ -139,7 +133,8 @@ func Examine(s Site, patience time.Duration) []Result { return examine(s, patien
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
 	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
-		checks = slices.DeleteFunc(checks, func(c Check) bool { return c.needsConf })
+		without := []string{"programs", "config", "drop-filesystem", "slurm-conf", "driver"}
+		checks = slices.DeleteFunc(checks, func(c Check) bool { return !slices.Contains(without, c.Name) })
 	}
 	collects := make([]func() ([]Result, error), len(checks))
 	for i, c := range checks {

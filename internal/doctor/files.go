@@ -71,21 +71,14 @@ func (r rule) judgeFile(v *view, f entry) {
 		say(Wrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
 		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
-	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
-		if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
-			say(Wrong, said, closing(*c, r.key))
-		}
+	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }):
+	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a folder of root's, above or behind a link
+		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
+	case c != nil: // a command about the file itself could meet another by then
+		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key, "the configuration")+" say so")
 	case r.need&^f.mode != 0:
 		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
 	}
-}
-
-// closing closes a folder of root's. From a user's, or one for everybody, what root uses is moved instead.
-func closing(c safefile.Untrusted, key string) string {
-	if c.UID == 0 && c.Mode&unix.S_ISVTX == 0 {
-		return "chmod go-w " + quoted(c.Path) + compare
-	}
-	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))
 }
 
 func quoted(path string) string {

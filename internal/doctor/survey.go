@@ -68,7 +68,12 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
 	}
 	s.Survey = v
-	numbers := operation.Aside(func() (slurmconf.List, error) { return askNumbers(s), nil })
+	numbers := operation.Aside(func() (list slurmconf.List, _ error) {
+		if conf := s.Survey.Slurm.Conf; conf != nil {
+			list = stage.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
+		}
+		return list, nil
+	})
 	v.Skipped, v.Glance = askDriver(s)
 	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
@@ -138,13 +143,6 @@ func (d *Driver) listed(s gpu.Snapshot) {
 
 func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
-}
-
-func askNumbers(s Site) slurmconf.List {
-	if s.Survey.Slurm.Conf == nil {
-		return slurmconf.Unclear("slurm.conf could not be read")
-	}
-	return stage.ReadNumbering(s.env(), s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
