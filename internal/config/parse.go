@@ -170,7 +170,13 @@ func (r *reader) check(c *Config) {
 	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run
 	r.require(apart, "paths.run, paths.var and paths.log must be three "+
 		"directories", "paths.run", "paths.var", "paths.log")
-	r.checkCards(c.NVIDIA.GPUMap)
+	taken := map[string]int{}
+	for _, i := range slices.Sorted(maps.Keys(c.NVIDIA.GPUMap)) {
+		card := strings.ToLower(c.NVIDIA.GPUMap[i])
+		first, twice := taken[card]
+		r.require(!twice, fmt.Sprintf("is the same GPU as index %d", first), fmt.Sprintf("nvidia.gpu_map.%d", i))
+		taken[card] = i
+	}
 	r.checkTimes(c)
 	t := c.Thresholds
 	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),
@@ -208,15 +214,6 @@ func (r *reader) require(ok bool, text string, keys ...string) {
 	}
 	at := keys[max(0, slices.IndexFunc(keys, func(k string) bool { return r.lines[k] > 0 }))]
 	r.problem(r.lines[at], at, text)
-}
-
-func (r *reader) checkCards(cards map[int]string) {
-	taken := map[string]int{}
-	for _, i := range slices.Sorted(maps.Keys(cards)) {
-		first, twice := taken[strings.ToLower(cards[i])]
-		r.require(!twice, fmt.Sprintf("is the same GPU as index %d", first), fmt.Sprintf("nvidia.gpu_map.%d", i))
-		taken[strings.ToLower(cards[i])] = i
-	}
 }
 
 // driverMargin is for attaching to cards and the backend's start: 45 ms for four cards with persistence, and room.

@@ -164,7 +164,7 @@ func TestFewStandForAll(t *testing.T) {
 	}
 }
 
-// Where even few of each are too many, the oldest go, and that is said.
+// Where even few of each are too many, the oldest go, and that is said. A log without an end is not read to it.
 func TestTooMany(t *testing.T) {
 	var b strings.Builder
 	for i := range maxXids + 1 {
@@ -172,20 +172,13 @@ func TestTooMany(t *testing.T) {
 	}
 	since := mark(1, 1)
 	log := ReadLog(devices(t, b.String()), &since)
-	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost {
-		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
-	}
-}
-
-// A log without an end is not read to it.
-func TestEndless(t *testing.T) {
-	flood := func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil }
-	if err := drain(flood, newCollector(nil)); !errors.Is(err, errRecords) {
-		t.Errorf("records: %v", err)
-	}
-	stuck := func([]byte) (int, error) { return -1, unix.EPIPE }
-	if err := drain(stuck, newCollector(nil)); !errors.Is(err, errRecords) {
-		t.Errorf("nothing but errors: %v", err)
+	n := len(log.Xids)
+	must.Not(t, n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost, "%+v", log)
+	for name, read := range map[string]func(b []byte) (int, error){
+		"records":            func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil },
+		"nothing but errors": func([]byte) (int, error) { return -1, unix.EPIPE },
+	} {
+		must.Fail(t, name, drain(read, newCollector(nil)), errRecords)
 	}
 }
 
