@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (a *app) setupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "setup", Short: "print or write the lines for slurm.conf and the scripts that they name",
 		Long: `Reads slurm.conf and prints the lines with which Slurm calls Bookend. They fit what the
-site already has: its own scripts, NHC, pam_slurm_adopt, X11, pyxis, configless nodes.
+site already has: its own scripts, NHC, Contain, X11, pyxis, configless nodes.
 --write writes them to bookend.conf next to slurm.conf and the scripts to a directory
 there, so that they reach every host as slurm.conf does. It changes no other file, and
 keeps what it replaces as FILE.old.`,
@@ -66,24 +65,26 @@ func (a *app) setup(site slurmconf.Site, write bool) error {
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	dir, names := filepath.Dir(site.Conf.Path), []string{slurmconf.Written}
-	texts := map[string]string{slurmconf.Written: plan.Text}
-	for _, s := range plan.Scripts {
-		if texts[s.Name], err = s.Render(shipped); err != nil {
+	var done []string
+	add := func(name, text string) error {
+		if !write {
+			return nil
+		}
+		what, err := put(filepath.Join(filepath.Dir(site.Conf.Path), name), text)
+		done = append(done, what)
+		return err
+	}
+	for _, s := range plan.Scripts { // before the lines: one whose script is missing would drain a node
+		text, err := s.Render(shipped)
+		if err == nil {
+			err = add(s.Name, text)
+		}
+		if err != nil {
 			return fmt.Errorf("make script %q: %w", s.Name, err)
 		}
-		names = slices.Insert(names, 0, s.Name) // before the lines: one whose script is missing would drain a node
 	}
-	var done []string
-	for _, name := range names {
-		if !write {
-			break
-		}
-		what, err := put(filepath.Join(dir, name), texts[name])
-		if err != nil {
-			return err
-		}
-		done = append(done, what)
+	if err := add(slurmconf.Written, plan.Text); err != nil {
+		return err
 	}
 	tellPlan(a.env.Stdout, site, plan, done)
 	return nil
@@ -119,11 +120,6 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	}
 	s.Pyxis, s.Local = o.pyxis == "yes" || o.pyxis == "" && slurmcmd.Pyxis(s.Conf), o.configless == "no"
 	s.Sure = s.Pyxis || o.pyxis != ""
-	files, _ := filepath.Glob("/etc/pam.d/*")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		s.Adopts = s.Adopts || err == nil && bytes.Contains(text, []byte("pam_slurm_adopt"))
-	}
 	return s, nil
 }
 
@@ -141,21 +137,19 @@ func whole(conf slurmconf.Conf) error {
 }
 
 func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
-	const tell = "give the oldest Slurm on your nodes, such as --slurm 24.11"
-	ok := false
+	said := "slurm " + text
 	if text == "" {
 		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
-		if err := safefile.Trusted(conf); err != nil && a.env.EUID == 0 {
-			return v, fmt.Errorf("scontrol -V: %w: %s", err, tell)
+		if err = safefile.Trusted(conf); err == nil || a.env.EUID != 0 {
+			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf)
 		}
-		said, err := slurmcmd.Version(a.config().Slurm.Scontrol, conf)
-		if v, ok = slurm.ParseVersion(said); !ok {
-			return v, fmt.Errorf("scontrol -V: %w: %s", cmp.Or(err, fmt.Errorf("%.200q is no version", said)), tell)
-		}
-	} else if v, ok = slurm.ParseVersion("slurm " + text); !ok {
-		return v, fmt.Errorf("--slurm: %q is no version: %s", text, tell)
 	}
-	if !v.Has(slurm.Oldest) {
+	v, ok := slurm.ParseVersion(said)
+	switch {
+	case err != nil || !ok:
+		return v, fmt.Errorf("read version of Slurm: %w: give the oldest on your nodes, such as --slurm 24.11",
+			cmp.Or(err, fmt.Errorf("%.200q is none", said)))
+	case !v.Has(slurm.Oldest):
 		return v, fmt.Errorf("release %s of Slurm is not supported: Bookend needs %s or later", v.Series(),
 			slurm.Oldest.Series())
 	}

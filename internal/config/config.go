@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -14,8 +15,7 @@ import (
 	"bookend/internal/wire"
 )
 
-// DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
-const DefaultFile = "/etc/bookend/bookend.yaml"
+const DefaultFile = "/etc/bookend/bookend.yaml" // unless BOOKEND_CONFIG names another
 
 type (
 	Mode      string        // whether findings may drain
@@ -128,8 +128,7 @@ type AMD struct {
 // Tests reports whether there is a test allocation for a vendor's GPUs.
 func (c Config) Tests(vendor string) bool { return vendor != gpu.AMD.Name || c.AMD.HIPLibrary != "" }
 
-// BackendOf is the program that is asked about a vendor's GPUs, and its options: a test allocation takes a library
-// more than a look.
+// BackendOf is the program that is asked about a vendor's GPUs, and its options.
 func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Options) {
 	if vendor == gpu.AMD.Name {
 		o = wire.Options{"proc": c.Paths.Proc, "sys": c.Paths.Sys}
@@ -149,14 +148,12 @@ func (c Config) BackendOf(vendor string, op wire.Op) (program string, o wire.Opt
 
 // Slurm are the facts about the site that Slurm does not tell its hooks.
 type Slurm struct {
-	// SharedPartitions hand one GPU to several jobs (shards, MPS, oversubscription).
-	SharedPartitions []string `yaml:"shared_partitions" text:"name"`
-	// Shards says whether GPUs may be given out in parts that look like whole GPUs to a hook.
-	Shards          Shards `yaml:"shards" words:"auto yes no"`
-	GresConf        string `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
-	RunInJobBackend bool   `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
-	Scontrol        string `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
-	Slurmd          string `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
+	SharedPartitions []string `yaml:"shared_partitions" text:"name"`  // hand one GPU to several jobs
+	Shards           Shards   `yaml:"shards" words:"auto yes no"`     // parts of GPUs, which look like whole ones
+	GresConf         string   `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
+	Scontrol         string   `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
+	Slurmd           string   `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
 }
 
 // Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
@@ -176,8 +173,7 @@ type CheckDeadline struct {
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
-// Hook is the same as the deadline of a root hook, in which asking Slurm takes the place of the job's log: between the
-// last look and the outputs.
+// Hook is the same for a root hook: asking Slurm takes the place of the job's log.
 func (d CheckDeadline) Hook() HookDeadline {
 	return HookDeadline{Total: d.Total, Driver: d.Driver, Scan: d.Scan, Append: d.Slurm, Outputs: d.Outputs}
 }
@@ -192,8 +188,7 @@ type HookDeadline struct {
 	Outputs Duration `yaml:"records" was:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
-// Duration is a time.Duration written as text ("3.5s") in the file.
-type Duration time.Duration
+type Duration time.Duration // "3.5s" in the file
 
 // Settle says how long to watch a GPU that is not clean.
 type Settle struct {
@@ -217,8 +212,7 @@ type Thresholds struct {
 // Probe says when cards are tested by allocating the largest block that can be had.
 type Probe struct {
 	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
-	// An end tests a GPU again when so much time has passed since the last test, or so many jobs have ended: 0 is every
-	// end. What speaks for another test comes first (health.TestRecord.Worn).
+	// An end tests a GPU again after so much time, or so many jobs: 0 is every end (health.TestRecord.Worn).
 	Every     Duration `yaml:"every" from:"0s" to:"24h"`
 	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
 	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
@@ -226,7 +220,6 @@ type Probe struct {
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 
-// Record says how what a job uses is recorded while it runs.
 type Record struct {
 	Every Duration `yaml:"every" from:"0s" to:"60s"` // between two samples; 0: nothing is recorded
 }
@@ -237,7 +230,6 @@ type CleanUp struct {
 	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between TERM and KILL
 }
 
-// DrainRules bound what a drain may do.
 type DrainRules struct {
 	ReasonBy    ReasonBy `yaml:"reason_by" words:"healthcheck hook none"`
 	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // then a prolog drain does not stop the job again
@@ -250,8 +242,7 @@ type Resume struct {
 	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
 }
 
-// Policy maps finding codes to actions where they differ from the catalogue's, by phase; a partition's own map comes
-// first.
+// Policy maps codes to actions where they differ from the catalogue's; a partition's own map comes first.
 type Policy struct {
 	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn repeat drain"`
 	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn repeat drain"`
@@ -277,10 +268,7 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 	case slurm.HealthCheck:
 		first, then, shipped = nil, c.Policy.HealthCheck, entry.Check()
 	}
-	if action, ok := first[of]; ok {
-		return action
-	}
-	if action, ok := then[of]; ok {
+	if action := cmp.Or(first[of], then[of]); action != "" {
 		return action
 	}
 	if !known || (shipped == Drain || shipped == Repeat) && !slices.Contains(c.DrainOn, entry.Group()) {
@@ -291,11 +279,9 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 
 // JobLog says what reaches the user. A single word in its place is its Show.
 type JobLog struct {
-	Show Show `yaml:"show" words:"problems summary all none"`
-	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
+	Show    Show    `yaml:"show" words:"problems summary all none"`
 	Privacy Privacy `yaml:"privacy" words:"own jobs"`
-	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
-	Read bool `yaml:"read"`
+	Read    bool    `yaml:"read"` // the end of the job's output, as the user, for out-of-memory messages of frameworks
 }
 
 type Log struct {
@@ -305,7 +291,6 @@ type Log struct {
 	Syslog bool      `yaml:"syslog"` // /dev/log, where present
 }
 
-// Metrics are what a monitoring system collects.
 type Metrics struct {
 	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in
 	// TextfileSuffix, in a folder that only root can write, as are those above it. Empty: none is written.
@@ -318,16 +303,10 @@ const MaxGrace = 10 * time.Second
 
 const SlurmdPIDFile = "/var/run/slurmd.pid"
 
-// SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
-// slurmctld (configless), or as packages and Slurm's own build install it.
+// SlurmFolders are where slurmd's configuration lies: fetched from slurmctld (configless), or as packages install it.
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
 		"/usr/local/etc"}
-}
-
-// SlurmdPrograms are where slurmd lies unless it runs and says so: as packages and Slurm's own build install it.
-func SlurmdPrograms() []string {
-	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
 }
 
 const mib = 1 << 20

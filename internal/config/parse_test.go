@@ -1,22 +1,28 @@
 package config
 
 import (
+	"flag"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 func TestNothingSaidIsTheDefault(t *testing.T) {
 	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "{}", "policy:\n", "version: 1"} {
 		got, problems := Parse([]byte(text))
-		if len(problems) > 0 || !reflect.DeepEqual(got, Default()) {
-			t.Errorf("%q: problems %v, config %+v", text, problems, got)
-		}
+		must.Not(t, len(problems) > 0 || !reflect.DeepEqual(got, Default()),
+			"%q: problems %v, config %+v", text, problems, got)
 	}
 }
 
@@ -61,17 +67,13 @@ log: {format: json, syslog: FALSE}
 	debug := PartitionPolicy{Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}
 	want.Policy.Partitions = map[string]PartitionPolicy{"debug": debug}
 	want.Log.Format, want.Log.Syslog = JSON, false
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
-	}
+	must.Not(t, !reflect.DeepEqual(got, want), "got\n%+v\nwant\n%+v", got, want)
 }
 
 // Each file in configs/bad breaks one rule and says in "# want:" lines what is to be reported.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("../../configs/bad/*.yaml")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("found %d bad files, %v", len(files), err)
-	}
+	must.Not(t, err != nil || len(files) < 20, "found %d bad files, %v", len(files), err)
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text := readFile(t, name)
@@ -86,12 +88,10 @@ func TestBadFiles(t *testing.T) {
 			for _, p := range problems {
 				got = append(got, p.String())
 			}
-			if len(want) == 0 || !reflect.DeepEqual(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			if c.Mode != Observe || !reflect.DeepEqual(c.Policy, Default().Policy) {
-				t.Errorf("a bad file gave mode %q and policy %v", c.Mode, c.Policy)
-			}
+			must.Not(t, len(want) == 0 || !reflect.DeepEqual(got, want),
+				"got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			must.Not(t, c.Mode != Observe || !reflect.DeepEqual(c.Policy, Default().Policy),
+				"a bad file gave mode %q and policy %v", c.Mode, c.Policy)
 		})
 	}
 }
@@ -119,9 +119,8 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 			s.set(&want)
 		}
 		got, problems := Parse([]byte(text))
-		if len(problems) != 1 || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
-		}
+		must.Not(t, len(problems) != 1 || !reflect.DeepEqual(got, want),
+			"%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
 	}
 }
 
@@ -140,9 +139,7 @@ func TestLimits(t *testing.T) {
 	partition := "policy: {partitions: {" + long + ": {mode: observe}}}"
 	for _, text := range []string{"mode: " + long, long + ": 1", partition, "*" + long} {
 		_, p := Parse([]byte(text))
-		if len(p) == 0 || len(p[0].String()) > 300 {
-			t.Errorf("%.30s…: %d problems, %.300s", text, len(p), p)
-		}
+		must.Not(t, len(p) == 0 || len(p[0].String()) > 300, "%.30s…: %d problems, %.300s", text, len(p), p)
 	}
 }
 
@@ -184,9 +181,7 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	for size, want := range map[Size]string{0: "0B", 1: "1B", 1536: "1536B", 32 << 20: "32MiB", 3 << 40: "3072GiB"} {
-		if size.String() != want {
-			t.Errorf("%d is written %s, want %s", size, size, want)
-		}
+		must.Not(t, size.String() != want, "%d is written %s, want %s", size, size, want)
 	}
 }
 
@@ -199,9 +194,8 @@ func TestJobLog(t *testing.T) {
 		"{privacy: jobs}":               ShowSummary,
 	} {
 		c, problems := Parse([]byte("job_log: " + text))
-		if len(problems) > 0 || c.JobLog.Show != want {
-			t.Errorf("%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
-		}
+		must.Not(t, len(problems) > 0 || c.JobLog.Show != want,
+			"%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
 	}
 	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
 		t.Errorf("%v", problems)
@@ -249,9 +243,7 @@ slurm: {shared_partitions: [a, b]}
 		t.Errorf("%v in\n%s", problems, file.String())
 	}
 	for _, s := range Settings([]byte("mode: enforce\nnonsense: 1\n")) {
-		if s.Key == "mode" && (s.Value != "observe" || s.Line != 0) {
-			t.Errorf("of a file with a mistake: %+v", s)
-		}
+		must.Not(t, s.Key == "mode" && (s.Value != "observe" || s.Line != 0), "of a file with a mistake: %+v", s)
 	}
 }
 
@@ -296,9 +288,7 @@ func refused(t *testing.T, c Config, problems []Problem) {
 	if c.Mode != Observe || c.OnOwnError != Warn || !reflect.DeepEqual(c.Policy, d.Policy) || c.CleanUp != d.CleanUp {
 		t.Fatalf("a bad configuration could drain, or end processes: %+v", c)
 	}
-	if len(problems) > maxProblems+1 {
-		t.Fatalf("%d problems", len(problems))
-	}
+	must.Not(t, len(problems) > maxProblems+1, "%d problems", len(problems))
 	for _, p := range problems {
 		if s := p.String(); len(s) > 2048 || p.Text == "" || !plain(s) {
 			t.Fatalf("problem %q", s)
@@ -316,4 +306,151 @@ func TestOldAndNewName(t *testing.T) {
 			t.Errorf("%q: %v", text, problems)
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite docs/config.md")
+
+const (
+	manual = "../../configs/bookend.yaml"
+	doc    = "../../docs/config.md"
+)
+
+// The shipped file says what is so anyway, and is short enough to be read.
+func TestShippedFileIsTheDefault(t *testing.T) {
+	text := readFile(t, manual)
+	got, problems := Parse(text)
+	for _, p := range problems {
+		t.Error(p)
+	}
+	want := Default()
+	// Present and empty in the file, so that their keys can be seen.
+	want.Policy.Partitions, want.Slurm.SharedPartitions = map[string]PartitionPolicy{}, []string{}
+	got.Policy.Partitions = map[string]PartitionPolicy{}
+	must.Not(t, !reflect.DeepEqual(got, want), "%s gives\n%+v\nwant\n%+v", manual, got, want)
+	if n := strings.Count(string(text), "\n"); n > 25 {
+		t.Errorf("%s has %d lines", manual, n)
+	}
+}
+
+var docRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (?:`(.*?)`)? ?\\|")
+
+// The document has each key with its default, and no other.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	got := map[string]string{}
+	for _, row := range docRow.FindAllStringSubmatch(string(readFile(t, doc)), -1) {
+		if row[2] != "" { // a section has none
+			got[row[1]] = row[2]
+		}
+	}
+	want := map[string]string{}
+	for _, s := range Settings(nil) {
+		want[s.Key] = s.Value
+	}
+	must.Not(t, len(want) < 40, "found only %d keys in Config", len(want))
+	must.Not(t, !maps.Equal(got, want), "%s has\n%q\nwant\n%q", doc, got, want)
+}
+
+// The drains as shipped, in full: a change here changes what takes nodes away from users.
+func TestShippedDrains(t *testing.T) {
+	want := map[string][]code.Code{
+		"prolog": {code.Lost},
+		"epilog": {
+			code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed,
+			code.XidFatal,
+		},
+		"leftovers": {code.Orphan, code.Residue, code.Phantom, code.Stray},
+		"check":     nil,
+	}
+	got := map[string][]code.Code{"check": nil}
+	for _, e := range code.All() {
+		for of, is := range map[string]bool{
+			"prolog": e.Start == Drain, "epilog": e.End == Drain, "check": e.Check() == Drain,
+			"leftovers": e.End == Drain && e.Group() == code.Leftovers,
+		} {
+			if is {
+				got[of] = append(got[of], e.Code)
+			}
+		}
+	}
+	must.Not(t, !reflect.DeepEqual(got, want), "shipped drains are %v, want %v", got, want)
+}
+
+// promise is the README's, of the default configuration.
+var promise = regexp.MustCompile(`prolog\b[^.|]*? (\d+) s\b[^.|]*?epilog\b[^.|]*? (\d+) s\b`)
+
+// What the README promises of hooks, and of what is off, is the default configuration's.
+func TestPromisedDeadlines(t *testing.T) {
+	m := promise.FindSubmatch(readFile(t, "../../README.md"))
+	must.Not(t, m == nil, "README.md does not say how long a prolog and an epilog may take")
+	d := Default().Deadlines
+	must.Not(t, Default().CleanUp.Enabled || Default().Drain.Resume.Enabled,
+		"clean-up and resume are promised to be off")
+	for said, total := range map[string]Duration{string(m[1]): d.Prolog.Total, string(m[2]): d.Epilog.Total} {
+		if seconds, err := strconv.Atoi(said); err != nil || Duration(seconds)*Duration(time.Second) != total {
+			t.Errorf("README.md promises %s s, the default is %v", said, total)
+		}
+	}
+}
+
+func TestPolicyDoc(t *testing.T) {
+	const mark = "<!-- the catalogue's: generated by go test ./internal/config -update -->\n"
+	got := string(readFile(t, doc))
+	before, _, marked := strings.Cut(got, mark)
+	if !marked {
+		t.Fatalf("%s has no place for the policy", doc)
+	}
+	var b strings.Builder
+	b.WriteString(before + mark + "\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | --- | --- |\n")
+	for _, e := range code.All() {
+		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s | %s |\n",
+			e.Code, strings.ToLower(string(e.Code)), e.Start, e.End, e.Check(), e.Title)
+	}
+	if *update {
+		must.Do(t, os.WriteFile(doc, []byte(b.String()), 0o644))
+	} else if got != b.String() {
+		t.Errorf("%s differs from the catalogue: run go test ./internal/config -update", doc)
+	}
+}
+
+// What of an admin's policy counts: the partition's, the file's, then the catalogue's.
+func TestAction(t *testing.T) {
+	c, problems := Parse([]byte(`
+drain_on: [faults]
+policy:
+  prolog: {BKD-DIRTY: note}
+  epilog: {BKD-STRAY: drain, BKD-ORPHAN: note}
+  health_check: {BKD-TRESPASS: ignore}
+  partitions: {own: {epilog: {BKD-ORPHAN: drain}}}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for _, tt := range []struct {
+		phase     slurm.Context
+		partition string
+		of        code.Code
+		want      Action
+	}{
+		{slurm.Prolog, "", code.Dirty, Note},
+		{slurm.Prolog, "", code.Lost, Drain},
+		{slurm.Epilog, "", code.Dirty, Note},
+		{slurm.Epilog, "", code.Lost, Drain},
+		{slurm.Epilog, "", code.Residue, Warn}, // its group drains not
+		{slurm.Epilog, "", code.Stray, Drain},  // by name it does
+		{slurm.Epilog, "", code.Orphan, Note},
+		{slurm.Epilog, "own", code.Orphan, Drain},
+		{slurm.HealthCheck, "own", code.Orphan, Warn},
+		{slurm.HealthCheck, "", code.Trespass, Ignore},
+		{slurm.Epilog, "", "BKD-NEW", Warn},
+	} {
+		if got := c.Action(tt.phase, tt.partition, tt.of); got != tt.want {
+			t.Errorf("%s of %s in %q: got %s, want %s", tt.of, tt.phase, tt.partition, got, tt.want)
+		}
+	}
+}
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	data := must.Have(os.ReadFile(name))(t)
+	return data
 }

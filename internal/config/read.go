@@ -83,11 +83,7 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, at, fmt.Sprintf("is set twice, first in line %d", seen[name.Value]))
 		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
 			seen[name.Value] = name.Line
-			text := "has no effect any more: remove it"
-			if key == "job_log" {
-				text = "has no effect any more: job_log is one word now, such as problems"
-			}
-			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: text})
+			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
 		default:
 			seen[name.Value], r.lines[at] = name.Line, name.Line
 			use(name.Value, at, pair[1])
@@ -99,20 +95,18 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
 		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
-		old := tag.Get("was")
-		if name == "" || name != key && name != old || key == "-" {
+		if name == "" || name != key && name != tag.Get("was") || key == "-" {
 			continue
 		}
-		above, named := strings.CutSuffix(at, name)
-		is, was := above+key, above+old
-		if !named { // one word for the whole section
-			is = at
+		is := at // one word for the whole section
+		if above, named := strings.CutSuffix(at, name); named {
+			is = above + key
 		}
-		if old != "" && r.lines[is] > 0 && r.lines[was] > 0 {
+		if old := tag.Get("was"); old != "" && r.lines[is] > 0 && r.lines[strings.TrimSuffix(is, key)+old] > 0 {
 			r.problem(r.lines[at], at, "is set twice: "+old+" is what earlier versions called "+key)
 			return
 		}
-		if name == old {
+		if name != key {
 			r.unused = append(r.unused, Problem{Line: r.lines[at], Key: at, Text: "is called " + key + " now"})
 			r.lines[is] = r.lines[at]
 		}
@@ -254,8 +248,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
-// units are largest first, as String picks the first that fits. They are powers of two only: "MB" means two things to
-// people.
+// units are largest first, as String picks the first that fits; powers of two only: "MB" means two things to people.
 var units = []struct {
 	suffix string
 	bytes  uint64

@@ -9,7 +9,6 @@ package doctor
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -37,88 +36,63 @@ type Site struct {
 	Config     config.Config
 	ConfigPath string
 	// Mistake is why the configuration is not used as it is written: unreadable, or its first mistake. Empty if it is.
-	Mistake string
-	// Self is the path of this very program, Version its version.
-	Self, Version string
-	// Programs are the directories in which the hooks may be, the likeliest first.
-	Programs []string
+	Mistake       string
+	Self, Version string   // the path of this very program, and its version
+	Programs      []string // the directories in which the hooks may be, the likeliest first
 	// NVML and CUDA are where the driver's libraries may be, unless the configuration names them.
 	NVML, CUDA []string
-	// Root is the directory in which the system's own files are: "/".
-	Root  string
-	Clock routine.Clock `json:"-"`
-	// SlurmConf is SLURM_CONF of the environment; may be empty.
-	SlurmConf string
-	// NodeName is what Slurm most likely calls this node.
-	NodeName string
-	// Survey is what was found out before any file was looked at. Examine fills it in.
-	Survey Survey
+	Root       string        // the directory in which the system's own files are: "/"
+	Clock      routine.Clock `json:"-"`
+	SlurmConf  string        // SLURM_CONF of the environment; may be empty
+	NodeName   string        // what Slurm most likely calls this node
+	Survey     Survey        // what was found out before any file was looked at. Examine fills it in
 }
 
 type Check struct {
-	Name      string
-	why       string // it matters
-	needsConf bool   // nothing can be said without the whole of slurm.conf
-	files     bool   // it looks at files, which may hang
-	// path is shown with each result, unless the judge names another.
-	path func(Site) string
-	// judge reports problems to the view, and returns what is said if there are none.
-	judge func(*view) string
+	Name  string
+	why   string             // it matters
+	files bool               // it looks at files, which may hang
+	path  func(Site) string  // shown with each result, unless the judge names another
+	judge func(*view) string // reports problems to the view, and returns what is said if there are none
 }
 
-// confCheck is the check that says why those that need slurm.conf are not judged.
-const (
-	confCheck = "slurm-conf"
-	notJudged = "not judged: see " + confCheck
-)
-
-// slurmChecks are those of what slurm.conf and slurmd say, besides the hooks.
+// slurmChecks are those of what slurm.conf, slurmd and the driver say, besides the hooks.
 var slurmChecks = []Check{
 	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
 		why: "what hooks are told depends on the version"},
 	{Name: "hook-timeout", path: slurmConfPath, judge: judgeTimeout,
 		why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the " +
 			"site's own then drains the node"},
-	{Name: "cgroups", path: besideConf("cgroup.conf"), judge: judgeCgroups,
-		why: "a process may outlive its job, and no cgroup proves which job's it is; or a job can open GPUs that " +
-			"were given to others (BKD-TRESPASS reports it, but nothing prevents it)"},
-	{Name: "pyxis", path: besideConf("plugstack.conf"), judge: judgePyxis,
+	{Name: "cgroups", path: slurmConfPath, judge: judgeCgroups,
+		why: "a process may outlive its job, and no cgroup proves which job's it is"},
+	{Name: "pyxis", path: slurmConfPath, judge: judgePyxis,
 		why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"},
 	{Name: "prolog-flags", path: slurmConfPath, judge: judgeFlags,
 		why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain"},
-	{Name: "slurm-twice", path: slurmConfPath, judge: judgeTwice,
-		why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works"},
-	{Name: "gpu-order", path: besideConf("gres.conf"), judge: judgeOrder,
+	{Name: "gpu-order", path: slurmConfPath, judge: judgeOrder,
 		why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"},
 	{Name: "gpu-shards", path: slurmConfPath, judge: judgeShards,
 		why: "nothing found on a GPU drains, and none is tested by an allocation"},
+	{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"},
 }
 
 func Checks() []Check {
 	all := []Check{
-		{Name: "programs", path: func(s Site) string { return s.paths(rules[0].at[0])[0] }, files: true,
-			judge: judgeRules,
+		{Name: "programs", path: func(s Site) string { return s.programs()[0].at[0] }, files: true,
+			judge: judgePrograms,
 			why:   "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
 		{Name: "config", path: func(s Site) string { return s.ConfigPath }, files: true, judge: judgeConfig,
 			why: "it says what root runs"},
 		{Name: "drop-filesystem", path: dropFolder, files: true, judge: judgeDrop,
 			why: "users write here: without a small tmpfs of its own, one user can fill it for all hooks"},
-		{Name: confCheck, path: slurmConfPath, judge: judgeConf, why: "it says whether and how Slurm calls the hooks"},
+		{Name: "slurm-conf", path: slurmConfPath, judge: judgeConf,
+			why: "it says whether and how Slurm calls the hooks: without all of it what depends on it is not checked"},
 	}
 	for _, h := range slots() {
-		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, files: true, path: slurmConfPath,
-			judge: h.judge})
+		all = append(all, Check{Name: h.check, why: h.why, files: true, path: slurmConfPath, judge: h.judge})
 	}
-	for _, c := range slurmChecks {
-		c.needsConf = true
-		all = append(all, c)
-	}
-	return append(all,
-		Check{Name: "driver", path: fixed("driver"), judge: judgeDriver, why: "GPUs are not examined"},
-		Check{Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
-			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
-				"but does not drain this node for it"})
+	return append(all, slurmChecks...)
 }
 
 type view struct {
@@ -150,8 +124,7 @@ func (c Check) results(s Site) []Result {
 	return v.found
 }
 
-// Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a
-// node under load seconds.
+// Patience is how long a place may take to answer: a node under load takes seconds.
 const Patience = 5 * time.Second
 
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
@@ -159,13 +132,14 @@ func Examine(s Site, patience time.Duration) []Result { return examine(s, patien
 
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
+	if conf := s.Survey.Slurm.Conf; conf == nil || conf.Doubt() != "" {
+		without := []string{"programs", "config", "drop-filesystem", "slurm-conf", "driver"}
+		checks = slices.DeleteFunc(checks, func(c Check) bool { return !slices.Contains(without, c.Name) })
+	}
 	collects := make([]func() ([]Result, error), len(checks))
 	for i, c := range checks {
 		collects[i] = func() ([]Result, error) { return c.results(s), nil }
-		switch conf := s.Survey.Slurm.Conf; {
-		case c.needsConf && (conf == nil || conf.Doubt() != ""):
-			collects[i] = func() ([]Result, error) { return c.unknown(s, notJudged, ""), nil }
-		case c.files:
+		if c.files {
 			collects[i] = operation.Aside(func() ([]Result, error) {
 				return opCheck.Ask(request{s, c.Name}, patience)
 			})
@@ -174,16 +148,13 @@ func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	for i, c := range checks {
 		results, err := collects[i]()
 		if err != nil {
-			results = c.unknown(s, "could not be looked at: "+err.Error(),
-				"find out why it does not answer: ls -ld "+quoted(c.path(s)))
+			v := view{check: c, path: c.path(s)}
+			v.unknown("could not be looked at: "+err.Error(), "find out why it does not answer: ls -ld "+quoted(v.path))
+			results = v.found
 		}
 		all = append(all, results...)
 	}
 	return all
-}
-
-func (c Check) unknown(s Site, seen, fix string) []Result {
-	return []Result{{Check: c.Name, Level: Unknown, Path: c.path(s), Seen: seen, Why: c.why, Fix: fix}}
 }
 
 // request is what a child does: one check of a node, or one part of its survey.
@@ -208,10 +179,6 @@ func Fails(results []Result) bool {
 
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
 
-func besideConf(name string) func(Site) string {
-	return func(s Site) string { return filepath.Join(filepath.Dir(slurmConfPath(s)), name) }
-}
-
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
 
@@ -219,9 +186,8 @@ var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unkno
 	{OK, "ok", " ok"}}
 
 // Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all.
-// Checks that only lack slurm.conf are named in one line.
 func Print(w io.Writer, node string, results []Result, all bool) {
-	var unjudged, counts []string
+	var counts []string
 	n := count(results)
 	for _, l := range words {
 		k, one := n[l[0]], l[2]
@@ -239,27 +205,15 @@ func Print(w io.Writer, node string, results []Result, all bool) {
 	fmt.Fprintf(w, "%s: %s%s\n", report.Keep(node, widest), strings.Join(counts, ", "), hint)
 	for _, l := range words {
 		for _, r := range results {
-			switch {
-			case r.Level != l[0], r.Level == OK && !all:
-			case r.Seen == notJudged:
-				unjudged = append(unjudged, r.Check)
-			default:
-				printed(w, l[1], clean(r))
+			if r.Level != l[0] || r.Level == OK && !all {
+				continue
+			}
+			r = clean(r)
+			fmt.Fprintf(w, "%s %s: %s: %s\n", l[1], r.Check, r.Path, r.Seen)
+			if r.Level != OK {
+				fmt.Fprintf(w, "  why: %s\n  fix: %s\n", r.Why, r.Fix)
 			}
 		}
-	}
-	if len(unjudged) > 0 {
-		fmt.Fprintln(w, "UNKNOWN "+notJudged+": "+strings.Join(unjudged, ", "))
-	}
-}
-
-func printed(w io.Writer, word string, r Result) {
-	fmt.Fprintf(w, "%s %s: %s: %s\n", word, r.Check, r.Path, r.Seen)
-	if r.Why != "" {
-		fmt.Fprintln(w, "  why: "+r.Why)
-	}
-	if r.Fix != "" {
-		fmt.Fprintln(w, "  fix: "+r.Fix)
 	}
 }
 
@@ -279,8 +233,7 @@ func count(results []Result) map[string]int {
 	return n
 }
 
-// clean makes what came from outside fit for a terminal. A fix is a shell's line to paste: its backslashes stay as they
-// are.
+// clean makes what came from outside fit for a terminal. A fix is to be pasted: its backslashes stay.
 func clean(r Result) Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
 	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))

@@ -21,25 +21,17 @@ import (
 	"bookend/internal/wire"
 )
 
-type kind string
-
-const (
-	regular kind = "file"
-	folder  kind = "directory"
-	other   kind = "neither file nor directory"
-)
-
 type entry struct {
 	path     string
-	unread   string // why it could not be looked at
-	kind     kind   // of what the path leads to, as is all below
-	real     string // where all links lead to
-	mode     uint32
+	unread   string              // why it could not be looked at
+	regular  bool                // what the path leads to is a file
+	real     string              // where all links lead to
+	mode     uint32              // of what the path leads to
 	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
 }
 
 func inspect(path string) (f entry, there bool) {
-	f = entry{path: path, kind: other}
+	f = entry{path: path}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
@@ -49,12 +41,8 @@ func inspect(path string) (f entry, there bool) {
 	case err != nil:
 		f.unread = err.Error()
 		return f, true
-	case info.Mode().IsRegular():
-		f.kind = regular
-	case info.IsDir():
-		f.kind = folder
 	}
-	f.mode = uint32(info.Mode().Perm())
+	f.regular, f.mode = info.Mode().IsRegular(), uint32(info.Mode().Perm())
 	f.real, _ = filepath.EvalSymlinks(path)
 	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.distrust) {
 		f.distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
@@ -79,26 +67,18 @@ func (r rule) judgeFile(v *view, f entry) {
 	switch {
 	case f.unread != "":
 		say(Unknown, f.unread, "stat "+at)
-	case f.kind != r.kind:
-		say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.kind, r.kind),
-			"take it out of "+quoted(filepath.Dir(f.path)))
+	case !f.regular:
+		say(Wrong, "not a file", "take it out of "+quoted(filepath.Dir(f.path)))
 	case c != nil && (c.Path == f.path || c.Path == f.real):
 		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
-	case c != nil: // a folder above or behind a link; a command about the file itself could meet another by then
-		if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
-			say(Wrong, said, closing(*c, r.key))
-		}
+	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }):
+	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a folder of root's, above or behind a link
+		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
+	case c != nil: // a command about the file itself could meet another by then
+		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key, "the configuration")+" say so")
 	case r.need&^f.mode != 0:
 		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
 	}
-}
-
-// closing closes a folder of root's. From a user's, or one for everybody, what root uses is moved instead.
-func closing(c safefile.Untrusted, key string) string {
-	if c.UID == 0 && c.Mode&unix.S_ISVTX == 0 {
-		return "chmod go-w " + quoted(c.Path) + compare
-	}
-	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))
 }
 
 func quoted(path string) string {
@@ -126,90 +106,72 @@ func names(script []byte, program string) bool {
 		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }
 
-// rule is what must hold for files or a folder of root's, whose modes are at least those that are needed.
+// rule is what must hold for a file of root's. What the hooks make themselves they check and put right each time.
 type rule struct {
-	check string // its name; a check may have several
-	kind  kind
-	mode  uint32 // as it is installed
-	need  uint32 // the bits without which something does not work
-	// absent is how bad it is that it does not exist, without what follows; empty: OK.
-	absent, without string
-
-	key string   // of the configuration, says where it is; may be empty
-	at  []string // a place of the site, and the file in it
+	need            uint32   // the bits of its mode without which something does not work
+	absent, without string   // how bad it is that it does not exist, without what follows; empty: OK
+	key             string   // of the configuration, says where it is; may be empty
+	at              []string // where it may be, the likeliest first; none if the site does not use it
+	mode            uint32   // as it is installed
 }
 
-// rules are what hooks and slurmd must find as it is. What the hooks make themselves, with the modes of
-// docs/doctor.md, they check and put right each time.
-var rules = []rule{
-	{check: "programs", kind: regular, mode: 0o755, need: 0o555, absent: Wrong,
-		without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node",
-		at:      []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "backend",
-		without: "GPUs are not examined (BKD-BK-MISSING)", at: []string{"BACKEND"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, key: "amd.backend", at: []string{"AMD", "HIP"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o100, at: []string{"SELF"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o500, absent: Wrong, key: "slurm.scontrol",
-		without: "no drain gets its reason, and no node is resumed (BKD-REASON)", at: []string{"SCONTROL"}},
-	{check: "programs", kind: regular, mode: 0o755, need: 0o400, absent: Warning,
-		key: "nvidia.nvml_library or nvidia.cuda_library", at: []string{"NVML", "CUDA"},
-		without: "GPUs are not examined, or tested, unless the loader finds it elsewhere"},
-	{check: "config", kind: regular, mode: 0o644, need: 0o444, absent: Warning,
-		without: "the defaults are in force", at: []string{"CONFIG"}},
-	{check: "config", kind: folder, mode: 0o755, need: 0o111, absent: Warning,
-		without: "the defaults are in force", at: []string{"ETC"}},
-}
-
-// paths are where a file is on a site, or may be, the likeliest first; none if the site does not use it.
-func (s Site) paths(at string) (paths []string) {
+func (s Site) programs() (all []rule) {
+	for _, hook := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"} {
+		r := rule{need: 0o555, absent: Wrong, mode: 0o755,
+			without: "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"}
+		for _, dir := range s.Programs {
+			r.at = append(r.at, filepath.Join(dir, hook))
+		}
+		all = append(all, r)
+	}
 	c := s.Config
-	place, below, _ := strings.Cut(at, "/")
-	one := map[string]string{
-		"BACKEND": c.Backend, "AMD": c.AMD.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath,
-		"ETC":  filepath.Dir(s.ConfigPath),
-		"NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
+	hip, _ := c.BackendOf(gpu.AMD.Name, wire.Probe)
+	or := func(path string, installed ...string) []string {
+		if path != "" {
+			return []string{path}
+		}
+		return installed
 	}
+	const lib = "GPUs are not examined, or tested, unless the loader finds it elsewhere"
+	all = append(all,
+		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", or(c.Backend), 0o755},
+		rule{0o500, "", "", "amd.backend", or(c.AMD.Backend), 0o755},
+		rule{0o500, "", "", "amd.backend", or(hip), 0o755},
+		rule{0o100, "", "", "", or(s.Self), 0o755},
+		rule{0o400, Warning, lib, "nvidia.nvml_library", or(c.NVIDIA.NVMLLibrary, s.NVML...), 0o755},
+		rule{0o400, Warning, lib, "nvidia.cuda_library", or(c.NVIDIA.CUDALibrary, s.CUDA...), 0o755})
 	if c.Drain.ReasonBy != config.ReasonByNone {
-		one["SCONTROL"] = c.Slurm.Scontrol
+		all = append(all, rule{0o500, Wrong, "no drain gets its reason, and no node is resumed (BKD-REASON)",
+			"slurm.scontrol", or(c.Slurm.Scontrol), 0o755})
 	}
-	one["HIP"], _ = c.BackendOf(gpu.AMD.Name, wire.Probe)
-	folders := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}[place]
-	if one[place] != "" {
-		folders = []string{one[place]}
-	}
-	for _, folder := range folders {
-		paths = append(paths, filepath.Join(folder, below))
-	}
-	return paths
+	return all
 }
 
-func judgeRules(v *view) string {
+func judgePrograms(v *view) string {
 	there := 0
-	for _, r := range rules {
-		for _, at := range r.at {
-			if r.check == v.check.Name && r.judge(v, v.paths(at)) {
-				there++
-			}
+	for _, r := range v.programs() {
+		if r.judge(v) {
+			there++
 		}
 	}
-	return fmt.Sprintf("%d files and directories are root's, with the right modes", there)
+	return fmt.Sprintf("%d files are root's, with the right modes", there)
 }
 
-// judge judges what is at the first of paths that leads to anything, and reports whether there is one.
-func (r rule) judge(v *view, paths []string) bool {
-	for _, path := range paths {
+// judge judges the first that leads to anything, and reports whether there is one.
+func (r rule) judge(v *view) bool {
+	for _, path := range r.at {
 		if f, there := inspect(path); there {
 			r.judgeFile(v, f)
 			return true
 		}
 	}
-	if len(paths) > 0 && r.absent != "" {
+	if len(r.at) > 0 && r.absent != "" {
 		fix := "install Bookend's package again, or what docs/admin.md installs"
 		if r.key != "" {
 			fix = "let " + r.key + " say where it is, or install its package again"
 		}
 		missing := v.say(r.absent, "missing", fix)
-		missing.Path, missing.Why = paths[0], r.without
+		missing.Path, missing.Why = r.at[0], r.without
 	}
 	return false
 }
@@ -217,18 +179,17 @@ func (r rule) judge(v *view, paths []string) bool {
 // judgeConfig reports the first mistake of the configuration too, and the first key of an earlier version.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
-	seen := judgeRules(v)
+	rule{0o444, Warning, "the defaults are in force", "", []string{v.ConfigPath}, 0o644}.judge(v)
 	if v.Mistake != "" {
 		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
 	}
 	if unused := v.Config.Unused; len(unused) > 0 {
 		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "correct it; "+all)
 	}
-	return seen
+	return "root's, and without a mistake"
 }
 
-// DropOptions are the options with which the drop folder's own file system is mounted, by
-// deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
+// DropOptions are those of run-bookend-drop.mount. A job has up to two folders of one small file in it.
 const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
 
 func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
@@ -238,14 +199,14 @@ func judgeDrop(v *view) string {
 	path := dropFolder(v.Site)
 	var above, here unix.Stat_t
 	var on unix.Statfs_t
-	switch {
-	case unix.Stat(filepath.Dir(path), &above) == nil && unix.Stat(path, &here) == nil && above.Dev != here.Dev &&
-		unix.Statfs(path, &on) == nil && on.Type == unix.TMPFS_MAGIC:
-	case path == config.Default().Paths.Run+"/drop":
-		v.warn("not a tmpfs of its own", "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd")
-	default:
-		v.warn("not a tmpfs of its own", fmt.Sprintf(
-			"install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions))
+	if unix.Stat(filepath.Dir(path), &above) != nil || unix.Stat(path, &here) != nil || above.Dev == here.Dev ||
+		unix.Statfs(path, &on) != nil || on.Type != unix.TMPFS_MAGIC {
+		fix := "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd"
+		if path != config.Default().Paths.Run+"/drop" {
+			fix = fmt.Sprintf("install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path),
+				DropOptions)
+		}
+		v.warn("not a tmpfs of its own", fix)
 	}
 	return "a tmpfs of its own"
 }

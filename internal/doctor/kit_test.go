@@ -19,6 +19,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
+	"bookend/test/must"
 )
 
 // TestMain serves as the children that look: they are this program again.
@@ -32,24 +33,17 @@ func TestMain(m *testing.M) {
 
 const user = 65534 // stands for any unprivileged user
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mount(t *testing.T, dir, options string) {
 	t.Helper()
-	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options))
+	must.Do(t, unix.Mount("none", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
 func put(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-	must(t, os.Chmod(path, mode))
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	must.Do(t, os.Chmod(path, mode))
 }
 
 // node is a machine on which all is well.
@@ -66,7 +60,7 @@ func newNode(t *testing.T) node {
 	t.Helper()
 	unix.Umask(0o022)
 	dir, err := os.MkdirTemp("/run", "doctor-test-")
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	mount(t, dir, "mode=0755")
 	n := node{T: t, dir: dir}
@@ -97,40 +91,17 @@ func (n node) install() {
 	for _, hook := range []string{"prolog", "epilog"} {
 		put(n.T, n.in("hooks/"+hook), text(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
 	}
-	must(n.T, os.MkdirAll(n.in("dev"), 0o755))
+	must.Do(n.T, os.MkdirAll(n.in("dev"), 0o755))
 	for name, to := range map[string]string{"lib/libnvidia-ml.so.1": "libnvidia-ml.so.580.1",
 		"lib/libcuda.so.1": "libcuda.so.580.1", "dev/nvidia0": "", "dev/nvidia1": ""} {
 		if to == "" {
-			must(n.T, unix.Mkfifo(n.in(name), 0o666)) // no file and no folder, as a device
+			must.Do(n.T, unix.Mkfifo(n.in(name), 0o666)) // no file and no folder, as a device
 		} else {
-			must(n.T, os.Symlink(to, n.in(name)))
+			must.Do(n.T, os.Symlink(to, n.in(name)))
 		}
 	}
-	n.runs(101, "slurmd", n.in("sbin/slurmd"))
-	must(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
+	must.Do(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
 	mount(n.T, n.in("run/drop"), "mode=0711")
-}
-
-// runs makes a process: a folder of /proc.
-func (n node) runs(pid int, name, exe string) {
-	folder := fmt.Sprintf("proc/%d/", pid)
-	put(n.T, n.in(folder+"comm"), name+"\n", 0o644)
-	put(n.T, n.in(folder+"cmdline"), exe+"\x00", 0o644)
-	put(n.T, n.in(folder+"environ"), "PATH=/bin\x00", 0o600)
-	must(n.T, os.Symlink(exe, n.in(folder+"exe")))
-	must(n.T, os.Symlink("/", n.in(folder+"root")))
-	put(n.T, n.in(folder+"maps"), "", 0o400)
-	must(n.T, os.Mkdir(n.in(folder+"fd"), 0o500))
-}
-
-// holds lets a process of root's in a cgroup have the driver open.
-func (n node) holds(pid int, name, cgroup string) {
-	n.runs(pid, name, "/usr/bin/"+name)
-	folder := fmt.Sprintf("proc/%d/", pid)
-	put(n.T, n.in(folder+"stat"), fmt.Sprintf("%d (%s) S 1%s\n", pid, name, strings.Repeat(" 9", 40)), 0o444)
-	put(n.T, n.in(folder+"status"), fmt.Sprintf("Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\n", name, pid), 0o444)
-	put(n.T, n.in(folder+"cgroup"), "0::"+cgroup+"\n", 0o444)
-	must(n.T, os.Symlink(n.in("dev/nvidiactl"), n.in(folder+"fd/3")))
 }
 
 // examine is Examine on a machine that may be busy, where everything answers in the end.
@@ -168,12 +139,12 @@ func (n node) said(check string) []Result {
 func hang(t *testing.T, dir string) {
 	t.Helper()
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	must(t, err)
+	must.Do(t, err)
 	options := "fd=" + strconv.Itoa(int(fuse.Fd())) + ",rootmode=40000,user_id=0,group_id=0"
-	must(t, unix.Mount("none", dir, "fuse.none", 0, options))
+	must.Do(t, unix.Mount("none", dir, "fuse.none", 0, options))
 	t.Cleanup(func() {
-		must(t, fuse.Close()) // whatever waits is told that the connection is gone
-		must(t, unix.Unmount(dir, unix.MNT_DETACH))
+		must.Do(t, fuse.Close()) // whatever waits is told that the connection is gone
+		must.Do(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 }
 
@@ -187,11 +158,10 @@ func hang(t *testing.T, dir string) {
 //	own, moved, fifo, unmount FILE    lets it be a user's; lie in a user's folder, behind a link; makes one; unmounts it
 //	config YAML, mistake TEXT     changes the configuration, or says what is wrong with it
 //	slurm VERSION                 lets slurmd and scontrol be of it
-//	holds NAME CGROUP             lets process 50 keep the driver open
 //	says CHECK LEVEL SEEN [FIX]   is what doctor says, in part; of the fix "run", all is well after it
 func TestLines(t *testing.T) {
 	files, err := filepath.Glob("testdata/lines/*.txtar")
-	must(t, err)
+	must.Do(t, err)
 	failed := map[string]bool{}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -209,9 +179,7 @@ func TestLines(t *testing.T) {
 		})
 	}
 	for _, c := range Checks() {
-		if !failed[c.Name] {
-			t.Errorf("no line shows %q failing", c.Name)
-		}
+		must.Not(t, !failed[c.Name], "no line shows %q failing", c.Name)
 	}
 }
 
@@ -257,7 +225,6 @@ var commands = map[string]func(n *node, ts *testscript.TestScript, args []string
 			put(n.T, n.in(program), "#!/bin/sh\necho slurm "+args[0]+"\n", 0o755)
 		}
 	},
-	"holds": func(n *node, _ *testscript.TestScript, args []string) { n.holds(50, args[0], args[1]) },
 	"says": func(n *node, ts *testscript.TestScript, args []string) {
 		n.failed[args[0]] = n.failed[args[0]] || args[1] != OK
 		if why := n.says(args[0], args[1], args[2], append(args, "")[3]); why != "" {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,9 +26,7 @@ func (s Site) inConf(line string) string {
 	return fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, slurmConfPath(s))
 }
 
-func (s Site) setUp() string {
-	return "bookend setup --write   # where slurm.conf is maintained; then what it prints"
-}
+const setUp = "bookend setup --write   # where slurm.conf is maintained; then what it prints"
 
 func judgeConf(v *view) string {
 	s := v.Survey.Slurm
@@ -36,12 +35,12 @@ func judgeConf(v *view) string {
 		v.unknown("could not be read: "+s.Unread, "make it readable for root, on a file system that answers")
 		return ""
 	case s.Conf == nil:
-		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
+		v.unknown("not found where slurmd looks for it",
 			"bookend setup --write --slurm-conf FILE   # then add the Include line that it prints").
 			Why = "this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set to it"
 		return ""
 	}
-	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt(), s.Cgroup.Doubt()); doubt != "" {
+	if doubt := cmp.Or(s.Conf.Doubt(), s.Gres.Doubt()); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
@@ -77,23 +76,14 @@ func judgeVersion(v *view) string {
 }
 
 // seconds is a key's time; set is false if it has none, or no limit. An unreadable number is none.
-func seconds(c slurmconf.Conf, key string, byDefault int) (n int, set bool) {
+func seconds(c slurmconf.Conf, key string) (n int, set bool) {
 	const noLimit = 65534 // as Slurm writes it
-	v, ok := c.Get(key)
+	v, _ := c.Get(key)
 	n, err := strconv.Atoi(strings.TrimSpace(v.Text))
-	if !ok || err != nil || n < 0 || n >= noLimit {
-		return byDefault, false
-	}
-	return n, true
+	return n, err == nil && n >= 0 && n < noLimit
 }
 
-// spare is what slurmd's limit should leave a hook beyond its deadline: a child that a driver keeps from dying.
-const spare = 5 * time.Second
-
-func limitOver(total time.Duration) int { return max(60, int((total+spare)/time.Second)) }
-
 func judgeTimeout(v *view) string {
-	var told, without []string
 	for _, h := range []struct {
 		hook, key string
 		total     config.Duration
@@ -102,30 +92,21 @@ func judgeTimeout(v *view) string {
 		{"epilog", "EpilogTimeout", v.Config.Deadlines.Epilog.Total},
 	} {
 		key, total := h.key, time.Duration(h.total)
-		limit, set := seconds(v.conf(), key, 0)
+		limit, set := seconds(v.conf(), key)
 		if !set || v.slurmdLacks(slurm.HookTimeouts) { // which has but one for both
 			key = "PrologEpilogTimeout"
-			limit, set = seconds(v.conf(), key, 0)
+			limit, set = seconds(v.conf(), key)
 		}
-		want := time.Duration(limit) * time.Second
-		seen := fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, h.hook, total)
-		fix := v.inConf(fmt.Sprintf("%s=%d", key, limitOver(total)))
-		switch {
-		case !set:
-			without = append(without, "the "+h.hook)
-		case want < total:
-			v.wrong(seen, fix)
-		case want < total+spare:
-			v.warn(seen, fix)
+		// A child that a driver keeps from dying takes longer than the deadline.
+		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+5*time.Second)/time.Second))))
+		if !set {
+			v.warn("no limit for the "+h.hook, fix).Why = "what the kernel does not let end keeps the node for ever; " +
+				"a limit stops scripts of the site's own too, and then drains the node"
+		} else if time.Duration(limit)*time.Second < total {
+			v.wrong(fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, h.hook, total), fix)
 		}
-		told = append(told, fmt.Sprintf("%s %d s for %v", h.hook, limit, total))
 	}
-	if len(without) > 0 {
-		fix := fmt.Sprintf("PrologEpilogTimeout=%d", limitOver(time.Duration(v.Config.Deadlines.Epilog.Total)))
-		v.warn("no limit for "+strings.Join(without, " and "), v.inConf(fix)).
-			Why = "what the kernel does not let end keeps the node for ever"
-	}
-	return strings.Join(told, ", ")
+	return "longer than the deadlines of the hooks"
 }
 
 func judgeCgroups(v *view) string {
@@ -133,15 +114,7 @@ func judgeCgroups(v *view) string {
 	if kind.Text != "" && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
 		v.warn("ProctrackType="+kind.Text, v.inConf("ProctrackType=proctrack/cgroup"))
 	}
-	task, _ := v.conf().Get("TaskPlugin")
-	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
-		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity"))
-	}
-	set, _ := v.Survey.Slurm.Cgroup.Get("ConstrainDevices")
-	if !slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text)) {
-		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
-	}
-	return "ConstrainDevices=yes, by task/cgroup"
+	return "processes are tracked by cgroups"
 }
 
 func judgePyxis(v *view) string {
@@ -161,4 +134,174 @@ func judgePyxis(v *view) string {
 	v.say(level, "pyxis, and "+strings.Join(hooks, " and ")+" in "+filepath.Base(slurmConfPath(v.Site)),
 		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")
 	return ""
+}
+
+type slot struct {
+	check, key, program string
+	why, without        string // what happens if the file cannot be run, or is not named
+}
+
+const healthKey = "HealthCheckProgram"
+
+func slots() []slot {
+	const (
+		drains = "the node drains at the next job if slurmd cannot run it"
+		task   = "if it cannot be run, every job's tasks fail, or every job's output has an error"
+	)
+	return []slot{
+		{"slurm-prolog", "Prolog", "bookend-prolog", drains, "no job's start is looked at: nothing can be compared"},
+		{"slurm-epilog", "Epilog", "bookend-epilog", drains, "no job's end is looked at: leftovers are not seen"},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", task,
+			"the job's output is found only if its path can be told, and the start report comes with the end report"},
+		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", task,
+			"at the end of a script its processes that still use a GPU are not named"},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "the health check never runs",
+			"between jobs nothing is looked at: leftovers are not found, and no drain gets Bookend's reason"},
+	}
+}
+
+// drains reports a hook whose failure drains the node: the two of which Slurm takes all lines (slurm.SeveralHooks); of
+// the others, and before, the last.
+func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
+
+// task reports a hook that runs as the job's user, and may be left out.
+func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
+
+// named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.
+func (h slot) named(conf slurmconf.Conf) (paths []string) {
+	values := conf.All(h.key)
+	if len(values) > 1 && !h.drains() {
+		values = values[len(values)-1:] // which is the one that counts
+	}
+	for _, v := range values {
+		switch {
+		case v.Text == "" || strings.EqualFold(v.Text, "(null)"):
+		case path.IsAbs(v.Text):
+			paths = append(paths, v.Text)
+		default: // shipped next to slurm.conf
+			paths = append(paths, path.Join(path.Dir(conf.Path), v.Text))
+		}
+	}
+	return paths
+}
+
+// otherwise says what runs the health check besides slurm.conf, below the root; empty if nothing does.
+func (h slot) otherwise(s Site) string {
+	const timer = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
+	if h.key != healthKey {
+		return ""
+	}
+	if nhc := filepath.Join(s.Root, "etc/nhc/nhc.conf"); runs(nhc, h.program) {
+		return path.Base(nhc)
+	}
+	if _, there := inspect(filepath.Join(s.Root, timer)); there {
+		return path.Base(timer)
+	}
+	return ""
+}
+
+func (h slot) judge(v *view) string {
+	paths, other, none := h.named(v.conf()), h.otherwise(v.Site), "no "+h.key+"="
+	switch {
+	case len(paths) == 0 && other != "":
+		return h.program + " by " + other
+	case len(paths) == 0 && h.task():
+		return none + ": " + h.without
+	case len(paths) == 0 && h.drains():
+		v.wrong(none+": Slurm does not call "+h.program, setUp).Why = h.without
+		return ""
+	case len(paths) == 0:
+		v.warn(none, setUp).Why = h.without
+		return ""
+	}
+	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
+		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurm.Version),
+			setUp+"; it makes one line of them").
+			Why = "before " + slurm.SeveralHooks.Series() + " only one of them counts"
+	}
+	order, ours := h.judgeFiles(v, paths)
+	all := h.key + "= runs " + strings.Join(order, ", ")
+	switch {
+	case len(order) == 0: // said already
+	case ours == 0 && h.task():
+		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), setUp).Why = h.without
+	case ours == 0 && other == "": // a script that runs it through another file is not seen through
+		fix := setUp
+		if h.key == healthKey { // it is taken
+			fix = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
+				"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
+		}
+		v.unknown(fmt.Sprintf("%s: none is %s or names it", all, h.program), fix).Why = h.without
+	case ours > 1:
+		v.wrong(fmt.Sprintf("%s: %s %d times", all, h.program, ours), "name it once").
+			Why = "the second finds what the first has recorded"
+	}
+	if every, _ := seconds(v.conf(), "HealthCheckInterval"); h.key == healthKey && every == 0 {
+		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
+	}
+	return all
+}
+
+func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
+	for _, p := range paths {
+		files := matching(p)
+		if len(files) == 0 {
+			fix := "install it on this node, or take its line out of " + slurmConfPath(v.Site)
+			if strings.Contains(p, "bookend") {
+				fix = setUp
+			}
+			v.wrong(h.key+"=: does not exist, or no file matches", fix).Path = p
+		}
+		for _, f := range files {
+			h.judgeFile(v, f)
+			if order = append(order, path.Base(f.path)); h.isProgram(f) || runs(f.path, h.program) {
+				ours++
+			}
+		}
+	}
+	return order, ours
+}
+
+// matching are the files that slurmd runs of a path or pattern: in reverse alphabetical order, none with a leading dot.
+func matching(pattern string) (found []entry) {
+	paths, _ := filepath.Glob(pattern)
+	for _, p := range slices.Backward(paths) {
+		if f, there := inspect(p); there && (p == pattern || !strings.HasPrefix(path.Base(p), ".")) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// judgeFile reports what is wrong with one file that slurmd runs, as root and without checking its owner.
+func (h slot) judgeFile(v *view, f entry) {
+	r := rule{mode: 0o755, need: 0o500, key: "slurm.conf"}
+	if h.task() {
+		r.need = 0o555
+	}
+	r.judgeFile(v, f)
+	if h.drains() && f.regular && h.isProgram(f) {
+		itself := v.warn("the program itself", setUp)
+		itself.Path, itself.Why = f.path, "if it crashes, because no thread is available for example, or is killed, "+
+			"the node drains; the package's script exits 0 then"
+	}
+}
+
+func (h slot) isProgram(f entry) bool {
+	return path.Base(f.path) == h.program || path.Base(f.real) == h.program
+}
+
+func judgeFlags(v *view) string {
+	flags, _ := v.conf().Get("PrologFlags")
+	has := func(flag string) bool { return slurmconf.HasWord(flags.Text, flag) }
+	seen := "PrologFlags=" + flags.Text
+	if !slices.ContainsFunc([]string{"Alloc", "Contain", "NoHold", "X11", "RunInJob", "ForceRequeueOnFail"}, has) {
+		v.warn(seen+" has neither Alloc nor Contain", v.inConf("PrologFlags=Alloc"))
+	}
+	for _, flag := range []string{"Serial", "RunInJob"} {
+		if has(flag) {
+			v.warn(seen+": "+flag, "take "+flag+" out of PrologFlags= in "+v.path)
+		}
+	}
+	return seen
 }

@@ -3,49 +3,43 @@ package doctor
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
-// Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
-// may hang for reasons of its own.
+// Survey is what was found out before any file was looked at: each part in a child of its own, as each may hang.
 type Survey struct {
-	Slurm  Slurm
-	Driver Driver `json:"-"`
-	// Glance is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
-	Glance  stage.Glance `json:"-"`
-	Skipped string       `json:"-"`
-	// Open is who has the driver open, once the backend's own question is over.
-	Open finding.Scan `json:"-"`
-	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers slurmconf.List `json:"-"`
+	Slurm   Slurm
+	Driver  Driver         `json:"-"`
+	Glance  stage.Glance   `json:"-"` // the driver's answer to one question as a hook asks it
+	Skipped string         `json:"-"` // why it was not asked
+	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
 type Slurm struct {
-	// Tried are the places for slurm.conf; Conf is what the first that exists says, nil if it could not be read, as
-	// Unread says, or if there is none.
-	Tried  []string
-	Conf   *slurmconf.Conf
+	Conf   *slurmconf.Conf // nil if there is none, or as Unread says
 	Unread string
-	// Gres and Cgroup are the files next to it, if there are any. Pyxis is loaded by plugstack.conf.
-	Gres, Cgroup slurmconf.Conf
-	Pyxis        bool
-	// Version is what slurmd says of its version, Silent why it does not.
-	Version, Silent string
+	Gres   slurmconf.Conf // next to it, if there is one
+	Pyxis  bool           // loaded by plugstack.conf
+
+	Version, Silent string // what slurmd says of its version, or why it does not
 }
 
 // Driver is the driver as its own /proc and /sys tell it, without asking it.
@@ -74,44 +68,38 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		v.Driver.Silent = "its files in /proc do not answer: " + err.Error()
 	}
 	s.Survey = v
-	numbers := operation.Aside(func() (slurmconf.List, error) { return askNumbers(s), nil })
+	numbers := operation.Aside(func() (list slurmconf.List, _ error) {
+		if conf := s.Survey.Slurm.Conf; conf != nil {
+			list = stage.ReadNumbering(s.env(), s.Config, s.NodeName, conf.Path)
+		}
+		return list, nil
+	})
 	v.Skipped, v.Glance = askDriver(s)
 	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
 	}
-	if !v.Driver.Absent {
-		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
-	}
 	return v
 }
 
-// slurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where a hook was
-// last told that it is, else where slurmd looks.
+// slurm reads Slurm's configuration: where Bookend's says, at SLURM_CONF, where a hook was told, where slurmd looks.
 func (r request) slurm() (s Slurm, _ error) {
 	c, conf, slurmd := r.Site.Config, r.Site.SlurmConf, ""
 	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
 		slurmd, conf = kept.Key.Slurmd.Path, cmp.Or(conf, kept.Key.Conf)
 	}
-	places := slurmconf.Find(c.Slurm.GresConf, conf)
-	for _, p := range places {
-		s.Tried = append(s.Tried, p.Slurm)
-	}
-	at, found, gres, err := slurmcmd.ReadFirst(places)
+	at, found, gres, err := slurmcmd.ReadFirst(slurmconf.Find(c.Slurm.GresConf, conf))
 	if at.Slurm == "" {
 		return s, nil
 	}
-	cgroup, errCgroup := slurmcmd.Read(filepath.Join(filepath.Dir(at.Slurm), "cgroup.conf"))
-	for _, err := range []error{err, errCgroup} {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.Unread = err.Error()
-			return s, nil
-		}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Unread = err.Error()
+		return s, nil
 	}
-	s.Conf, s.Gres, s.Cgroup, s.Pyxis = &found, gres, cgroup, slurmcmd.Pyxis(found)
+	s.Conf, s.Gres, s.Pyxis = &found, gres, slurmcmd.Pyxis(found)
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
 	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
-	for _, program := range append([]string{c.Slurm.Slurmd, slurmd, beside}, config.SlurmdPrograms()...) {
+	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {
 		if _, err := os.Stat(program); err == nil {
 			s.Version, err = slurmcmd.Version(program, found.Path)
 			if s.Silent = ""; err != nil {
@@ -157,13 +145,6 @@ func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
-func askNumbers(s Site) slurmconf.List {
-	if s.Survey.Slurm.Conf == nil {
-		return slurmconf.Unclear("slurm.conf could not be read")
-	}
-	return stage.ReadNumbering(s.env(), s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
-}
-
 // askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
 // own files did not answer, it is not asked.
 func askDriver(s Site) (skipped string, g stage.Glance) {
@@ -184,3 +165,137 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 }
 
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
+
+// given is how many GPUs slurm.conf gives out here; unsure is why that is not known, -1 that it has no such node.
+func (s Site) given() (count int, unsure string) {
+	if s.Survey.Slurm.Conf == nil {
+		return -1, ""
+	}
+	node := s.Survey.Slurm.Conf.Node(s.NodeName)
+	if !node.Found || node.Unsure != "" {
+		return -1, node.Unsure
+	}
+	return slurmconf.Count(node.Gres), ""
+}
+
+// mig reports that a GPU gives out instances: Slurm then counts these.
+func (s Site) mig() bool {
+	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
+		return r.Device.Parent != "" || r.NVIDIA != nil && r.NVIDIA.MIGMode != nil && *r.NVIDIA.MIGMode
+	})
+}
+
+func judgeOrder(v *view) string {
+	count, unsure := v.given()
+	d, n, have := v.Survey.Driver, v.Survey.Numbers, len(slurmconf.Usable(v.Survey.Driver.Cards))
+	byMap, mig := len(v.Config.NVIDIA.GPUMap) > 0, v.mig()
+	switch {
+	case count <= 0 && unsure == "":
+		return "not applicable: slurm.conf has no GPUs of this node"
+	case d.Problem != "" || have == 0:
+		v.unknown("the driver shows 0 GPUs: none to compare with Slurm's", "nvidia-smi -L")
+	case count > have && !mig:
+		v.wrong(fmt.Sprintf("slurm.conf gives out %d, the driver has %d", count, have),
+			"nvidia-smi -L   # which is missing?").
+			Why = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
+	case mig:
+		return "MIG: instances are known by nvidia.gpu_map, or by the ids that AutoDetect=nvml in gres.conf gives"
+	case !byMap && !n.Source.Settled():
+		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
+	default:
+		return v.places(count)
+	}
+	return ""
+}
+
+func (v *view) orderFix() string {
+	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
+		"changed since it started; or set nvidia.gpu_map; slurm.slurmd can say where slurmd is"
+}
+
+// places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
+func (v *view) places(count int) string {
+	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
+	var places []string
+	for index := range count {
+		job := slurm.Job{GPUIndexes: []int{index}}
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
+		switch {
+		case found.Unknown != "":
+			v.wrong(found.Unknown, v.orderFix())
+			return ""
+		case len(found.Devices) == 0:
+			v.wrong(fmt.Sprintf("Slurm's GPU %d is none that the driver has", index),
+				"nvidia-smi -L; take it out of gres.conf and slurm.conf, then restart slurmd").
+				Why = "its jobs find BKD-MISSING"
+			return ""
+		}
+		bus := found.Devices[0].Device.BusID
+		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
+			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
+				slurms.Devices[0].Device.BusID), "gpu_map: {}   # below nvidia: in bookend.yaml").
+				Why = "hooks look at another GPU than the job's"
+		}
+		places = append(places, fmt.Sprintf("%d is %s", index, bus))
+	}
+	return strings.Join(places, ", ")
+}
+
+func judgeShards(v *view) string {
+	s := v.Survey.Slurm
+	answer, said := slurmconf.SharedGPUs(*s.Conf, v.NodeName), v.Config.Slurm.Shards
+	switch {
+	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
+		v.wrong(answer.Why+", but slurm.shards is no", "shards: auto   # below slurm: in bookend.yaml").
+			Why = "a job with a part of a GPU would be blamed, and the node drained, for what another job has on it"
+	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
+		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
+			"shards: no   # below slurm: in bookend.yaml")
+	case answer.Shared == slurmconf.Yes || said == config.ShardsYes:
+		return "GPUs are given out in parts: " + v.check.why
+	}
+	return "none: " + answer.Why
+}
+
+func judgeDriver(v *view) string {
+	const load = "modprobe nvidia && nvidia-smi -L"
+	d := v.Survey.Driver
+	switch given, _ := v.given(); {
+	case d.Absent && given > 0:
+		v.wrong(fmt.Sprintf("not loaded, but slurm.conf gives out %d GPUs here", given), load).
+			Why = "jobs get GPUs that do not work: each hook finds BKD-NODRIVER"
+	case d.Absent && given == 0:
+		return "not loaded, and slurm.conf gives out no GPU here"
+	case d.Absent:
+		v.warn("not loaded", load+"   # on a node with GPUs")
+	default:
+		if d.Problem != "" {
+			v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
+		}
+		return judgeBackend(v)
+	}
+	return ""
+}
+
+func judgeBackend(v *view) string {
+	const try = "bookend snapshot"
+	g, last := v.Survey.Glance, v.Survey.Glance.Snapshot
+	switch skipped := v.Survey.Skipped; {
+	case skipped != "":
+		v.unknown("not asked: "+skipped, try)
+	case g.Problem != "":
+		v.wrong("it says "+g.Problem, "nvidia-smi; "+try)
+	case v.Version != "" && g.Version != v.Version:
+		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", g.Version, v.Version),
+			"install both from the same package").Why = "programs of two releases were not tried together"
+	case len(last.Readings)+len(last.Faults) == 0:
+		v.wrong("the backend said nothing of any GPU", try)
+	case len(last.Faults) > 0:
+		f := last.Faults[0]
+		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
+			Why = "that GPU cannot be looked at"
+	}
+	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
+		len(last.Readings), g.Took.Round(time.Millisecond), v.driverLimit())
+}

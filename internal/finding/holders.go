@@ -247,23 +247,3 @@ func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
 	}
 	return all
 }
-
-// Keepers selects the processes outside of jobs and services that have the driver open: memory without a process may be
-// theirs, and does not drain while they do. A process in a job's cgroup is none: it ends with that job, or is a
-// leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many could
-// not be looked into.
-func Keepers(
-	holdings []Holding, backend string, known func(slurm.Owner) bool,
-) (keep []Holding, unread int) {
-	for _, h := range holdings {
-		switch {
-		case h.Gone, !h.Of(&gpu.NVIDIA), h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
-		case h.Why != "", h.Cgroup.Conflict != "":
-			unread++
-		case h.OfSystem(), h.OfMPS():
-		default:
-			keep = append(keep, h)
-		}
-	}
-	return keep, unread
-}

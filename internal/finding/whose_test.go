@@ -289,28 +289,3 @@ func TestTrespasses(t *testing.T) {
 		})
 	}
 }
-
-// Which processes outside of jobs and services keep the driver open.
-func TestKeepers(t *testing.T) {
-	exporter := Holding{Process: Process{PID: 50, Start: at(10), Name: "dcgm-exporter"}, Control: true}
-	edited := func(edit func(*Holding)) Holding { h := exporter; edit(&h); return h }
-	for name, tt := range map[string]struct {
-		h            Holding
-		want, unread bool
-	}{
-		"a user's, the driver alone":        {edited(func(h *Holding) { h.UID = alice }), true, false},
-		"a service":                         {edited(func(h *Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
-		"MPS":                               {edited(func(h *Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
-		"a job's":                           {edited(func(h *Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
-		"a job's without a record":          {edited(func(h *Holding) { h.Cgroup = slurm.Owner{ID: 99} }), true, false},
-		"of two jobs":                       {edited(func(h *Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
-		"one that could not be looked into": {edited(func(h *Holding) { h.Why = "denied" }), false, true},
-		"Bookend's own":                     {edited(func(h *Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
-	} {
-		got, unread := Keepers([]Holding{tt.h}, "/libexec/bookend-gpu",
-			func(o slurm.Owner) bool { return o.ID != 99 })
-		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
-			t.Errorf("%s: %+v, %d unread", name, got, unread)
-		}
-	}
-}

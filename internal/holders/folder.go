@@ -121,8 +121,7 @@ func (f folder) link(name string) (string, error) {
 	return string(target[:max(0, n)]), err
 }
 
-// exe returns what the process runs, nothing where that may not be asked. Threat: the process may choose any path,
-// pages long; its end is kept, which has the program's name.
+// exe is what the process runs, if that may be asked. Threat: it may choose a path pages long; its end is kept.
 func (f folder) exe() string {
 	target, err := f.link("exe")
 	if err != nil {
@@ -137,8 +136,8 @@ func (f folder) exe() string {
 // mountLink is the link of /proc/PID that names the process's mount namespace.
 const mountLink = "ns/mnt"
 
-// foreign reports whether the process has another root or mount namespace than mounts names, as far as it may be
-// asked. One that may not is taken for foreign: then its paths are given the wider meaning.
+// foreign reports another root or mount namespace than mounts names. One that may not be asked is taken for foreign:
+// its paths are given the wider meaning.
 func (f folder) foreign(mounts string) bool {
 	root, err := f.link("root")
 	if err != nil && !gone(err) || err == nil && root != "/" {
@@ -148,8 +147,7 @@ func (f folder) foreign(mounts string) bool {
 	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-// environment returns the job id in the process's initial environment, 0 when there is none or it cannot be read:
-// kernel threads and zombies have no environment, and even root may be refused another's.
+// environment is the job id in the initial environment; 0 for none, or where even root may not read it.
 func (f folder) environment() slurm.JobID {
 	text, err := f.text("environ", maxEnviron)
 	if err != nil && !errors.Is(err, errTooLarge) {
@@ -204,8 +202,7 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 	}
 }
 
-// maps calls visit with each line of what the process has mapped, as long as there is time. The line is only good
-// during the call; one that the buffer does not hold ends the reading.
+// maps calls visit with each line of what is mapped, while there is time; it is only good during the call.
 func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
 	file, err := f.at(path.Join(f.thread, "maps"), 0)
 	if err != nil {

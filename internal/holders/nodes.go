@@ -45,8 +45,7 @@ type place struct {
 	foreign func() bool
 }
 
-// has reports whether a folder is one of device nodes. The root counts: a file shows so once what it was mounted
-// on has been taken away, as with umount -l and with the death of a container.
+// has reports a folder of device nodes. The root counts: a file shows so once its mount was taken away (umount -l).
 func (p place) has(folder string) bool {
 	dev := strings.TrimRight(p.dev, "/")
 	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
@@ -120,9 +119,8 @@ func (h *held) join(o held) {
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
 const mapFields = 5
 
-// parseMap returns the path in a line of /proc/PID/maps, nothing where none is mapped. The kernel writes a newline
-// in a path as \012 and blanks as they are; a name in brackets, such as the one a process gave its anonymous
-// memory, begins with no slash.
+// parseMap returns the path in a line of /proc/PID/maps, in which blanks are as they are and a newline is \012. A name in
+// brackets, which a process may choose, begins with no slash.
 func parseMap(line []byte) []byte {
 	for range mapFields {
 		line = bytes.TrimLeft(line, " ")
@@ -138,8 +136,7 @@ func parseMap(line []byte) []byte {
 	return line
 }
 
-// exiting is the kernel's PF_EXITING: a process on its way out says so by no state letter, and was seen to take half a
-// second for 6 GiB of memory.
+// exiting is PF_EXITING: a process on its way out was seen to take half a second for 6 GiB of memory.
 const exiting = 0x4
 
 // stateOf is the state letter of a process or thread, X for one on its way out.
@@ -164,14 +161,12 @@ func parseUID(text string) (uint32, error) {
 	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
 }
 
-// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
-// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
+// parseOtherPIDs reports a PID in another namespace too: NSpid then has several numbers. Linux before 4.1 has no NSpid.
 func parseOtherPIDs(text string) bool {
 	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
 }
 
-// statusLine returns what a line of /proc/PID/status says behind its key, nothing where there is none. The kernel's is
-// the last of that key.
+// statusLine is what a line of /proc/PID/status says behind its key. The kernel's is the last of that key.
 func statusLine(text, key string) string {
 	at := strings.LastIndex(text, "\n"+key+":")
 	if at < 0 {
@@ -181,8 +176,8 @@ func statusLine(text, key string) string {
 	return line
 }
 
-// parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first
-// counts, as it does for getenv. When the text was cut off, so may be its last entry, which then does not count.
+// parseEnviron finds the job id in an environment; 0 for none. Of a variable set twice the first counts, as for getenv.
+// The last entry of a text that was cut off does not.
 func parseEnviron(text string, cut bool) slurm.JobID {
 	if cut {
 		text = text[:strings.LastIndexByte(text, 0)+1]
@@ -201,10 +196,8 @@ func parseEnviron(text string, cut bool) slurm.JobID {
 // maxUnit bounds the name of a unit; the kernel bounds a folder's at 255.
 const maxUnit = 128
 
-// parseUnit names the systemd unit of the system manager and the container that the text of a /proc/PID/cgroup
-// without a job belongs to. A process in a container is not its engine's unit, and one in user.slice is no service
-// whatever another hierarchy of cgroup v1 says. Below a user's own manager (user@UID.service) every name is the
-// user's choice, and none counts.
+// parseUnit names the system manager's unit, or the container, of a /proc/PID/cgroup without a job. A process in
+// user.slice is no service whatever another hierarchy of cgroup v1 says, and below a user's manager no name counts.
 func parseUnit(text string) (service, container string) {
 	users := false
 	for path := range slurm.CgroupPaths(text) {
@@ -231,8 +224,7 @@ func serviceOf(parts []string) string {
 	return parts[i]
 }
 
-// ofUsers reports whether a unit runs what users tell it to, so that being in it says nothing of a process: Slurm's
-// own, where a job lies that no cgroup of its own was made for, users' managers, and those that let users in.
+// ofUsers reports a unit that runs what users tell it to: Slurm's own, users' managers, and those that let users in.
 func ofUsers(unit string) bool {
 	name, _, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
 	switch name {
@@ -242,8 +234,8 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container of a path. Docker, podman, containerd, CRI-O and Kubernetes end the name
-// of its cgroup with its id of 64 hexadecimal digits: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+// containerOf returns the outermost container: all engines end the name of its cgroup with 64 hexadecimal digits,
+// docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
 	for _, part := range parts {

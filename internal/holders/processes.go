@@ -31,14 +31,12 @@ func twice[T any](read func() (T, error)) (T, error) {
 	return what, err
 }
 
-// maxSurvey is how many processes may hang before others are not read for it: more than a node has ranks of one job. A
-// worker that waits costs a thread and a few hundred kB.
+// maxSurvey is how many may hang before others are not read for it: more than a node has ranks of one job.
 const maxSurvey = 64
 
-// Processes says what proc (/proc) knows of each PID, in the order given, within budget. A PID without a process, or
-// with nothing left of it but a zombie, is Gone; one that could not be read carries the reason. One that does not
-// answer is left alone and unknown, and takes nothing from the others. The memory of those to skip is not read: whoever
-// reads it hangs, and perhaps so that no signal ends it.
+// Processes says what proc (/proc) knows of each PID, in order, within budget. One of which only a zombie is left is
+// Gone; one that could not be read has the reason. The memory of those to skip is not read: whoever reads it hangs,
+// and perhaps so that no signal ends it.
 func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget)
 	defer c.end()
@@ -117,8 +115,7 @@ func (s *survey) read(pid int) (finding.Process, error) {
 	return p, f.stillOf(p)
 }
 
-// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is,
-// no job may be blamed for it.
+// unread is a process without its environment, which may name a job: without that no job may be blamed for it.
 func unread(p finding.Process, why string) finding.Process {
 	if p.Cgroup.Found() {
 		return p
@@ -126,8 +123,7 @@ func unread(p finding.Process, why string) finding.Process {
 	return finding.Process{PID: p.PID, Start: p.Start, Why: why}
 }
 
-// identify reads what a process is, without what its memory holds: that can hang. From then on the thread is asked that
-// answers for the process.
+// identify reads what a process is, without its memory, which can hang; the thread that answers is asked from then on.
 func (f *folder) identify(pid int) (p finding.Process, err error) {
 	first, err := f.process().stat()
 	if err != nil {
@@ -176,9 +172,8 @@ const (
 	maxLinks     = 100_000 // about 0.2 s
 )
 
-// OfJob is a process of a job, as far as a program with its user's rights can tell. It is the job's when its cgroup
-// names the job. One whose cgroup names no job is, when it runs under the user and its environment names the job: by
-// user alone it could be of any job of that user.
+// OfJob is a process of a job: by its cgroup, or, where that names no job, if it runs under the user and its
+// environment names the job. By user alone it could be of any job of that user.
 type OfJob struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"` // comm: the process chose it
@@ -189,8 +184,7 @@ func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	return find(proc, uid, in, func(st child.Stat, _ folder) bool { return st.Name == name })
 }
 
-// Using lists a job's processes that have a GPU's device node below dev (/dev) open, in order of PID. An open
-// descriptor proves a holder, not memory. With an error the list holds what was found.
+// Using lists a job's processes that have a GPU's device node below dev (/dev) open. With an error: what was found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}

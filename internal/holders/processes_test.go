@@ -27,9 +27,7 @@ import (
 func one(t *testing.T, proc string, pid int) finding.Process {
 	t.Helper()
 	got := Processes(proc, []int{pid}, time.Hour)
-	if len(got) != 1 || got[0].PID != pid {
-		t.Fatalf("Processes(%d) = %+v", pid, got)
-	}
+	must.Not(t, len(got) != 1 || got[0].PID != pid, "Processes(%d) = %+v", pid, got)
 	return got[0]
 }
 
@@ -650,7 +648,7 @@ func TestHangingProcesses(t *testing.T) {
 
 	c := newCrew(time.Hour)
 	defer c.end()
-	s := must.Have(newSearch(c, proc, "/dev"))(t)
+	s := newSearch(c, proc, "/dev")
 	answer := make(chan finding.Scan)
 	go func() {
 		s.descriptors()

@@ -34,10 +34,7 @@ const maxHoldings = 1024
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
 	c := newCrew(budget)
 	defer c.end()
-	s, err := newSearch(c, proc, dev)
-	if err != nil {
-		return finding.Scan{Holdings: []finding.Holding{}, Partial: err.Error()}
-	}
+	s := newSearch(c, proc, dev)
 	s.skip = skip
 	s.descriptors()
 	s.mappings()
@@ -47,7 +44,7 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 type search struct {
 	*crew
 	proc, dev string
-	mounts    string // names the caller's mount namespace, empty where proc does not
+	mounts    string // names the caller's mount namespace, empty where proc does not: then all are foreign
 	pids      []int
 	skip      []finding.Instance
 	memory    []*round // that read memory
@@ -57,16 +54,13 @@ type search struct {
 	found  map[int]held
 }
 
-func newSearch(c *crew, proc, dev string) (*search, error) {
-	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("read own mount namespace: %w", err)
-	}
+func newSearch(c *crew, proc, dev string) *search {
+	mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
 	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
-	return s, nil
+	return s
 }
 
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
@@ -80,8 +74,7 @@ const (
 	memory                  // what it has mapped, and a holder's environment
 )
 
-// descriptors looks at the descriptors of every process, and of those that began meanwhile: a holder may have
-// forked, and ended, before its turn came.
+// descriptors looks at every process, and at those that began meanwhile: a holder may have forked, and ended.
 func (s *search) descriptors() {
 	s.pids = s.list()
 	s.wait(s.send(workers(), s.pids, s.look(links)), "descriptors")
@@ -143,8 +136,7 @@ func (s *search) result() finding.Scan {
 	return scan
 }
 
-// skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by
-// that.
+// skips reports a process whose memory must not be read, by PID alone where only that is known, and says so.
 func (s *search) skips(pid int, start time.Duration) bool {
 	is := func(i finding.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
 	if !slices.ContainsFunc(s.skip, is) {
@@ -175,9 +167,8 @@ func (s *search) look(what part) func(*reader, int) {
 	}
 }
 
-// refused notes an error that kept the search from looking into a process, unless the time is up, which is noted
-// elsewhere. Process 1 is the init of the machine or container: where a sandbox keeps even root from it, that is no
-// reason to trust a search less.
+// refused notes an error that kept the search from looking into a process, before time is up. Where a sandbox keeps
+// even root from process 1, its init, that is no reason to trust a search less.
 func (s *search) refused(pid int, err error) bool {
 	if err == nil || gone(err) || !s.going() {
 		return false
@@ -234,8 +225,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	return h, errors.Join(failed[:]...)
 }
 
-// answered reads, and counts what it reads. The first thread of a process shows nothing once it has ended, whatever the
-// others hold: then one of those is asked.
+// answered reads and counts. A first thread that has ended shows nothing: then another is asked.
 func (f *folder) answered(read func(n *int) error) error {
 	n := 0
 	err := read(&n)
@@ -283,8 +273,7 @@ const (
 
 func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
-// crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
-// at: it is then left alone, and ends with this program.
+// crew looks at processes side by side until its time is up. One that hangs is left alone, and ends with the program.
 type crew struct {
 	over context.Context // done when the time is up
 	end  context.CancelFunc
@@ -327,8 +316,7 @@ type round struct {
 	busy sync.WaitGroup
 }
 
-// send starts as many workers as have work, but so many at most, who call look for each process, each with a reader of
-// its own. As many processes as that may hang, and the others are looked at.
+// send starts workers, so many at most, who call look for each process: as many may hang, the others are looked at.
 func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
 	r := &round{pids: pids, at: make([]atomic.Int64, min(most, len(pids)))}
 	r.busy.Add(len(r.at))
@@ -370,8 +358,7 @@ func (r *round) hung() (pids []int) {
 	return pids
 }
 
-// wait returns once every process was looked at or the time is up; then it notes how many were not. What names
-// what is looked at.
+// wait returns once every process was looked at or the time is up; then it notes how many were not.
 func (c *crew) wait(r *round, what string) {
 	idle := make(chan struct{})
 	routine.Go(func(*routine.Panic) {}, func() {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,20 +34,15 @@ func nodesOf(sys string) (all []node, err error) {
 		return nil, fmt.Errorf("list KFD's nodes: %w", err)
 	}
 	for _, folder := range folders {
-		id, err := read(filepath.Join(root, folder.Name(), "gpu_id"))
-		if err != nil {
+		id, err := read(root, folder.Name(), "gpu_id")
+		text, errText := read(root, folder.Name(), "properties")
+		if err = cmp.Or(err, errText); err != nil {
 			return nil, fmt.Errorf("list KFD's nodes: %w", err)
 		}
-		if id = strings.TrimSpace(id); id == "0" { // processors
-			continue
+		if n := parseProperties(text); id != "0" { // a processor's
+			n.id = id
+			all = append(all, n)
 		}
-		text, err := read(filepath.Join(root, folder.Name(), "properties"))
-		if err != nil {
-			return nil, fmt.Errorf("list KFD's nodes: %w", err)
-		}
-		n := parseProperties(text)
-		n.id = id
-		all = append(all, n)
 	}
 	return all, nil
 }
@@ -106,8 +102,7 @@ func AMD(sys string) (all []AMDCard, err error) {
 func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 	whole := AMDCard{Key: string(bus), Folder: folder,
 		Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
-	name, _ := read(filepath.Join(folder, "product_name"))
-	whole.Name = strings.TrimSpace(name)
+	whole.Name, _ = read(folder, "product_name")
 	if minor, ok := renderNode(folder); ok {
 		whole.Minor = &minor
 	}
@@ -184,19 +179,15 @@ func (c AMDCard) Memory() gpu.Memory {
 		return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no, Unjudged: c.Unjudged}
 	}
 	total, err := number(c.Folder, "mem_info_vram_total")
-	var used uint64
-	if err == nil {
-		used, err = number(c.Folder, "mem_info_vram_used")
-	}
-	if err == nil && used > total {
+	used, errUsed := number(c.Folder, "mem_info_vram_used")
+	if err = cmp.Or(err, errUsed); err == nil && used > total {
 		err = fmt.Errorf("mem_info_vram_used: %d bytes of %d", used, total)
 	}
 	m := gpu.Memory{Reserved: gpu.Unknown("the driver does not tell"), Unjudged: c.Unjudged}
+	m.Total, m.Used, m.Free = gpu.Bytes(total), gpu.Bytes(used), gpu.Bytes(total-used)
 	if err != nil {
 		m.Total, m.Used, m.Free = gpu.Unknown(err.Error()), gpu.Unknown(err.Error()), gpu.Unknown(err.Error())
-		return m
 	}
-	m.Total, m.Used, m.Free = gpu.Bytes(total), gpu.Bytes(used), gpu.Bytes(total-used)
 	return m
 }
 
@@ -207,7 +198,10 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 	for _, p := range on {
 		r.Processes, sum = append(r.Processes, p), sum+p.Memory.Bytes
 	}
-	r.Memory = withOwn(r.Memory, sum)
+	if m := &r.Memory; m.Used.Known() { // what no process accounts for, up to OwnShareAMD, is the driver's own
+		own := min(OwnShareAMD, m.Used.Bytes-min(m.Used.Bytes, sum))
+		m.Reserved, m.Used = gpu.Bytes(own), gpu.Bytes(m.Used.Bytes-own)
+	}
 	if used := r.Memory.Used; c.Parent == "" && used.Known() && sum > used.Bytes+apart {
 		for i := range r.Processes { // an entry of KFD's may stay when its memory has gone (ROCm/amdgpu#114)
 			const why = "processes count %d MiB, the GPU %d MiB"
@@ -225,18 +219,8 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
 }
 
-// OwnShareAMD is as much of a card's memory, in bytes, as the driver may keep for itself and its firmware: it does not
-// tell, and idle cards are reported with some 300 MiB in use.
+// OwnShareAMD is what the driver may keep for itself, in bytes: it does not tell, and idle cards show some 300 MiB.
 const OwnShareAMD = 512 << 20
-
-// withOwn counts what no process accounts for, up to OwnShareAMD, as the driver's own.
-func withOwn(m gpu.Memory, processes uint64) gpu.Memory {
-	if m.Used.Known() {
-		own := min(OwnShareAMD, m.Used.Bytes-min(m.Used.Bytes, processes))
-		m.Reserved, m.Used = gpu.Bytes(own), gpu.Bytes(m.Used.Bytes-own)
-	}
-	return m
-}
 
 // Health is a card's condition: what its RAS counts of its memory since the driver was loaded.
 func (c AMDCard) Health() gpu.Health {

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 )
 
 // byPID are the processes on one device.
@@ -53,8 +55,7 @@ func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on m
 	return on, ""
 }
 
-// computing are KFD's processes by its gpu_id: those with memory or a queue on a device. An open /dev/kfd proves
-// nothing. A second context of a process has a folder of its own; its memory is the process's too.
+// computing are KFD's processes by its gpu_id: those with memory or a queue there. An open /dev/kfd proves nothing.
 func (d AMDDriver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.Sys, "class/kfd/kfd/proc")
 	on := map[string]byPID{}
@@ -87,9 +88,8 @@ func parseOwner(name string) (pid int, ok bool) {
 	return pid, ok && pid > 0
 }
 
-// addContext adds what one folder tells of a process: vram_GPUID in bytes, the device of each queue, and the same of
-// further contexts below it. The files sdma_* and cu_occupancy are left alone: reading them takes locks of the
-// driver's.
+// addContext adds what one folder tells of a process, and further contexts below it. Reading sdma_* and cu_occupancy
+// takes locks of the driver's: they are left alone.
 func addContext(on map[string]byPID, pid int, folder string) error {
 	names, err := list(folder)
 	if err != nil {
@@ -157,30 +157,15 @@ type client struct {
 	bytes uint64 // of VRAM
 }
 
-// clients are what processes have of the driver's, by the card's place on the bus: each opening once, of the process
-// with the lowest number that has it. What a process has that ends meanwhile is not there.
+// clients are the VRAM of processes by the card's place on the bus: each opening once, of the lowest PID that has it.
 func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
-	type answer struct {
-		opened []client
-		err    error
-	}
-	answers := make([]answer, len(pids))
-	threads := min(len(pids), runtime.GOMAXPROCS(0))
-	_, err := routine.Parallel(threads, func(first int) (none struct{}) {
-		for i := first; i < len(pids); i += threads {
-			answers[i].opened, answers[i].err = d.opened(pids[i])
-		}
-		return none
-	})
-	if err != nil {
-		return nil, err
-	}
 	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
-	for i, pid := range pids {
-		if err := answers[i].err; errors.Is(err, fs.ErrPermission) {
+	for _, pid := range pids {
+		opened, err := d.opened(pid)
+		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("look into process %d: %w", pid, err)
 		}
-		for _, c := range answers[i].opened {
+		for _, c := range opened {
 			if name := string(c.bus) + " " + c.id; !seen[name] {
 				seen[name] = true
 				if all[c.bus] == nil {
@@ -196,34 +181,29 @@ func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 // opened are a process's descriptors of the driver's nodes.
 func (d AMDDriver) opened(pid int) (all []client, err error) {
 	own := filepath.Join(d.Proc, strconv.Itoa(pid))
-	links, err := open(own, "fd")
+	links, err := os.Open(filepath.Join(own, "fd"))
 	if err != nil {
 		return nil, err
 	}
-	defer links.close()
-	names, err := links.names()
-	// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
-	nodes := slices.DeleteFunc(names, func(fd string) bool { return !links.leads(fd, gpu.AMD.Nodes.Folder) })
-	if err != nil || len(nodes) == 0 {
-		return nil, err
-	}
-	infos, err := open(own, "fdinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer infos.close()
-	for _, fd := range nodes {
-		if text, err := infos.read(fd); err == nil {
+	defer links.Close()
+	names, err := links.Readdirnames(-1)
+	for _, fd := range names {
+		var target [256]byte // a longer one is no device node's
+		n, err := unix.Readlinkat(int(links.Fd()), fd, target[:])
+		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
+		if err != nil || n == len(target) || path.Base(path.Dir(string(target[:n]))) != gpu.AMD.Nodes.Folder {
+			continue
+		}
+		if text, err := read(own, "fdinfo", fd); err == nil {
 			if c, ok := parseClient(text); ok {
 				all = append(all, c)
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }
 
-// parseClient reads the text of a descriptor's fdinfo. VRAM is "drm-resident-vram" on newer kernels and
-// "drm-memory-vram" on older ones; amdgpu prints both, of which one counts.
+// parseClient reads fdinfo. VRAM is "drm-resident-vram", "drm-memory-vram" on older kernels; of both one counts.
 func parseClient(text string) (c client, ok bool) {
 	resident := false
 	for line := range strings.Lines(text) {

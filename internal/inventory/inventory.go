@@ -17,19 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/safefile"
 )
 
-// ErrNoDriver says that NVIDIA's driver has no /proc tree: no module is loaded. ErrNoAMD is one, of AMD's.
-var (
-	ErrNoDriver = errors.New("the nvidia driver is not loaded")
-	ErrNoAMD    = error(noDriver("the amdgpu driver has no GPU"))
-)
-
-type noDriver string
-
-func (e noDriver) Error() string { return string(e) }
-
-func (noDriver) Is(target error) bool { return target == ErrNoDriver }
+// ErrNoDriver says that a vendor's driver shows no GPU: that of NVIDIA's has no /proc tree while no module is loaded.
+var ErrNoDriver = errors.New("the driver is not loaded, or has no GPU")
 
 // Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver
 // has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends
@@ -52,7 +44,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 		}
 	}
 	if err == nil && len(all) == 0 {
-		err = ErrNoAMD
+		err = fmt.Errorf("amdgpu: %w", ErrNoDriver)
 	}
 	return cards, err
 }
@@ -86,7 +78,7 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNoDriver
+		return nil, fmt.Errorf("nvidia: %w", ErrNoDriver)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list GPUs: %w", err)
@@ -109,6 +101,23 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 
 // maxFile is more than any of the kernel's files has that are read whole: the largest, of a card, takes some 600 bytes.
 const maxFile = 4 << 10
+
+// read reads a file of the kernel's, without the newline at its end.
+// Threat: a driver in trouble may answer without end, and a configured path may lead to a pipe, or be a link.
+func read(parts ...string) (string, error) {
+	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// list names what is in a directory of the kernel's, in no order: of a node of many processes there are thousands.
+func list(parts ...string) ([]string, error) {
+	dir, err := os.Open(filepath.Join(parts...))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
 
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
@@ -138,8 +147,7 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	return card
 }
 
-// parseUUID refuses anything but a whole UUID: until the driver has cached it, the line is absent or holds question
-// marks.
+// parseUUID takes a whole UUID alone: until the driver has cached it, the line is absent or holds question marks.
 func parseUUID(s string) gpu.ID {
 	const digits = len("00000000-0000-0000-0000-000000000000")
 	rest, ok := strings.CutPrefix(s, "GPU-")
@@ -149,8 +157,7 @@ func parseUUID(s string) gpu.ID {
 	return gpu.ID(s)
 }
 
-// ReadEpoch names the driver's epoch; of several vendors' drivers all together. A part that cannot be read stays empty,
-// that is unknown.
+// ReadEpoch names the epoch of all vendors' drivers together. A part that cannot be read stays empty.
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	var versions, modules []string
 	for _, v := range Present(sys) {
@@ -190,19 +197,14 @@ func moduleIdentity(folder string) string {
 
 // readWord reads a file of one line. Anything but one printable word is unknown.
 func readWord(file string) string {
-	text, err := read(file)
-	if err != nil {
+	text, _ := read(file)
+	if strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return ""
 	}
-	word := strings.TrimSpace(text)
-	if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return ""
-	}
-	return word
+	return text
 }
 
-// OnBus reports whether a card is on the PCI bus: of NVIDIA's whether or not there is a driver for it, of AMD's with
-// its driver. It reads what the kernel itself knows: no driver is asked, no device wakes up.
+// OnBus reports whether a card is on the PCI bus, of AMD's with its driver. No driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil

@@ -19,9 +19,7 @@ import (
 func tree(t *testing.T, name string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", name, "*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("fixture %q: %d files, %v", name, len(files), err)
-	}
+	must.Not(t, err != nil || len(files) == 0, "fixture %q: %d files, %v", name, len(files), err)
 	root := t.TempDir()
 	for _, file := range files {
 		text := must.Have(os.ReadFile(file))(t)
@@ -48,17 +46,12 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 	must.Do(t, os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")))
 	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxFile+1))
 	cards, err := readNVIDIA(root)
-	if err != nil || len(cards) != 4 {
-		t.Fatalf("%d GPUs, %v", len(cards), err)
-	}
+	must.Not(t, err != nil || len(cards) != 4, "%d GPUs, %v", len(cards), err)
 	for _, c := range cards[1:3] {
-		if c.Unknown == "" || c.Device.Minor != nil || c.Device.BusID == "" {
-			t.Errorf("%+v: want only a bus id and a reason", c)
-		}
+		must.Not(t, c.Unknown == "" || c.Device.Minor != nil || c.Device.BusID == "",
+			"%+v: want only a bus id and a reason", c)
 	}
-	if cards[0].Unknown != "" || cards[3].Unknown != "" {
-		t.Errorf("%+v: a readable GPU became unknown", cards)
-	}
+	must.Not(t, cards[0].Unknown != "" || cards[3].Unknown != "", "%+v: a readable GPU became unknown", cards)
 }
 
 func TestReadRefuses(t *testing.T) {
@@ -94,9 +87,7 @@ func TestReadEpoch(t *testing.T) {
 		!strings.HasPrefix(first.Module, "0123456789ABCDEF0123456@") {
 		t.Errorf("%+v", first)
 	}
-	if !first.Same(ReadEpoch(proc, sys)) {
-		t.Error("two readings of one epoch differ")
-	}
+	must.Not(t, !first.Same(ReadEpoch(proc, sys)), "two readings of one epoch differ")
 	reload(t, filepath.Join(sys, "module"))
 	if second := ReadEpoch(proc, sys); first.Same(second) {
 		t.Errorf("a module loaded again looks like the same: %+v", second)
@@ -175,9 +166,8 @@ func TestVendors(t *testing.T) {
 					of++
 				}
 			}
-			if strings.Join(present, " ") != tt.present || of != tt.listed || err != nil {
-				t.Errorf("got %v, %d of AMD's in %+v, %v", present, of, cards, err)
-			}
+			must.Not(t, strings.Join(present, " ") != tt.present || of != tt.listed || err != nil,
+				"got %v, %d of AMD's in %+v, %v", present, of, cards, err)
 			if e := ReadEpoch(w.Proc, w.Sys); e.Driver != tt.driver {
 				t.Errorf("driver %q, want %q", e.Driver, tt.driver)
 			}

@@ -129,8 +129,7 @@ func parseRecord(line []byte) (record, bool) {
 	return record{gpu.KernelMark{Seq: n[1], At: at}, n[0] >> 3, text}, true
 }
 
-// unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has
-// at most maxText bytes.
+// unescape undoes the kernel's \xNN. The result has at most maxText bytes.
 func unescape(text []byte) string {
 	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(string(text), `"`, `\"`) + `"`)
 	if err != nil { // no kernel wrote this

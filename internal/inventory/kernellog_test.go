@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/fakeamd"
 	"bookend/test/golden"
 	"bookend/test/must"
 )
@@ -123,19 +124,16 @@ func TestBounds(t *testing.T) {
 		log.Xids[n-1].More != maxXids+3-maxAlike {
 		t.Errorf("%d Xids: %+v", n, log.Xids)
 	}
-	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost {
-		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
-	}
+	must.Not(t, len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost,
+		"%d kills, lost %v", len(log.Kills), log.Lost)
 	long := strings.Repeat(`\x41`, 3*maxText)
 	log = ReadLog(devices(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
-	if len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA") {
-		t.Errorf("a long line: %+v", log)
-	}
+	must.Not(t, len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA"),
+		"a long line: %+v", log)
 	endless := strings.Repeat("x", 3*maxRecord)
 	log = ReadLog(devices(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
-	if len(log.Xids) != 1 || log.Last.Seq != 3 {
-		t.Errorf("a line longer than any record, and one without an end: %+v", log)
-	}
+	must.Not(t, len(log.Xids) != 1 || log.Last.Seq != 3,
+		"a line longer than any record, and one without an end: %+v", log)
 }
 
 // Of lines that are alike the first few and the newest are kept, and how many there were. None of another card, another
@@ -166,7 +164,7 @@ func TestFewStandForAll(t *testing.T) {
 	}
 }
 
-// Where even few of each are too many, the oldest go, and that is said.
+// Where even few of each are too many, the oldest go, and that is said. A log without an end is not read to it.
 func TestTooMany(t *testing.T) {
 	var b strings.Builder
 	for i := range maxXids + 1 {
@@ -174,20 +172,13 @@ func TestTooMany(t *testing.T) {
 	}
 	since := mark(1, 1)
 	log := ReadLog(devices(t, b.String()), &since)
-	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost {
-		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
-	}
-}
-
-// A log without an end is not read to it.
-func TestEndless(t *testing.T) {
-	flood := func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil }
-	if err := drain(flood, newCollector(nil)); !errors.Is(err, errRecords) {
-		t.Errorf("records: %v", err)
-	}
-	stuck := func([]byte) (int, error) { return -1, unix.EPIPE }
-	if err := drain(stuck, newCollector(nil)); !errors.Is(err, errRecords) {
-		t.Errorf("nothing but errors: %v", err)
+	n := len(log.Xids)
+	must.Not(t, n != maxXids || log.Xids[0].Code != 1001 || log.Xids[n-1].Code != 1000+maxXids || !log.Lost, "%+v", log)
+	for name, read := range map[string]func(b []byte) (int, error){
+		"records":            func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil },
+		"nothing but errors": func([]byte) (int, error) { return -1, unix.EPIPE },
+	} {
+		must.Fail(t, name, drain(read, newCollector(nil)), errRecords)
 	}
 }
 
@@ -216,4 +207,110 @@ func TestUnreadable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A line is of the driver or the kernel, and what a process calls itself, or its cgroup, is not taken for their words.
+func FuzzParse(f *testing.F) {
+	for line := range strings.Lines(realLog(f)) {
+		f.Add(strings.TrimSuffix(line, "\n"))
+	}
+	f.Add("4,1,1,-;" + `NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=\x0a\x1b[2J, \xff`)
+	f.Add("6,9,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/job_1,task=a,pid=1,task=b,pid=2,uid=0")
+	f.Fuzz(func(t *testing.T, line string) {
+		since := mark(0, 0)
+		c := newCollector(&since)
+		c.line([]byte(line))
+		r, ok := parseRecord([]byte(line))
+		if log := c.log; (!ok || r.facility != kernel) && (len(log.Xids)+len(log.Kills) > 0 || log.Mismatch != "") {
+			t.Errorf("%q, which no kernel wrote: %+v", line, log)
+		}
+		bounded(t, c.log)
+		name := line[:min(len(line), 15)]
+		summary(t, name, strings.ReplaceAll(line, "\n", "/"))
+		if x, ok := gpu.NVIDIA.Fault("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok ||
+			x.PID != 77 || x.Code != 31 {
+			t.Errorf("Xid, name %q: %+v, %v", name, x, ok)
+		}
+	})
+}
+
+// summary: the number of an ended process is the kernel's whatever its name is; its cgroup is the whole one, or none.
+func summary(t *testing.T, name, group string) {
+	t.Helper()
+	k, ok := parseKill("oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/a,task=" + name + ",pid=77,uid=1")
+	must.Not(t, !ok || k.PID != 77 || k.Cgroup != "/a" && k.Cgroup != "", "name %q: %+v, %v", name, k, ok)
+	k, ok = parseKill("oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/" + group +
+		",task_memcg=/slurm/job_7,task=a,pid=77,uid=1")
+	must.Not(t, !ok || k.PID != 77 || k.Name != "a" || k.Cgroup != "/slurm/job_7" && k.Cgroup != "",
+		"limited at %q: %+v, %v", group, k, ok)
+}
+
+// bounded: what is kept could be so, and is little.
+func bounded(t *testing.T, log gpu.KernelLog) {
+	t.Helper()
+	must.Not(t, len(log.Xids) > maxXids || len(log.Kills) > maxKills || len(log.Mismatch) > maxText,
+		"%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
+	for _, x := range log.Xids {
+		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 ||
+			x.Code > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
+			t.Errorf("%+v", x)
+		}
+	}
+	for _, k := range log.Kills {
+		must.Not(t, k.PID < 1 || k.PID > gpu.MaxPID || len(k.Name)+len(k.Cgroup) > 2*maxText, "%+v", k)
+	}
+}
+
+// A log says the same however it is cut into reads, and nothing of it is older than the mark.
+func FuzzLog(f *testing.F) {
+	for _, size := range []int{1, 7, 100, 4096} {
+		f.Add([]byte(realLog(f)), uint64(1), size)
+	}
+	f.Add([]byte(strings.Repeat("4,7,1,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=a, x\n", 20)), uint64(3), 1)
+	f.Add([]byte("4,1,9223372036854775807,-;x\n4,18446744073709551615,1,-;y\n4,0,0,-;z\n"), uint64(1)<<63, 3)
+	f.Fuzz(func(t *testing.T, log []byte, seq uint64, size int) {
+		if size < 1 || size > maxRecord {
+			return
+		}
+		since := mark(seq, 0)
+		whole, errWhole := collect(log, maxRecord, &since)
+		parts, errParts := collect(log, size, &since)
+		if errors.Is(errParts, errRecords) { // too many reads of too few bytes
+			return
+		}
+		must.Not(t, fmt.Sprint(errWhole) != fmt.Sprint(errParts) || !reflect.DeepEqual(whole, parts),
+			"in reads of %d: %+v, %v\nat once: %+v, %v", size, parts, errParts, whole, errWhole)
+		bounded(t, whole)
+		for _, x := range whole.Xids {
+			must.Not(t, x.Seq <= seq, "entry %d is not after %d: %+v", x.Seq, seq, x)
+		}
+		for _, k := range whole.Kills {
+			must.Not(t, k.Seq <= seq, "entry %d is not after %d: %+v", k.Seq, seq, k)
+		}
+		must.Not(t, whole.Unknown != "" && len(whole.Xids)+len(whole.Kills) > 0, "unknown, and yet %+v", whole)
+	})
+}
+
+func collect(log []byte, size int, since *gpu.KernelMark) (gpu.KernelLog, error) {
+	c := newCollector(since)
+	err := drain(func(b []byte) (int, error) {
+		if len(log) == 0 {
+			return 0, unix.EAGAIN
+		}
+		n := copy(b[:min(size, len(b))], log)
+		log = log[n:]
+		return n, nil
+	}, c)
+	return c.result(), err
+}
+
+func FuzzClient(f *testing.F) {
+	f.Add(fakeamd.Info(1, 1<<30))
+	f.Add("drm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-memory-vram:\t99999999999999999999 KiB")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, ok := parseClient(text); ok && (c.bus == "" || c.id == "" || c.bytes > 1<<60) {
+			t.Errorf("%+v", c)
+		}
+		parseOwner(text)
+	})
 }

@@ -169,20 +169,6 @@ func Read[Rep any](
 	return reply, unkept, err
 }
 
-// onCardsTime is for one search of the node's processes: 20 000 with 50 descriptors each took 0.9 s.
-const onCardsTime = 1500 * time.Millisecond
-
-// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s.
-func Holdings(r Readers) finding.Scan {
-	paths := r.Config.Paths
-	request := ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve}
-	scan, unkept, err := Read(r, Holders, request, onCardsTime, HungAt)
-	if err = errors.Join(err, unkept); err != nil {
-		scan.Partial = err.Error()
-	}
-	return scan
-}
-
 // HungAt is what a search for holders hangs at.
 func HungAt(s finding.Scan) []finding.Instance { return s.Hung }
 
@@ -213,15 +199,14 @@ type NumberingRequest struct {
 	Kept      slurmconf.Key `json:"kept,omitzero"` // of the answer on record
 }
 
-// NumberingReply says what the numbers depend on, and what the files say of the GPUs.
+// NumberingReply says what the numbers depend on.
 type NumberingReply struct {
-	Key     slurmconf.Key  `json:"key"`
-	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
-	Count   int            `json:"count,omitempty"` // of the node's GPUs in slurm.conf
-	Unsure  string         `json:"unsure,omitempty"`
-	Counted slurmconf.List `json:"counted,omitzero"` // what the files say without slurmd
-	Unknown string         `json:"unknown,omitempty"`
-	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
+	Key     slurmconf.Key `json:"key"`
+	Own     bool          `json:"own,omitempty"`   // slurmd's own copies (configless)
+	Count   int           `json:"count,omitempty"` // of the node's GPUs in slurm.conf
+	Unsure  string        `json:"unsure,omitempty"`
+	Unknown string        `json:"unknown,omitempty"`
+	Entries []string      `json:"entries,omitempty"` // of slurm.conf's directory
 }
 
 var Numbering = New("numbering", readNumbering)
@@ -266,11 +251,10 @@ func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 
 // judge says what the configuration that is there says of the GPUs, and which files that are.
 func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, err error) error {
-	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case at.Slurm == "":
 		return errors.New("no slurm.conf was found (slurm.gres_conf)")
-	case err != nil && !missing:
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	names := slices.Concat([]string{at.Slurm, at.Gres}, conf.Files, gres.Files)
@@ -287,12 +271,9 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 		return err
 	}
 	own := conf.Node(r.Key.Node)
-	r.Count, _ = slurmconf.Count(own.Gres)
+	r.Count = slurmconf.Count(own.Gres)
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
-	}
-	if r.Counted = slurmconf.Counted(&conf, &gres, r.Key.Node); missing {
-		r.Counted = slurmconf.Counted(&conf, nil, r.Key.Node)
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(at.Slurm)); err == nil {
 		r.Own = filepath.Base(real) == "conf-cache" // where it has its configuration from slurmctld
@@ -310,7 +291,7 @@ var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return unknown(err.Error()), nil
 	}
-	return slurmconf.SharedGPUs(&slurm, r.Node), nil
+	return slurmconf.SharedGPUs(slurm, r.Node), nil
 })
 
 func unknown(why string) slurmconf.Answer {

@@ -15,74 +15,34 @@ import (
 	"bookend/test/must"
 )
 
-func putForeign(t *testing.T, path, content string) {
-	t.Helper()
-	put(t, path, content, 0o600)
-	must.Do(t, os.Chown(path, user, user))
-}
-
 func TestReadForeign(t *testing.T) {
 	for name, tt := range map[string]struct {
-		plant func(t *testing.T, dir, path string)
+		there string
 		want  error
 	}{
-		"the user's": {func(t *testing.T, _, path string) { putForeign(t, path, "12345") }, nil},
-		"missing":    {func(*testing.T, string, string) {}, fs.ErrNotExist},
-		"too large":  {func(t *testing.T, _, path string) { putForeign(t, path, "123456") }, ErrTooLarge},
-		"root's":     {func(t *testing.T, _, path string) { put(t, path, "", 0o644) }, ErrNotOurs},
-		"symbolic link": {func(t *testing.T, dir, path string) {
-			putForeign(t, filepath.Join(dir, "other"), "")
-			must.Do(t, os.Symlink("other", path))
-		}, ErrNotOurs},
-		"hard link": {func(t *testing.T, dir, path string) {
-			putForeign(t, path, "")
-			must.Do(t, os.Link(path, filepath.Join(dir, "other")))
-		}, ErrNotOurs},
-		"FIFO": {func(t *testing.T, _, path string) {
-			must.Do(t, unix.Mkfifo(path, 0o600))
-			must.Do(t, os.Chown(path, user, user))
-		}, ErrNotOurs},
-		"device": {func(t *testing.T, _, path string) {
-			must.Do(t, unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
-			must.Do(t, os.Chown(path, user, user))
-		}, ErrNotOurs},
-		"folder": {func(t *testing.T, _, path string) {
-			must.Do(t, os.Mkdir(path, 0o700))
-			must.Do(t, os.Chown(path, user, user))
-		}, ErrNotOurs},
-		"mount": {func(t *testing.T, dir, path string) {
-			putForeign(t, path, "")
-			source := filepath.Join(dir, "other")
-			putForeign(t, source, "")
-			must.Do(t, unix.Mount(source, path, "", unix.MS_BIND, ""))
-			t.Cleanup(func() { must.Do(t, unix.Unmount(path, unix.MNT_DETACH)) })
-		}, ErrNotOurs},
-		"lease": {func(t *testing.T, _, path string) { // which would make a careless reader wait for 45 s
-			putForeign(t, path, "x")
-			f := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
-			t.Cleanup(func() { f.Close() })
-			must.Have(unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK))(t)
-		}, unix.EWOULDBLOCK},
-		"another's directory": {func(t *testing.T, dir, path string) {
-			putForeign(t, path, "")
-			must.Do(t, os.Chown(dir, user, user))
-		}, ErrNotOurs},
+		"the user's":          {"file:record others:record", nil},
+		"missing":             {"", fs.ErrNotExist},
+		"too large":           {"long:record others:record", ErrTooLarge},
+		"root's":              {"file:record", ErrNotOurs},
+		"symbolic link":       {"file:other others:other link:other>record", ErrNotOurs},
+		"hard link":           {"file:record others:record hard:record>other", ErrNotOurs},
+		"FIFO":                {"fifo:record others:record", ErrNotOurs},
+		"device":              {"null:record others:record", ErrNotOurs},
+		"folder":              {"folder:record others:record", ErrNotOurs},
+		"mount":               {"file:record others:record file:other others:other mount:other>record", ErrNotOurs},
+		"lease":               {"file:record others:record lease:record", unix.EWOULDBLOCK},
+		"another's directory": {"file:record others:record others:.", ErrNotOurs},
 	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			tt.plant(t, dir, filepath.Join(dir, "record"))
-			b, err := ReadForeign(dir, "record", user, 5)
-			must.Not(t, !errors.Is(err, tt.want) || err == nil && string(b) != "12345",
-				"got %q, %v, want %v", b, err, tt.want)
-		})
+		b, err := ReadForeign(arranged(t, tt.there), "record", user, 6)
+		must.Not(t, !errors.Is(err, tt.want) || err == nil && string(b) != "before",
+			"%s: got %q, %v, want %v", name, b, err, tt.want)
 	}
 }
 
 // A file that is given to a user is a new one, whoever holds the old one; the user rewrites it, and nothing else.
 func TestGiveAndRewrite(t *testing.T) {
-	dir := t.TempDir()
+	dir := arranged(t, "file:7 others:7 folder:folder long:own link:own>link")
 	at := func(name string) string { return filepath.Join(dir, name) }
-	putForeign(t, at("7"), "theirs")
 	old := must.Have(os.OpenFile(at("7"), os.O_RDWR, 0))(t)
 	defer old.Close()
 	must.Do(t, Give(dir, "7", user-1, user-1))
@@ -90,11 +50,8 @@ func TestGiveAndRewrite(t *testing.T) {
 	var st unix.Stat_t
 	must.Do(t, unix.Lstat(at("7"), &st))
 	must.Not(t, st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "got %+v", st)
-	must.Do(t, os.Mkdir(at("folder"), 0o700))
 	must.Fail(t, "a directory", Give(dir, "folder", user, user), unix.EISDIR)
-	put(t, at("own"), "long text", 0o600)
 	must.Do(t, Rewrite(dir, "own", []byte("short")))
-	must.Do(t, os.Symlink("own", at("link")))
 	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
 		must.Fail(t, name, Rewrite(dir, name, []byte("x")), want)
 	}
@@ -102,38 +59,28 @@ func TestGiveAndRewrite(t *testing.T) {
 }
 
 func TestMakeDir(t *testing.T) {
-	parent := t.TempDir()
-	path := filepath.Join(parent, "d")
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
+	parent := arranged(t, "file:file link:d>link folder:users others:users folder:mount mount:sub>mount")
 	for _, mode := range []os.FileMode{0o755, 0o711, 0o711} { // as if the first maker had been interrupted
 		must.Do(t, MakeDir(parent, "d", mode))
-		info, err := os.Lstat(path)
+		info, err := os.Lstat(filepath.Join(parent, "d"))
 		must.Not(t, err != nil || info.Mode() != os.ModeDir|mode, "got %v, %v, want %v", info, err, mode)
 	}
-	put(t, filepath.Join(parent, "file"), "", 0o600)
-	must.Do(t, os.Symlink("d", filepath.Join(parent, "link")))
-	must.Do(t, os.Mkdir(filepath.Join(parent, "users"), 0o700))
-	must.Do(t, os.Chown(filepath.Join(parent, "users"), user, user))
-	must.Do(t, os.Mkdir(filepath.Join(parent, "mount"), 0o700))
-	must.Do(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
 	for _, name := range []string{"file", "link", "users", "mount"} {
 		must.Fail(t, name, MakeDir(parent, name, 0o700), ErrNotOurs)
 	}
 }
 
 func TestAppend(t *testing.T) {
-	dir := t.TempDir()
+	dir := arranged(t, "fifo:fifo link:log>link")
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
 		must.Do(t, Append(dir, "log", []byte(line), 10))
 	}
 	a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log"))
 	must.Not(t, a != "one\ntwo\n" || b != "three\nfour", "log.1 %q, log %q", a, b)
 	must.Fail(t, "large entry", Append(dir, "log", make([]byte, 11), 10), ErrTooLarge)
-	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	must.Fail(t, "FIFO", Append(dir, "fifo", nil, 10), unix.ENXIO)
-	must.Do(t, os.Symlink("log", filepath.Join(dir, "link")))
 	must.Fail(t, "link", Append(dir, "link", nil, 10), unix.ELOOP)
 }
 
@@ -183,18 +130,35 @@ func arranged(t *testing.T, words string) (dir string) {
 	t.Helper()
 	dir = rootsFolder(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must.Do(t, os.Mkdir(at("sub"), 0o755))
-	for word := range strings.FieldsSeq(words) {
-		switch kind, name, _ := strings.Cut(word, ":"); kind {
+	for word := range strings.FieldsSeq("folder:sub " + words) {
+		kind, name, _ := strings.Cut(word, ":")
+		from, to, _ := strings.Cut(name, ">")
+		switch kind {
 		case "file":
 			put(t, at(name), "before", 0o644)
+		case "long":
+			put(t, at(name), "before and more", 0o600)
+		case "open":
+			put(t, at(name), "", 0o602)
+		case "folder":
+			must.Do(t, os.Mkdir(at(name), 0o755))
 		case "others":
 			must.Do(t, os.Lchown(at(name), user, user))
 		case "fifo":
 			must.Do(t, unix.Mkfifo(at(name), 0o666))
+		case "null":
+			must.Do(t, unix.Mknod(at(name), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
 		case "link":
-			target, name, _ := strings.Cut(name, ">")
-			must.Do(t, os.Symlink(strings.Replace(target, "DIR", dir, 1), at(name)))
+			must.Do(t, os.Symlink(strings.Replace(from, "DIR", dir, 1), at(to)))
+		case "hard":
+			must.Do(t, os.Link(at(from), at(to)))
+		case "mount":
+			must.Do(t, unix.Mount(at(from), at(to), "", unix.MS_BIND, ""))
+			t.Cleanup(func() { must.Do(t, unix.Unmount(at(to), unix.MNT_DETACH)) })
+		case "lease": // which would make a careless reader wait for 45 s
+			f := must.Have(os.OpenFile(at(name), os.O_RDWR, 0))(t)
+			t.Cleanup(func() { f.Close() })
+			must.Have(unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK))(t)
 		}
 	}
 	return dir
@@ -267,17 +231,11 @@ func TestCreateWithoutRoom(t *testing.T) {
 }
 
 func TestReadGiven(t *testing.T) {
-	dir := rootsFolder(t)
-	at := func(name string) string { return filepath.Join(dir, name) }
-	put(t, at("users"), "content", 0o666)
-	must.Do(t, os.Chown(at("users"), user, user))
-	put(t, at("long"), "content and more", 0o600)
-	must.Do(t, os.Symlink("users", at("link")))
-	must.Do(t, unix.Mkfifo(at("fifo"), 0o666))
+	dir := arranged(t, "file:users others:users long:long link:users>link fifo:fifo")
 	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP,
 		"fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
-		got, err := ReadGiven(at(name), 8)
-		must.Not(t, !errors.Is(err, want) || want == nil && string(got) != "content",
+		got, err := ReadGiven(filepath.Join(dir, name), 8)
+		must.Not(t, !errors.Is(err, want) || want == nil && string(got) != "before",
 			"%s: %q, %v, want %v", name, got, err, want)
 	}
 }

@@ -4,15 +4,169 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Read returns a file of an own folder: regular, one link, of at most limit bytes (else ErrTooLarge), and
-// written by this user or root (else ErrNotOurs).
+// maxLinks bounds the symbolic links followed, as the kernel does (MAXSYMLINKS).
+const maxLinks = 40
+
+// walk finds a path step by step from the root or the working directory, and opens nothing (O_PATH). Everything on the
+// way is checked, links too, which are followed where they pass.
+//
+// Threat: other users own folders on the way, or may write to them. Each is looked up in the one before it, so that
+// none is changed between check and use.
+func walk(path string, check func(path string, st unix.Stat_t) error) (fd int, st unix.Stat_t, err error) {
+	fd, at, links := unix.AT_FDCWD, "", 0
+	rest := steps(path)
+	if !filepath.IsAbs(path) {
+		rest = append([]string{"."}, rest...)
+	}
+	for len(rest) > 0 {
+		name, next := rest[0], filepath.Join(at, rest[0])
+		rest = rest[1:]
+		if name == "/" {
+			next = name
+		}
+		found, now, target, err := step(fd, name)
+		if err == nil {
+			err = check(next, now)
+		}
+		if target != "" {
+			links++
+		}
+		if err == nil && links > maxLinks {
+			err = &fs.PathError{Op: "check", Path: next, Err: unix.ELOOP}
+		}
+		if path := new(fs.PathError); errors.As(err, &path) {
+			path.Op, path.Path = "check", next
+		}
+		switch {
+		case err != nil:
+			closeAll(found, fd)
+			return -1, st, err
+		case target != "":
+			closeAll(found)
+			rest = append(steps(target), rest...)
+		default:
+			closeAll(fd)
+			fd, at, st = found, next, now
+		}
+	}
+	return fd, st, nil
+}
+
+// steps are the names on a path, the first of them "/" where it begins there.
+func steps(path string) []string {
+	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+	if filepath.IsAbs(path) {
+		names = append([]string{"/"}, names...)
+	}
+	return names
+}
+
+// step looks one name up, and reads where it leads if it is a link.
+func step(dirfd int, name string) (fd int, st unix.Stat_t, target string, err error) {
+	fd, err = openAt(dirfd, name, unix.O_PATH|unix.O_DIRECTORY, 0) // which has a file system mounted on demand
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		fd, err = openAt(dirfd, name, unix.O_PATH, 0)
+	}
+	if err == nil {
+		st, err = stat(fd)
+	}
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return fd, st, "", err
+	}
+	buffer, n := make([]byte, unix.PathMax), 0
+	err = retry(func() (err error) {
+		n, err = unix.Readlinkat(fd, "", buffer) // the very link that was looked up
+		return err
+	})
+	return fd, st, string(buffer[:max(n, 0)]), err
+}
+
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// Trusted refuses (ErrUntrusted) what anybody but root could have written or put there: it and every folder on the way,
+// behind each link too, must be root's and writable by nobody else, a sticky /tmp included. The path is absolute.
+func Trusted(path string) error {
+	fd, _, err := trusted(path)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+// ReadTrusted returns the content of a trusted regular file of at most limit bytes (else ErrTooLarge).
+func ReadTrusted(path string, limit int64) (content []byte, err error) {
+	fd, st, err := trusted(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("read %q: %w: not a regular file", path, ErrUntrusted)
+	}
+	if content, err = readPinned(fd, limit); err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, err)
+	}
+	return content, nil
+}
+
+func trusted(path string) (fd int, st unix.Stat_t, err error) {
+	if !filepath.IsAbs(path) {
+		return -1, st, fmt.Errorf("check %q: %w: not an absolute path", path, ErrUntrusted)
+	}
+	return walk(path, func(at string, st unix.Stat_t) error {
+		// A link's own owner says nothing: only root could have put it into a trusted folder.
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return nil
+		}
+		return trustedMode(at, st)
+	})
+}
+
+// Untrusted is what stops the way to a path: anybody but root could have written it, or put it there.
+type Untrusted struct {
+	Path string
+	UID  uint32
+	Mode uint32 // permission bits
+	Why  string
+}
+
+func (u *Untrusted) Error() string {
+	return fmt.Sprintf("check %q: %v: %s", u.Path, ErrUntrusted, u.Why)
+}
+func (u *Untrusted) Unwrap() error { return ErrUntrusted }
+
+func trustedMode(path string, st unix.Stat_t) error {
+	u := Untrusted{Path: path, UID: st.Uid, Mode: st.Mode & 0o7777}
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind != unix.S_IFREG && kind != unix.S_IFDIR:
+		u.Why = "neither file nor directory"
+	case st.Uid != 0:
+		u.Why = fmt.Sprintf("owner is %d, not root", st.Uid)
+	case st.Mode&writableByOthers != 0:
+		u.Why = fmt.Sprintf("mode %#o lets others write", u.Mode)
+	default:
+		return nil
+	}
+	return &u
+}
+
+// Read returns a file of an own folder: regular, one link, this user's or root's, of at most limit bytes.
 func Read(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, _, err := openOwn(dirfd, name, unix.O_RDONLY, 0)
@@ -121,8 +275,7 @@ func mountID(fd int) (id int, err error) {
 	return id, nil
 }
 
-// ReadGiven returns a file that somebody has asked for, in whatever folder: regular, of at most limit bytes (else
-// ErrTooLarge), no link. Its content is its owner's claim.
+// ReadGiven returns a regular file, no link, that somebody has asked for. Its content is its owner's claim.
 func ReadGiven(path string, limit int64) ([]byte, error) {
 	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)

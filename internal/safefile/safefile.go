@@ -32,8 +32,7 @@ var (
 	ErrLocked = errors.New("locked")
 )
 
-// writableByOthers are the mode bits that let anybody but the owner write. An access control list that does so
-// shows in the group bits, which are its mask.
+// writableByOthers are mode bits. An access control list shows in the group bits, which are its mask.
 const writableByOthers = 0o022
 
 // checkName refuses what is not the name of an entry of a folder.

@@ -1,19 +1,21 @@
 package safefile
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// TempPrefix begins the names of files being written. One that stays was left by a killed writer: readers of
-// folders skip it, and whoever tidies a folder may remove it.
+// TempPrefix begins the names of files being written. One that stays was left by a killed writer.
 const TempPrefix = ".tmp-"
 
 // attributes are what a written file gets, whatever the umask.
@@ -23,21 +25,18 @@ type attributes struct {
 	durable bool
 }
 
-// Replace writes a file of an own folder: readers see the old content or the new one, never a part. It does
-// not survive a crash of the machine, for it is meant for tmpfs.
+// Replace writes a file of an own folder, meant for tmpfs: readers see the old content or the new one.
 func Replace(dir, name string, data []byte, mode os.FileMode) error {
 	return write(dir, name, data, attributes{mode: mode})
 }
 
-// ReplaceDurable is Replace for files on disk: when it returns, content and name survive a power cut. It waits
-// for the disk and so belongs into children.
+// ReplaceDurable survives a power cut. It waits for the disk and so belongs into children.
 func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 	return write(dir, name, data, attributes{mode: mode, durable: true})
 }
 
-// ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list, and nobody
-// else. The file is not the user's: whoever owns one may open it for writing, and fill the file system that it lies
-// on. It gives unix.EOPNOTSUPP where that knows no such lists.
+// ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list: whoever
+// owns a file may open it for writing, and fill the file system. unix.EOPNOTSUPP: that knows no such lists.
 func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 	return write(dir, name, data, attributes{mode: 0o600, reader: &reader})
 }
@@ -62,8 +61,7 @@ func Give(dir, name string, uid, gid uint32) error {
 	})
 }
 
-// Rewrite puts other content into a file that is there, for a user who owns the file and not its folder. One that is
-// killed meanwhile leaves a part of it.
+// Rewrite puts other content into a user's own file, whose folder is not theirs. One that is killed leaves a part.
 func Rewrite(dir, name string, data []byte) error {
 	return inOwnFolder("write", dir, name, func(dirfd int) error {
 		// Threat: none but the user's own: it is this user's file, and process.
@@ -138,8 +136,7 @@ func fill(f *os.File, data []byte, a attributes) error {
 	return nil
 }
 
-// readableBy is the access control list, as linux/posix_acl_xattr.h lays it out, that lets the owner read and write,
-// one user read, and nobody else do anything.
+// readableBy is the list, as linux/posix_acl_xattr.h lays it out: the owner reads and writes, one user reads.
 func readableBy(uid uint32) []byte {
 	const none = ^uint32(0)
 	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version
@@ -202,8 +199,7 @@ func ownLinks(path string, st unix.Stat_t) error {
 	return nil
 }
 
-// MakeDir makes the folder name in the own folder parent, with this mode, for this process's user. One that is there
-// already must be just so (else ErrNotOurs), unless an earlier run was interrupted before it had its mode.
+// MakeDir makes the folder name in the own folder parent. One that is there must be this user's (else ErrNotOurs).
 func MakeDir(parent, name string, mode os.FileMode) error {
 	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
 		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
@@ -223,5 +219,95 @@ func MakeDir(parent, name string, mode os.FileMode) error {
 			return nil
 		}
 		return retry(func() error { return unix.Fchmodat(dirfd, name, uint32(mode), 0) })
+	})
+}
+
+// lockStep is the pause between two tries: locks are held for about a millisecond.
+const lockStep = 2 * time.Millisecond
+
+// Lock takes a lock on a file of an own folder, which is made and never removed, within wait, else ErrLocked. It ends
+// with release, or with the process: children do not inherit it.
+func Lock(path string, wait time.Duration, exclusive bool) (release func(), err error) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	return LockIn(over, path, exclusive)
+}
+
+// LockIn is Lock for as long as the context is not over.
+func LockIn(over context.Context, path string, exclusive bool) (release func(), err error) {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	return lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+}
+
+// LockNumber takes a lock on one number of a file that never grows. The file is for that alone.
+func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	return lock(over, path, func(fd int) error {
+		// Of the open file, not of the process: closing another descriptor of the file does not end it.
+		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
+		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
+	})
+}
+
+func lock(over context.Context, path string, try func(fd int) error) (release func(), err error) {
+	fd := -1 // no os.File, which would be closed where release is forgotten
+	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
+		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
+		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
+		if err != nil {
+			return err
+		}
+		if err = await(over, func() error { return try(fd) }); err != nil {
+			_ = unix.Close(fd)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = unix.Close(fd) }, nil
+}
+
+func await(over context.Context, try func() error) error {
+	for {
+		err := retry(try)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-over.Done():
+			return ErrLocked
+		case <-time.After(lockStep):
+		}
+	}
+}
+
+// Append adds one entry to a log in a single write. A log that would grow beyond limit bytes becomes name.1. The caller
+// holds a lock, so that a log that is full for two writers at once is not moved away twice.
+func Append(dir, name string, entry []byte, limit int64) error {
+	return inOwnFolder("append to", dir, name, func(dirfd int) error {
+		if int64(len(entry)) > limit {
+			return fmt.Errorf("%w: an entry of %d bytes", ErrTooLarge, len(entry))
+		}
+		open := func() (int, int64, error) {
+			return openOwn(dirfd, name, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o640)
+		}
+		fd, size, err := open()
+		if err == nil && size+int64(len(entry)) > limit {
+			_ = unix.Close(fd)
+			if err = retry(func() error { return unix.Renameat(dirfd, name, dirfd, name+".1") }); err == nil {
+				fd, _, err = open()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), name)
+		_, err = f.Write(entry)
+		return errors.Join(err, f.Close())
 	})
 }

@@ -40,13 +40,12 @@ func CgroupPaths(text string) iter.Seq[string] {
 	}
 }
 
-// UserManager reports a part of a path below which every name is a user's choice: that of a user's systemd manager.
+// UserManager reports a user's systemd manager: below it every name is the user's choice.
 func UserManager(part string) bool {
 	return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
 }
 
-// InJob reports whether the text of a hook's own /proc/self/cgroup lies in a job: for a prolog or epilog, that
-// is PrologFlags=RunInJob.
+// InJob reports whether a hook's own /proc/self/cgroup lies in a job: for root's, PrologFlags=RunInJob.
 func InJob(ownCgroup string) bool {
 	owner := OwnerOfCgroup(ownCgroup)
 	return owner.Found() || owner.Conflict != ""
@@ -70,8 +69,7 @@ func (o Owner) Same(p Owner) bool {
 	return o.ID != 0 && o.ID == p.ID
 }
 
-// with joins what another line of the same process said. On cgroup v1 some lines stop at the job and only some
-// name a step.
+// with joins what another line of the same process said: on cgroup v1 some stop at the job.
 func (o Owner) with(next Owner) Owner {
 	switch {
 	case !next.Found():
@@ -120,8 +118,7 @@ func ownerOfPart(above []string, part string) Owner {
 // maxStep is longer than any name of a step: a number or a word and, in a heterogeneous job, "+" and the component.
 const maxStep = 32
 
-// stepOf reads the folders below a job. On v2 slurmstepd and the task epilog are in the step's "slurm", the
-// user's processes in its "user".
+// stepOf reads the folders below a job. On v2 slurmstepd is in the step's "slurm", the user's processes in "user".
 func stepOf(below []string) (step string, daemon bool) {
 	if len(below) == 0 {
 		return "", false

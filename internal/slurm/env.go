@@ -16,8 +16,7 @@ const (
 	maxList = 4096 // node list
 )
 
-// maxAccount is the highest user or group id. The next number is none: setresuid takes it as "leave as it is", which is
-// root.
+// maxAccount is the highest user or group id: setresuid takes the next for "leave as it is", which is root.
 const maxAccount = math.MaxUint32 - 1
 
 // FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog.
@@ -36,7 +35,7 @@ func FromEnv(getenv func(string) string) (Job, error) {
 			return slices.Contains(rootHooks, Context(s))
 		})),
 		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
-		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", sluidOrNone)),
+		SLUID:     SLUID(e.required("SLURM_JOB_SLUID", "a SLUID", func(s string) bool { return s == "" || ValidSLUID(s) })),
 		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
 		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
 		Partition: e.text(maxName, "SLURM_JOB_PARTITION"),
@@ -64,8 +63,6 @@ func FromEnv(getenv func(string) string) (Job, error) {
 }
 
 var rootHooks = []Context{Prolog, Epilog}
-
-func sluidOrNone(s string) bool { return s == "" || ValidSLUID(s) }
 
 const restartCount = "SLURM_JOB_RESTART_COUNT"
 
@@ -152,10 +149,8 @@ const (
 	maxIndex = 1<<16 - 1
 )
 
-// HasGPUs reports whether a hook's job has GPUs on this node, from the environment alone and at no cost: most
-// jobs have none. A list that cannot be read counts as GPUs, so that it is looked at and reported.
-//
-// Task hooks have the user's own environment: srun-only jobs have no SLURM_JOB_GPUS there.
+// HasGPUs reports whether a job has GPUs on this node, from the environment alone: most have none. A list that is not
+// read counts as GPUs. Task hooks have the user's environment: srun-only jobs have no SLURM_JOB_GPUS there.
 func HasGPUs(getenv func(string) string) bool {
 	if gpuValue(getenv, "SLURM_JOB_GPUS") != "" {
 		return true
@@ -173,8 +168,7 @@ func gpuValue(getenv func(string) string, name string) string {
 	return value
 }
 
-// gpusFromEnv reads both lists of a root hook. With a problem neither list is returned: half a list would
-// hide a GPU.
+// gpusFromEnv reads both lists of a root hook. With a problem neither is returned: half a list would hide a GPU.
 func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, problem string) {
 	numbers, err := devices(gpuValue(getenv, "SLURM_JOB_GPUS"), "a device index", func(s string) bool {
 		n, ok := decimal(s)
@@ -196,8 +190,7 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	return indexes, ids, ""
 }
 
-// devices reads a list of indexes or device ids ("GPU-…", "MIG-…", "MIG-GPU-…/1/0"): comma-separated, no ranges.
-// It refuses one that has the same element twice.
+// devices reads a list of indexes or ids ("GPU-…", "MIG-GPU-…/1/0"): by commas, no ranges, nothing twice.
 func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil
@@ -214,9 +207,8 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 	return all, nil
 }
 
-// TaskFromEnv reads what a task hook knows of itself, from its environment and the text of its own
-// /proc/self/cgroup. The environment is the user's, so nothing here is proven but Owner; what has not the form it
-// should have is left unset. There is no error: a task hook never fails a job.
+// TaskFromEnv reads what a task hook knows of itself. The environment is the user's: nothing is proven but Owner, and
+// what has not the form it should have is left unset. There is no error: a task hook never fails a job.
 func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	e := reader{getenv: getenv}
 	task := Task{
@@ -237,9 +229,8 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 }
 
 // Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
-// leader's id there. A cgroup that names the run alone (CgroupByRun) is joined by the environment's id: a process
-// that has left the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when
-// its files are opened.
+// leader's id there. A cgroup that names the run alone is joined by the environment's id: a process that has left it is
+// known by that or not at all. Whether it is the user's job the kernel decides, when its files are opened.
 func (t Task) Job() Owner {
 	job := t.Owner
 	if !job.Found() {
@@ -251,8 +242,7 @@ func (t Task) Job() Owner {
 	return job
 }
 
-// step reads SLURM_STEP_ID. The batch script of older versions has none; newer ones have a negative number there, as
-// slurm.h counts the special steps down from 2^32.
+// step reads SLURM_STEP_ID. Old batch scripts have none; slurm.h counts the special steps down from 2^32.
 func (e *reader) step() string {
 	switch value := e.getenv("SLURM_STEP_ID"); value {
 	case "", "-5", "4294967291":

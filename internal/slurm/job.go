@@ -47,11 +47,9 @@ type Job struct {
 	Stdout    string  `json:"stdout,omitempty"`   // the user's claim, patterns unexpanded
 	Stderr    string  `json:"stderr,omitempty"`   // the same, set only where it is a file of its own (sbatch -e)
 	// GPUIndexes are the values of SLURM_JOB_GPUS: Slurm's own device indexes, in order.
-	GPUIndexes []int `json:"gpu_indexes,omitempty"`
-	// Visible are the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs.
-	Visible []string `json:"visible,omitempty"`
-	// GPUProblem says why Slurm's lists could not be read; then GPUIndexes and Visible are empty and the job's
-	// GPUs are unknown, not none.
+	GPUIndexes []int    `json:"gpu_indexes,omitempty"`
+	Visible    []string `json:"visible,omitempty"` // the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs
+	// GPUProblem says why Slurm's lists could not be read: then both are empty and the job's GPUs unknown, not none.
 	GPUProblem string     `json:"gpu_problem,omitempty"`
 	MPSPercent string     `json:"mps_percent,omitempty"` // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: the job shares its GPU
 	Exit       ExitStatus `json:"exit"`
@@ -105,8 +103,7 @@ type ArrayTask struct {
 	Task   uint32 `json:"task"`
 }
 
-// Ref is a job as people name it on a command line: by its id, as an array's task (1234_7), as a component of a
-// heterogeneous job (1234+1), or by the SLUID of a run.
+// Ref is a job as people name it: 1234, an array's task 1234_7, a heterogeneous component 1234+1, or a run's SLUID.
 type Ref struct {
 	Text  string // as it was given
 	SLUID SLUID
@@ -148,8 +145,7 @@ func ValidSLUID(s string) bool {
 	return len(s) == 14 && s[0] == 's' && strings.Trim(s[1:], digits+"ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
-// ValidNode reports whether s may be used as a node name in a path: letters, digits, ".", "_" and "-", at most
-// 255 bytes (a file name), not beginning with "." or "-" and without "..".
+// ValidNode reports whether s may be used as a node name in a path.
 func ValidNode(s string) bool {
 	if s == "" || len(s) > 255 || s[0] == '.' || s[0] == '-' || strings.Contains(s, "..") {
 		return false
@@ -180,24 +176,18 @@ var (
 // Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there, and doctor
 // by what slurmd says.
 var (
-	// TellsStart: hooks are told when a job's run started, which tells runs of one job id apart.
-	TellsStart = Version{23, 2}
-	// ConfiglessHooks: hooks named without a path are handed out by slurmctld, and `scontrol reconfigure` makes slurmd
-	// read all of its configuration again.
+	TellsStart = Version{23, 2} // hooks are told when a run started, which tells runs of one job id apart
+	// ConfiglessHooks: slurmctld hands out hooks without a path, and `scontrol reconfigure` reads all of it again.
 	ConfiglessHooks = Version{23, 11}
-	// SeveralHooks: all lines of Prolog= and Epilog= count, not one of them. From here on PrologFlags=RunInJob puts
-	// hooks into the job's own cgroup.
+	// SeveralHooks: all lines of Prolog= and Epilog= count. PrologFlags=RunInJob puts hooks into the job's own cgroup.
 	SeveralHooks = Version{24, 5}
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. From here on `slurmd -G`
-	// starts the cgroup plugin, which lifts the limits of the cgroup that it is in, and knows CgroupPlugin=disabled.
-	// Earlier versions end without a message on that value.
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. `slurmd -G` starts the cgroup
+	// plugin, which lifts the limits of its cgroup, and knows CgroupPlugin=disabled, at which earlier ones end silently.
 	TaskHookFails = Version{24, 11}
-	// HookTimeouts: PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=.
-	HookTimeouts = Version{25, 5}
-	// TellsRun: hooks are told the SLUID of a job's run, and the name of sbatch's default output; %r and %S in it are
-	// known, and %N is the node's name, not the host's. slurmctld also sends task hooks.
-	TellsRun            = Version{25, 11}
-	ConfiglessTaskHooks = Version{25, 11}
+	HookTimeouts  = Version{25, 5} // PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=
+	// TellsRun: hooks are told the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known,
+	// and %N is the node's name, not the host's. slurmctld also sends task hooks.
+	TellsRun, ConfiglessTaskHooks = Version{25, 11}, Version{25, 11}
 )
 
 // Has reports whether a version has what began with another; the last number is not looked at.
@@ -235,8 +225,7 @@ func Elements(list string) []string {
 	})
 }
 
-// Expand writes out one element of a list of nodes or device files, "rack[0-1]n[08-10]". ok is false for one that is
-// not well formed, or far too long.
+// Expand writes out one element of a list, "rack[0-1]n[08-10]"; ok is false if it is not well formed, or far too long.
 func Expand(element string) (names []string, ok bool) {
 	text, rest, bracket := strings.Cut(element, "[")
 	ranges, after, closed := strings.Cut(rest, "]")
@@ -281,8 +270,7 @@ func expandRanges(ranges string) (numbers []string, ok bool) {
 	return numbers, len(numbers) <= maxNames
 }
 
-// FirstHost returns the first node of a node list as Slurm writes it: the node that runs a batch job's script. It
-// returns "" for a list it cannot read.
+// FirstHost is the first node of a node list, which runs a batch job's script; "" for a list it cannot read.
 func FirstHost(list string) string {
 	elements := Elements(list)
 	if len(elements) == 0 {

@@ -89,9 +89,8 @@ func TestNoAnswer(t *testing.T) {
 	} {
 		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always),
 			"Resume": tt.c.Resume("n1", always)} {
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: %s: %v, want %q", name, what, err, tt.want)
-			}
+			must.Not(t, err == nil || !strings.Contains(err.Error(), tt.want),
+				"%s: %s: %v, want %q", name, what, err, tt.want)
 		}
 	}
 	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
@@ -141,8 +140,7 @@ func FuzzParseNode(f *testing.F) {
 			return
 		}
 		n, err := parseNode(node(state, reason+" [root@2026-11-21T07:00:00]", "   Comment="+comment), "n1")
-		if err != nil || n.Reason != reason || !n.At.Equal(seven) || n.By != "root" {
-			t.Errorf("%q, %q, %q is read as %+v, %v", reason, state, comment, n, err)
-		}
+		must.Not(t, err != nil || n.Reason != reason || !n.At.Equal(seven) || n.By != "root",
+			"%q, %q, %q is read as %+v, %v", reason, state, comment, n, err)
 	})
 }

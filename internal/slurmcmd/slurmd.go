@@ -38,7 +38,7 @@ type Slurmd struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
+// Left to itself it starts its cgroup plugin, which may lift the limits of the cgroup that it is
 // in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
 // know that value end at once without a message; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
@@ -76,8 +76,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	return gpus, res, err
 }
 
-// copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
-// may name relative to it.
+// copyConf makes a configuration with another cgroup plugin: links to all other files, which Includes may name.
 func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 	const cgroupConf = "cgroup.conf"
 	dir = filepath.Join(cmp.Or(c.Private, os.TempDir()), fmt.Sprintf("slurmd-%d", os.Getpid()))
@@ -192,8 +191,7 @@ func Identify(path string) (slurmconf.FileID, error) {
 // takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadFirst reads the first configuration that is there; at is empty if none is. An error of fs.ErrNotExist says that
-// there is no gres.conf, which may be.
+// ReadFirst reads the first that is there; at is empty if none is. fs.ErrNotExist: there is no gres.conf, which may be.
 func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
 	for _, at = range places {
 		if slurm, err = Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {

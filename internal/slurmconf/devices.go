@@ -16,19 +16,15 @@ import (
 
 // Result is what a job's GPU list means on this node.
 type Result struct {
-	// Devices are certain, in Slurm's order.
-	Devices []Assigned
-	// Unknown says why the job has GPUs that Devices does not list.
-	Unknown string
+	Devices []Assigned // certain, in Slurm's order
+	Unknown string     // why the job has GPUs that Devices does not list
 	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
 	Missing []int
-	// Source says what the devices follow from.
-	Source Source
+	Source  Source // what the devices follow from
 }
 
-// Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
-// Device.BusID names it, and the first reading of the card tells the id. A MIG instance has an ID but no bus id,
-// which would name the whole card; its Device.Parent is empty where only the first reading tells it.
+// Assigned is a device of the job. Device.ID is empty where the driver had not cached it: then Device.BusID names it. A
+// MIG instance has no bus id, which would name the whole card; its Parent may be known from the first reading only.
 type Assigned struct {
 	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
 	Device gpu.Device
@@ -184,8 +180,7 @@ func (n *node) named(name string) (gpu.Device, error) {
 	return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", name)
 }
 
-// whole finds a card by id. While the driver has not cached every card's id, one that is not found may be any of
-// those: the id alone still names it to the driver.
+// whole finds a card by id. One that is not found may be any whose id the driver has not cached: the id still names it.
 func (n *node) whole(id string) (gpu.Device, error) {
 	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
 	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return c.Device.ID == "" }) {
@@ -207,12 +202,10 @@ func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
 const hint = "run bookend doctor, or set nvidia.gpu_map"
 
 func (n *node) listed(index int) (gpu.Device, error) {
-	switch here, slurms := len(n.cards), len(n.list.GPUs); {
+	switch slurms := len(n.list.GPUs); {
 	case !n.list.Source.Settled():
 		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
 			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
-	case n.list.Source == ByCount && here != slurms: // nobody has told that Slurm counted these
-		return gpu.Device{}, fmt.Errorf("the driver has %d GPUs and Slurm gives out %d: %s", here, slurms, hint)
 	case index < 0 || index >= slurms:
 		return gpu.Device{}, fmt.Errorf("index %d is not one of the %d GPUs that slurmd lists", index, slurms)
 	}
@@ -242,35 +235,6 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 // GPU is one GPU as Slurm counts it: its device files, of which a part of a GPU (MIG) has several.
 type GPU []string
 
-type Gres struct {
-	// Detect is the lower-case value of AutoDetect, "nvml" or "nvidia"; empty for none.
-	Detect string
-	GPUs   []Line
-	// Unsure is why there may be more, or less; empty if there is not.
-	Unsure string
-}
-
-func (c Conf) Gres(node string) (g Gres) {
-	g.Unsure = c.Doubt()
-	for _, l := range c.Lines {
-		nodes, some := l.Get("NodeName")
-		here, known := Contains(nodes, node)
-		if some && !known {
-			g.Unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), nodes)
-		}
-		if some && !here {
-			continue
-		}
-		if detect, ok := l.Get("AutoDetect"); ok {
-			g.Detect = strings.TrimSuffix(strings.ToLower(detect), "off")
-		}
-		if name, _ := l.Get("Name"); strings.EqualFold(name, "gpu") {
-			g.GPUs = append(g.GPUs, l)
-		}
-	}
-	return g
-}
-
 // DeviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it is.
 func DeviceFiles(list string) (all []string) {
 	for _, element := range slurm.Elements(list) {
@@ -283,10 +247,8 @@ func DeviceFiles(list string) (all []string) {
 	return all
 }
 
-// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8". plain says that one
-// element names them, and no type.
-func Count(list string) (n int, plain bool) {
-	kinds, typed := 0, false
+// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8".
+func Count(list string) (n int) {
 	for _, e := range slurm.Elements(list) {
 		e, _, _ = strings.Cut(strings.TrimSpace(e), "(")
 		parts := strings.Split(e, ":")
@@ -297,33 +259,9 @@ func Count(list string) (n int, plain bool) {
 		if err != nil {
 			count = 1
 		}
-		typed = typed || len(parts) > 2 || len(parts) == 2 && err != nil
-		n, kinds = n+count, kinds+1
+		n += count
 	}
-	return n, kinds == 1 && !typed
-}
-
-// Counted is what the files say by themselves of a node's GPUs: only where they are one untyped line of device files.
-// Otherwise Slurm orders GPUs by rules of its own. nil is a file that could not be read.
-func Counted(slurmConf, gresConf *Conf, node string) List {
-	if slurmConf == nil || gresConf == nil {
-		return Unclear("slurm.conf or gres.conf could not be read")
-	}
-	own, gres := slurmConf.Node(node), gresConf.Gres(node)
-	unsure := cmp.Or(own.Unsure, gres.Unsure)
-	if count, plain := Count(own.Gres); plain && unsure == "" && len(gres.GPUs) == 1 && gres.Detect == "" {
-		_, typed := gres.GPUs[0].Get("Type")
-		files, _ := gres.GPUs[0].Get("File")
-		list := List{Source: ByCount}
-		for _, file := range DeviceFiles(files) {
-			list.GPUs = append(list.GPUs, GPU{file})
-		}
-		if !typed && len(list.GPUs) == count {
-			return list
-		}
-	}
-	return Unclear("%s", cmp.Or(unsure, "slurm.conf and gres.conf do not have all GPUs of this node in one "+
-		"untyped line of device files, without AutoDetect"))
+	return n
 }
 
 // Shared is an answer to whether GPUs may be given out in parts.
@@ -342,16 +280,12 @@ type Answer struct {
 }
 
 // SharedGPUs tells from slurm.conf whether the GPUs of a node may be given out in shards or by MPS: to its hooks a
-// shard job looks like one with whole GPUs. nil is a file that could not be read. Slurm refuses a second definition of
-// a node and complains of a second GresTypes, in included files too. What gres.conf lists is not given out for that
-// alone:
+// shard job looks like one with whole GPUs. Slurm refuses a second definition of a node and complains of a second
+// GresTypes, in included files too. What gres.conf lists is not given out for that alone:
 //
 //	GresTypes=gpu,shard                   without shard and mps there are none
 //	NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
-func SharedGPUs(conf *Conf, node string) Answer {
-	if conf == nil {
-		return Answer{Unknown, "slurm.conf could not be read"}
-	}
+func SharedGPUs(conf Conf, node string) Answer {
 	types, stated := conf.Get("GresTypes")
 	own := conf.Node(node)
 	why := fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)

@@ -17,7 +17,6 @@ const (
 	ByUUID    Source = "uuid"    // Slurm named the devices themselves
 	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
 	BySlurmd  Source = "slurmd"  // slurmd -G
-	ByCount   Source = "counted" // gres.conf has all GPUs in one untyped line of device files
 	Ambiguous Source = "ambiguous"
 )
 
@@ -45,6 +44,8 @@ type Daemon struct {
 	Exe   string `json:"-"`
 }
 
+func (d Daemon) is(o Daemon) bool { return d.PID == o.PID && d.Ticks == o.Ticks }
+
 // Key is everything that an answer depends on. While it stays the same the answer does.
 type Key struct {
 	Boot   string   `json:"boot"`
@@ -60,11 +61,10 @@ func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
 func (k Key) Equal(o Key) bool {
 	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
-		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
+		k.Daemon.is(o.Daemon) && slices.Equal(k.Files, o.Files)
 }
 
-// changed is the file that was changed last. slurmd's own program is one of them: a daemon that runs on after an
-// upgrade may count otherwise than the new program.
+// changed is the file that was changed last: a daemon that runs on after an upgrade may count by its older program.
 func (k Key) changed() (newest FileID) {
 	for _, f := range append(slices.Clone(k.Files), k.Slurmd) {
 		if f.Changed > newest.Changed {
@@ -78,8 +78,7 @@ func (k Key) changed() (newest FileID) {
 type List struct {
 	Source Source `json:"source"`
 	GPUs   []GPU  `json:"gpus,omitempty"`
-	// Why says why nothing is known where Source is Ambiguous, and why slurmd did not answer where it is ByCount.
-	Why string `json:"why,omitempty"`
+	Why    string `json:"why,omitempty"` // why nothing is known where Source is Ambiguous
 }
 
 func Unclear(format string, args ...any) List {
@@ -95,12 +94,9 @@ func (l List) Equal(o List) bool { return l.Source == o.Source && l.equal(o) }
 type Kept struct {
 	Key  Key  `json:"key"`
 	List List `json:"list"`
-	// InForce is what the slurmd For was last known to count by, which outlives a List that is not known.
-	InForce *List  `json:"in_force,omitempty"`
-	For     Daemon `json:"for,omitzero"`
-	// Uncertain says why nothing is known of the slurmd For until it restarts. It may have read its files again at any
-	// moment since they changed.
-	Uncertain string `json:"uncertain,omitempty"`
+	// InForce is what the slurmd of Key was last known to count by, which outlives a List that is not known. One that
+	// is not known stays so until slurmd restarts: it may have read its files again at any moment since they changed.
+	InForce *List `json:"in_force,omitempty"`
 	// Tried is set, to CLOCK_BOOTTIME, where slurmd -G failed: another try may succeed.
 	Tried time.Duration `json:"tried_ns,omitempty"`
 }
@@ -117,55 +113,44 @@ func (k Kept) Due(now time.Duration, check bool) bool {
 type Asked struct {
 	Key    Key
 	List   List
-	Failed bool // slurmd -G did not answer; List is what the configuration says by itself
-	// Began is the wall time at which the running slurmd started, zero where that is not known.
-	Began time.Time
+	Failed bool      // slurmd -G did not answer
+	Began  time.Time // the wall time at which the slurmd of Key started, if that is known
 	// Own says that the files are slurmd's own copies, which it writes when it reads its configuration (configless).
 	Own bool
 	At  time.Duration // CLOCK_BOOTTIME
 }
 
-// Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one
-// kept holds only if slurmd started after the change.
+// Settle decides what is in force: an answer other than the one kept holds only if slurmd started after the change.
 func (a Asked) Settle(kept *Kept) Kept {
-	now := Kept{Key: a.Key, List: a.List}
+	now, d := Kept{Key: a.Key, List: a.List}, a.Key.Daemon
+	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf &&
+		(d.PID == 0 || d.is(kept.Key.Daemon)) { // the same as then, or which one runs is not known
+		now.InForce = kept.InForce
+	}
 	if a.Failed {
 		now.Tried = max(a.At, 1)
 	}
-	d := a.Key.Daemon // it is the same as then, or which one runs is not known
-	same := kept != nil && (d.PID == 0 || d.PID == kept.For.PID && d.Ticks == kept.For.Ticks)
-	if same && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf {
-		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
-	}
-	if !a.List.Source.Settled() {
-		return now
-	}
-	if why := a.outdated(now); why != "" {
-		now.List, now.InForce, now.Uncertain = Unclear("%s", why), nil, why
-		if d.PID != 0 {
-			now.For = d
+	if a.List.Source.Settled() {
+		if why := a.outdated(now.InForce); why != "" {
+			now.List = Unclear("%s", why)
 		}
-		return now
+		inForce := now.List
+		now.InForce = &inForce
 	}
-	now.InForce, now.For = &a.List, d
 	return now
 }
 
 // outdated says why slurmd may still count by files that are no longer there; empty where it does not.
-func (a Asked) outdated(last Kept) string {
-	newest, inForce := a.Key.changed(), last.InForce
+func (a Asked) outdated(inForce *List) string {
+	newest := a.Key.changed()
 	switch {
-	case last.Uncertain != "":
-		return last.Uncertain
 	case a.Own || inForce != nil && inForce.equal(a.List):
-		return ""
-	case a.Began.IsZero() && inForce == nil:
-		return "" // nothing says that the files have ever been others
-	case a.Began.IsZero():
+	case inForce != nil && a.Key.Daemon.PID == 0:
 		return "slurm.conf or gres.conf has changed, and which slurmd is running is not known"
-	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
+	case inForce != nil:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
 		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
+	case a.Key.Daemon.PID == 0: // nothing says that the files have ever been others
 	case a.Began.Add(10*time.Millisecond).UnixNano() < newest.Changed: // to which /proc cuts a start time
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}

@@ -16,7 +16,6 @@ type Site struct {
 	Pyxis   bool // plugstack.conf loads pyxis
 	Sure    bool // the admin said whether there is pyxis: plugstack.conf may be on other nodes alone
 	Local   bool // nodes have slurm.conf themselves, although slurmctld would send it
-	Adopts  bool // PAM adopts logins into jobs (pam_slurm_adopt)
 }
 
 // Script is a file next to slurm.conf: a shipped script, or one that becomes the site's own.
@@ -80,8 +79,7 @@ func (p *planner) step(format string, args ...any) {
 
 func (p *planner) dir() string { return path.Dir(p.Conf.Path) }
 
-// script adds a shipped script and returns how slurm.conf names it. slurmctld sends nodes only files next to slurm.conf
-// that are named without a path.
+// script adds a shipped script and returns how slurm.conf names it: without a path if slurmctld sends it.
 func (p *planner) script(name, shipped, own string) string {
 	if p.Sent {
 		name = "bookend-" + name + ".sh"
@@ -92,17 +90,14 @@ func (p *planner) script(name, shipped, own string) string {
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// replaced takes Bookend's own lines out of what the site has: those that setup wrote are written again, and others
-// would call Bookend twice.
+// replaced takes Bookend's own lines out of what the site has: others than setup's would call Bookend twice.
 func (p *planner) replaced() {
-	shipped := ""
-	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), func(l Line) bool {
-		if l.File != p.Include && path.Base(l.File) == Written && l.File != shipped {
-			shipped = l.File
-			p.step("Remove the line that includes %s: the new lines replace it.", l.File)
-		}
-		return path.Base(l.File) == Written
-	})
+	ours := func(l Line) bool { return path.Base(l.File) == Written }
+	others := func(l Line) bool { return ours(l) && l.File != p.Include }
+	if i := slices.IndexFunc(p.Conf.Lines, others); i >= 0 {
+		p.step("Remove the line that includes %s: the new lines replace it.", p.Conf.Lines[i].File)
+	}
+	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), ours)
 }
 
 // ours reports whether a value is a script of Bookend's, as setup or the package's own lines name it.
@@ -133,13 +128,8 @@ func (p *planner) hook(key, name string) bool {
 		p.line("", "%s=%s", key, p.script(name, name, ""))
 	case several:
 		p.line("runs after your own "+key, "%s=%s", key, p.script(name, name, ""))
-	case strings.ContainsAny(own.Text, "*?["):
-		into := path.Join(path.Dir(own.Text), "00-bookend"+path.Ext(own.Text))
-		p.step("Copy %s to %s on every node: %s %s line, and yours is a pattern.", p.script(name, name, ""), into,
-			before, key)
-	case p.Sent:
-		p.step("Call %s, which is next to slurm.conf on the node, at the end of %s: %s %s line.",
-			p.script(name, name, ""), own.Text, before, key)
+	case p.Sent, strings.ContainsAny(own.Text, "*?["):
+		p.step("Call %s, on the node, at the end of %s: %s %s line.", p.script(name, name, ""), own.Text, before, key)
 	default:
 		p.script(name+".d/00-bookend.sh", name, "")
 		p.script(name+".d/50-site.sh", "", p.beside(own.Text))
@@ -190,39 +180,28 @@ func (p *planner) taskHooks() {
 	}
 }
 
-// flags plans PrologFlags: the Prolog runs on every node of a job when it is given out, or only the first node of a job
-// has a start to compare with.
+// flags plans PrologFlags: without Alloc only the first node of a job has a start to compare with.
 func (p *planner) flags() {
+	const why = "runs the Prolog on all nodes of a job at once"
 	own, has := p.Conf.Get("PrologFlags")
-	in := func(flag string) bool { return HasWord(own.Text, flag) }
-	want, why := "Alloc", "runs the Prolog on all nodes of a job at once"
-	if p.Adopts {
-		want, why = "Contain", "makes the step into which logins are adopted; implies Alloc"
-	}
-	implies := in("Contain") || in("X11") || in("RunInJob")
+	implies := func(flag string) bool { return HasWord(own.Text, flag) }
 	switch {
-	case in(want) || implies && (!p.Adopts || !in("Alloc")):
+	case slices.ContainsFunc([]string{"Alloc", "Contain", "X11", "RunInJob"}, implies):
 	case has:
-		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,%s", own.Text, want)
+		p.line(fmt.Sprintf("%s; replaces %s", why, own.Line.Where()), "PrologFlags=%s,Alloc", own.Text)
 	default:
-		p.line(why, "PrologFlags=%s", want)
+		p.line(why, "PrologFlags=Alloc")
 	}
 }
 
-// timeout plans a limit above the hooks' own: without one Slurm waits for ever. Whether one that is set leaves them
-// enough, doctor says.
+// timeout plans a limit above the hooks' own: without one Slurm waits for ever. It would drain a node for a slower
+// script of the site's own. Whether there is one, and leaves the hooks enough, doctor says.
 func (p *planner) timeout(own bool) {
+	set := func(key string) bool { _, is := p.Conf.Get(key); return is }
 	const both = "PrologEpilogTimeout"
-	for _, key := range []string{both, "PrologTimeout", "EpilogTimeout"} {
-		if _, ok := p.Conf.Get(key); ok {
-			return
-		}
+	if !own && !set(both) && !set("PrologTimeout") && !set("EpilogTimeout") {
+		p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", both)
 	}
-	if own {
-		p.step("Consider %s=60: it also limits your own scripts, and a script that takes longer drains the node.", both)
-		return
-	}
-	p.line("stops a hook that Slurm would otherwise wait for without end", "%s=60", both)
 }
 
 func (p *planner) healthCheck() {

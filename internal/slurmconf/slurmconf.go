@@ -18,17 +18,15 @@ import (
 const (
 	// MaxBytes is the longest file worth reading: that of a large cluster has some 100 KiB.
 	MaxBytes = 1 << 20
-	// MaxIncluded is how many files are read in all, each as often as it is included: files that include each other
-	// would else have no end. One pattern may lead to as many again.
+	// MaxIncluded is how many files are read in all: files that include each other would else have no end.
 	MaxIncluded = 64
 )
 
 // Files are the two files of one configuration of Slurm's. gres.conf is always next to slurm.conf.
 type Files struct{ Slurm, Gres string }
 
-// Find lists where the configuration of this node's slurmd may be, likeliest first; the first whose slurm.conf is there
-// is the one. gresConf is the key slurm.gres_conf: if it is set, or SLURM_CONF is, as slurmd sets it for its hooks,
-// nothing else is looked at.
+// Find lists where the configuration of this node's slurmd may be, likeliest first: next to the key slurm.gres_conf, at
+// SLURM_CONF, which slurmd sets for its hooks, or where packages put it.
 func Find(gresConf, slurmConf string) []Files {
 	const slurmFile, gresFile = "slurm.conf", "gres.conf"
 	switch {
@@ -52,10 +50,9 @@ type File struct {
 
 // Conf is a file with all that it includes, in place.
 type Conf struct {
-	Path  string `json:"path"`
-	Lines []Line `json:"lines"`
-	// Files are the names of all that was read, or that could not be.
-	Files []string `json:"files,omitempty"`
+	Path  string   `json:"path"`
+	Lines []Line   `json:"lines"`
+	Files []string `json:"files,omitempty"` // the names of all that was read, or that could not be
 }
 
 // Parse reads a file. open gives the files that an absolute name in an Include leads to, in their order: several if it
@@ -112,8 +109,7 @@ type Value struct {
 	Line Line
 }
 
-// described are the keys with which a line begins that describes a node, a partition or the like: its further keys are
-// not the cluster's.
+// described are the keys with which a line begins whose further keys are not the cluster's.
 var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
 
 // All are the values of a key of the cluster's, one for each line that has it, in their order.
@@ -148,8 +144,7 @@ func (c Conf) Doubt() string {
 	return ""
 }
 
-// HasWord reports whether a list of words, "Alloc,Contain", has one, whatever its case and whatever follows a colon or
-// an equals sign.
+// HasWord reports whether a list, "Alloc,Contain", has a word, whatever follows it behind a colon or equals sign.
 func HasWord(list, word string) bool {
 	return slices.ContainsFunc(slurm.Elements(list), func(element string) bool {
 		element, _, _ = strings.Cut(strings.NewReplacer("(", ":", "=", ":").Replace(element), ":")
@@ -157,8 +152,7 @@ func HasWord(list, word string) bool {
 	})
 }
 
-// Contains reports whether a node list as Slurm writes it ("n[001-010,020],m3") names a node; known is false if it may
-// name it in a part that cannot be read.
+// Contains reports whether a node list names a node; known is false if it may, in a part that cannot be read.
 func Contains(list, node string) (is, known bool) {
 	known = true
 	for _, element := range slurm.Elements(list) {
@@ -172,9 +166,8 @@ func Contains(list, node string) (is, known bool) {
 }
 
 type Node struct {
-	Found bool
-	// Unsure is why it may say something else; empty if it does not.
-	Unsure string
+	Found  bool
+	Unsure string // why it may say something else; empty if it does not
 	Gres   string
 }
 
@@ -216,8 +209,7 @@ type Line struct {
 	// Include is what it includes, instead of pairs, if that was not read; Why says why not.
 	Include string `json:"include,omitempty"`
 	Why     string `json:"why,omitempty"`
-	// Rest is what is no pair: with it Slurm would not start.
-	Rest string `json:"rest,omitempty"`
+	Rest    string `json:"rest,omitempty"` // what is no pair: with it Slurm would not start
 }
 
 // Where names the line: its file, without the directory, and its number.
@@ -246,8 +238,7 @@ func (l Line) Unreadable() string {
 
 const blanks = " \t\r"
 
-// parseLines reads a file's text as Slurm does: a comment ends its line, then a backslash at the end joins the next
-// line.
+// parseLines reads text as Slurm does: a comment ends its line, then a backslash at the end joins the next.
 func parseLines(file, text string) (all []Line) {
 	line, number, first, pair := "", 0, 1, regexp.MustCompile(pair)
 	for raw := range strings.SplitSeq(text+"\n", "\n") {

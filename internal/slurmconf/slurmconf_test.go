@@ -1,14 +1,20 @@
 package slurmconf
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/test/golden"
 	"bookend/test/must"
@@ -102,29 +108,13 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// What slurm.conf and gres.conf say of one node: whether its GPUs are given out in parts, and what counting comes to.
-func TestGres(t *testing.T) {
-	golden.Archive(t, *update, "testdata/gres.txtar", func(given string) string {
-		node, rest, _ := strings.Cut(given, "\n")
-		slurm, gres, _ := strings.Cut(rest, "gres.conf:\n")
-		shared := SharedGPUs(file("slurm.conf", slurm), node)
-		counted := Counted(file("slurm.conf", slurm), file("gres.conf", gres), node)
-		return fmt.Sprintf("shared: %s: %s\ncounted: %v%s\n", shared.Shared, shared.Why, counted.GPUs, counted.Why)
+// Whether a node's GPUs are given out in parts, by its slurm.conf.
+func TestSharedGPUs(t *testing.T) {
+	golden.Archive(t, *update, "testdata/shared.txtar", func(given string) string {
+		node, conf, _ := strings.Cut(given, "\n")
+		shared := SharedGPUs(Parse("slurm.conf", []byte(conf), nil), node)
+		return fmt.Sprintf("%s: %s\n", shared.Shared, shared.Why)
 	})
-	unread := SharedGPUs(nil, "n1")
-	want := Answer{Unknown, "slurm.conf could not be read"}
-	if unread != want || Counted(nil, nil, "n1").Source.Settled() {
-		t.Errorf("nothing read: %+v, want %+v", unread, want)
-	}
-}
-
-// file is a file as it was read, nil for one that could not be.
-func file(name, text string) *Conf {
-	if text == "-" {
-		return nil
-	}
-	conf := Parse(name, []byte(text), nil)
-	return &conf
 }
 
 var update = flag.Bool("update", false, "rewrite the files of testdata that say what follows")
@@ -136,7 +126,7 @@ func TestMakePlan(t *testing.T) {
 		about, conf, _ := strings.Cut(site, "\n")
 		is := func(word string) bool { return slices.Contains(strings.Fields(about), word) }
 		version, _ := slurm.ParseVersion("slurm " + about)
-		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Adopts: is("adopts"), Sure: !is("unsure"),
+		return tell(MakePlan(Site{Version: version, Pyxis: is("pyxis"), Sure: !is("unsure"),
 			Local: is("local"), Conf: Parse("/s/slurm.conf", []byte(conf), func(name string) []File {
 				plain, err := MakePlan(Site{Version: version, Conf: Conf{Path: "/s/slurm.conf"}, Sure: true})
 				must.Do(t, err)
@@ -169,13 +159,280 @@ func TestRender(t *testing.T) {
 	}
 	for _, s := range []Script{{Own: "/site/a b"}, {Shipped: "task-prolog-beside-own", Own: "/site/a b"}} {
 		text, err := s.Render(shipped)
-		if err != nil || !strings.Contains(text, "'/site/a b'") || !strings.HasPrefix(text, "#!/bin/sh\n") {
-			t.Errorf("%+v: %q, %v", s, text, err)
-		}
+		must.Not(t, err != nil || !strings.Contains(text, "'/site/a b'") || !strings.HasPrefix(text, "#!/bin/sh\n"),
+			"%+v: %q, %v", s, text, err)
 	}
 	for _, s := range []Script{{Own: "/x'; reboot"}, {Own: "/x\nreboot"}, {Shipped: "prolog", Own: "/x"}, {Shipped: "none"}} {
 		if text, err := s.Render(shipped); err == nil {
 			t.Errorf("%+v: %q", s, text)
 		}
 	}
+}
+
+// second is a moment of the wall clock, in the seconds of these tables.
+func second(n int) time.Time { return time.Unix(int64(1000+n), 0) }
+
+// keyOf has one file, changed at a moment.
+func keyOf(changed int) Key {
+	at := second(changed).UnixNano()
+	return Key{
+		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
+		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
+		Files: []FileID{
+			{Path: "/etc/slurm/slurm.conf", Inode: 2, Changed: at},
+			{Path: "/etc/slurm/gres.conf"},
+		},
+	}
+}
+
+func list(files ...string) List {
+	l := List{Source: BySlurmd}
+	for _, f := range files {
+		l.GPUs = append(l.GPUs, GPU{f})
+	}
+	return l
+}
+
+const unknown = -1
+
+// asking is an answer about files that changed at one moment, for a slurmd that began at another.
+func asking(changed int, l List, began int) Asked {
+	a := Asked{Key: keyOf(changed), List: l, Began: second(began)}
+	if began == unknown {
+		a.Key.Daemon = Daemon{}
+	}
+	return a
+}
+
+// own is an answer from slurmd's own copies of the files.
+func own(a Asked) Asked {
+	a.Own = true
+	return a
+}
+
+// restarted is an answer for the next daemon.
+func restarted(a Asked) Asked {
+	a.Key.Daemon = Daemon{PID: 8, Ticks: 80}
+	return a
+}
+
+// A difference from what was in force counts only for a slurmd that started after the change.
+func TestSettle(t *testing.T) {
+	one, other := list("nvidia0", "nvidia1"), list("nvidia1", "nvidia0")
+	kept := Kept{Key: keyOf(0), List: one, InForce: &one}
+	pending := asking(5, other, 1).Settle(&kept)
+	earlier, elsewhere := kept, kept
+	earlier.Key.Daemon = Daemon{PID: 6, Ticks: 60}
+	elsewhere.Key.Boot = "a"
+	upgraded := asking(0, one, 1)
+	upgraded.Key.Slurmd.Changed = second(2).UnixNano()
+	silent := asking(8, Unclear("no answer"), 1).Settle(&pending)
+	const restart = "changed since slurmd started: restart slurmd"
+	for name, tt := range map[string]struct {
+		kept  *Kept
+		asked Asked
+		why   string // of an answer that does not hold
+	}{
+		"the first answer":                        {nil, asking(0, one, 1), ""},
+		"changed since, nothing known before":     {nil, asking(2, one, 1), restart},
+		"changed, the same answer":                {&kept, asking(5, one, 1), ""},
+		"changed, another answer":                 {&kept, asking(5, other, 1), restart},
+		"changed, slurmd restarted":               {&kept, restarted(asking(5, other, 6)), ""},
+		"changed, which slurmd is not known":      {&kept, asking(5, other, unknown), "slurmd is running is not known"},
+		"changed, slurmd's own copies":            {&kept, own(asking(5, other, 1)), ""},
+		"older files, another answer":             {&kept, asking(0, other, 1), restart},
+		"not known, then the same":                {&silent, asking(0, one, 1), restart},
+		"changed twice, and restarted in between": {&earlier, asking(5, one, 1), restart},
+		"another boot":                            {&elsewhere, asking(2, one, 1), restart},
+		"slurmd upgraded, still the old one":      {nil, upgraded, `"/usr/sbin/slurmd" has changed`},
+		"not known":                               {&kept, asking(0, Unclear("no answer"), 1), "no answer"},
+	} {
+		got, want := tt.asked.Settle(tt.kept), tt.asked.List
+		switch {
+		case tt.why != "" && (got.List.Source.Settled() || !strings.Contains(got.List.Why, tt.why)):
+			t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
+		case tt.why == "" && (got.List.Source != want.Source || !got.List.equal(want)):
+			t.Errorf("%s: %+v, want %+v", name, got.List, want)
+		case tt.why == "" && (got.InForce == nil || !got.InForce.equal(want)):
+			t.Errorf("%s: in force is %+v, want %+v", name, got.InForce, want)
+		case name == "not known" && !got.InForce.equal(one):
+			t.Errorf("%s: nothing is in force: %+v", name, got)
+		}
+	}
+}
+
+func TestSame(t *testing.T) {
+	for name, spoil := range map[string]func(*Key){
+		"another boot":   func(k *Key) { k.Boot = "c" },
+		"restarted":      func(k *Key) { k.Daemon.Ticks++ },
+		"gres.conf made": func(k *Key) { k.Files[1].Inode++ },
+	} {
+		key := keyOf(0)
+		if spoil(&key); key.Same(keyOf(0)) {
+			t.Errorf("%s: the same", name)
+		}
+	}
+	must.Not(t, !keyOf(0).Same(keyOf(0)), "equal keys are not the same")
+	nowhere := Key{}
+	must.Not(t, nowhere.Same(nowhere), "a boot that is not known is the same as itself")
+}
+
+func TestDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tried, now time.Duration
+		check      bool
+		want       bool
+	}{
+		"never failed":        {now: 2 * time.Minute, check: true},
+		"failed a while ago":  {tried: time.Minute, now: time.Minute + retry, want: true},
+		"failed, for a check": {tried: time.Minute, now: time.Minute + 1, check: true, want: true},
+		"of another boot":     {tried: time.Hour, now: time.Minute, want: true},
+	} {
+		if got := (Kept{Tried: tt.tried}).Due(tt.now, tt.check); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What slurmd of three versions printed for several configurations, and what testdata/listed.txt says of each text: of
+// 22.05 the parts do not agree with the count in slurm.conf; 24.11 was made without the library that it was built with.
+func TestParseListed(t *testing.T) {
+	said := ""
+	for _, file := range must.Have(filepath.Glob("testdata/slurmd/*"))(t) {
+		gpus, err := ParseListed(string(must.Have(os.ReadFile(file))(t)))
+		said += fmt.Sprintf("%s: %v %v\n", filepath.Base(file), gpus, err)
+	}
+	golden.File(t, *update, "testdata/listed.txt", said)
+}
+
+// One record or message after the other, with " | " between lines. A slurmd that could not ask the driver lists the
+// order of gres.conf, which is not the running daemon's; one that was built without the library counts as the daemon
+// does. Behind "count" a node's Gres: how many GPUs.
+func TestParseListedOneByOne(t *testing.T) {
+	golden.Lines(t, *update, "testdata/records.txt", func(given string) string {
+		if list, is := strings.CutPrefix(given, "count "); is {
+			return fmt.Sprint(Count(list))
+		}
+		gpus, err := ParseListed(strings.ReplaceAll(given, " | ", "\n"))
+		if err != nil && gpus == nil {
+			return "error"
+		}
+		return fmt.Sprint(gpus)
+	})
+}
+
+// spoil makes a card of another kind: AMD's, excluded, excluded without a minor, its id not cached, unread.
+var spoil = map[byte]func(*gpu.Card){
+	'a': func(c *gpu.Card) { c.Device.Vendor = "amd" },
+	'x': func(c *gpu.Card) { c.Excluded = true },
+	'X': func(c *gpu.Card) { c.Excluded, c.Device.Minor = true, nil },
+	'u': func(c *gpu.Card) { c.Device.ID = "" },
+	'r': func(c *gpu.Card) {
+		*c = gpu.Card{Device: gpu.Device{BusID: c.Device.BusID}, Unknown: "input/output error"}
+	},
+}
+
+// cardsOf reads cards in PCI order, each by its minor and what spoils it: "0 1x 2"; "-" is a place that is empty.
+func cardsOf(t *testing.T, text string) (all []gpu.Card) {
+	for n, word := range strings.Fields(text) {
+		if word == "-" {
+			continue
+		}
+		minor := must.Have(strconv.Atoi(strings.TrimRight(word, "axXur")))(t)
+		c := gpu.Card{Device: gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n)),
+			BusID: gpu.BusID(fmt.Sprintf("0000:%02x:00.0", n)), Minor: &minor, Vendor: "nvidia"}}
+		if edit := spoil[word[len(word)-1]]; edit != nil {
+			edit(&c)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// The devices of a job, and again those of its start among the same cards.
+func TestDevices(t *testing.T) {
+	golden.Archive(t, *update, "testdata/devices.txtar", func(given string) string {
+		var g struct {
+			Indexes        []int
+			Visible        []string
+			Problem, Cards string
+			Map            map[int]string
+			List           List
+		}
+		must.Do(t, json.Unmarshal([]byte(given), &g))
+		cards := cardsOf(t, g.Cards)
+		r := Devices(slurm.Job{GPUIndexes: g.Indexes, Visible: g.Visible, GPUProblem: g.Problem}, cards,
+			config.NVIDIA{GPUMap: g.Map}, g.List)
+		said := "source: " + string(r.Source) + "\n"
+		for _, a := range r.Devices {
+			said += fmt.Sprintf("%d: %s %s\n", a.Index, a.Device.BusID, a.Device.ID)
+		}
+		if len(r.Missing) > 0 {
+			said += fmt.Sprintf("missing: %v\n", r.Missing)
+		}
+		if again := Again(r.Devices, r.Source, cards); fmt.Sprint(again.Devices) != fmt.Sprint(r.Devices) {
+			t.Errorf("%s: again %+v, want %+v", given, again, r)
+		}
+		return said + r.Unknown
+	})
+}
+
+// What is read is in the text, comments change nothing, and no chain of files goes on for ever.
+func FuzzParse(f *testing.F) {
+	f.Add("ClusterName=Lab\nInclude lab.conf\nProlog=/a\nProlog=/b\n", "Include slurm.conf\nNodeName=n1 Gres=gpu:2\n",
+		"n1")
+	f.Add("include\tx*.conf\nNodeName=DEFAULT Gres=gpu \\\n CPUs=2\n", "include /etc/slurm.conf", "n[1-2]")
+	f.Add("Include \"a b\"\nA=\"x y\" B+=3#c", "=\x00", "")
+	f.Fuzz(func(t *testing.T, text, other, node string) {
+		const name = "/etc/slurm.conf"
+		open := func(name string) []File {
+			must.Not(t, !strings.HasPrefix(name, "/"), "wants %q", name)
+			return []File{{Path: name, Text: []byte(other)}, {Path: name + "2", Unread: "refused"}}
+		}
+		whole := Parse(name, []byte(text), open)
+		for _, l := range whole.Lines {
+			from := text
+			if l.File != name {
+				from = other
+			}
+			must.Not(t, l.Number < 1 || l.Number > strings.Count(from, "\n")+1, "line %+v", l)
+			for _, p := range l.Pairs {
+				if v, ok := l.Get(strings.ToUpper(p[0])); p[0] == "" || !ok || v == "" && p[1] != "" {
+					t.Fatalf("%+v has no %q", l, p[0])
+				}
+			}
+		}
+		whole.Node(node)
+		if before := Parse(name, []byte("#x\n\n"+text), open); len(before.Lines) != len(whole.Lines) {
+			t.Fatalf("a comment makes %d lines of %d", len(before.Lines), len(whole.Lines))
+		}
+	})
+}
+
+// What is listed has files, as many GPUs as its counts say, and the same meaning behind every prefix.
+func FuzzParseListed(f *testing.F) {
+	texts, err := filepath.Glob("testdata/slurmd/*")
+	if err != nil || len(texts) == 0 {
+		f.Fatal(texts, err)
+	}
+	for _, name := range texts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("Gres Name=gpu Count=2 File=/dev/nvidia[0-1\nGres Name=gpu Type= Count=1 File=,")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := ParseListed(text)
+		if err != nil {
+			must.Not(t, got != nil, "%v and %v", got, err)
+			return
+		}
+		must.Not(t, slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }), "%v", got)
+		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||
+			!reflect.DeepEqual(again, got) {
+			t.Errorf("behind a line of shards: %v, %v; want %v", again, err, got)
+		}
+	})
 }

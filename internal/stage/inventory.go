@@ -269,15 +269,13 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 	}
 }
 
-// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt. While an earlier one lives
-// that cannot be killed no other is started: it would get stuck as well.
+// askSlurmd runs slurmd -G. While an earlier one lives that cannot be killed no other is started: it would get stuck as
+// well.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if d.Store != nil {
 		for _, r := range d.readers().Stuck() {
 			if r.Op == operation.SlurmdG {
-				why := fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID)
-				reply.Counted.Why = why
-				return reply.Counted, true
+				return slurmconf.Unclear("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID), true
 			}
 		}
 	}
@@ -294,17 +292,11 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	if res.Outcome == child.Abandoned {
 		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res})
 	}
-	if err == nil && reply.Unsure == "" && len(gpus) == 0 && reply.Counted.Source.Settled() {
-		err = errors.New("slurmd -G lists no GPUs")
-	}
 	switch {
-	case err == nil && reply.Unsure != "":
-		return slurmconf.Unclear("%s", reply.Unsure), false
-	case err != nil && reply.Counted.Source.Settled():
-		reply.Counted.Why = err.Error()
-		return reply.Counted, true
 	case err != nil:
-		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
+		return slurmconf.Unclear("%v", err), true
+	case reply.Unsure != "":
+		return slurmconf.Unclear("%s", reply.Unsure), false
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
 		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}

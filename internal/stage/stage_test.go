@@ -296,8 +296,6 @@ func TestEveryCard(t *testing.T) {
 		"no GPU is there": {nil, config.NVIDIA{}, listedBySlurmd(0), "", ""},
 		"parts of one": {both, config.NVIDIA{}, slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{part}},
 			"-1=GPU-0 -1=GPU-1", "-1=GPU-1"},
-		"all by a count": {both, config.NVIDIA{},
-			slurmconf.List{Source: slurmconf.ByCount, GPUs: listedBySlurmd(0, 1).GPUs}, "0=GPU-0 1=GPU-1", ""},
 	} {
 		c := judge.Check{}
 		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(tt.cards, tt.list), everyCard(tt.cards, tt.conf, tt.list)
@@ -352,7 +350,7 @@ func TestForesight(t *testing.T) {
 	}{
 		"the same":            {card, slurmconf.BySlurmd, nil, true},
 		"another minor":       {as(func(d *gpu.Device) { d.Minor = &other }), slurmconf.BySlurmd, nil, false},
-		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), slurmconf.ByCount, nil, false},
+		"a minor not known":   {as(func(d *gpu.Device) { d.Minor = nil }), slurmconf.BySlurmd, nil, false},
 		"another place":       {as(func(d *gpu.Device) { d.BusID = "0000:3d:00.0" }), slurmconf.BySlurmd, nil, false},
 		"another GPU":         {as(func(d *gpu.Device) { d.ID = "GPU-b" }), slurmconf.BySlurmd, nil, false},
 		"an instance by UUID": {gpu.Device{ID: "GPU-a"}, slurmconf.ByUUID, nil, true},

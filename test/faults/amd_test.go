@@ -155,7 +155,7 @@ func TestAMD(t *testing.T) {
 			}
 			run := n.run(100)
 			if len(run.Devices) != 1 || tt.id != "" && string(run.Devices[0].Device.ID) != tt.id ||
-				run.Numbering.Source != slurmconf.BySlurmd && run.Numbering.Source != slurmconf.ByCount {
+				run.Numbering.Source != slurmconf.BySlurmd {
 				t.Errorf("%+v by %+v, want %s", run.Devices, run.Numbering, tt.id)
 			}
 		})

@@ -44,32 +44,28 @@ func (n *node) given(want string, source slurmconf.Source, why string) {
 	}
 }
 
-// The GPUs of a node, as given tells them.
-const first, second = "GPU-8f0b1c00", "GPU-8f0b1c11"
+// second is the second GPU of a node, as given tells it.
+const second = "GPU-8f0b1c11"
 
 // Whatever becomes of slurmd -G, a job's GPU is the right one or none, and nothing drains. Package slurmcmd tries its
 // answers. While one lives that could not be killed no other is started, and the driver is still asked.
 func TestSlurmdTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
-		doubt  bool // without slurmd's word, which number is which
 		want   string
 		source slurmconf.Source
 		why    string
 	}{
-		"lists":                        {lists(1, 0), true, second, slurmconf.BySlurmd, ""},
-		"fails":                        {"echo no munge >&2; exit 1\n", true, "", slurmconf.Ambiguous, "no munge"},
-		"hangs":                        {"exec sleep 1000\n", true, "", slurmconf.Ambiguous, "no answer within"},
-		"hangs, and there is no doubt": {"exec sleep 1000\n", false, first, slurmconf.ByCount, ""},
-		"stuck":                        {lists(1, 0), true, "", slurmconf.Ambiguous, "cannot be killed"},
+		"lists": {lists(1, 0), second, slurmconf.BySlurmd, ""},
+		"fails": {"echo no munge >&2; exit 1\n", "", slurmconf.Ambiguous, "no munge"},
+		"hangs": {"exec sleep 1000\n", "", slurmconf.Ambiguous, "no answer within"},
+		"stuck": {lists(1, 0), "", slurmconf.Ambiguous, "cannot be killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.tight = strings.HasPrefix(name, "hangs") })
-			if tt.doubt {
-				n.typed()
-			}
+			n.configure(func(c *conf) { c.tight = name == "hangs" })
+			n.typed()
 			n.script("slurm.d/slurmd", "echo asked >>"+n.in("asked")+"\n"+tt.script)
 			asked := 1
 			if name == "stuck" { // what cannot be killed cannot be made here: what matters is that it lives
