@@ -258,9 +258,6 @@ func causeRow(c diagnosis.Cause) string {
 	if c.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
-	if c.Detail != "" {
-		text += " [" + c.Detail + "]"
-	}
 	return row("    "+answer, c.Name.Title(), text)
 }
 

@@ -33,14 +33,14 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"in pieces here", two(func(in *Input) {
 			saying(jax(120))(in)
 			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
-		}), Pieces, Unknown, "not known"},
+		}), Pieces, Unknown, "whether that mattered"},
 		{"little was free there", two(saying(itself)), Pieces, Unknown, "only 921 MiB free"},
-		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "on which GPU it failed is not known"},
+		{"left here, somebody there", two(left, saying(beside)), Leftover, Unknown, "whether that mattered"},
 		{"seen here", two(saying(beside), seeing(seen(500, 5150, 30, false))), Others, Unknown, "GiB held"},
-		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "on which GPU it failed is not known"},
+		{"seen here, no figures", two(saying(jax(20)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "not all was seen"},
 		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
-		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "2 processes with"},
-		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "133.0 of 139.8"},
+		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "no two"},
+		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "on other nodes"},
 		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"host memory", two(saying(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
@@ -74,10 +74,10 @@ func TestUnplaced(t *testing.T) {
 		want  Answer
 		says  string
 	}{
-		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
-		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "whether that mattered"},
+		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "whether that mattered"},
 		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
-		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "whether that mattered"},
 	} {
 		d := Why(tt.in)
 		if c := d.Cause(tt.cause); c.Answer != tt.want || !strings.Contains(c.Evidence, tt.says) {

@@ -30,7 +30,7 @@ func Why(in Input) Diagnosis {
 		d.Causes = append(d.Causes, j.elsewhere(c))
 	}
 	d.Causes = append(d.Causes, j.share(d))
-	if d.Reason, d.Asked = j.asked(d); d.Reason != "" {
+	if d.Reason = j.asked(d); d.Reason != "" {
 		d.Headline, d.Try = j.headline(d), j.try(d)
 	}
 	return d
@@ -44,6 +44,7 @@ type judge struct {
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
+	started  bool   // a process of the job was seen with memory of a card, so CUDA had the address space that it needs
 	// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
 	strange   uint64
 	strangeAt failure
@@ -52,13 +53,19 @@ type judge struct {
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
 	j.Messages, j.held = lastWords(in.Messages), bothEnds(in)
-	j.sort()
+	j.peaks = j.accounted()
+	j.started = len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0 ||
+		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
+	if j.spread() { // it may have failed on another node, which counts its own processes
+		j.Seen, j.Recorded = nil, nil
+	} else {
+		j.sort()
+	}
 	for _, m := range j.Messages {
 		if f, ok := j.failure(m); ok {
 			j.failures = append(j.failures, f)
 		}
 	}
-	j.peaks = j.accounted()
 	for _, f := range slices.Backward(j.failures) {
 		if known := j.known(f); f.restMattered() && f.rest >= known+significant {
 			j.strange, j.strangeAt = f.rest-known, f
@@ -100,7 +107,7 @@ func (j judge) sort() {
 		}
 	}
 	for _, m := range j.Messages {
-		if m.PID != 0 && !j.spread() { // another node counts its own
+		if m.PID != 0 {
 			j.ours[m.PID] = true
 		}
 	}
@@ -110,7 +117,7 @@ func (j judge) sort() {
 		}
 	}
 	for _, h := range j.held {
-		if live(h.Finding) && isOthers(h) {
+		if live(h.Finding) && h.kind == Others {
 			j.foreign[h.Holder.PID] = true
 		}
 	}
@@ -341,12 +348,11 @@ func (f failure) sum(is map[int]bool) (bytes uint64) {
 // known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
 // which it is known whose they are.
 func (j judge) known(f failure) (bytes uint64) {
-	if j.spread() { // another node counts its own
-		return 0
-	}
-	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {
-		if f.card != nil && f.card.Device.ID == s.gpu {
-			bytes = max(bytes, s.bytes)
+	ends := map[bool]uint64{}
+	for _, h := range j.held {
+		if h.kind != "" && f.card != nil && f.card.Device.ID == h.GPU {
+			ends[h.start] += h.Bytes.Bytes
+			bytes = max(bytes, ends[h.start])
 		}
 	}
 	return max(bytes, j.oursBeside(f)+f.sum(j.foreign))
