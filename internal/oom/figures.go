@@ -48,7 +48,7 @@ func scale(unit string) uint64 {
 	return 1 << (10 * (1 + strings.IndexByte("KMGT", unit[0]&^0x20)))
 }
 
-// meaning is what a size is of, by the words before or after it.
+// meaning is what a size is of, by the words before it.
 type meaning byte
 
 const (
@@ -90,8 +90,7 @@ type figure struct {
 	size gpu.Figure
 }
 
-// sizes reads the sizes of a text from left to right: the word before a size tells what it is of, or the one after
-// it. A number without a unit counts only right after its word.
+// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a unit counts only right after its word.
 type sizes struct {
 	text     string
 	of       meaning
@@ -153,9 +152,7 @@ func (s *sizes) number(i int) int {
 	switch {
 	case isFactor(s.text[:i], rest):
 	case unit:
-		if of = afterwards(rest); of == nothing {
-			of = s.of
-		}
+		of = s.of
 	case s.close && plainNumber(s.text[i:i+length], rest):
 		of = s.of
 	}
@@ -180,27 +177,6 @@ var (
 // plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
 	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest)
-}
-
-// followers are the words after a size that tell what it is of.
-var followers = []struct {
-	form pattern
-	of   meaning
-}{
-	{lazily(`^ (?:is )?(?:free|available|left|remaining)(?: *[^ :]| *$)`), free},
-	{lazily(`^ total(?: *[^ :]| *$)`), total},
-	{lazily(`^ already allocated`), allocated},
-	{lazily(`^ (?:in use|used)(?: *[^ :]| *$)`), inUse},
-	{lazily(`^ (?:requested|needed|required|\)? ?could not be|kv cache is needed|bytes requested)`), asked},
-}
-
-func afterwards(rest string) meaning {
-	for _, f := range followers {
-		if f.form().MatchString(rest) {
-			return f.of
-		}
-	}
-	return nothing
 }
 
 // take fills in what is not known yet.

@@ -25,7 +25,6 @@ func (l *line) facts() *facts {
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
-			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
 		}
 		l.words = &f
 	}
@@ -41,28 +40,15 @@ func split(tail []byte) []line {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	var lines []line
-	for one := range strings.SplitSeq(text, "\n") {
-		lines = withLine(lines, one)
+	for text := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimSpace(text)
+		l := undecorated(trimmed)
+		before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
+		l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
+		lines = append(lines, l)
 	}
 	return lines
 }
-
-// withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
-func withLine(lines []line, text string) []line {
-	trimmed := strings.TrimSpace(text)
-	last := len(lines) - 1
-	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest &&
-		(trimmed == "") == (lines[last].body == "") {
-		return lines
-	}
-	l := undecorated(trimmed)
-	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
-	l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
-	return append(lines, l)
-}
-
-// isLevel is a logger's, of an error.
-var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
 
 // hits are the signs in the line.
 func (l *line) hits() []hit {
@@ -180,9 +166,8 @@ func (l *line) prefix() bool {
 }
 
 var (
-	allDigits = lazily(`^\d+$`)
-	pidIn     = lazily(`pid=(\d{1,7})\b`)
-	rankIn    = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	pidIn  = lazily(`pid=(\d{1,7})\b`)
+	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
 )
 
 // bracket reads what launchers put in brackets. torchrun's and mpiexec's local numbers are no ranks.
@@ -193,7 +178,7 @@ func (l *line) bracket(words []string, rest string) bool {
 		l.pid = number(pid[1], maxPID)
 		l.speaks(inside, "")
 		l.ranked(inside)
-	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
+	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") {
 		l.speaks(inside, "")
 	}
 	return true

@@ -53,14 +53,14 @@ func (st statement) clause() string {
 // what is searched for.
 func (st statement) reported() bool {
 	before, after := st.before(), st.after()
-	source := st.pos <= maxBefore && isSource(st.line.lower, before) ||
+	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
 		st.facts.code < min(st.pos, maxBefore)
 	if sizedTorch().MatchString(after) { // no source and few texts have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
-	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) &&
-		!inQuotes(before, after)
+	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
+		!discusses().MatchString(after[:min(len(after), 60)])
 }
 
 var (
@@ -105,15 +105,8 @@ func (st statement) near(step, count int, c class) bool {
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
-		`const|static|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
-	maybeSource = lazily(`^(?:else|class|from|case|try|when|for|while|see):*(?: |$)(.*)`)
+		`const|static|case|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
 )
-
-func isSource(lower, before string) bool {
-	words := maybeSource().FindStringSubmatch(before)
-	return sourceMark().MatchString(lower) || sourceWord().MatchString(before) ||
-		words != nil && !strings.Contains(words[1], ": ")
-}
 
 // opensValue: what is quoted is a value in a log's field, in JSON, an exception as Python shows it, or a name.
 var (
@@ -147,35 +140,21 @@ var (
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
-		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |` +
+		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the) |(?:is|was) an? |` +
 		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
-	whenDoing = lazily(`(?:^| )when ([^ ]+)`) // programs say what was being done
 )
 
 func supposed(before string) bool {
 	before = strings.TrimRight(before, ": (")
 	clause := before[strings.LastIndex(before, ": ")+1:]
 	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
-	for _, words := range whenDoing().FindAllStringSubmatch(clause, -1) {
-		if !strings.HasSuffix(words[1], "ing") {
-			return true
-		}
-	}
 	return supposing().MatchString(before) || supposes().MatchString(clause)
 }
 
 // Words and marks after a sign that make it a subject, a counter, or a part of a source.
-var (
-	discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
-		`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
-		`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
-	valued = lazily(`^:? *["'#]`)
-)
-
-func (st statement) discussed(after string) bool {
-	return discusses().MatchString(after[:min(len(after), 60)]) ||
-		(st.head || strings.HasSuffix(st.text, ": ")) && valued().MatchString(after)
-}
+var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
+	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
@@ -236,7 +215,7 @@ func (st statement) placeNear() (Kind, bool) {
 			return called(f), true
 		}
 	}
-	return Device, st.speaker(true).onlyGPU
+	return Device, st.speaker().onlyGPU
 }
 
 // neighbours are the lines above the statement and below it that may belong to it.
@@ -266,18 +245,16 @@ func (st statement) endsError() bool {
 // call that the program meets again.
 func (st statement) hostNear() bool {
 	again := false
-	if len(st.s.found) > 0 {
-		last := &st.s.found[len(st.s.found)-1]
-		again = last.Kind == Host && last.stream == st.line.stream && st.at-last.at <= episode
+	if last := len(st.s.found) - 1; last >= 0 {
+		again = st.s.found[last].Kind == Host && found{stream: st.line.stream, at: st.at}.isNear(st.s.found[last])
 	}
-	sticky := again && strings.Contains(st.around(), "cudagetlasterror")
 	for l := range st.neighbours() {
-		if l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory") {
+		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
+		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
 			return true
 		}
-		sticky = sticky || again && strings.Contains(l.lower, "cudagetlasterror")
 	}
-	return sticky
+	return again && strings.Contains(st.around(), "cudagetlasterror")
 }
 
 // called is what ran out, by the call that failed.
@@ -294,23 +271,17 @@ type speaker struct {
 	onlyGPU   bool // such words are about the GPU's memory
 }
 
-// speaker finds who says it: by the line itself, or if wide by those around it.
-func (st statement) speaker(wide bool) speaker {
-	best := min(st.facts.speaker, st.line.facts().speaker)
-	if wide && best == nowhere {
-		for l := range st.neighbours() {
-			best = min(best, l.facts().speaker)
-		}
+// speaker finds who says it, by the line itself.
+func (st statement) speaker() speaker {
+	if best := min(st.facts.speaker, st.line.facts().speaker); best != nowhere {
+		return vocabulary().speakers[best]
 	}
-	if best == nowhere {
-		return speaker{framework: Other}
-	}
-	return vocabulary().speakers[best]
+	return speaker{framework: Other}
 }
 
-// framework names who says it. A message about host memory is named by its own line only.
+// framework names who says it.
 func (st statement) framework(k Kind) Framework {
-	f := st.speaker(k == Device || k == Init).framework
+	f := st.speaker().framework
 	if f == Other && (k != Host || st.facts.has[isGPU] || st.facts.has[isHostCall]) {
 		return CUDA
 	}
