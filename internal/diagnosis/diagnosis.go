@@ -138,7 +138,8 @@ type Input struct {
 	WallStart    time.Time // the job's start as wall time, for accounting; zero where unknown
 }
 
-// Unlimited is the AddressSpace of a job without a limit.
+// Unlimited is the AddressSpace of a job without a limit. What is larger is none either: 4 EiB are more than any
+// processor addresses.
 const Unlimited = 1 << 62
 
 // Recorded is what the recorder saw of one GPU. What lies between two samples it did not see: the figures are lower

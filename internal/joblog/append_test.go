@@ -68,13 +68,13 @@ func TestMain(m *testing.M) {
 
 // tailOf is the end of a target, read as Search does.
 func tailOf(t Target, limit int) ([]byte, error) {
-	f, err := Open(t, uid)
-	if err != nil {
-		return nil, err
+	s := Begin(t, uid)
+	defer s.Close()
+	if s.Err != nil {
+		return nil, s.Err
 	}
-	defer f.Close()
-	tail := make([]byte, min(int64(limit), f.Size))
-	_, err = f.ReadAt(tail, f.Size-int64(len(tail)))
+	tail := make([]byte, min(int64(limit), s.Size))
+	_, err := s.text.ReadAt(tail, s.Size-int64(len(tail)))
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -244,9 +244,9 @@ func TestRefusesNonsense(t *testing.T) {
 	for name, path := range map[string]string{
 		"no path": "", "relative": "out", "NUL": "/tmp/a\x00b", "long path": "/" + strings.Repeat("x", maxPath),
 	} {
-		got, err := Open(Target{Path: path}, uid)
-		if Reason(err) != other || got != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
-			t.Errorf("%s: opened %v, %v, want %q", name, got, err, other)
+		got := Begin(Target{Path: path}, uid)
+		if Reason(got.Err) != other || got.file != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
+			t.Errorf("%s: %+v, want %q", name, got, other)
 		}
 	}
 	if got := Reason(Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1))); got != other {

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
+	"os"
 	"slices"
-	"strings"
-	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/oom"
 )
@@ -19,7 +19,9 @@ const overlap = MaxText
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
 	Messages []oom.Message // in the order in which they were said
+	Size     int64         // of the output when it was opened: what is written later is no part of it
 	Read     int64         // bytes before the end that were looked through
+	Err      error         // why it is not looked through, a *Refused
 	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another
 	// end or of a start.
 	Earlier bool
@@ -27,102 +29,81 @@ type Search struct {
 	Cancelled bool
 
 	text io.ReaderAt
-	size int64
+	file *os.File
 }
 
 // NewSearch readies the search of a text of so many bytes.
-func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, size: size} }
+func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, Size: size} }
+
+// Begin opens the target, which must be an existing regular file of uid's with one name, and looks through its end. The
+// process must have become that user (child.Become).
+func Begin(t Target, uid uint32) *Search {
+	f, st, err := t.open(uid, unix.O_RDONLY)
+	if err != nil {
+		return &Search{Err: err}
+	}
+	s := NewSearch(io.NewSectionReader(f, 0, st.Size), st.Size)
+	s.file = f
+	s.Tail()
+	return s
+}
+
+// Close closes the file, which was only read: nothing can be lost.
+func (s *Search) Close() { _ = s.file.Close() }
 
 // Tail looks through the last oom.MaxTail bytes.
-func (s *Search) Tail() error {
-	text, err := s.look(s.size)
-	if err != nil {
-		return err
-	}
-	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
+func (s *Search) Tail() {
+	_, after, found := bytes.Cut(s.look(s.Size), []byte(": error: *** JOB "))
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
-	return nil
 }
 
 // Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
 // there is more time. What it finds stands before what Tail found.
-func (s *Search) Back(limit int64, more func() bool) error {
-	for from := s.Read; s.Read < s.size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
-		if _, err := s.look(min(s.size, s.size-s.Read+overlap)); err != nil {
-			return err
-		}
+func (s *Search) Back(limit int64, more func() bool) {
+	for from := s.Read; s.Err == nil && s.Read < s.Size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
+		s.look(min(s.Size, s.Size-s.Read+overlap))
 	}
-	return nil
 }
 
-// look looks through the window that ends at an offset.
-func (s *Search) look(end int64) (text []byte, err error) {
-	if text, err = s.before(end); err != nil {
-		return nil, err
+// look looks through the window that ends at an offset, of at most oom.MaxTail bytes.
+func (s *Search) look(end int64) []byte {
+	window := make([]byte, min(end, oom.MaxTail))
+	n, err := s.text.ReadAt(window, end-int64(len(window)))
+	if err != nil && !errors.Is(err, io.EOF) { // then it has been cut meanwhile
+		s.Err = refusal(err)
+		return nil
 	}
-	run := thisRun(text)
-	found, earlier := oom.Find(run), int64(len(text)-len(run))
-	if end < s.size { // what else is said there may stand in the window after it as well
+	run := thisRun(window[:n])
+	found, earlier := oom.Find(run), int64(n-len(run))
+	if end < s.Size { // what else is said there may stand in the window after it as well
 		found = slices.DeleteFunc(found, func(m oom.Message) bool { return !AboutMemory(m) })
 	}
 	s.Messages = append(found, s.Messages...)
-	s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
-	return text, nil
+	s.Read, s.Earlier = s.Size-max(0, end-oom.MaxTail)-earlier, earlier > 0
+	return window[:n]
 }
 
-// before reads what stands before an offset, at most oom.MaxTail bytes.
-func (s *Search) before(end int64) ([]byte, error) {
-	window := make([]byte, min(end, oom.MaxTail))
-	n, err := s.text.ReadAt(window, end-int64(len(window)))
-	if errors.Is(err, io.EOF) { // it has been cut meanwhile
-		err = nil
-	}
-	return window[:n], err
-}
-
-// ours begins a line of Bookend's.
-var ours = []byte("| bookend: ")
-
-// reports are blocks of lines of Bookend's.
-var reports = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)(?:^\| bookend: .*(?:\n|\z))+`) })
+// ours begins a report of Bookend's, after an empty line.
+var ours = []byte("\n\n| bookend: ")
 
 // thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
-// another job that writes to the same file, for this run's own is written later.
+// another job that writes to the same file, for this run's own is written later. What the TaskEpilog says of processes
+// is this run's own.
 func thisRun(text []byte) []byte {
-	if !bytes.Contains(text, ours) {
+	for end := len(text); ; {
+		at := bytes.LastIndex(text[:end], ours)
+		if at < 0 {
+			return text
+		}
+		if end = at; bytes.HasPrefix(text[at+len(ours):], []byte("process ")) {
+			continue
+		}
+		for text = text[at+2:]; bytes.HasPrefix(text, ours[2:]); {
+			_, text, _ = bytes.Cut(text, []byte("\n"))
+		}
 		return text
 	}
-	for _, at := range slices.Backward(reports().FindAllIndex(text, -1)) {
-		if isEnd(text[at[0]:at[1]]) {
-			return text[at[1]:]
-		}
-	}
-	return text
 }
-
-// divided reports whether a report of Bookend's stands in a text, after an empty line, and may be an end's. What the
-// TaskEpilog says of processes is this run's own.
-func divided(text []byte) bool {
-	for found := true; found; {
-		if _, text, found = bytes.Cut(text, []byte("\n\n| bookend: ")); found &&
-			!bytes.HasPrefix(text, []byte("process ")) {
-			return true
-		}
-	}
-	return false
-}
-
-// isEnd tells an end report from a start report, and from what task hooks say.
-func isEnd(block []byte) bool {
-	said := strings.Join(strings.Fields(strings.ReplaceAll(string(block), "| bookend:", "")), " ")
-	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
-}
-
-// endWords are those of end reports, of this release and of earlier ones: no start report has them.
-var endWords = []string{" clean: ", "OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ",
-	"after your job",
-	"during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
-	"More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
