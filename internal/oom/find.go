@@ -56,7 +56,7 @@ func (s *scan) message(l *line) (found, bool) {
 		f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
 		return f, slurmSays().MatchString(l.lower)
 	}
-	for _, h := range l.hits() {
+	for _, h := range l.facts().hits {
 		st := statement{hit: h, s: s, at: s.at, line: l}
 		if st.facts = st.read(); !st.reported() {
 			continue

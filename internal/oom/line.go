@@ -19,10 +19,10 @@ type line struct {
 	words  *facts
 }
 
-// facts are those of the line, of a long one its beginning's.
+// facts are those of the whole line.
 func (l *line) facts() *facts {
 	if l.words == nil {
-		f := evidenceIn(l.lower[:min(len(l.lower), maxRead)])
+		f := evidenceIn(l.lower)
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
@@ -49,14 +49,6 @@ func split(tail []byte) []line {
 		lines = append(lines, l)
 	}
 	return lines
-}
-
-// hits are the signs in the line.
-func (l *line) hits() []hit {
-	if len(l.lower) <= maxRead {
-		return l.facts().hits
-	}
-	return evidenceIn(l.lower).hits
 }
 
 // colour is a terminal's control sequence, as far as it goes on its line.
