@@ -172,9 +172,7 @@ func TestRefuses(t *testing.T) {
 		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
 		"FIFO": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular,
 			notRegular},
-		"FIFO that is open": {func(t *testing.T, path string) {
-			users(t, path, unix.Mkfifo(path, 0o600))
-		}, notRegular, notRegular},
+		"FIFO that is open": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular, notRegular},
 		"symbolic link to an own file": {func(t *testing.T, path string) {
 			put(t, path+"-real", "secret")
 			users(t, path, os.Symlink(path+"-real", path))
@@ -241,12 +239,10 @@ func TestRefusesAnotherFile(t *testing.T) {
 }
 
 func TestRefusesNonsense(t *testing.T) {
-	for name, path := range map[string]string{
-		"no path": "", "relative": "out", "NUL": "/tmp/a\x00b", "long path": "/" + strings.Repeat("x", maxPath),
-	} {
+	for _, path := range []string{"", "out", "/tmp/a\x00b", "/" + strings.Repeat("x", maxPath)} {
 		got := Begin(Target{Path: path}, uid)
 		if Reason(got.Err) != other || got.file != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
-			t.Errorf("%s: %+v, want %q", name, got, other)
+			t.Errorf("%.20q: %+v, want %q", path, got, other)
 		}
 	}
 	if got := Reason(Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1))); got != other {
@@ -260,8 +256,13 @@ func TestRefusesNonsense(t *testing.T) {
 			t.Errorf("%q: got %v, want %v", why, !want, want)
 		}
 	}
-	if got := Reason(errors.New("of anybody")); got != other || Reason(nil) != "" {
-		t.Errorf("got %q and %q, want %q and none", got, Reason(nil), other)
+	for err, want := range map[error]string{
+		nil: "", errors.New("of anybody"): other, unix.EIO: other, unix.EMFILE: other, unix.ESTALE: missing,
+		unix.EDQUOT: full, unix.EROFS: readonly,
+	} {
+		if got := refusal(err); Reason(got) != want || !errors.Is(got, err) {
+			t.Errorf("%v: got %q of %v, want %q", err, Reason(got), got, want)
+		}
 	}
 }
 
@@ -291,6 +292,13 @@ func TestLocate(t *testing.T) {
 		if _, err := Locate(proc, pid, 1); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("process %d: %v", pid, err)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

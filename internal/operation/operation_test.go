@@ -220,18 +220,3 @@ func TestTailReply(t *testing.T) {
 		must.Not(t, (err == nil) != tt.valid, "%s: %v", name, err)
 	}
 }
-
-// What became of an append is one of the known words, or the reply is none.
-func FuzzAppendReply(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"refused":"missing"}`, `{"refused":"full\nexport X"}`, `{"refused":"\u001b"}`, `null`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var reply AppendReply
-		if json.Unmarshal(data, &reply) != nil || reply.Check() != nil || reply.Refused == "" {
-			return
-		}
-		must.Not(t, strings.Trim(reply.Refused, "abcdefghijklmnopqrstuvwxyz-") != "" || len(reply.Refused) > 12,
-			"%q", reply.Refused)
-	})
-}
