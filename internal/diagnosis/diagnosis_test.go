@@ -387,16 +387,6 @@ func TestRecorded(t *testing.T) {
 	})
 }
 
-// Where others may use a GPU, that they do is no reason to tell a job that ended well.
-func TestOthersWhereTheyMayBe(t *testing.T) {
-	in := well(1)
-	in.Seen, in.Shared = []Sighting{seen(500, 77, 20, false)}, "shards"
-	in.Seen[0].Owner, in.Job.Exit = slurm.Owner{ID: 41}, slurm.ExitStatus{Known: true}
-	if d := Why(in); d.Cause(Others).Answer != Yes || d.Reason != "" {
-		t.Errorf("%q: %+v", d.Reason, d.Cause(Others))
-	}
-}
-
 func TestLimitsAndShare(t *testing.T) {
 	kill := func(cgroup string) func(*Input) {
 		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }
@@ -474,6 +464,10 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
 		{"several JAX processes", both(recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"two causes, one remedy", both(dirty(there(code.Dirty, 30, 0, before)), finds(there(code.Foreign, 9, 5150, before))), ByFailure,
+			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use; another process held memory of your GPU",
+			"another node: sbatch --exclude=n1"},
+		{"others where they may be, and it ended well", both(endedWell, seeing(seen(500, 5150, 20, false)), func(in *Input) { in.Shared = "shards" }), "", "", ""},
 		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
@@ -500,28 +494,24 @@ func TestAsked(t *testing.T) {
 
 // With several cards each answer names its own, and none where that is not certain.
 func TestCards(t *testing.T) {
-	m, in := itself, well(2)
-	in.Messages = []oom.Message{m}
-	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-	d := Why(in)
-	if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
-		t.Errorf("own: %+v", c)
-	}
-	if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
-		t.Errorf("others: %+v", c)
-	}
+	m := itself
 	m.PID = 900
-	in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
-	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-		t.Errorf("a sighting says which GPU: %+v", c)
-	}
-	in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
-	if c := Why(in).Cause(Own); c.Index != nil {
-		t.Errorf("it was on both: %+v", c)
-	}
-	in.Seen = []Sighting{seen(500, 900, 20, false)}
-	if c := Why(in).Cause(Own); c.Index != nil {
-		t.Errorf("another job's of that number says nothing: %+v", c)
+	on1 := Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true}
+	for name, tt := range map[string]struct {
+		said oom.Message
+		seen []Sighting
+		on   int // -1: not known
+	}{
+		"no process named":         {itself, []Sighting{seen(500, 900, 20, true)}, -1},
+		"seen on one":              {m, []Sighting{seen(500, 900, 20, true)}, 0},
+		"seen on both":             {m, []Sighting{seen(500, 900, 20, true), on1}, -1},
+		"another's of that number": {m, []Sighting{seen(500, 900, 20, false)}, -1},
+	} {
+		in := well(2)
+		in.Messages, in.Seen = []oom.Message{tt.said}, tt.seen
+		if c := Why(in).Cause(Own); c.Answer != Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
+			t.Errorf("%s: %+v", name, c)
+		}
 	}
 }
 
@@ -552,20 +542,5 @@ func TestPeaks(t *testing.T) {
 	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
 	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
 		t.Errorf("with another job on the GPU only a sighting proves: %+v", got)
-	}
-}
-
-// What helps against two causes is said once.
-func TestTryOnce(t *testing.T) {
-	in := well(1)
-	in.dirtyStart(there(code.Dirty, 30, 0, before))
-	in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)}
-	d := Why(in)
-	if d.Cause(Others).Answer != Yes || d.Cause(Leftover).Answer != Yes || d.Cause(Others).With != "" || d.Cause(Leftover).With != "" {
-		t.Fatalf("%+v", d.Causes)
-	}
-	whole(t, d)
-	if len(d.Try) != 2 || d.Try[0] != "another node: sbatch --exclude=n1" || !strings.HasPrefix(d.Try[1], TellAdmin) {
-		t.Errorf("%q", d.Try)
 	}
 }
