@@ -44,54 +44,40 @@ const (
 	other      = "error"
 )
 
-// Refused says why a text was not appended, or an output not read. None of the reasons is a fault of the node.
-type Refused struct {
-	Why string // one of the reasons above
-	Err error
-}
-
-func (r *Refused) Error() string { return fmt.Sprintf("job's output: %s: %v", r.Why, r.Err) }
-
-// Unwrap gives the system's error.
-func (r *Refused) Unwrap() error { return r.Err }
-
-// Reason is the counter's name for an error of Append or Tail: missing, not-regular, not-owner, links, changed,
-// readonly, full, permission or error; "" for nil.
-func Reason(err error) string {
-	var r *Refused
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &r):
-		return r.Why
-	}
-	return other
-}
-
-// IsReason reports whether a text is one that Reason can return for an error.
+// IsReason reports whether a text is one of those, none of which is a fault of the node.
 func IsReason(text string) bool {
 	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}
 	return slices.Contains(all, text)
 }
 
-// Append adds text to the target, which must be an existing regular file of uid's with one name. The process
-// must have become that user (child.Become). An error is a *Refused; after "full" a part may be written.
-func Append(t Target, uid uint32, text []byte) error {
-	if len(text) > MaxText {
-		return &Refused{other, fmt.Errorf("%d bytes of text", len(text))}
+// reason is that of an error, "" for none.
+func reason(err error) string {
+	if err == nil {
+		return ""
 	}
-	f, _, err := t.open(uid, unix.O_WRONLY|unix.O_APPEND)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return refusal(errors.Join(err, f.Close())) // network file systems report a full disk on closing
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return cmp.Or(reasons[errno], other)
 }
 
-// open opens the target, if it is what a job's output can be. An error is a *Refused.
-func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err error) {
-	if err := t.check(); err != nil {
-		return nil, st, &Refused{other, err}
+// Append adds text to the target, which must be an existing regular file of uid's with one name, or says why not. The
+// process must have become that user (child.Become). Of what is refused as "full" a part may be written.
+func Append(t Target, uid uint32, text []byte) (refused string) {
+	if len(text) > MaxText {
+		return other
+	}
+	f, _, refused := t.open(uid, unix.O_WRONLY|unix.O_APPEND)
+	if refused != "" {
+		return refused
+	}
+	_, err := f.Write(text)
+	return reason(errors.Join(err, f.Close())) // network file systems report a full disk on closing
+}
+
+// open opens the target, if it is what a job's output can be.
+func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, refused string) {
+	if t.check() != nil {
+		return nil, st, other
 	}
 	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
 	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
@@ -102,30 +88,16 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, err er
 		fd, err = unix.Open(t.Path, access|flags, 0)
 	}
 	if err != nil {
-		return nil, st, refusal(err)
+		return nil, st, reason(err)
 	}
 	f = os.NewFile(uintptr(fd), t.Path)
-	if err = unix.Fstat(fd, &st); err == nil {
-		if why := t.differs(st, uid); why != "" {
-			err = &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
-				st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
-		}
+	if refused = reason(unix.Fstat(fd, &st)); refused == "" {
+		refused = t.differs(st, uid)
 	}
-	if err != nil {
+	if refused != "" {
 		f.Close()
-		return nil, st, refusal(err)
 	}
-	return f, st, nil
-}
-
-// refusal is an error as a *Refused, nil for none.
-func refusal(err error) error {
-	if r := (*Refused)(nil); err == nil || errors.As(err, &r) {
-		return err
-	}
-	var errno unix.Errno
-	errors.As(err, &errno)
-	return &Refused{cmp.Or(reasons[errno], other), err}
+	return f, st, refused
 }
 
 // differs names what the opened file has against it, "" for nothing.

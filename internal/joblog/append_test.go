@@ -57,28 +57,25 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if r.Tail > 0 {
-		tail, err := tailOf(r.Target, r.Tail)
-		if err := json.NewEncoder(os.Stdout).Encode(reply{tail, Reason(err)}); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(tailOf(r.Target, r.Tail)); err != nil {
 			os.Exit(1)
 		}
 		return
 	}
-	fmt.Print(Reason(Append(r.Target, uid, []byte(r.Text))))
+	fmt.Print(Append(r.Target, uid, []byte(r.Text)))
 }
 
 // tailOf is the end of a target, read as Search does.
-func tailOf(t Target, limit int) ([]byte, error) {
+func tailOf(t Target, limit int) reply {
 	s := Begin(t, uid)
 	defer s.Close()
-	if s.Err != nil {
-		return nil, s.Err
-	}
 	tail := make([]byte, min(int64(limit), s.Size))
-	_, err := s.text.ReadAt(tail, s.Size-int64(len(tail)))
-	if errors.Is(err, io.EOF) {
-		err = nil
+	if s.Refused == "" {
+		if _, err := s.text.ReadAt(tail, s.Size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+			return reply{nil, reason(err)}
+		}
 	}
-	return tail, err
+	return reply{tail, s.Refused}
 }
 
 // appendAsUser returns the child's refusal, "" for none.
@@ -241,11 +238,11 @@ func TestRefusesAnotherFile(t *testing.T) {
 func TestRefusesNonsense(t *testing.T) {
 	for _, path := range []string{"", "out", "/tmp/a\x00b", "/" + strings.Repeat("x", maxPath)} {
 		got := Begin(Target{Path: path}, uid)
-		if Reason(got.Err) != other || got.file != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
+		if got.Refused != other || got.file != nil || Append(Target{Path: path}, uid, nil) != other {
 			t.Errorf("%.20q: %+v, want %q", path, got, other)
 		}
 	}
-	if got := Reason(Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1))); got != other {
+	if got := Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)); got != other {
 		t.Errorf("much text: got %q, want %q", got, other)
 	}
 	for why, want := range map[string]bool{
@@ -260,8 +257,8 @@ func TestRefusesNonsense(t *testing.T) {
 		nil: "", errors.New("of anybody"): other, unix.EIO: other, unix.EMFILE: other, unix.ESTALE: missing,
 		unix.EDQUOT: full, unix.EROFS: readonly,
 	} {
-		if got := refusal(err); Reason(got) != want || !errors.Is(got, err) {
-			t.Errorf("%v: got %q of %v, want %q", err, Reason(got), got, want)
+		if got := reason(err); got != want {
+			t.Errorf("%v: got %q, want %q", err, got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Search struct {
 	Messages []oom.Message // in the order in which they were said
 	Size     int64         // of the output when it was opened: what is written later is no part of it
 	Read     int64         // bytes before the end that were looked through
-	Err      error         // why it is not looked through, a *Refused
+	Refused  string        // why it is not looked through, as Append has it
 	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another
 	// end or of a start.
 	Earlier bool
@@ -38,9 +38,9 @@ func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text
 // Begin opens the target, which must be an existing regular file of uid's with one name, and looks through its end. The
 // process must have become that user (child.Become).
 func Begin(t Target, uid uint32) *Search {
-	f, st, err := t.open(uid, unix.O_RDONLY)
-	if err != nil {
-		return &Search{Err: err}
+	f, st, refused := t.open(uid, unix.O_RDONLY)
+	if refused != "" {
+		return &Search{Refused: refused}
 	}
 	s := NewSearch(io.NewSectionReader(f, 0, st.Size), st.Size)
 	s.file = f
@@ -60,7 +60,7 @@ func (s *Search) Tail() {
 // Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
 // there is more time. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) {
-	for from := s.Read; s.Err == nil && s.Read < s.Size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
+	for from := s.Read; s.Refused == "" && s.Read < s.Size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
 		s.look(min(s.Size, s.Size-s.Read+overlap))
 	}
 }
@@ -70,7 +70,7 @@ func (s *Search) look(end int64) []byte {
 	window := make([]byte, min(end, oom.MaxTail))
 	n, err := s.text.ReadAt(window, end-int64(len(window)))
 	if err != nil && !errors.Is(err, io.EOF) { // then it has been cut meanwhile
-		s.Err = refusal(err)
+		s.Refused = reason(err)
 		return nil
 	}
 	run := thisRun(window[:n])

@@ -42,7 +42,7 @@ var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return AppendReply{}, err
 	}
-	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
+	return AppendReply{Refused: joblog.Append(r.Target, r.UID, []byte(r.Text))}, nil
 })
 
 // TailRequest asks what a job's outputs say of memory. The targets are the user's claims.
@@ -106,8 +106,8 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 		most /= len(all)
 	}
 	for i, s := range all {
-		if s.Err != nil {
-			reply.Files = append(reply.Files, Searched{Refused: joblog.Reason(s.Err)})
+		if s.Refused != "" {
+			reply.Files = append(reply.Files, Searched{Refused: s.Refused})
 			continue
 		}
 		reply.Files = append(reply.Files, Searched{Size: s.Size, Read: s.Read, Earlier: s.Earlier})
