@@ -251,7 +251,7 @@ func (j judge) absent(n Name) Cause {
 		return no("none when it failed")
 	case why != "":
 		return untold(why)
-	case j.figured() && j.strange == 0, j.startless() && j.addressSpace() != "":
+	case j.figured() && j.strange == 0, j.limited():
 		return no("none at start or end")
 	case j.Whole && j.own().Answer == Yes:
 		return no("none at start or end, nor in any sample between")

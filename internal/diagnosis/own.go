@@ -37,7 +37,7 @@ func (j judge) pool() Cause {
 // notTheCard says what it was, where no program was refused a card's memory; empty where one may have been.
 func (j judge) notTheCard() string {
 	switch {
-	case j.startless() && j.addressSpace() != "":
+	case j.limited():
 		return "CUDA did not even start"
 	case j.hostAlone():
 		return "it was host memory"
@@ -178,7 +178,7 @@ func (j judge) processes() Cause {
 		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
 		return no("the rest was not your job's")
-	case j.startless() && j.addressSpace() != "":
+	case j.limited():
 		return no("CUDA did not even start")
 	}
 	return untold("no two were seen at once (the recorder looks)")

@@ -21,13 +21,15 @@ func Why(in Input) Diagnosis {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
 	leftover := j.leftover()
-	names := []Name{Others, Leftover, Unlisted, Pieces, Pool, Fault, Own, Processes, Limits}
-	for i, c := range []Cause{
-		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
-		j.processes(), j.limits(),
+	for _, one := range []struct {
+		name  Name
+		cause Cause
+	}{
+		{Others, j.others(leftover)}, {Leftover, leftover}, {Unlisted, j.unlisted(leftover)}, {Pieces, j.pieces()},
+		{Pool, j.pool()}, {Fault, j.fault()}, {Own, j.own()}, {Processes, j.processes()}, {Limits, j.limits()},
 	} {
-		c.Name = names[i]
-		d.Causes = append(d.Causes, j.elsewhere(c))
+		one.cause.Name = one.name
+		d.Causes = append(d.Causes, j.elsewhere(one.cause))
 	}
 	d.Causes = append(d.Causes, j.share(d))
 	if d.Reason = j.asked(d); d.Reason != "" {
@@ -226,6 +228,9 @@ func (j judge) startless() bool {
 	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
 }
 
+// limited: it could not for want of address space.
+func (j judge) limited() bool { return j.startless() && j.addressSpace() != "" }
+
 const (
 	// significant is from how many bytes on what something holds can have mattered. A CUDA context takes about 530 MiB
 	// (measured on an H200): whoever does real work on a card has more, services and the driver's rounding have less.
@@ -256,35 +261,25 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	if m.Kind != oom.Device || !m.Free.Known() || f.asked == 0 || f.total == 0 || f.free > f.total {
 		return f, false
 	}
-	if m.Idle.Known() && m.Idle.Bytes >= f.total/idleShare {
+	// a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in pieces
+	if m.Idle.Known() && m.Idle.Bytes >= f.total/50 {
 		f.idle = m.Idle.Bytes
 	}
-	f.split()
-	return f, true
-}
-
-// idleShare: a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in
-// pieces.
-const idleShare = 50
-
-// split tells what is in use on the card into this process's and the rest.
-func (f *failure) split() {
 	used := f.total - f.free
 	switch {
-	case f.InUse.Known():
-		f.mine, f.restKnown = min(f.InUse.Bytes, used), true
-	case f.Framework == oom.VLLM: // it looks at the card before it takes anything but its context
+	case m.InUse.Known():
+		f.mine, f.restKnown = min(m.InUse.Bytes, used), true
+	case m.Framework == oom.VLLM: // it looks at the card before it takes anything but its context
 		f.mine, f.restKnown = min(used, outside), true
-	default:
-		f.mine = min(f.Allocated.Bytes+f.Idle.Bytes, used)
-		// without the process's own total nobody can tell its context from others' memory, unless there is too little
-		// of both
-		f.restKnown = f.Allocated.Known() && used-f.mine < outside+significant
-		return
+	default: // nobody can tell its context from others' memory, unless there is too little of both
+		f.mine = min(m.Allocated.Bytes+m.Idle.Bytes, used)
+		f.restKnown = m.Allocated.Known() && used-f.mine < outside+significant
+		return f, true
 	}
 	if used-f.mine >= significant {
 		f.rest = used - f.mine
 	}
+	return f, true
 }
 
 // short: less was free than the allocation needed.
