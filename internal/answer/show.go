@@ -243,9 +243,7 @@ func (r Shown) why(w io.Writer, e ledger.End) {
 		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, Figure(p.Peak), began)
 	}
 	for _, t := range d.Try {
-		if !strings.HasPrefix(t, diagnosis.TellAdmin) { // who reads this is the admin
-			fmt.Fprintf(w, "    try: %s\n", t)
-		}
+		fmt.Fprintf(w, "    try: %s\n", t)
 	}
 }
 

@@ -167,9 +167,6 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
-// TellAdmin begins the remedy that is not the owner's own.
-const TellAdmin = "tell your admin"
-
 // try is what the job's owner can do, by the causes found. One that ended well needs nothing.
 func (j judge) try(d Diagnosis) (out []string) {
 	switch d.Reason {
@@ -207,8 +204,7 @@ func (j judge) remedies(n Name) []string {
 		return []string{"end what your job starts in the background, and what it exports"}
 	}
 	if slices.Contains([]Name{Others, Leftover, Unlisted, Pieces, Fault}, n) {
-		return []string{"another node: sbatch --exclude=" + j.Job.Node,
-			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
+		return []string{"another node: sbatch --exclude=" + j.Job.Node}
 	}
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
 		return better[n][m[0].Framework]

@@ -57,7 +57,6 @@ const (
 	free
 	total
 	allocated
-	inUse
 	filler // of no meaning itself, between a word and its size
 )
 
@@ -68,8 +67,8 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 		asked: "allocate allocating allocation alloc malloc requested request requesting asked required requires " +
 			"needed need needs tried trying wanted extend mmap create reallocate realloc calloc vector reserve size",
 		free:  "free available have remaining left",
-		total: "total capacity", allocated: "allocated", inUse: "used usage",
-		nothing: "limit capped max maximum rounded freed released cached reserved line error code batch",
+		total: "total capacity", allocated: "allocated",
+		nothing: "used usage limit capped max maximum rounded freed released cached reserved line error code batch",
 		filler: "of was is for memory mem bytes buffer async managed failed to only set block space so far about " +
 			"device gpu cuda rocm",
 	} {

@@ -283,7 +283,7 @@ func TestBounds(t *testing.T) {
 func why(reason diagnosis.Reason, headline string) *diagnosis.Diagnosis {
 	zero := 0
 	return &diagnosis.Diagnosis{Reason: reason, Headline: headline,
-		Try: []string{"a smaller batch", "more GPUs", diagnosis.TellAdmin + ": bookend show 42 on n1"},
+		Try: []string{"a smaller batch", "more GPUs"},
 		Causes: []diagnosis.Cause{
 			{Name: diagnosis.Others, Answer: diagnosis.No, Evidence: "none"},
 			{Name: diagnosis.Unlisted, Answer: diagnosis.Yes, With: diagnosis.Own, Evidence: "the same"},
