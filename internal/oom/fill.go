@@ -11,7 +11,7 @@ func (st statement) fill(m *Message) bool {
 	switch {
 	case m.Kind == Fault:
 		return true
-	case m.Kind == Device && m.Framework == PyTorch && isTorch(st.after()):
+	case m.Kind == Device && m.Framework == PyTorch && isTorch(st.after):
 		if _, rest, found := strings.Cut(st.sentence(), "memory. Tried to allocate "); found {
 			return readTorch(m, rest)
 		}
@@ -21,8 +21,7 @@ func (st statement) fill(m *Message) bool {
 		m.Asked = sizeIn(st.sentence(), sharedAsked)
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
-	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
-	if text := st.line.body[begin:end]; m.Kind == Host {
+	if text := st.line.body[st.pos-len(st.before):][:len(st.around)]; m.Kind == Host {
 		m.take(sizesIn(text), asked)
 	} else {
 		m.take(sizesIn(text))
@@ -51,7 +50,7 @@ const (
 // empty one, or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
-	for l := range st.s.near(st.at, 1, maxWrapped) {
+	for l := range st.near(1, maxWrapped) {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
 		}

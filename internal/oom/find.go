@@ -57,12 +57,10 @@ func (s *scan) message(l *line) (found, bool) {
 		return f, slurmSays().MatchString(l.lower)
 	}
 	for _, h := range l.facts().hits {
-		st := statement{hit: h, s: s, at: s.at, line: l}
-		if st.facts = st.read(); !st.reported() {
-			continue
-		}
-		if f, ok := st.message(); ok {
-			return f, ok
+		if st := s.statement(l, h); st.reported() {
+			if f, ok := st.message(); ok {
+				return f, ok
+			}
 		}
 	}
 	return found{}, false
@@ -88,13 +86,13 @@ var (
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
 )
 
-// near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty
-// one.
-func (s *scan) near(at, step, count int) iter.Seq[*line] {
+// near are the lines of the same process next to this one, above it (step -1) or below, the nearest first, up to an
+// empty one.
+func (s *scan) near(step, count int) iter.Seq[*line] {
 	return func(yield func(*line) bool) {
-		for i := at + step; i >= 0 && i < len(s.lines) && count > 0 && i != at+maxNear*step; i += step {
+		for i := s.at + step; i >= 0 && i < len(s.lines) && count > 0 && i != s.at+maxNear*step; i += step {
 			l := &s.lines[i]
-			if l.stream != s.lines[at].stream {
+			if l.stream != s.lines[s.at].stream {
 				continue
 			}
 			if l.body == "" || l.own() || !yield(l) {

@@ -16,43 +16,32 @@ const (
 // statement is a sign in its place.
 type statement struct {
 	hit
-	s     *scan
-	at    int
-	line  *line
-	facts *facts // of the line's part around the sign
+	*scan
+	line                  *line
+	facts                 *facts // of the line's part around the sign, in lower case, which may say more of it
+	before, after, around string
 }
 
-func (st statement) before() string {
-	return st.line.lower[max(0, st.pos-maxBefore):st.pos]
-}
-
-func (st statement) after() string {
-	return st.line.lower[st.end():min(len(st.line.lower), st.end()+maxAfter)]
-}
-
-func (st statement) end() int { return st.pos + len(st.text) }
-
-// read finds the evidence around the sign.
-func (st statement) read() *facts {
-	if len(st.line.lower) <= maxRead {
-		return st.line.facts()
+func (s *scan) statement(l *line, h hit) statement {
+	end := h.pos + len(h.text)
+	st := statement{hit: h, scan: s, line: l, facts: l.facts(), before: l.lower[max(0, h.pos-maxBefore):h.pos],
+		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
+	if st.around = st.before + h.text + st.after; len(l.lower) > maxRead {
+		f := evidenceIn(st.around)
+		st.facts = &f
 	}
-	f := evidenceIn(st.around())
-	return &f
+	return st
 }
-
-// around is the line's part that may say more of the sign.
-func (st statement) around() string { return st.before() + st.text + st.after() }
 
 // clause is what the statement itself says, without what stands before its last colon.
 func (st statement) clause() string {
-	return st.around()[strings.LastIndex(st.before(), ": ")+1:]
+	return st.around[strings.LastIndex(st.before, ": ")+1:]
 }
 
 // reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of
 // what is searched for.
 func (st statement) reported() bool {
-	before, after := st.before(), st.after()
+	before, after := st.before, st.after
 	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
 		st.facts.code < min(st.pos, maxBefore)
 	if sizedTorch().MatchString(after) { // no source and few texts have its figures
@@ -72,7 +61,7 @@ var (
 func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
-		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
+		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
 	case st.head:
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
@@ -91,9 +80,9 @@ func (st statement) formed(before, after string) bool {
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
 
-// near: one of so many lines above the statement (step -1) or below it has such a word.
-func (st statement) near(step, count int, c class) bool {
-	for l := range st.s.near(st.at, step, count) {
+// beside: one of so many lines above the statement (step -1) or below it has such a word.
+func (st statement) beside(step, count int, c class) bool {
+	for l := range st.near(step, count) {
 		if l.facts().has[c] {
 			return true
 		}
@@ -161,7 +150,7 @@ func (st statement) failed() bool {
 	if st.facts.has[isError] || st.line.facts().has[isError] {
 		return true
 	}
-	if strings.Contains(st.before(), "warn") {
+	if strings.Contains(st.before, "warn") {
 		return false
 	}
 	text, _, _ := strings.Cut(st.whole(), ". ") // then comes advice
@@ -171,7 +160,7 @@ func (st statement) failed() bool {
 
 // survived: the program says that it goes on, on the same line or right after it.
 func (st statement) survived() bool {
-	return st.facts.has[goesOn] || st.near(1, linesBelow+1, goesOn)
+	return st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
 }
 
 // Lines of a statement's neighbourhood: errors are often spread over some.
@@ -188,14 +177,14 @@ func (st statement) place() (Kind, bool) {
 	case st.kind == Shared:
 		return Shared, true
 	case st.kind == Fault:
-		return Fault, !st.weak || st.failed() && evidenceIn(st.before()).has[isGPU]
-	case sizedTorch().MatchString(st.after()) && own.has[isGPU]:
+		return Fault, !st.weak || st.failed() && evidenceIn(st.before).has[isGPU]
+	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return Device, true
 	case st.weak && !st.failed() && !st.endsError():
 		return "", false
 	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost]:
 		return Host, true
-	case !strings.Contains(st.around(), "alloc") && st.hostNear():
+	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return Host, true
 	case st.kind == Device && !st.weak, own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.soft || evidenceIn(st.clause()).has[isGPU]):
@@ -221,12 +210,12 @@ func (st statement) placeNear() (Kind, bool) {
 // neighbours are the lines above the statement and below it that may belong to it.
 func (st statement) neighbours() iter.Seq[*line] {
 	return func(yield func(*line) bool) {
-		for l := range st.s.near(st.at, -1, linesAbove) {
+		for l := range st.near(-1, linesAbove) {
 			if !yield(l) {
 				return
 			}
 		}
-		st.s.near(st.at, 1, linesBelow)(yield)
+		st.near(1, linesBelow)(yield)
 	}
 }
 
@@ -235,18 +224,18 @@ func (st statement) endsError() bool {
 	count := linesAbove
 	if st.pos == 0 {
 		count = 1
-	} else if !strings.HasSuffix(st.before(), ": ") {
+	} else if !strings.HasSuffix(st.before, ": ") {
 		return false
 	}
-	return st.near(-1, count, isError)
+	return st.beside(-1, count, isError)
 }
 
 // hostNear: the call that failed is named by another line, and was for host memory; or it is an earlier error of such a
 // call that the program meets again.
 func (st statement) hostNear() bool {
 	again := false
-	if last := len(st.s.found) - 1; last >= 0 {
-		again = st.s.found[last].Kind == Host && found{stream: st.line.stream, at: st.at}.isNear(st.s.found[last])
+	if last := len(st.found) - 1; last >= 0 {
+		again = st.found[last].Kind == Host && found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
 	}
 	for l := range st.neighbours() {
 		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
@@ -254,7 +243,7 @@ func (st statement) hostNear() bool {
 			return true
 		}
 	}
-	return again && strings.Contains(st.around(), "cudagetlasterror")
+	return again && strings.Contains(st.around, "cudagetlasterror")
 }
 
 // called is what ran out, by the call that failed.
