@@ -50,7 +50,7 @@ const (
 // empty one, or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
-	for l := range st.near(1, maxWrapped) {
+	for _, l := range st.near(1, maxWrapped) {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
 		}

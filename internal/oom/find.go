@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"iter"
 	"slices"
 	"strings"
 
@@ -88,19 +87,18 @@ var (
 
 // near are the lines of the same process next to this one, above it (step -1) or below, the nearest first, up to an
 // empty one.
-func (s *scan) near(step, count int) iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for i := s.at + step; i >= 0 && i < len(s.lines) && count > 0 && i != s.at+maxNear*step; i += step {
-			l := &s.lines[i]
-			if l.stream != s.lines[s.at].stream {
-				continue
-			}
-			if l.body == "" || l.own() || !yield(l) {
-				return
-			}
-			count--
+func (s *scan) near(step, count int) (all []*line) {
+	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
+		l := &s.lines[i]
+		if l.stream != s.lines[s.at].stream {
+			continue
 		}
+		if l.body == "" || l.own() {
+			break
+		}
+		all = append(all, l)
 	}
+	return all
 }
 
 // blank is a message that says nothing.

@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"iter"
 	"slices"
 	"strings"
 )
@@ -82,12 +81,7 @@ var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cuda
 
 // beside: one of so many lines above the statement (step -1) or below it has such a word.
 func (st statement) beside(step, count int, c class) bool {
-	for l := range st.near(step, count) {
-		if l.facts().has[c] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts().has[c] })
 }
 
 // The words and marks with which lines of programs, scripts, shells' traces, comments and lists begin.
@@ -199,7 +193,7 @@ func (st statement) place() (Kind, bool) {
 
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
-	for l := range st.neighbours() {
+	for _, l := range st.neighbours() {
 		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") {
 			return called(f), true
 		}
@@ -208,15 +202,8 @@ func (st statement) placeNear() (Kind, bool) {
 }
 
 // neighbours are the lines above the statement and below it that may belong to it.
-func (st statement) neighbours() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for l := range st.near(-1, linesAbove) {
-			if !yield(l) {
-				return
-			}
-		}
-		st.near(1, linesBelow)(yield)
-	}
+func (st statement) neighbours() []*line {
+	return append(st.near(-1, linesAbove), st.near(1, linesBelow)...)
 }
 
 // endsError: the statement is the last line, or the end of one, of an error that the lines above began.
@@ -237,7 +224,7 @@ func (st statement) hostNear() bool {
 	if last := len(st.found) - 1; last >= 0 {
 		again = st.found[last].Kind == Host && found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
 	}
-	for l := range st.neighbours() {
+	for _, l := range st.neighbours() {
 		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
 		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
 			return true
