@@ -141,7 +141,7 @@ func (in Input) standing(open []Exit) Decision {
 	case in.Node.Silent:
 		return in.leave(m, times+"; not resumed while it does not respond")
 	}
-	return in.said(Decision{Act: Resume, Why: times + " after " + w.Reason, Memory: m})
+	return in.said(Resume, times+" after "+w.Reason, m)
 }
 
 // unclean says why what a drain stands for is not known to be over, empty where it is.
@@ -164,17 +164,17 @@ func (in Input) write(open []Exit, x Exit, why string) Decision {
 	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
-	return in.said(Decision{Act: Write, Why: why, Reason: x.Reason, Memory: m})
-}
-
-func (in Input) leave(m Memory, why string) Decision {
-	return in.said(Decision{Act: Leave, Why: why, Memory: m})
-}
-
-func (in Input) said(d Decision) Decision {
-	d.Why = string(report.Clean(d.Why, maxWhy))
-	d.Memory.Last = &Said{in.Now.UTC().Round(0), d.Act, d.Why}
+	d := in.said(Write, why, m)
+	d.Reason = x.Reason
 	return d
+}
+
+func (in Input) leave(m Memory, why string) Decision { return in.said(Leave, why, m) }
+
+func (in Input) said(act Act, why string, m Memory) Decision {
+	why = string(report.Clean(why, maxWhy))
+	m.Last = &Said{in.Now.UTC().Round(0), act, why}
+	return Decision{Act: act, Why: why, Memory: m}
 }
 
 // AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
@@ -186,7 +186,7 @@ func AtHook(in Input, own Exit) Decision {
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
 		m.Written = &w
-		return in.said(Decision{Act: Add, Why: w.Reason, Memory: m})
+		return in.said(Add, w.Reason, m)
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
 	case n.Drained():
