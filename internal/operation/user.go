@@ -169,7 +169,7 @@ func (f Searched) Why() string {
 // Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
 // wrong with the record (Trouble) until the hook collects it.
 type Visit struct {
-	Store   *state.Store // nil where state cannot be used: each hook is on its own
+	Store   *state.Store
 	UID     uint32
 	Alive   func(state.Stuck) bool
 	Now     func() time.Duration // CLOCK_BOOTTIME
@@ -193,26 +193,21 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	}
 	reply, err = o.Ask(req, v.Left())
 	defer met(err == nil) // of this operation alone: reading may work where writing hangs
-	if left := stuck(op, err, v.Now()); left != nil && v.Store != nil {
+	if left := stuck(op, err, v.Now()); left != nil {
 		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, *left, v.Alive))
 	}
 	return reply, err
 }
 
 // enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that
-// end at once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is
-// on its own.
+// end at once wait for the first, and not for one another. Where its lock is out of use each hook is on its own.
 func (v *Visit) enter(op string) (met func(back bool), err error) {
-	alone := func(bool) {}
-	if v.Store == nil {
-		return alone, nil
-	}
 	met, err = v.Store.Visit(op, v.UID, v.Now, v.Left())
 	switch {
 	case errors.Is(err, state.ErrLocked):
 		return nil, errInVisit
 	case met == nil:
-		met = alone
+		met = func(bool) {}
 	}
 	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
 	v.Trouble = errors.Join(v.Trouble, err)
