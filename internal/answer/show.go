@@ -243,9 +243,7 @@ func (r Shown) why(w io.Writer, e ledger.End) {
 		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, Figure(p.Peak), began)
 	}
 	for _, t := range d.Try {
-		if !strings.HasPrefix(t, diagnosis.TellAdmin) { // who reads this is the admin
-			fmt.Fprintf(w, "    try: %s\n", t)
-		}
+		fmt.Fprintf(w, "    try: %s\n", t)
 	}
 }
 
@@ -257,9 +255,6 @@ func causeRow(c diagnosis.Cause) string {
 	}
 	if c.Index != nil {
 		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
-	}
-	if c.Detail != "" {
-		text += " [" + c.Detail + "]"
 	}
 	return row("    "+answer, c.Name.Title(), text)
 }

@@ -45,8 +45,6 @@ type Cause struct {
 	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
 	// Reasons that the system gave may be inside: report.Clean before use.
 	Evidence string `json:"evidence"`
-	// Detail is what only an admin may read, and what nothing else on record says: whose process another hook saw.
-	Detail string `json:"detail,omitempty"`
 	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not
 	// certain.
 	Index *int `json:"index,omitempty"`
@@ -80,9 +78,7 @@ const (
 
 // Diagnosis is what is known of a job's end.
 type Diagnosis struct {
-	// Asked is why somebody would want to know, in a few words; empty, and with it Reason: nobody.
-	Asked  string `json:"asked,omitempty"`
-	Reason Reason `json:"reason,omitempty"`
+	Reason Reason `json:"reason,omitempty"` // empty: nobody would want to know
 	// Headline is the answer in one sentence for the job's owner.
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // every one, in order
@@ -130,34 +126,30 @@ type Input struct {
 	// all was.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder saw of the job's GPUs in so many Samples, one in each Every; nothing where there
-	// was none. Whole says that it saw every interval between the two ends.
+	// Recorded is what the recorder saw of the job's GPUs; nothing where there was none. Whole says that it saw every
+	// interval between the two ends.
 	Recorded      []Recorded
-	Samples       int
-	Every         time.Duration
 	Whole         bool
 	Shared        string // why others may use these cards legally
 	SharedUnknown string
 	// AddressSpace is the job's limit of address space, bytes, as its task hook saw it: the user's claim. Unknown where
 	// nobody looked; Unlimited where there is none.
 	AddressSpace gpu.Figure
-	// WallStart and WallEnd are the job's two ends as wall time, for accounting; zero where unknown.
-	WallStart, WallEnd time.Time
+	WallStart    time.Time // the job's start as wall time, for accounting; zero where unknown
 }
 
-// Unlimited is the AddressSpace of a job without a limit.
+// Unlimited is the AddressSpace of a job without a limit. What is larger is none either: 4 EiB are more than any
+// processor addresses.
 const Unlimited = 1 << 62
 
 // Recorded is what the recorder saw of one GPU. What lies between two samples it did not see: the figures are lower
 // bounds.
 type Recorded struct {
-	Device     gpu.ID
-	Own        uint64 // most memory of the job's own processes together, bytes
-	Unlisted   uint64 // most memory that no process accounted for, bytes
-	UnlistedAt time.Duration
-	Together   int // most processes of the job at once
-	TogetherAt time.Duration
-	Unused     bool // no process was seen there, at any time
+	Device   gpu.ID
+	Own      uint64 // most memory of the job's own processes together, bytes
+	Unlisted uint64 // most memory that no process accounted for, bytes
+	Together int    // most processes of the job at once
+	Unused   bool   // no process was seen there, at any time
 }
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.

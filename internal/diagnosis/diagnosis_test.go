@@ -33,7 +33,7 @@ func well(cards int) Input {
 	in := Input{
 		Job:   slurm.Job{ID: 42, UID: 1001, Node: "n1", Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}},
 		Start: side(100 * time.Second), End: side(1000 * time.Second), Kernel: &gpu.KernelLog{}, AddressSpace: gpu.Bytes(Unlimited),
-		WallStart: ends.Add(-900 * time.Second), WallEnd: ends,
+		WallStart: ends.Add(-900 * time.Second),
 	}
 	for i, id := range []gpu.ID{gpu0, gpu1}[:cards] {
 		device := gpu.Device{ID: id}
@@ -192,7 +192,7 @@ func whole(t *testing.T, d Diagnosis) {
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
 		t.Errorf("twice the same: %q", d.Try)
 	}
-	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Asked == "") || (d.Reason == "") != (d.Headline == "") {
+	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
 	for _, c := range d.Causes {
@@ -205,52 +205,51 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; not sampled between"},
-		{"none by the message either", saying(itself), Others, No, "none at start, end or failure"},
-		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
+		{"nobody", nil, Others, Unknown, "none at start or end; between them not all was seen"},
+		{"none by the message either", saying(itself), Others, No, "none when it failed"},
+		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began"},
 		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
 		{"there, but the job alone wanted too much", both(dirty(there(code.Dirty, 20, 5150, nil)), saying(torch(100, 10, 109.8, 0))), Others, No, "not decisive"},
-		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began, since 08:44:10 only; not sampled between"},
+		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, nil)), Others, Unknown, "307 MiB when your job began only, as far as was seen"},
 		{"of unknown size", func(in *Input) {
 			f := there(code.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
 			in.dirtyStart(f)
-		}, Others, Unknown, "unknown"},
+		}, Others, Unknown, "at least 0 MiB when your job began; whether that mattered"},
 		{"another live job's", finds(there(code.Foreign, 9, 5150, before)), Others, Yes, "9.0 GiB at the end"},
 		{"a stray", finds(there(code.Stray, 9, 5150, nil)), Others, Yes, "9.0 GiB at the end"},
 		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
-		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
-		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "failure"},
+		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran"},
+		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "none when it failed"},
 		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "owner could not be told"},
 		{"another user's process, seen while the job ran", seeing(Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}), Others, Yes, "30.0 GiB while your job ran"},
-		{"no one, and samples between", func(in *Input) { in.Samples = 12 }, Others, Unknown, "none at start or end, nor in 12 samples between"},
 		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
-		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "no one looked"},
+		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "not seen at rest at its start"},
 		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
-		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "not sampled between"},
+		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "between them not all was seen"},
 	})
 }
 
 func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
-		{"clean", nil, Leftover, No, "clean at your start"},
+		{"clean", nil, Leftover, No, "none on record"},
 		{"another's", dirty(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB when your job began"},
 		{"the user's own", dirty(there(code.Dirty, 20, 0, mine41)), Leftover, Yes, "probably by your job 41"},
 		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
 		{"on record at the end alone", finds(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB"},
-		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "could not be judged"},
+		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "not seen at rest at its start"},
 		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
-		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; not sampled between"},
-		{"none by the message either", saying(itself), Unlisted, No, "none at start, end or failure"},
+		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; between them not all was seen"},
+		{"none by the message either", saying(itself), Unlisted, No, "none when it failed"},
 		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "the same"},
 		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
-		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "not known since when"},
+		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "whether that mattered"},
 		{"after the job, and when it failed", both(finds(there(code.Residue, 100.5, 0, nil)), saying(beside)), Unlisted, Yes, "100.5 GiB at the end"},
 		{"left by the job itself", both(ownResidue, saying(beside)), Unlisted, Yes, "left by your job"},
 		{"balance unknown", finds(unsure(there(code.Residue, 20, 0, nil))), Unlisted, Unknown, "could not be told"},
@@ -271,14 +270,14 @@ func TestPiecesAndPool(t *testing.T) {
 		{"a gap, but less was free than asked", both(gap(100), saying(itself)), Pieces, No, "only 921 MiB free, 20.0 GiB asked"},
 		{"enough was free", saying(nobody), Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
 		{"not tested", func(in *Input) { in.Probes = nil }, Pieces, Unknown, "not tested"},
-		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "a test allocation failed"},
+		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "not tested"},
 		{"no message", nil, Pool, Unknown, "no message"},
 		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
 		{"little idle", saying(itself), Pool, No, "409 MiB unused, 20.0 GiB asked"},
 		{"much idle", saying(pooled), Pool, Yes, "45.0 GiB reserved but unallocated"},
 		{"much idle, and not enough", saying(torch(60, 1.1, 138.6, 45)), Pool, No, "45.0 GiB unused"},
 		{"idle and free together", saying(torch(12, 6, 133.6, 7)), Pool, Yes, "7.0 GiB reserved but unallocated"},
-		{"JAX says nothing of it", saying(jax(20)), Pool, Unknown, "JAX does not say"},
+		{"JAX says nothing of it", saying(jax(20)), Pool, Unknown, "a message does not say"},
 	})
 }
 
@@ -303,10 +302,10 @@ func TestFault(t *testing.T) {
 		{"versions differ, as the driver says", fault(code.Mismatch), Fault, Yes, "different versions"},
 		{"health read in part", func(in *Input) { in.HealthUnknown = "ECC counters" }, Fault, Unknown, "ECC counters"},
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
-		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
-		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},
-		{"the program says so", saying(says(oom.Fault, oom.CUDA)), Fault, No, "GPU and driver are well"},
-		{"the program says so, nothing read", both(saying(says(oom.Fault, oom.CUDA)), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "met a GPU error"},
+		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log was not read"},
+		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "not read in full"},
+		{"the program says so", saying(says(oom.Fault, oom.CUDA)), Fault, No, "none in driver and kernel log"},
+		{"the program says so, nothing read", both(saying(says(oom.Fault, oom.CUDA)), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "kernel log was not read"},
 	})
 }
 
@@ -324,7 +323,7 @@ func TestOwn(t *testing.T) {
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
 		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
 		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
-		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB at 08:51:40"},
+		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB in one process"},
 		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
 	})
@@ -332,10 +331,10 @@ func TestOwn(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
-	crowd := recording(Recorded{Device: gpu0, Own: 3 * gibi, Together: 3, TogetherAt: 500 * time.Second})
+	crowd := recording(Recorded{Device: gpu0, Own: 3 * gibi, Together: 3})
 	judged(t, []row{
-		{"not sampled", nil, Processes, Unknown, "not sampled"},
-		{"three at once", crowd, Processes, Yes, "3 processes with 3.0 GiB at 08:51:40"},
+		{"not sampled", nil, Processes, Unknown, "no two were seen"},
+		{"three at once", crowd, Processes, Yes, "3 processes with 3.0 GiB"},
 		{"one alone when it failed", both(crowd, saying(itself)), Processes, No, "one alone"},
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
@@ -350,18 +349,15 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestRecorded(t *testing.T) {
-	without := Recorded{Device: gpu0, Unlisted: 20 * gibi, UnlistedAt: 500 * time.Second}
-	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4, TogetherAt: 500 * time.Second}
+	without := Recorded{Device: gpu0, Unlisted: 20 * gibi}
+	crowd := Recorded{Device: gpu0, Own: 130 * gibi, Together: 4}
 	full := func(in *Input) { in.Seen = []Sighting{seen(500, 900, 138, true)} }
-	whole := func(in *Input) { full(in); in.Samples, in.Whole = 3600, true }
+	whole := func(in *Input) { full(in); in.Whole = true }
 	judged(t, []row{
 		{"four at once", recording(crowd), Processes, Yes,
-			"4 processes with 130.0 GiB at 08:51:40"},
+			"4 processes with 130.0 GiB"},
 		{"four at once, of which a message knows nothing", both(recording(crowd), saying(beside)), Processes, Yes, "100.5 GiB of it when it failed"},
-		{"what four have together is no one's own", func(in *Input) { in.Recorded, in.Every = []Recorded{crowd}, time.Second }, Own, Unknown,
-			"at least 130.0 of 139.8 GiB in 4 processes, sampled every 1s"},
-		{"its own, between samples", func(in *Input) { full(in); in.Every = time.Second }, Own, Yes,
-			"at least 138.0 of 139.8 GiB at 08:51:40, sampled every 1s"},
+		{"what four have together is no one's own", recording(crowd), Own, Unknown, "not measured"},
 		{"of unknown owner in a sample", func(in *Input) {
 			whole(in)
 			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(1)})
@@ -369,39 +365,26 @@ func TestRecorded(t *testing.T) {
 		{"a trifle of unknown owner", func(in *Input) {
 			whole(in)
 			in.Seen = append(in.Seen, Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(0.2)})
-		}, Others, No, "nor in 3600 samples"},
+		}, Others, No, "nor in any sample"},
 		{"no process for it in a sample, and the job's own use explains it", both(whole, recording(without)), Unlisted, Unknown,
-			"20.0 GiB while your job ran, at 08:51:40; whether that mattered"},
+			"20.0 GiB while your job ran; whether that mattered"},
 		{"no process for it on one of two GPUs, and on which it failed is not known", both(recording(without), saying(jax(30)), func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
 		}), Unlisted, Unknown, "whether that mattered"},
 		{"another's on one of two GPUs, and on which it failed is not known", both(seeing(seen(500, 5150, 30, false)), saying(jax(30)), func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-		}), Others, Unknown, "30.0 GiB while your job ran, seen at 08:51:40; on which GPU it failed is not known"},
+		}), Others, Unknown, "30.0 GiB while your job ran; whether that mattered"},
 		{"idle ones", func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
 			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}
-		}, Processes, Yes, "4 processes with 130.0 GiB at 08:51:40; GPU 1 was idle"},
-		{"one alone, as far as was seen", func(in *Input) { in.Recorded, in.Samples = []Recorded{{Device: gpu0, Together: 1}}, 9 },
-			Processes, Unknown, "no more than 1 seen"},
-		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in 3600 samples between"},
-		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Samples, in.Whole = 3600, true }, Others,
-			Unknown, "nor in 3600 samples between"},
-		{"nobody in those samples that there are", func(in *Input) { full(in); in.Samples = 3600 }, Others, Unknown,
-			"nor in 3600"},
-		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran, at 08:51:40"},
+		}, Processes, Yes, "4 processes with 130.0 GiB; 1 of its GPUs idle"},
+		{"one alone, as far as was seen", recording(Recorded{Device: gpu0, Together: 1}), Processes, Unknown, "no two were seen"},
+		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in any sample between"},
+		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "between them not all was seen"},
+		{"nobody in those samples that there are", full, Others, Unknown, "between them not all was seen"},
+		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran"},
 		{"and no shortage of it", recording(without), Unlisted, Unknown, ""},
 	})
-}
-
-// Where others may use a GPU, that they do is no reason to tell a job that ended well.
-func TestOthersWhereTheyMayBe(t *testing.T) {
-	in := well(1)
-	in.Seen, in.Shared = []Sighting{seen(500, 77, 20, false)}, "shards"
-	in.Seen[0].Owner, in.Job.Exit = slurm.Owner{ID: 41}, slurm.ExitStatus{Known: true}
-	if d := Why(in); d.Cause(Others).Answer != Yes || d.Reason != "" {
-		t.Errorf("%q: %+v", d.Reason, d.Cause(Others))
-	}
 }
 
 func TestLimitsAndShare(t *testing.T) {
@@ -410,15 +393,15 @@ func TestLimitsAndShare(t *testing.T) {
 	}
 	judged(t, []row{
 		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
-		{"a failure without a size", saying(says(oom.Device, oom.CUDA)), Limits, Unknown, "no ulimit -v at first"},
-		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "ulimit -v is not known"},
+		{"a failure without a size", saying(says(oom.Device, oom.CUDA)), Limits, Unknown, "its ulimit -v when it failed"},
+		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "its ulimit -v when it failed"},
 		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
 		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), Limits, No, "nothing killed"},
 		{"Slurm says so", saying(says(oom.Host, oom.Slurm)), Limits, Yes, "not the GPU's"},
 		{"a program is refused memory", saying(says(oom.Host, oom.Other)), Limits, Yes, "refused host memory, not the GPU's"},
 		{"a program is refused memory under a limit", both(limited(4), saying(says(oom.Host, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "Slurm's job state"},
-		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "kernel log not read"},
+		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "not the GPU's"},
+		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "kernel log was not read"},
 		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
 		{"ulimit -v, no start", both(limited(4), saying(says(oom.Init, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v set by the script", saying(says(oom.Init, oom.PyTorch)), Limits, Yes, "139.8 GiB of GPU memory free"},
@@ -481,6 +464,10 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},
 		{"several JAX processes", both(recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2}), saying(jax(20))), ByMessage, "Why out of memory: several processes of your job share one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"two causes, one remedy", both(dirty(there(code.Dirty, 30, 0, before)), finds(there(code.Foreign, 9, 5150, before))), ByFailure,
+			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use; another process held memory of your GPU",
+			"another node: sbatch --exclude=n1"},
+		{"others where they may be, and it ended well", both(endedWell, seeing(seen(500, 5150, 20, false)), func(in *Input) { in.Shared = "shards" }), "", "", ""},
 		{"a lost GPU", finds(there(code.Lost, 0, 0, nil)), ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"its own without a process", both(ownResidue, saying(beside)), ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
@@ -507,28 +494,24 @@ func TestAsked(t *testing.T) {
 
 // With several cards each answer names its own, and none where that is not certain.
 func TestCards(t *testing.T) {
-	m, in := itself, well(2)
-	in.Messages = []oom.Message{m}
-	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
-	d := Why(in)
-	if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
-		t.Errorf("own: %+v", c)
-	}
-	if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
-		t.Errorf("others: %+v", c)
-	}
+	m := itself
 	m.PID = 900
-	in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
-	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-		t.Errorf("a sighting says which GPU: %+v", c)
-	}
-	in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
-	if c := Why(in).Cause(Own); c.Index != nil {
-		t.Errorf("it was on both: %+v", c)
-	}
-	in.Seen = []Sighting{seen(500, 900, 20, false)}
-	if c := Why(in).Cause(Own); c.Index != nil {
-		t.Errorf("another job's of that number says nothing: %+v", c)
+	on1 := Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true}
+	for name, tt := range map[string]struct {
+		said oom.Message
+		seen []Sighting
+		on   int // -1: not known
+	}{
+		"no process named":         {itself, []Sighting{seen(500, 900, 20, true)}, -1},
+		"seen on one":              {m, []Sighting{seen(500, 900, 20, true)}, 0},
+		"seen on both":             {m, []Sighting{seen(500, 900, 20, true), on1}, -1},
+		"another's of that number": {m, []Sighting{seen(500, 900, 20, false)}, -1},
+	} {
+		in := well(2)
+		in.Messages, in.Seen = []oom.Message{tt.said}, tt.seen
+		if c := Why(in).Cause(Own); c.Answer != Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
+			t.Errorf("%s: %+v", name, c)
+		}
 	}
 }
 
@@ -559,20 +542,5 @@ func TestPeaks(t *testing.T) {
 	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
 	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
 		t.Errorf("with another job on the GPU only a sighting proves: %+v", got)
-	}
-}
-
-// What helps against two causes is said once.
-func TestTryOnce(t *testing.T) {
-	in := well(1)
-	in.dirtyStart(there(code.Dirty, 30, 0, before))
-	in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)}
-	d := Why(in)
-	if d.Cause(Others).Answer != Yes || d.Cause(Leftover).Answer != Yes || d.Cause(Others).With != "" || d.Cause(Leftover).With != "" {
-		t.Fatalf("%+v", d.Causes)
-	}
-	whole(t, d)
-	if len(d.Try) != 2 || d.Try[0] != "another node: sbatch --exclude=n1" || !strings.HasPrefix(d.Try[1], TellAdmin) {
-		t.Errorf("%q", d.Try)
 	}
 }

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,38 +11,32 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/oom"
+	"bookend/internal/slurm"
 )
 
 // pieces judges by the test allocation whether free memory can be had in one block. Where a message shows that less was
 // free than asked, it made no difference.
 func (j judge) pieces() Cause {
-	c := no("")
-	for _, f := range j.failures {
-		if c = c.on(f.card); !f.short() {
-			c.Answer = Unknown
-			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
-		} else if c.Evidence == "" {
-			c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))
-		}
-	}
-	if len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device)) && c.Answer == No {
-		return c
+	roomy := slices.IndexFunc(j.failures, func(f failure) bool { return !f.short() })
+	if roomy < 0 && len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device)) {
+		f := j.failures[0]
+		return no(fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))).on(f.card)
 	}
 	for _, p := range j.Probes {
 		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || j.fits(p.Largest.Bytes) {
 			continue
 		}
-		gap := yes(fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes),
-			j.clock(" at ", p.At)))
+		gap := yes(fmt.Sprintf("%s free, largest block %s", Size(p.Free.Bytes), Size(p.Largest.Bytes)))
 		if j.unplaced() {
-			gap = untold(gap.Evidence + "; " + unplaced)
+			gap = untold(gap.Evidence + unweighed)
 		}
 		return gap.on(j.mine(p.Device))
 	}
-	if c.Answer == Unknown {
-		return c
-	}
-	if why := j.untested(); why != "" {
+	switch why := j.untested(); {
+	case roomy >= 0:
+		f := j.failures[roomy]
+		return untold(fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))).on(f.card)
+	case why != "":
 		return untold(why)
 	}
 	return no("free memory came in one block")
@@ -59,17 +54,14 @@ func (j judge) untested() string {
 	if len(j.Cards) == 0 {
 		return noCards
 	}
-	told, why := map[gpu.ID]bool{}, "not tested (the probe does, at a clean end)"
-	for _, p := range j.Probes {
-		switch {
-		case (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) && p.Free.Known() && p.Largest.Known():
-			told[p.Device] = true
-		case p.Result != gpu.ProbeSkipped:
-			why = "a test allocation failed"
+	for _, c := range j.Cards {
+		tells := func(p gpu.Probe) bool {
+			done := p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap
+			return p.Device == c.Device.ID && done && p.Free.Known() && p.Largest.Known()
 		}
-	}
-	if slices.ContainsFunc(j.Cards, func(c finding.Card) bool { return !told[c.Device.ID] }) {
-		return why
+		if !slices.ContainsFunc(j.Probes, tells) {
+			return "not tested (the probe does, at a clean end)"
+		}
 	}
 	return ""
 }
@@ -126,31 +118,31 @@ func (j judge) fault() Cause {
 }
 
 // blame judges one finding of an end; its evidence is empty where it speaks of no fault.
-func (j judge) blame(f finding.Finding, start bool) Cause {
+func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 	e := f.Code.Traits()
-	c := yes(e.Fault)
-	if c.Index = f.Index; f.Code == code.XidFatal && f.Xid != 0 {
-		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
+	text := e.Fault
+	if f.Code == code.XidFatal && f.Xid != 0 {
+		text += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
 	// what hung or broke before the job began may have been well since, and CUDA that served the job had a driver
 	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" ||
 		e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
 		f.Code == code.NoDriver && len(j.failures) > 0
 	switch {
+	case start && (f.Code == code.Slow || f.Code == code.Unread): // later it was read
+		return no("")
 	case e.Silence != "" && (e.Fault == "" || doubtful):
-		c.Answer, c.Evidence = Unknown, e.Silence
-		if start && (f.Code == code.Slow || f.Code == code.Unread) { // later it was read
-			return no("")
-		}
+		c = untold(e.Silence)
 	case e.Fault != "" && doubtful:
-		c.Answer, c.Evidence = Unknown, "not certain: "+c.Evidence
+		c = untold("not certain: " + text)
 	case e.Fault != "":
+		c = yes(text)
 	case f.Code == code.Xid && f.Unknown == "" && !start:
-		c.Answer, c.Evidence = No, "the driver reported a program's error, not the GPU's"
+		c = no("the driver reported a program's error, not the GPU's")
 	default:
 		return no("")
 	}
-	if start {
+	if c.Index = f.Index; start {
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c
@@ -158,27 +150,19 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 
 // well answers where no finding speaks of a fault: no, if all that can be read was.
 func (j judge) well(c Cause) Cause {
-	met, unread := len(j.said(oom.Fault)) > 0, j.unread()
-	why := ""
+	unread := j.unread()
 	switch {
 	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
-		why = "a program on this node had a library of another version than the driver"
+		return untold("a program on this node had a library of another version than the driver")
 	case j.fatal():
-		why = "the driver reported a fault of a GPU; whether of your job's cannot be told"
-	case unread != "" && met:
-		why = "your program met a GPU error; " + unread
+		return untold("the driver reported a fault of a GPU; whether of your job's cannot be told")
 	case unread != "":
-		why = unread
-	case met && j.untested() != "":
-		why = "your program met a GPU error; CUDA was not tested after it"
-	case c.Evidence == "" && met:
-		return no("your program met a GPU error, but GPU and driver are well")
+		return untold(unread)
+	case len(j.said(oom.Fault)) > 0 && j.untested() != "":
+		return untold("your program met a GPU error; CUDA was not tested after it")
 	case c.Evidence == "":
 		return no("none in driver and kernel log")
-	default:
-		return c
 	}
-	c.Answer, c.Evidence = Unknown, why
 	return c
 }
 
@@ -199,27 +183,142 @@ func (j judge) unread() string {
 	if len(j.Cards) == 0 {
 		return noCards
 	}
-	read := map[gpu.ID]bool{}
-	for _, h := range j.Health {
-		read[h.Device] = len(h.Facts) > 0
-	}
 	for _, c := range j.Cards {
-		if j.HealthUnknown == "" && (read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent]) {
-			continue
+		reads := func(h gpu.Health) bool {
+			return len(h.Facts) > 0 && h.Device != "" && (h.Device == c.Device.ID || h.Device == c.Device.Parent)
 		}
-		return strings.TrimSuffix("GPU's condition not read: "+j.HealthUnknown, ": ")
+		if j.HealthUnknown != "" || !slices.ContainsFunc(j.Health, reads) {
+			return strings.TrimSuffix("GPU's condition not read: "+j.HealthUnknown, ": ")
+		}
 	}
 	return j.unreadLog()
 }
 
 func (j judge) unreadLog() string {
-	switch k := j.Kernel; {
-	case k == nil:
-		return "kernel log not read"
-	case k.Unknown != "":
-		return "kernel log not read: " + k.Unknown
-	case k.Lost:
-		return "part of the kernel log was overwritten"
+	if k := j.Kernel; k == nil || k.Unknown != "" || k.Lost {
+		return "the kernel log was not read in full"
 	}
 	return ""
+}
+
+// limits judges what is not the card's memory at all: the process's own limits, and host memory.
+func (j judge) limits() Cause {
+	c, limit := j.hostMemory(), j.addressSpace()
+	switch {
+	case c.Answer != Yes && limit != "":
+		return yes(limit)
+	case c.Evidence == "":
+		return j.unlimited()
+	}
+	return c
+}
+
+// hostMemory judges the signs that host memory ran out: the job's processes that the kernel ended, Slurm's state and
+// line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
+// hours before, unless the job was ended for it.
+func (j judge) hostMemory() Cause {
+	bySlurm := func(m oom.Message) bool { return m.Framework == oom.Slurm }
+	slurms := slices.ContainsFunc(j.said(oom.Host), bySlurm) || j.endedBy(slurmOutOfMemory)
+	full, pid := slices.ContainsFunc(j.failures, failure.short), j.killed()
+	switch {
+	case (pid != 0 || slurms) && full && !(j.endedBy(9) && slurms):
+		return untold("host memory ran out too; whether that came first cannot be told")
+	case pid != 0:
+		return yes(fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid))
+	case slurms:
+		return yes("host memory ran out, not the GPU's")
+	}
+	c := untold("")
+	for _, m := range j.said(oom.Host) {
+		switch {
+		case len(j.said(oom.Device)) > 0:
+			return untold("refused host memory too" + unweighed)
+		case j.cramped():
+			return yes("refused host memory; ulimit -v is " + Size(j.AddressSpace.Bytes))
+		case !ambiguous(m):
+			return yes("refused host memory, not the GPU's")
+		}
+		c = untold("a library could not be mapped: a limit, or a directory that allows no programs")
+	}
+	return c
+}
+
+// hostAlone: it was host memory, and nothing that was said speaks of a card. Output that was not read may.
+func (j judge) hostAlone() bool {
+	told := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
+	return j.hostMemory().Answer == Yes && told && len(j.said(oom.Device)) == 0
+}
+
+// killed is a process of the job that the kernel ended for host memory. When is not known: that log has a clock of its
+// own.
+func (j judge) killed() (pid int) {
+	if j.Kernel == nil {
+		return 0
+	}
+	for _, k := range j.Kernel.Kills {
+		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
+		if o.Same(slurm.Owner{ID: j.Job.ID, SLUID: j.Job.SLUID}) {
+			return k.PID
+		}
+	}
+	return 0
+}
+
+// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such
+// signal.
+const slurmOutOfMemory = 125
+
+func signal(status int) int { return status & 0x7f }
+
+// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
+// Signal 9 is scancel's and the time limit's too.
+func (j judge) endedBy(sig int) bool {
+	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
+	return j.Job.Exit.Known && (by(j.Job.Exit.Raw) || by(j.Job.Exit.Derived))
+}
+
+// ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.
+func ambiguous(m oom.Message) bool {
+	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
+}
+
+// cramped reports a limit of address space.
+func (j judge) cramped() bool {
+	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
+}
+
+// addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
+// space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was
+// seen to fill is not what it ran out of, whatever limit is on record: what a script sets for itself no hook can
+// see.
+func (j judge) addressSpace() string {
+	refused := j.startless() || len(j.said(oom.Device)) > len(j.failures) ||
+		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
+	empty := j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held)+len(j.Seen)+len(j.peaks) == 0
+	switch room := j.roomiest(); {
+	case refused && !j.started && j.cramped() && j.AddressSpace.Bytes < room:
+		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
+	case j.startless() && !j.spread() && empty && room > 0:
+		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
+	}
+	return ""
+}
+
+// unlimited answers where no limit was found.
+func (j judge) unlimited() Cause {
+	unread := cmp.Or(j.unreadLog(), j.unsearched())
+	switch {
+	case j.ranOut():
+		return no("the GPU's memory ran out")
+	case j.startless():
+		return untold("CUDA could not start for want of memory; why is not known")
+	case unread != "":
+		return untold(unread)
+	case j.cramped():
+		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
+	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited,
+		len(j.said(oom.Device)) > 0 && !j.started: // a CPU's allocator may say the same
+		return untold("its ulimit -v when it failed is not known (the task hooks tell the first)")
+	}
+	return no("no ulimit -v, nothing killed")
 }

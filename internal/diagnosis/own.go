@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
@@ -22,12 +21,11 @@ func (j judge) pool() Cause {
 			text := fmt.Sprintf("%s reserved but unallocated; %s requested, %s free", idle, asked, Size(f.free))
 			return yes(text).on(f.card)
 		}
-		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", idle, asked)
-		c = c.on(f.card)
+		c = no(fmt.Sprintf("%s unused, %s asked", idle, asked)).on(f.card)
 	}
 	for _, m := range j.said(oom.Device) {
 		if f, ok := j.failure(m); !ok || !f.Idle.Known() {
-			return untold(who(m) + " does not say what its pool kept")
+			return untold("a message does not say what the pool kept")
 		}
 	}
 	if why := j.notTheCard(); why != "" {
@@ -39,7 +37,7 @@ func (j judge) pool() Cause {
 // notTheCard says what it was, where no program was refused a card's memory; empty where one may have been.
 func (j judge) notTheCard() string {
 	switch {
-	case j.startless() && j.addressSpace() != "":
+	case j.limited():
 		return "CUDA did not even start"
 	case j.hostAlone():
 		return "it was host memory"
@@ -65,10 +63,10 @@ func (j judge) own() Cause {
 	if why := j.notTheCard(); why != "" {
 		return no(why)
 	}
-	if c = j.measured(); c.Answer == Yes && j.spread() {
-		c.Answer, c.Evidence = Unknown, c.Evidence+"; known of "+j.Job.Node+" alone"
+	if j.spread() {
+		return untold("what it used on other nodes is not known")
 	}
-	return c
+	return j.measured()
 }
 
 // worse is the cause that says more; of two that say the same the first.
@@ -104,42 +102,24 @@ func need(f failure) Cause {
 // tenths of a GPU on a process had it to itself, and no room for another step; less proves nothing, nor does what
 // several had together.
 func (j judge) measured() Cause {
-	c := untold("not measured (the recorder or nvidia.accounting would)")
-	var most uint64
-	see := func(bytes uint64, id gpu.ID, text string) {
-		room := j.capacity(id)
-		full := bytes >= room/10*9
-		if room == 0 || bytes <= most || c.Answer == Yes && !full {
-			return
-		}
-		most, c = bytes, untold("at least "+pair(bytes, " of ", room)+text).on(j.mine(id))
-		if full {
-			c.Answer = Yes
+	c, most := untold("not measured (the recorder or nvidia.accounting would)"), uint64(0)
+	see := func(bytes uint64, id gpu.ID) {
+		if room := j.capacity(id); room > 0 && bytes > most {
+			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process").on(j.mine(id))
+			if bytes >= room/10*9 {
+				c.Answer = Yes
+			}
 		}
 	}
 	for _, s := range j.Seen {
 		if s.Own {
-			see(s.Bytes.Bytes, s.Device, j.clock(" at ", s.At)+j.apart())
+			see(s.Bytes.Bytes, s.Device)
 		}
 	}
 	for _, p := range j.peaks {
-		see(p.Peak.Bytes, p.device, " in one process")
-	}
-	for _, r := range j.Recorded {
-		if before := c.Answer; r.Together > 1 && before != Yes {
-			see(r.Own, r.Device, fmt.Sprintf(" in %d processes%s", r.Together, j.apart()))
-			c.Answer = before
-		}
+		see(p.Peak.Bytes, p.device)
 	}
 	return c
-}
-
-// apart says how far the samples lie apart between which more may have been used.
-func (j judge) apart() string {
-	if j.Every == 0 {
-		return ""
-	}
-	return ", sampled every " + j.Every.String()
 }
 
 // peak is one process of accounting on one card.
@@ -148,13 +128,16 @@ type peak struct {
 	device gpu.ID
 }
 
-// accounted are the processes of accounting that are the job's: proven by a sighting, or begun on a card during the job
-// that it had alone. They come largest first.
+// accounted are the processes of accounting that are the job's: proven by a sighting, or begun while nobody but the job
+// can have started one. They come largest first.
 func (j judge) accounted() []peak {
+	stranger := func(s Sighting) bool { return !s.Own }
+	alone := j.Shared+j.SharedUnknown == "" && len(j.held) == 0 && !slices.ContainsFunc(j.Seen, stranger) &&
+		!j.WallStart.IsZero()
 	var all []peak
 	for _, h := range j.Health {
 		for _, p := range h.Accounting.Processes {
-			if p.Peak.Known() && (j.sightedOn(p.PID)[h.Device] || j.begun(h.Device, p)) {
+			if p.Peak.Known() && (j.sightedOn(p.PID)[h.Device] || alone && !p.Began.Before(j.WallStart)) {
 				all = append(all, peak{p, h.Device})
 			}
 		}
@@ -163,31 +146,27 @@ func (j judge) accounted() []peak {
 	return all
 }
 
-// begun: nobody but the job can have started this process.
-func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
-	another := func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }
-	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.mine(id) != nil &&
-		!slices.ContainsFunc(j.held, another) &&
-		!slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Device == id && !s.Own })
-	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
-	return alone && dated && !p.Began.Before(j.WallStart) && !p.Began.After(j.WallEnd)
-}
-
 // processes judges whether several processes of the job were on one card at once.
 func (j judge) processes() Cause {
 	for _, f := range j.failures {
-		if ours := j.oursBeside(f); ours >= significant && f.restMattered() && !j.spread() {
+		if ours := j.oursBeside(f); ours >= significant && f.restMattered() {
 			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
 		}
 	}
 	var r Recorded // the most of its processes that one sample saw on one GPU
+	unused := 0
 	for _, other := range j.Recorded {
 		if other.Together > r.Together {
 			r = other
 		}
+		if other.Unused {
+			unused++
+		}
 	}
-	several := fmt.Sprintf("%d processes with %s%s%s", r.Together, Size(r.Own), j.clock(" at ", r.TogetherAt),
-		j.unused())
+	several := fmt.Sprintf("%d processes with %s", r.Together, Size(r.Own))
+	if unused > 0 {
+		several += fmt.Sprintf("; %d of its GPUs idle", unused)
+	}
 	switch {
 	case j.alone():
 		return no("one alone had it when it failed")
@@ -199,27 +178,8 @@ func (j judge) processes() Cause {
 		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):
 		return no("the rest was not your job's")
-	case j.startless() && j.addressSpace() != "":
+	case j.limited():
 		return no("CUDA did not even start")
-	case j.Samples > 0:
-		return untold(fmt.Sprintf("no more than %d seen in %s", r.Together, samples(j.Samples)))
 	}
-	return untold("not sampled while it ran (the recorder would)")
-}
-
-// unused names the job's GPUs on which the recorder never saw a process of the job, where it saw one on another.
-func (j judge) unused() string {
-	var idle []string
-	for _, r := range j.Recorded {
-		if card := j.mine(r.Device); r.Unused && card != nil {
-			idle = append(idle, fmt.Sprint(card.Index))
-		}
-	}
-	switch {
-	case len(idle) == 0 || len(idle) == len(j.Recorded):
-		return ""
-	case len(idle) == 1:
-		return "; GPU " + idle[0] + " was idle"
-	}
-	return "; GPUs " + strings.Join(idle, ",") + " were idle"
+	return untold("no two were seen at once (the recorder looks)")
 }

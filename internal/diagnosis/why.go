@@ -21,16 +21,18 @@ func Why(in Input) Diagnosis {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
 	leftover := j.leftover()
-	names := []Name{Others, Leftover, Unlisted, Pieces, Pool, Fault, Own, Processes, Limits}
-	for i, c := range []Cause{
-		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
-		j.processes(), j.limits(),
+	for _, one := range []struct {
+		name  Name
+		cause Cause
+	}{
+		{Others, j.others(leftover)}, {Leftover, leftover}, {Unlisted, j.unlisted(leftover)}, {Pieces, j.pieces()},
+		{Pool, j.pool()}, {Fault, j.fault()}, {Own, j.own()}, {Processes, j.processes()}, {Limits, j.limits()},
 	} {
-		c.Name = names[i]
-		d.Causes = append(d.Causes, j.elsewhere(c))
+		one.cause.Name = one.name
+		d.Causes = append(d.Causes, j.elsewhere(one.cause))
 	}
 	d.Causes = append(d.Causes, j.share(d))
-	if d.Reason, d.Asked = j.asked(d); d.Reason != "" {
+	if d.Reason = j.asked(d); d.Reason != "" {
 		d.Headline, d.Try = j.headline(d), j.try(d)
 	}
 	return d
@@ -44,6 +46,7 @@ type judge struct {
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
+	started  bool   // a process of the job was seen with memory of a card, so CUDA had the address space that it needs
 	// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
 	strange   uint64
 	strangeAt failure
@@ -52,13 +55,19 @@ type judge struct {
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
 	j.Messages, j.held = lastWords(in.Messages), bothEnds(in)
-	j.sort()
+	j.peaks = j.accounted()
+	j.started = len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0 ||
+		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
+	if j.spread() { // it may have failed on another node, which counts its own processes
+		j.Seen, j.Recorded = nil, nil
+	} else {
+		j.sort()
+	}
 	for _, m := range j.Messages {
 		if f, ok := j.failure(m); ok {
 			j.failures = append(j.failures, f)
 		}
 	}
-	j.peaks = j.accounted()
 	for _, f := range slices.Backward(j.failures) {
 		if known := j.known(f); f.restMattered() && f.rest >= known+significant {
 			j.strange, j.strangeAt = f.rest-known, f
@@ -100,7 +109,7 @@ func (j judge) sort() {
 		}
 	}
 	for _, m := range j.Messages {
-		if m.PID != 0 && !j.spread() { // another node counts its own
+		if m.PID != 0 {
 			j.ours[m.PID] = true
 		}
 	}
@@ -110,7 +119,7 @@ func (j judge) sort() {
 		}
 	}
 	for _, h := range j.held {
-		if live(h.Finding) && isOthers(h) {
+		if live(h.Finding) && h.kind == Others {
 			j.foreign[h.Holder.PID] = true
 		}
 	}
@@ -219,6 +228,9 @@ func (j judge) startless() bool {
 	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
 }
 
+// limited: it could not for want of address space.
+func (j judge) limited() bool { return j.startless() && j.addressSpace() != "" }
+
 const (
 	// significant is from how many bytes on what something holds can have mattered. A CUDA context takes about 530 MiB
 	// (measured on an H200): whoever does real work on a card has more, services and the driver's rounding have less.
@@ -249,35 +261,25 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	if m.Kind != oom.Device || !m.Free.Known() || f.asked == 0 || f.total == 0 || f.free > f.total {
 		return f, false
 	}
-	if m.Idle.Known() && m.Idle.Bytes >= f.total/idleShare {
+	// a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in pieces
+	if m.Idle.Known() && m.Idle.Bytes >= f.total/50 {
 		f.idle = m.Idle.Bytes
 	}
-	f.split()
-	return f, true
-}
-
-// idleShare: a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in
-// pieces.
-const idleShare = 50
-
-// split tells what is in use on the card into this process's and the rest.
-func (f *failure) split() {
 	used := f.total - f.free
 	switch {
-	case f.InUse.Known():
-		f.mine, f.restKnown = min(f.InUse.Bytes, used), true
-	case f.Framework == oom.VLLM: // it looks at the card before it takes anything but its context
+	case m.InUse.Known():
+		f.mine, f.restKnown = min(m.InUse.Bytes, used), true
+	case m.Framework == oom.VLLM: // it looks at the card before it takes anything but its context
 		f.mine, f.restKnown = min(used, outside), true
-	default:
-		f.mine = min(f.Allocated.Bytes+f.Idle.Bytes, used)
-		// without the process's own total nobody can tell its context from others' memory, unless there is too little
-		// of both
-		f.restKnown = f.Allocated.Known() && used-f.mine < outside+significant
-		return
+	default: // nobody can tell its context from others' memory, unless there is too little of both
+		f.mine = min(m.Allocated.Bytes+m.Idle.Bytes, used)
+		f.restKnown = m.Allocated.Known() && used-f.mine < outside+significant
+		return f, true
 	}
 	if used-f.mine >= significant {
 		f.rest = used - f.mine
 	}
+	return f, true
 }
 
 // short: less was free than the allocation needed.
@@ -341,12 +343,11 @@ func (f failure) sum(is map[int]bool) (bytes uint64) {
 // known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
 // which it is known whose they are.
 func (j judge) known(f failure) (bytes uint64) {
-	if j.spread() { // another node counts its own
-		return 0
-	}
-	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {
-		if f.card != nil && f.card.Device.ID == s.gpu {
-			bytes = max(bytes, s.bytes)
+	ends := map[bool]uint64{}
+	for _, h := range j.held {
+		if h.kind != "" && f.card != nil && f.card.Device.ID == h.GPU {
+			ends[h.start] += h.Bytes.Bytes
+			bytes = max(bytes, ends[h.start])
 		}
 	}
 	return max(bytes, j.oursBeside(f)+f.sum(j.foreign))

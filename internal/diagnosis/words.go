@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/oom"
 )
@@ -52,54 +51,32 @@ func (n Name) Title() string { return texts[n].title }
 var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Fault, Share}
 
 // asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
-func (j judge) asked(d Diagnosis) (Reason, string) {
-	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host, oom.Shared} {
-		for _, m := range j.said(k) {
-			switch {
-			case k == oom.Shared:
-				return ByShared, wants(m)
-			case !ambiguous(m) || j.cramped():
-				return ByMessage, wants(m)
-			}
-		}
+func (j judge) asked(d Diagnosis) Reason {
+	ofMemory := func(m oom.Message) bool {
+		return m.Kind != oom.Shared && m.Kind != oom.Fault && (!ambiguous(m) || j.cramped())
 	}
-	if how := j.failed(); how != "" {
-		return ByFailure, how
+	switch {
+	case slices.ContainsFunc(j.Messages, ofMemory):
+		return ByMessage
+	case len(j.said(oom.Shared)) > 0:
+		return ByShared
+	case j.failed() != "":
+		return ByFailure
 	}
 	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
 		if d.Cause(n).Answer == Yes && (n != Others || j.Shared == "") {
-			return ByCause, n.Title()
+			return ByCause
 		}
 	}
-	return "", ""
-}
-
-// wants words a message as the reason to ask.
-func wants(m oom.Message) string {
-	what := map[oom.Kind]string{
-		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory",
-		oom.Host: "ran out of host memory", oom.Shared: "ran out of a kernel's shared memory",
-	}[m.Kind]
-	if m.Framework == oom.Slurm {
-		return "your job ran out of host memory, as Slurm says"
-	}
-	return who(m) + " " + what
-}
-
-// who names what speaks.
-func who(m oom.Message) string {
-	if m.Framework == oom.Other {
-		return "your program"
-	}
-	return string(m.Framework)
+	return ""
 }
 
 // failed says how the job failed, empty where it did not or nobody knows. A job that was cancelled has status 0.
 func (j judge) failed() string {
 	e := j.Job.Exit
-	what, status := "your job", e.Raw // of wait(2)
+	what, status := "Your job", e.Raw // of wait(2)
 	if status == 0 {
-		what, status = "a step of your job", e.Derived
+		what, status = "A step of your job", e.Derived
 	}
 	switch s := signal(status); {
 	case !e.Known || status == 0:
@@ -119,7 +96,7 @@ func (j judge) headline(d Diagnosis) string {
 	case ByMessage:
 		lead = j.question() + ": "
 	case ByFailure:
-		lead = upper(d.Asked) + ". Found: "
+		lead = j.failed() + ". Found: "
 	case ByCause:
 		lead = "Seen while your job ran: "
 	}
@@ -127,7 +104,7 @@ func (j judge) headline(d Diagnosis) string {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
 	case d.Reason == ByFailure:
-		return upper(d.Asked) + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
+		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
 	case j.nodeIsWell(d):
@@ -164,7 +141,7 @@ func (j judge) sentence(n Name, reason Reason) string {
 	case n == Pool:
 		for _, f := range j.failures {
 			if f.poolMattered() && f.Framework != oom.Other {
-				return "fragmentation inside " + who(f.Message)
+				return "fragmentation inside " + string(f.Framework)
 			}
 		}
 	case n == Own && reason != ByMessage:
@@ -189,9 +166,6 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 	much := func(h held) bool { return h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant }
 	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
-
-// TellAdmin begins the remedy that is not the owner's own.
-const TellAdmin = "tell your admin"
 
 // try is what the job's owner can do, by the causes found. One that ended well needs nothing.
 func (j judge) try(d Diagnosis) (out []string) {
@@ -230,8 +204,7 @@ func (j judge) remedies(n Name) []string {
 		return []string{"end what your job starts in the background, and what it exports"}
 	}
 	if slices.Contains([]Name{Others, Leftover, Unlisted, Pieces, Fault}, n) {
-		return []string{"another node: sbatch --exclude=" + j.Job.Node,
-			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
+		return []string{"another node: sbatch --exclude=" + j.Job.Node}
 	}
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
 		return better[n][m[0].Framework]
@@ -263,14 +236,3 @@ func pair(a uint64, between string, b uint64) string {
 	}
 	return first + between + second
 }
-
-// clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end
-// has no wall time.
-func (j judge) clock(word string, at time.Duration) string {
-	if at == 0 || j.WallEnd.IsZero() || j.End == nil || j.End.Snapshot.At == 0 {
-		return ""
-	}
-	return word + j.WallEnd.Add(at-j.End.Snapshot.At).Format("15:04:05")
-}
-
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -20,7 +20,6 @@ const (
 	Leave  Act = "left alone"
 	Write  Act = "reason written"
 	Add    Act = "drained already" // by us, and for one cause more now
-	Count  Act = "counted clean"
 	Resume Act = "resumed"
 )
 
@@ -128,29 +127,25 @@ func (in Input) standing(open []Exit) Decision {
 	w := in.Memory.Written.with(open)
 	m := in.Memory.settle(in.Exits, open...)
 	m.Written = &w
-	answer, why := in.verified(w)
-	if answer == Dirty {
+	if why := in.unclean(w); why != "" {
 		w.Clean = 0
-	}
-	if answer != Clean {
 		return in.leave(m, why)
 	}
 	w.Clean = min(w.Clean+1, in.Rules.Resume.After)
 	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.Resume.After)
-	if w.Clean < in.Rules.Resume.After {
-		return in.said(Decision{Act: Count, Why: times, Memory: m})
-	}
-	if flag := in.Node.beyond(quiet...); flag != "" {
+	switch flag := in.Node.beyond(quiet...); {
+	case w.Clean < in.Rules.Resume.After:
+		return in.leave(m, times)
+	case flag != "":
 		return in.leave(m, times+"; not resumed while its state has "+flag)
-	}
-	if in.Node.Silent {
+	case in.Node.Silent:
 		return in.leave(m, times+"; not resumed while it does not respond")
 	}
-	return in.said(Decision{Act: Resume, Why: times + " after " + w.Reason, Memory: m})
+	return in.said(Resume, times+" after "+w.Reason, m)
 }
 
-// verified says whether what a drain stands for is over. Dirty is also what no check can ever tell.
-func (in Input) verified(w Written) (answer Answer, why string) {
+// unclean says why what a drain stands for is not known to be over, empty where it is.
+func (in Input) unclean(w Written) string {
 	never := w.unverifiable()
 	switch {
 	case !in.Rules.Resume.Enabled:
@@ -159,9 +154,9 @@ func (in Input) verified(w Written) (answer Answer, why string) {
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"
 	}
 	if never != "" {
-		return Dirty, "drained for " + w.Reason + "; " + never
+		return "drained for " + w.Reason + "; " + never
 	}
-	return verify(w.Causes, in.Cards)
+	return unclean(w.Causes, in.Cards)
 }
 
 // write settles no exit: whether the reason stands the next health check sees.
@@ -169,17 +164,17 @@ func (in Input) write(open []Exit, x Exit, why string) Decision {
 	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
-	return in.said(Decision{Act: Write, Why: why, Reason: x.Reason, Memory: m})
-}
-
-func (in Input) leave(m Memory, why string) Decision {
-	return in.said(Decision{Act: Leave, Why: why, Memory: m})
-}
-
-func (in Input) said(d Decision) Decision {
-	d.Why = string(report.Clean(d.Why, maxWhy))
-	d.Memory.Last = &Said{in.Now.UTC().Round(0), d.Act, d.Why}
+	d := in.said(Write, why, m)
+	d.Reason = x.Reason
 	return d
+}
+
+func (in Input) leave(m Memory, why string) Decision { return in.said(Leave, why, m) }
+
+func (in Input) said(act Act, why string, m Memory) Decision {
+	why = string(report.Clean(why, maxWhy))
+	m.Last = &Said{in.Now.UTC().Round(0), act, why}
+	return Decision{Act: act, Why: why, Memory: m}
 }
 
 // AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
@@ -191,33 +186,24 @@ func AtHook(in Input, own Exit) Decision {
 	case in.stands():
 		w, m := in.Memory.Written.with([]Exit{own}), in.Memory
 		m.Written = &w
-		return in.said(Decision{Act: Add, Why: w.Reason, Memory: m})
+		return in.said(Add, w.Reason, m)
 	case flag != "":
 		return in.leave(in.Memory, "the node's state has "+flag)
 	case n.Drained():
 		return in.leave(in.Memory, n.whose())
 	case n.Reason != "" && !Ours(n.Reason) && n.Reason != PrologError && n.Reason != EpilogError:
 		// without a drain that is what was left of one that is over, or a person's remark
-		return in.leave(in.Memory, "the node is not drained, and has "+n.written()+" all the same")
+		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
 	}
 	return in.write([]Exit{own}, own, own.Reason)
 }
 
-// Answer is what a health check can say of a card.
-type Answer string
-
-// The answers. The zero value is none of them: not looked at, which is unknown.
-const (
-	Clean   Answer = "clean"
-	Dirty   Answer = "dirty"
-	Unknown Answer = "unknown"
-)
-
-// Seen is what one health check saw of a card.
+// Seen is what one health check saw of a card. Of one that is neither clean nor dirty it cannot tell.
 type Seen struct {
-	Memory Answer // Clean: at rest, and nobody and nothing on it but what always is
-	Why    string // where Memory is not Clean
-	Given  bool   // to a job on record: a card that no job ever has is none of Slurm's
+	Clean bool   // at rest, and nobody and nothing on it but what always is
+	Dirty bool   // something is on it, and no job has it
+	Why   string // it is not clean
+	Given bool   // to a job on record: a card that no job ever has is none of Slurm's
 }
 
 // Verifiable reports whether a health check can tell that a finding is gone: that of memory on a card. What the driver
@@ -237,32 +223,24 @@ func (w Written) unverifiable() string {
 	return ""
 }
 
-// verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what
-// else would have drained the node found it drained, and left no trace. It gives the worst answer.
-func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string) {
-	worst = Clean
+// unclean says why a health check did not find all of a drain's causes gone, and nothing on any other card of jobs: what
+// else would have drained the node found it drained, and left no trace.
+func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 	for _, c := range causes {
 		name := string(c.GPU)
 		if c.Index != nil { // as an admin knows it
 			name = fmt.Sprint(*c.Index)
 		}
-		switch seen := cards[c.GPU]; {
-		case seen.Memory == Dirty:
-			return Dirty, fmt.Sprintf("GPU %s is not clean: %s", name, seen.Why)
-		case seen.Memory != Clean:
-			worst, why = Unknown, fmt.Sprintf("it is not known whether GPU %s is clean: %s", name,
-				cmp.Or(seen.Why, "it was not looked at"))
+		if seen := cards[c.GPU]; !seen.Clean {
+			return fmt.Sprintf("GPU %s is not known to be clean: %s", name, cmp.Or(seen.Why, "it was not looked at"))
 		}
-	}
-	if worst != Clean {
-		return worst, why
 	}
 	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		if seen := cards[id]; seen.Memory == Dirty && seen.Given {
-			return Dirty, fmt.Sprintf("the drain's cause is gone, but GPU %s is not clean: %s", id, seen.Why)
+		if seen := cards[id]; seen.Dirty && seen.Given {
+			return fmt.Sprintf("the drain's cause is gone, but GPU %s is not clean: %s", id, seen.Why)
 		}
 	}
-	return Clean, ""
+	return ""
 }
 
 type Node struct {
@@ -311,18 +289,8 @@ func (n Node) whose() string {
 		return "the node is not drained any more"
 	case n.Reason == "":
 		return "the node is drained without a reason"
-	case n.Reason == PrologError || n.Reason == EpilogError:
-		return n.Reason + " is not ours: no Bookend hook failed then; it is " + n.written()
 	}
-	return "the node has " + n.written()
-}
-
-func (n Node) written() string {
-	text := "a reason of " + cmp.Or(n.By, "somebody") + "'s"
-	if !n.At.IsZero() {
-		text += ", of " + clock(n.At)
-	}
-	return text
+	return fmt.Sprintf("the node has %q, which Bookend has not set", n.Reason)
 }
 
 // The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's

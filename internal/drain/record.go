@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
@@ -57,10 +56,6 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	f := e.Findings[i]
 	if len(x.Causes) == 0 {
 		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
-	}
-	// Of a stopped hook only its exit code is on record, and says what it drained for: that it was stopped did not.
-	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
-		f = finding.Finding{Code: c}
 	}
 	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
 		x.Reason = text
@@ -121,12 +116,8 @@ type Said struct {
 	Why  string    `json:"why"`
 }
 
-// Bounds of what is remembered: a node has 16 cards, and its records tell of some hundred runs.
-const (
-	MaxCauses  = 64
-	MaxSettled = 512
-	maxWhy     = 1 << 10 // bytes: another's reason may be in it, which is as long as its writer likes
-)
+// maxWhy bounds what is remembered, in bytes: another's reason may be in it, which is as long as its writer likes.
+const maxWhy = 1 << 10
 
 func (m Memory) open(exits []Exit) []Exit {
 	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
@@ -141,7 +132,7 @@ func (m Memory) settle(exits []Exit, settled ...Exit) Memory {
 			kept = append(kept, x.Ref)
 		}
 	}
-	m.Settled = kept[max(0, len(kept)-MaxSettled):]
+	m.Settled = kept
 	return m
 }
 
@@ -159,9 +150,6 @@ func (w Written) with(exits []Exit) Written {
 				w.Causes = append(w.Causes, c)
 			}
 		}
-	}
-	if len(w.Causes) > MaxCauses {
-		w.Causes, w.Epoch = w.Causes[:MaxCauses], gpu.Epoch{} // more than is remembered is never verified
 	}
 	return w
 }
@@ -187,7 +175,6 @@ func (m Memory) Words() report.Safe {
 	if m.Last == nil {
 		return ""
 	}
-	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, clock(m.Last.Wall), m.Last.Why), most)
+	when := m.Last.Wall.Local().Format("2006-01-02 15:04:05")
+	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, when, m.Last.Why), most)
 }
-
-func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

@@ -57,28 +57,25 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if r.Tail > 0 {
-		tail, err := tailOf(r.Target, r.Tail)
-		if err := json.NewEncoder(os.Stdout).Encode(reply{tail, Reason(err)}); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(tailOf(r.Target, r.Tail)); err != nil {
 			os.Exit(1)
 		}
 		return
 	}
-	fmt.Print(Reason(Append(r.Target, uid, []byte(r.Text))))
+	fmt.Print(Append(r.Target, uid, []byte(r.Text)))
 }
 
 // tailOf is the end of a target, read as Search does.
-func tailOf(t Target, limit int) ([]byte, error) {
-	f, err := Open(t, uid)
-	if err != nil {
-		return nil, err
+func tailOf(t Target, limit int) reply {
+	s := Begin(t, uid)
+	defer s.Close()
+	tail := make([]byte, min(int64(limit), s.Size))
+	if s.Refused == "" {
+		if _, err := s.text.ReadAt(tail, s.Size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+			return reply{nil, reason(err)}
+		}
 	}
-	defer f.Close()
-	tail := make([]byte, min(int64(limit), f.Size))
-	_, err = f.ReadAt(tail, f.Size-int64(len(tail)))
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return tail, err
+	return reply{tail, s.Refused}
 }
 
 // appendAsUser returns the child's refusal, "" for none.
@@ -172,9 +169,7 @@ func TestRefuses(t *testing.T) {
 		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
 		"FIFO": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular,
 			notRegular},
-		"FIFO that is open": {func(t *testing.T, path string) {
-			users(t, path, unix.Mkfifo(path, 0o600))
-		}, notRegular, notRegular},
+		"FIFO that is open": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular, notRegular},
 		"symbolic link to an own file": {func(t *testing.T, path string) {
 			put(t, path+"-real", "secret")
 			users(t, path, os.Symlink(path+"-real", path))
@@ -241,15 +236,13 @@ func TestRefusesAnotherFile(t *testing.T) {
 }
 
 func TestRefusesNonsense(t *testing.T) {
-	for name, path := range map[string]string{
-		"no path": "", "relative": "out", "NUL": "/tmp/a\x00b", "long path": "/" + strings.Repeat("x", maxPath),
-	} {
-		got, err := Open(Target{Path: path}, uid)
-		if Reason(err) != other || got != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
-			t.Errorf("%s: opened %v, %v, want %q", name, got, err, other)
+	for _, path := range []string{"", "out", "/tmp/a\x00b", "/" + strings.Repeat("x", maxPath)} {
+		got := Begin(Target{Path: path}, uid)
+		if got.Refused != other || got.file != nil || Append(Target{Path: path}, uid, nil) != other {
+			t.Errorf("%.20q: %+v, want %q", path, got, other)
 		}
 	}
-	if got := Reason(Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1))); got != other {
+	if got := Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)); got != other {
 		t.Errorf("much text: got %q, want %q", got, other)
 	}
 	for why, want := range map[string]bool{
@@ -260,8 +253,13 @@ func TestRefusesNonsense(t *testing.T) {
 			t.Errorf("%q: got %v, want %v", why, !want, want)
 		}
 	}
-	if got := Reason(errors.New("of anybody")); got != other || Reason(nil) != "" {
-		t.Errorf("got %q and %q, want %q and none", got, Reason(nil), other)
+	for err, want := range map[error]string{
+		nil: "", errors.New("of anybody"): other, unix.EIO: other, unix.EMFILE: other, unix.ESTALE: missing,
+		unix.EDQUOT: full, unix.EROFS: readonly,
+	} {
+		if got := reason(err); got != want {
+			t.Errorf("%v: got %q, want %q", err, got, want)
+		}
 	}
 }
 
@@ -291,6 +289,13 @@ func TestLocate(t *testing.T) {
 		if _, err := Locate(proc, pid, 1); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("process %d: %v", pid, err)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"bookend/internal/diagnosis"
 	"bookend/internal/slurm"
 )
 
@@ -14,7 +15,6 @@ const (
 	MaxDrop     = 4 << 10 // bytes in all
 	MaxSteps    = 8       // files of a job's steps
 	MaxName     = 256     // bytes of a job's name
-	maxMore     = 1 << 20 // files that are only counted
 	dropVersion = 1
 )
 
@@ -27,18 +27,17 @@ type Drop struct {
 	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero when the job is no array task
 	HetID  slurm.JobID     `json:"het_id,omitempty"` // 0 when the job is not heterogeneous
 	Name   string          `json:"name,omitempty"`   // of the job; empty where it is not known
-	// Steps are the files that the job's steps write to, the most recent first, and More how many others there were.
+	// Steps are the files that the job's steps write to, the most recent first.
 	Steps []Target `json:"steps,omitempty"`
-	More  int      `json:"more,omitempty"`
-	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own
-	// terminal, to a pipe, to one file a task that is not the one of the task's errors.
+	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own terminal,
+	// to a pipe, to one file a task that is not the one of the task's errors; or to more files than a record holds.
 	Elsewhere bool `json:"elsewhere,omitempty"`
-	// AddressSpace is the soft limit of address space of the job's tasks, bytes; Unlimited for none, 0 where nobody
-	// looked.
+	// AddressSpace is the soft limit of address space of the job's tasks, bytes; diagnosis.Unlimited for none, 0 where
+	// nobody looked.
 	AddressSpace uint64 `json:"address_space,omitempty"`
 }
 
-// Note adds files of a step to the record: those noted before come after them, and the oldest are only counted.
+// Note adds files of a step to the record: those noted before come after them, and the oldest are forgotten.
 func (d *Drop) Note(files []Target) {
 	for _, t := range files {
 		known := slices.IndexFunc(d.Steps, func(o Target) bool { return o.Path == t.Path })
@@ -47,14 +46,10 @@ func (d *Drop) Note(files []Target) {
 		}
 		d.Steps = slices.Insert(d.Steps, 0, t)
 	}
-	if over := len(d.Steps) - MaxSteps; over > 0 {
-		d.Steps, d.More = d.Steps[:MaxSteps], d.More+over
+	if len(d.Steps) > MaxSteps {
+		d.Steps, d.Elsewhere = d.Steps[:MaxSteps], true
 	}
 }
-
-// Unlimited is the AddressSpace of a job without such a limit. What is larger is none either: 4 EiB are more than any
-// processor addresses.
-const Unlimited = 1 << 62
 
 // Encode returns the record's JSON, with as many of the steps' files as fit into MaxDrop, or an error when it would be
 // larger without them.
@@ -68,7 +63,7 @@ func (d Drop) Encode() ([]byte, error) {
 		if len(d.Steps) == 0 {
 			return nil, fmt.Errorf("encode drop: %d bytes: %v", len(b), err)
 		}
-		d.Steps, d.More = d.Steps[:len(d.Steps)-1], d.More+1
+		d.Steps, d.Elsewhere = d.Steps[:len(d.Steps)-1], true
 	}
 }
 
@@ -94,11 +89,11 @@ func (d Drop) check() error {
 		return fmt.Errorf("version %d", d.Bookend)
 	case d.Array.Master == 0 && d.Array.Task != 0:
 		return errors.New("array task without an array")
-	case len(d.Steps) > MaxSteps || d.More < 0 || d.More > maxMore:
-		return fmt.Errorf("%d files of steps, and %d more", len(d.Steps), d.More)
+	case len(d.Steps) > MaxSteps:
+		return fmt.Errorf("%d files of steps", len(d.Steps))
 	case len(d.Name) > MaxName:
 		return fmt.Errorf("name of %d bytes", len(d.Name))
-	case d.AddressSpace > Unlimited:
+	case d.AddressSpace > diagnosis.Unlimited:
 		return fmt.Errorf("address space of %d bytes", d.AddressSpace)
 	}
 	for i, t := range append([]Target{d.Target}, d.Steps...) {

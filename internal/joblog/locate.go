@@ -25,23 +25,23 @@ var ErrNotFile = errors.New("output is no file")
 func Locate(proc string, pid, fd int) (Target, error) {
 	link := filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))
 	path, err := os.Readlink(link)
-	if err != nil {
-		return Target{}, fmt.Errorf("locate output of process %d: %w", pid, err)
-	}
 	// A name with a line feed or of another character set would not survive its way through JSON unchanged.
-	if !filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") || !utf8.ValidString(path) {
-		return Target{}, fmt.Errorf("locate output of process %d: %w: %.100q", pid, ErrNotFile, path)
+	if err == nil && (!filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") || !utf8.ValidString(path)) {
+		err = ErrNotFile
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(link, &st); err != nil { // through the descriptor: the file itself, whatever its name
-		return Target{}, fmt.Errorf("locate output of process %d: %w", pid, err)
+	if err == nil {
+		err = unix.Stat(link, &st) // through the descriptor: the file itself, whatever its name
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
-		return Target{}, fmt.Errorf("locate output of process %d: %w: mode %#o", pid, ErrNotFile, st.Mode)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0) {
+		err = ErrNotFile
 	}
 	t := Target{Path: path, Dev: st.Dev, Ino: st.Ino}
-	if err := t.check(); err != nil {
-		return Target{}, fmt.Errorf("locate output of process %d: %w", pid, err)
+	if err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("locate output of process %d: %w: %.100q", pid, err, path)
 	}
 	return t, nil
 }

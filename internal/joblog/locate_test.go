@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/diagnosis"
 	"bookend/internal/slurm"
 )
 
@@ -49,29 +50,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestDrop(t *testing.T) {
-	for _, want := range []Drop{
-		{},
-		{Target: Target{Path: "/home/alice/slurm-7.out"}},
-		{
-			Target: Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, Array: slurm.ArrayTask{Master: 5,
-				Task: 3}, HetID: 9, Name: "x",
-			Steps: []Target{{Path: "/o.0"}, {"/o.1", 1, 2}}, More: 3, Elsewhere: true, AddressSpace: Unlimited,
-		},
-		{AddressSpace: 4 << 30},
-	} {
-		b, err := want.Encode()
-		must(t, err)
-		if got, err := ParseDrop(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s came back as %+v, %v", b, got, err)
-		}
-	}
-	if _, err := (Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}).Encode(); err == nil {
-		t.Error("a record larger than its limit was encoded")
-	}
-}
-
-// The most recent files are kept, each once; the others are counted, also where they do not fit into a record.
+// The most recent files are kept, each once; that there were others is, also where they do not fit into a record.
 func TestDropNote(t *testing.T) {
 	var d Drop
 	name := func(n int) Target { return Target{Path: fmt.Sprintf("/out.%02d", n)} }
@@ -79,18 +58,22 @@ func TestDropNote(t *testing.T) {
 		d.Note([]Target{name(n)})
 	}
 	d.Note([]Target{name(5), name(5)})
-	if len(d.Steps) != MaxSteps || d.More != 2 || d.Steps[0] != name(5) || d.Steps[1] != name(9) ||
+	if len(d.Steps) != MaxSteps || !d.Elsewhere || d.Steps[0] != name(5) || d.Steps[1] != name(9) ||
 		d.Steps[MaxSteps-1] != name(2) {
 		t.Errorf("%+v", d)
 	}
+	d.Elsewhere = false
 	for i := range d.Steps {
 		d.Steps[i].Path = strings.Repeat("/long", 200) + d.Steps[i].Path
 	}
 	b, err := d.Encode()
 	must(t, err)
 	got, err := ParseDrop(b)
-	if err != nil || len(got.Steps) != 4-1 || got.More != 2+MaxSteps-len(got.Steps) || got.Steps[0] != d.Steps[0] {
-		t.Errorf("%d steps, %d more, %v", len(got.Steps), got.More, err)
+	if err != nil || len(got.Steps) != 4-1 || !got.Elsewhere || got.Steps[0] != d.Steps[0] {
+		t.Errorf("%d steps, %v, %v", len(got.Steps), got.Elsewhere, err)
+	}
+	if _, err := (Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}).Encode(); err == nil {
+		t.Error("a record larger than its limit was encoded")
 	}
 }
 
@@ -104,8 +87,7 @@ func TestParseDropRefuses(t *testing.T) {
 		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`,
 		`{"bookend":1,"address_space":18446744073709551616}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"het_id":4294967296}`, `{"bookend":1`,
-		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`, `{"bookend":1,"more":-1}`,
-		`{"bookend":1,"more":1e9}`,
+		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`,
 		`{"bookend":1,"steps":[` + strings.Repeat(`{"path":"/a"},`, MaxSteps) + `{"path":"/a"}]}`,
 		`{"bookend":1,"name":"` + strings.Repeat("x", MaxName+1) + `"}`, `{"bookend":1,"elsewhere":1}`,
 		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),
@@ -220,12 +202,13 @@ func FuzzParseDrop(f *testing.F) {
 		`{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},` +
 			`"het_id":9,"address_space":4294967296}`,
 		`{"bookend":1}`, `{"bookend":1,"steps":[]}`, `{"bookend":1}{}`, `{"bookend":1,"target":{"path":"a"}}`,
-		`{"bookend":1,"more":1}`, `{"bookend":1,"address_space":0}`,
+		`{"bookend":1,"address_space":0}`,
 		`{"bookend":1,"name":"train","steps":[{"path":"/o.0"},{"path":"/o.1","dev":1,"ino":3}],` +
-			`"more":2,"elsewhere":true}`,
+			`"elsewhere":true}`,
 		`{"bookend":1,"steps":[{"path":"o"}]}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"target":{"path":"/\u0000"}}`,
-		`{"bookend":1,"target":{"path":"/<>&"}} `, `null`, `[]`,
+		`{"bookend":1,"target":{"path":"/<>&"}} `, `{"bookend":1,"target":{"path":"/a \"b\"\n<é>","dev":18446744073709551615,"ino":1}}`,
+		`{"bookend":1,"address_space":4611686018427387904}`, `null`, `[]`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -237,7 +220,7 @@ func FuzzParseDrop(f *testing.F) {
 			}
 			return
 		}
-		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > Unlimited ||
+		if len(b) > MaxDrop || d.Target != (Target{}) && d.Target.check() != nil || d.AddressSpace > diagnosis.Unlimited ||
 			len(d.Steps) > MaxSteps || d.Array.Master == 0 && d.Array.Task != 0 {
 			t.Errorf("%s: %+v", b, d)
 		}

@@ -249,18 +249,18 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	node := c.Latest()
 	book := c.book(c.Seen.Side.Snapshot.At, node)
 	for _, card := range c.Seen.Cards {
-		seen := drain.Seen{Memory: drain.Clean}
+		seen := drain.Seen{Clean: true}
 		against := slices.IndexFunc(j.Found, func(f finding.Finding) bool {
 			about := f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving
 			return f.GPU == card.Device.ID && about
 		})
 		switch {
 		case taken(card, book):
-			seen = drain.Seen{Memory: drain.Unknown, Why: "a job still has it"}
+			seen = drain.Seen{Why: "a job still has it"}
 		case against >= 0:
-			seen = drain.Seen{Memory: drain.Dirty, Why: string(j.Found[against].Code)}
+			seen = drain.Seen{Dirty: true, Why: string(j.Found[against].Code)}
 		case !c.isClean(card):
-			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
+			seen = drain.Seen{Why: "it could not be read, or has just come to rest"}
 		}
 		seen.Given = slices.ContainsFunc(node.Runs, func(r ledger.Run) bool { return r.Given(card.Device.ID) })
 		cards[card.Device.ID] = seen

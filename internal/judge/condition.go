@@ -105,13 +105,12 @@ type Heard struct {
 
 // Symptoms are what a diagnosis is made of, as far as this hook saw it. More is worth reading for one that somebody
 // wants.
-func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
+func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
 		Probes: c.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
-		WallEnd: now,
 	}
 	if start := c.Past.Run.Start; start != nil {
 		in.StartFindings, in.WallStart = start.Findings, start.Wall

@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -154,11 +153,11 @@ func TestSeenByCard(t *testing.T) {
 	c.Seen.Side.Snapshot = gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{read(cards[0]), read(cards[1])}}
 	seen := c.DrainSeen(Judgement{})
 	for i, want := range []struct {
-		memory drain.Answer
-		why    string
-	}{{drain.Clean, ""}, {drain.Unknown, "a job still has it"}, {drain.Unknown, "could not be read"}} {
-		if got := seen[cards[i].Device.ID]; got.Memory != want.memory || !strings.Contains(got.Why, want.why) || got.Given != (i == 1) {
-			t.Errorf("GPU %d: %+v, want %v %q", i, got, want.memory, want.why)
+		clean bool
+		why   string
+	}{{true, ""}, {false, "a job still has it"}, {false, "could not be read"}} {
+		if got := seen[cards[i].Device.ID]; got.Clean != want.clean || got.Dirty || !strings.Contains(got.Why, want.why) || got.Given != (i == 1) {
+			t.Errorf("GPU %d: %+v, want %v %q", i, got, want.clean, want.why)
 		}
 	}
 }

@@ -34,13 +34,12 @@ type Recorded struct {
 	Peak    Most   `json:"peak"`             // memory in use
 	Own     Most   `json:"own,omitzero"`     // of the job's own processes together
 	// Unlisted is the memory beyond the first sample's that no process accounts for, for lasting and more.
-	Unlisted   Most              `json:"unlisted,omitzero"`
-	Together   int               `json:"together,omitempty"` // most processes of the job at once
-	TogetherAt time.Duration     `json:"together_at_ns,omitempty"`
-	Busy       Busy              `json:"busy,omitzero"`
-	Processes  []RecordedProcess `json:"processes,omitempty"` // at most MaxRecorded, the largest
-	More       int               `json:"more,omitempty"`      // processes that were not kept
-	Curve      Curve             `json:"curve,omitzero"`
+	Unlisted  Most              `json:"unlisted,omitzero"`
+	Together  int               `json:"together,omitempty"` // most processes of the job at once
+	Busy      Busy              `json:"busy,omitzero"`
+	Processes []RecordedProcess `json:"processes,omitempty"` // at most MaxRecorded, the largest
+	More      int               `json:"more,omitempty"`      // processes that were not kept
+	Curve     Curve             `json:"curve,omitzero"`
 
 	Beyond *Beyond `json:"beyond,omitempty"`
 }
@@ -200,9 +199,8 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 			g.process(p, facts, at, slot)
 		}
 	}
-	if g.Own.see(own, at); together > g.Together {
-		g.Together, g.TogetherAt = together, at
-	}
+	g.Own.see(own, at)
+	g.Together = max(g.Together, together)
 	g.keep(first, last, at)
 	g.account(reading, s.Limits, at)
 	if b := reading.Busy; b != nil {

@@ -44,7 +44,7 @@ func TestRecording(t *testing.T) {
 		[]gpu.Process{proc(7, 200)}, nil, nil, nil, nil, none)
 	g := r.GPUs[0]
 	if g.Peak != (Most{1700 << 20, 3 * second}) || g.Own != (Most{1000 << 20, 3 * second}) ||
-		g.Together != 2 || g.TogetherAt != 3*second || g.Samples != 5 || g.Unread != 0 || g.More != 0 {
+		g.Together != 2 || g.Samples != 5 || g.Unread != 0 || g.More != 0 {
 		t.Errorf("%+v", g)
 	}
 	if got := g.Curve.Used; !slices.Equal(got, []uint32{0, 300, 1700, 200, 0, 0, 0, 0, 0}) {

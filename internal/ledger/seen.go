@@ -178,12 +178,11 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	if r == nil {
 		return
 	}
-	in.Seen, in.Samples, in.Whole = append(in.Seen, r.Sightings(self)...), r.Samples, r.Whole(from, to)
-	in.Every = r.Every
+	in.Seen, in.Whole = append(in.Seen, r.Sightings(self)...), r.Whole(from, to)
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
-			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, UnlistedAt: g.Unlisted.At,
-			Together: g.Together, TogetherAt: g.TogetherAt, Unused: r.Idle(g, from, to),
+			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, Together: g.Together,
+			Unused: r.Idle(g, from, to),
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"iter"
 	"slices"
 	"strings"
 
@@ -56,13 +55,11 @@ func (s *scan) message(l *line) (found, bool) {
 		f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
 		return f, slurmSays().MatchString(l.lower)
 	}
-	for _, h := range l.hits() {
-		st := statement{hit: h, s: s, at: s.at, line: l}
-		if st.facts = st.read(); !st.reported() {
-			continue
-		}
-		if f, ok := st.message(); ok {
-			return f, ok
+	for _, h := range l.facts().hits {
+		if st := s.statement(l, h); st.reported() {
+			if f, ok := st.message(); ok {
+				return f, ok
+			}
 		}
 	}
 	return found{}, false
@@ -88,21 +85,20 @@ var (
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
 )
 
-// near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty
-// one.
-func (s *scan) near(at, step, count int) iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for i := at + step; i >= 0 && i < len(s.lines) && count > 0 && i != at+maxNear*step; i += step {
-			l := &s.lines[i]
-			if l.stream != s.lines[at].stream {
-				continue
-			}
-			if l.body == "" || l.own() || !yield(l) {
-				return
-			}
-			count--
+// near are the lines of the same process next to this one, above it (step -1) or below, the nearest first, up to an
+// empty one.
+func (s *scan) near(step, count int) (all []*line) {
+	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
+		l := &s.lines[i]
+		if l.stream != s.lines[s.at].stream {
+			continue
 		}
+		if l.body == "" || l.own() {
+			break
+		}
+		all = append(all, l)
 	}
+	return all
 }
 
 // blank is a message that says nothing.

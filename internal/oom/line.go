@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,14 +19,13 @@ type line struct {
 	words  *facts
 }
 
-// facts are those of the line, of a long one its beginning's.
+// facts are those of the whole line.
 func (l *line) facts() *facts {
 	if l.words == nil {
-		f := evidenceIn(l.lower[:min(len(l.lower), maxRead)])
+		f := evidenceIn(l.lower)
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
-			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
 		}
 		l.words = &f
 	}
@@ -41,35 +41,14 @@ func split(tail []byte) []line {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	var lines []line
-	for one := range strings.SplitSeq(text, "\n") {
-		lines = withLine(lines, one)
+	for text := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimSpace(text)
+		l := undecorated(trimmed)
+		before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
+		l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
+		lines = append(lines, l)
 	}
 	return lines
-}
-
-// withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
-func withLine(lines []line, text string) []line {
-	trimmed := strings.TrimSpace(text)
-	last := len(lines) - 1
-	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest &&
-		(trimmed == "") == (lines[last].body == "") {
-		return lines
-	}
-	l := undecorated(trimmed)
-	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
-	l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
-	return append(lines, l)
-}
-
-// isLevel is a logger's, of an error.
-var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
-
-// hits are the signs in the line.
-func (l *line) hits() []hit {
-	if len(l.lower) <= maxRead {
-		return l.facts().hits
-	}
-	return evidenceIn(l.lower).hits
 }
 
 // colour is a terminal's control sequence, as far as it goes on its line.
@@ -137,23 +116,18 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // maxPrefixes is how many things may stand in front of a line's text.
 const maxPrefixes = 8
 
-// prefixes are what launchers, loggers and consoles put in front of a line. The first that fits is taken off.
-var prefixes = []struct {
-	form pattern
-	// read takes what the prefix tells of the line from its words; false where it is none after all. May be nil.
-	read func(l *line, words []string, rest string) bool
-}{
+// prefixes are what launchers, loggers and consoles put in front of a line, with the launcher's name for the process.
+// The first that fits is taken off.
+var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
-	{lazily(`^\[([^]]*)\](?:<std\w*>)?:?`), (*line).bracket},
-	{lazily(`^\(([^)]*pid=[^)]*)\)`), (*line).bracket}, // "(VllmWorker rank=1 pid=4711)"
-	// srun --label; TensorRT's "2: [file.cpp::function::7]" is an error's number
-	{lazily(`^(\d+): `), func(l *line, words []string, rest string) bool {
-		place, _, _ := strings.Cut(rest, "]")
-		return (!strings.HasPrefix(rest, "[") || !strings.Contains(place, "::")) && l.speaks(words[0], words[1])
-	}},
-	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
-	{lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), nil},
+	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
+	lazily(`^\(([^)]*pid=[^)]*)\)`),                       // "(VllmWorker rank=1 pid=4711)"
+	lazily(`^(\d+): `),                                    // srun --label
+	lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) ()`), // dates and times
+	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
 }
+
+const srunLabel = 2 // its place among them; those before it are brackets
 
 // undecorated takes the prefixes off.
 func undecorated(text string) line {
@@ -166,50 +140,42 @@ func undecorated(text string) line {
 	return l
 }
 
-func (l *line) prefix() bool {
-	for _, p := range prefixes {
-		if words := p.form().FindStringSubmatch(l.body); words != nil {
-			rest := strings.TrimSpace(l.body[len(words[0]):])
-			if p.read == nil || p.read(l, words, rest) {
-				l.body = rest
-				return true
-			}
-		}
-	}
-	return false
-}
-
 var (
-	allDigits = lazily(`^\d+$`)
-	pidIn     = lazily(`pid=(\d{1,7})\b`)
-	rankIn    = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	pidIn  = lazily(`pid=(\d{1,7})\b`)
+	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	// TensorRT's "2: [file.cpp::function::7]" is an error's number
+	errorNumber = lazily(`^\[[^]]*::`)
 )
 
-// bracket reads what launchers put in brackets. torchrun's and mpiexec's local numbers are no ranks.
-func (l *line) bracket(words []string, rest string) bool {
-	if inside := words[1]; strings.TrimLeft(rest, ": ") == "" {
-		return false
-	} else if pid := pidIn().FindStringSubmatch(inside); pid != nil {
-		l.pid = number(pid[1], maxPID)
-		l.speaks(inside, "")
-		l.ranked(inside)
-	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || allDigits().MatchString(inside) {
-		l.speaks(inside, "")
+// prefix takes one off, and reads which process the line is of; the innermost rank counts. torchrun's and mpiexec's
+// local numbers are no ranks.
+func (l *line) prefix() bool {
+	for i, form := range prefixes {
+		words := form().FindStringSubmatch(l.body)
+		if words == nil {
+			continue
+		}
+		name, rest := words[1], strings.TrimSpace(l.body[len(words[0]):])
+		label, bracket := i == srunLabel, i < srunLabel
+		if bracket && strings.TrimLeft(rest, ": ") == "" || label && errorNumber().MatchString(rest) {
+			continue
+		}
+		rank := rankIn().FindStringSubmatch(name)
+		if pid := pidIn().FindStringSubmatch(name); pid != nil {
+			l.pid = number(pid[1], maxPID)
+		} else if !label && rank == nil && !strings.HasPrefix(name, "default") {
+			name = ""
+		}
+		switch {
+		case label:
+			l.rank = cmp.Or(number(name, maxRank), l.rank)
+		case rank != nil:
+			l.rank = cmp.Or(number(rank[1]+rank[2], maxRank), l.rank)
+		}
+		if l.body = rest; name != "" {
+			l.stream += name + " "
+		}
+		return true
 	}
-	return true
-}
-
-// ranked reads the process's rank; the innermost counts.
-func (l *line) ranked(text string) bool {
-	words := rankIn().FindStringSubmatch(text)
-	return words != nil && l.speaks("", words[1]+words[2])
-}
-
-// speaks notes by what name the line's process goes, and its rank.
-func (l *line) speaks(name, rank string) bool {
-	l.stream += name + " "
-	if n := number(rank, maxRank); n != nil {
-		l.rank = n
-	}
-	return true
+	return false
 }

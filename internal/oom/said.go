@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"iter"
 	"slices"
 	"strings"
 )
@@ -16,51 +15,40 @@ const (
 // statement is a sign in its place.
 type statement struct {
 	hit
-	s     *scan
-	at    int
-	line  *line
-	facts *facts // of the line's part around the sign
+	*scan
+	line                  *line
+	facts                 *facts // of the line's part around the sign, in lower case, which may say more of it
+	before, after, around string
 }
 
-func (st statement) before() string {
-	return st.line.lower[max(0, st.pos-maxBefore):st.pos]
-}
-
-func (st statement) after() string {
-	return st.line.lower[st.end():min(len(st.line.lower), st.end()+maxAfter)]
-}
-
-func (st statement) end() int { return st.pos + len(st.text) }
-
-// read finds the evidence around the sign.
-func (st statement) read() *facts {
-	if len(st.line.lower) <= maxRead {
-		return st.line.facts()
+func (s *scan) statement(l *line, h hit) statement {
+	end := h.pos + len(h.text)
+	st := statement{hit: h, scan: s, line: l, facts: l.facts(), before: l.lower[max(0, h.pos-maxBefore):h.pos],
+		after: l.lower[end:min(len(l.lower), end+maxAfter)]}
+	if st.around = st.before + h.text + st.after; len(l.lower) > maxRead {
+		f := evidenceIn(st.around)
+		st.facts = &f
 	}
-	f := evidenceIn(st.around())
-	return &f
+	return st
 }
-
-// around is the line's part that may say more of the sign.
-func (st statement) around() string { return st.before() + st.text + st.after() }
 
 // clause is what the statement itself says, without what stands before its last colon.
 func (st statement) clause() string {
-	return st.around()[strings.LastIndex(st.before(), ": ")+1:]
+	return st.around[strings.LastIndex(st.before, ": ")+1:]
 }
 
 // reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of
 // what is searched for.
 func (st statement) reported() bool {
-	before, after := st.before(), st.after()
-	source := st.pos <= maxBefore && isSource(st.line.lower, before) ||
+	before, after := st.before, st.after
+	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
 		st.facts.code < min(st.pos, maxBefore)
 	if sizedTorch().MatchString(after) { // no source and few texts have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
-	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) &&
-		!inQuotes(before, after)
+	return !source && st.formed(before, after) && !supposed(before) && !inQuotes(before, after) &&
+		!discusses().MatchString(after[:min(len(after), 60)])
 }
 
 var (
@@ -72,7 +60,7 @@ var (
 func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
-		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
+		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
 	case st.head:
 		return after == "" || after[0] == ':' || after[0] == '('
 	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
@@ -91,29 +79,17 @@ func (st statement) formed(before, after string) bool {
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
 
-// near: one of so many lines above the statement (step -1) or below it has such a word.
-func (st statement) near(step, count int, c class) bool {
-	for l := range st.s.near(st.at, step, count) {
-		if l.facts().has[c] {
-			return true
-		}
-	}
-	return false
+// beside: one of so many lines above the statement (step -1) or below it has such a word.
+func (st statement) beside(step, count int, c class) bool {
+	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts().has[c] })
 }
 
 // The words and marks with which lines of programs, scripts, shells' traces, comments and lists begin.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
-		`const|static|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
-	maybeSource = lazily(`^(?:else|class|from|case|try|when|for|while|see):*(?: |$)(.*)`)
+		`const|static|case|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
 )
-
-func isSource(lower, before string) bool {
-	words := maybeSource().FindStringSubmatch(before)
-	return sourceMark().MatchString(lower) || sourceWord().MatchString(before) ||
-		words != nil && !strings.Contains(words[1], ": ")
-}
 
 // opensValue: what is quoted is a value in a log's field, in JSON, an exception as Python shows it, or a name.
 var (
@@ -147,42 +123,28 @@ var (
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|` +
-		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |` +
+		`handles?|handled|detects?)(?:[ ,()"'*]|$)|because it |when (?:it|the) |(?:is|was) an? |` +
 		`(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
-	whenDoing = lazily(`(?:^| )when ([^ ]+)`) // programs say what was being done
 )
 
 func supposed(before string) bool {
 	before = strings.TrimRight(before, ": (")
 	clause := before[strings.LastIndex(before, ": ")+1:]
 	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
-	for _, words := range whenDoing().FindAllStringSubmatch(clause, -1) {
-		if !strings.HasSuffix(words[1], "ing") {
-			return true
-		}
-	}
 	return supposing().MatchString(before) || supposes().MatchString(clause)
 }
 
 // Words and marks after a sign that make it a subject, a counter, or a part of a source.
-var (
-	discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
-		`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
-		`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
-	valued = lazily(`^:? *["'#]`)
-)
-
-func (st statement) discussed(after string) bool {
-	return discusses().MatchString(after[:min(len(after), 60)]) ||
-		(st.head || strings.HasSuffix(st.text, ": ")) && valued().MatchString(after)
-}
+var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
+	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
 	if st.facts.has[isError] || st.line.facts().has[isError] {
 		return true
 	}
-	if strings.Contains(st.before(), "warn") {
+	if strings.Contains(st.before, "warn") {
 		return false
 	}
 	text, _, _ := strings.Cut(st.whole(), ". ") // then comes advice
@@ -192,7 +154,7 @@ func (st statement) failed() bool {
 
 // survived: the program says that it goes on, on the same line or right after it.
 func (st statement) survived() bool {
-	return st.facts.has[goesOn] || st.near(1, linesBelow+1, goesOn)
+	return st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
 }
 
 // Lines of a statement's neighbourhood: errors are often spread over some.
@@ -209,14 +171,14 @@ func (st statement) place() (Kind, bool) {
 	case st.kind == Shared:
 		return Shared, true
 	case st.kind == Fault:
-		return Fault, !st.weak || st.failed() && evidenceIn(st.before()).has[isGPU]
-	case sizedTorch().MatchString(st.after()) && own.has[isGPU]:
+		return Fault, !st.weak || st.failed() && evidenceIn(st.before).has[isGPU]
+	case sizedTorch().MatchString(st.after) && own.has[isGPU]:
 		return Device, true
 	case st.weak && !st.failed() && !st.endsError():
 		return "", false
 	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost]:
 		return Host, true
-	case !strings.Contains(st.around(), "alloc") && st.hostNear():
+	case !strings.Contains(st.around, "alloc") && st.hostNear():
 		return Host, true
 	case st.kind == Device && !st.weak, own.has[isGPU] && !own.has[isCompiler] &&
 		(!st.soft || evidenceIn(st.clause()).has[isGPU]):
@@ -231,24 +193,17 @@ func (st statement) place() (Kind, bool) {
 
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
-	for l := range st.neighbours() {
+	for _, l := range st.neighbours() {
 		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") {
 			return called(f), true
 		}
 	}
-	return Device, st.speaker(true).onlyGPU
+	return Device, st.speaker().onlyGPU
 }
 
 // neighbours are the lines above the statement and below it that may belong to it.
-func (st statement) neighbours() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for l := range st.s.near(st.at, -1, linesAbove) {
-			if !yield(l) {
-				return
-			}
-		}
-		st.s.near(st.at, 1, linesBelow)(yield)
-	}
+func (st statement) neighbours() []*line {
+	return append(st.near(-1, linesAbove), st.near(1, linesBelow)...)
 }
 
 // endsError: the statement is the last line, or the end of one, of an error that the lines above began.
@@ -256,28 +211,26 @@ func (st statement) endsError() bool {
 	count := linesAbove
 	if st.pos == 0 {
 		count = 1
-	} else if !strings.HasSuffix(st.before(), ": ") {
+	} else if !strings.HasSuffix(st.before, ": ") {
 		return false
 	}
-	return st.near(-1, count, isError)
+	return st.beside(-1, count, isError)
 }
 
 // hostNear: the call that failed is named by another line, and was for host memory; or it is an earlier error of such a
 // call that the program meets again.
 func (st statement) hostNear() bool {
 	again := false
-	if len(st.s.found) > 0 {
-		last := &st.s.found[len(st.s.found)-1]
-		again = last.Kind == Host && last.stream == st.line.stream && st.at-last.at <= episode
+	if last := len(st.found) - 1; last >= 0 {
+		again = st.found[last].Kind == Host && found{stream: st.line.stream, at: st.at}.isNear(st.found[last])
 	}
-	sticky := again && strings.Contains(st.around(), "cudagetlasterror")
-	for l := range st.neighbours() {
-		if l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory") {
+	for _, l := range st.neighbours() {
+		call := l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory")
+		if call || again && strings.Contains(l.lower, "cudagetlasterror") {
 			return true
 		}
-		sticky = sticky || again && strings.Contains(l.lower, "cudagetlasterror")
 	}
-	return sticky
+	return again && strings.Contains(st.around, "cudagetlasterror")
 }
 
 // called is what ran out, by the call that failed.
@@ -294,23 +247,17 @@ type speaker struct {
 	onlyGPU   bool // such words are about the GPU's memory
 }
 
-// speaker finds who says it: by the line itself, or if wide by those around it.
-func (st statement) speaker(wide bool) speaker {
-	best := min(st.facts.speaker, st.line.facts().speaker)
-	if wide && best == nowhere {
-		for l := range st.neighbours() {
-			best = min(best, l.facts().speaker)
-		}
+// speaker finds who says it, by the line itself.
+func (st statement) speaker() speaker {
+	if best := min(st.facts.speaker, st.line.facts().speaker); best != nowhere {
+		return vocabulary().speakers[best]
 	}
-	if best == nowhere {
-		return speaker{framework: Other}
-	}
-	return vocabulary().speakers[best]
+	return speaker{framework: Other}
 }
 
-// framework names who says it. A message about host memory is named by its own line only.
+// framework names who says it.
 func (st statement) framework(k Kind) Framework {
-	f := st.speaker(k == Device || k == Init).framework
+	f := st.speaker().framework
 	if f == Other && (k != Host || st.facts.has[isGPU] || st.facts.has[isHostCall]) {
 		return CUDA
 	}

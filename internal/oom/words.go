@@ -144,9 +144,6 @@ func evidenceIn(lower string) facts {
 func (f *facts) note(w *word, at int, begins bool, lower string) {
 	switch w.class {
 	case isSign:
-		if w.weak && strings.IndexByte(w.text, ' ') < 0 && inFilename(lower, at) {
-			return
-		}
 		if begins && (w.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits &&
 			(len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
 			f.hits = append(f.hits, hit{w, at})
@@ -158,7 +155,7 @@ func (f *facts) note(w *word, at int, begins bool, lower string) {
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if (begins || w.text == "cuda") && !f.has[isGPU] && !isHostname(w.text, rest) {
+		if (begins || w.text == "cuda") && !f.has[isGPU] && !(w.text == "gpu" && hostname().MatchString(rest)) {
 			f.has[isGPU] = !inFilename(lower, at)
 		}
 	case isCompiler:
@@ -172,18 +169,8 @@ func (f *facts) note(w *word, at int, begins bool, lower string) {
 	}
 }
 
-// isHostname: gpu17, gpu-node3; and what only begins like HIP.
-func isHostname(word, rest string) bool {
-	switch {
-	case rest == "":
-		return false
-	case word == "hip":
-		return rest[0] == 'p' || rest[0] == 's'
-	case word == "gpu":
-		return rest[0] == '-' || rest[0] == 'n' || len(rest) > 1 && isDigit(rest[0]) && isDigit(rest[1])
-	}
-	return false
-}
+// hostname is one behind "gpu": gpu17, gpu-node3.
+var hostname = lazily(`^(?:[-n]|\d\d)`)
 
 // advises: a person should, or the program could not.
 var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)

@@ -101,57 +101,44 @@ func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
 // DiskFlag starts a program to do what a hook that has ended left it to do on the disk; paths.run follows.
 const DiskFlag = "--disk"
 
-// disk troubles of which no hook has told yet, below paths.run.
-const (
-	untoldDir  = "state"
-	untoldFile = "disk-troubles.json"
-	maxUntold  = 64 << 10
-)
+// diskTroubles, below paths.run, is there where a process that nobody waited for had trouble at the disk.
+const diskTroubles = "state/disk-troubles.json"
 
 // Leave leaves the disk to a process that nobody waits for, and reports whether it could. Where one is at work still,
-// or an earlier one had trouble of which nobody has told, it does not: this hook is to wait, and to tell.
-func (r DiskRequest) Leave() (untold []metrics.Finding, left bool) {
-	dir := filepath.Join(r.Run, untoldDir)
-	text, err := safefile.Read(dir, untoldFile, maxUntold)
-	if err == nil {
-		_ = json.Unmarshal(text, &untold) // our own
-		_ = os.Remove(filepath.Join(dir, untoldFile))
-		return untold, false
+// or an earlier one had trouble, it does not: this hook is to wait, and to tell what it meets itself.
+func (r DiskRequest) Leave() (left bool) {
+	if os.Remove(filepath.Join(r.Run, diskTroubles)) == nil {
+		return false
 	}
 	free, err := safefile.Lock(filepath.Join(r.Run, logLock), 0, true)
 	if err != nil {
-		return nil, false
+		return false
 	}
 	free()
 	request, err := json.Marshal(r)
-	return nil, err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
+	return err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
 }
 
-// ServeDisk does what Leave left to this process. What goes wrong the next hook tells.
+// ServeDisk does what Leave left to this process.
 func ServeDisk(env Env) int {
 	Confine(env)
 	const limit = 5 * time.Second // on a disk that does not answer it stays, and those after it find the lock held
+	trouble := func() int {
+		_ = safefile.Replace(filepath.Join(env.Args[2], "state"), filepath.Base(diskTroubles), nil, 0o600)
+		return 1
+	}
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		time.Sleep(limit)
-		late := fmt.Sprintf("the log, the metrics or the records' disk did not answer within %v", limit)
-		leaveUntold(env.Args[2], metrics.Finding{Code: code.LogFailed, Own: true, Detail: late})
-		env.Exit(1)
+		env.Exit(trouble())
 	})
 	var r DiskRequest
 	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&r); err != nil {
 		return 1
 	}
-	troubles, _ := atTheDisk(r)
-	leaveUntold(r.Run, troubles...)
-	return 0
-}
-
-// leaveUntold leaves troubles to the next hook.
-func leaveUntold(run string, troubles ...metrics.Finding) {
-	if len(troubles) > 0 {
-		text, _ := json.Marshal(troubles)
-		_ = safefile.Replace(filepath.Join(run, untoldDir), untoldFile, text, 0o600)
+	if troubles, _ := atTheDisk(r); len(troubles) > 0 {
+		return trouble()
 	}
+	return 0
 }
 
 // alone does something under a lock, or gives safefile.ErrLocked.

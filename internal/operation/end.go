@@ -133,10 +133,7 @@ func (r CleanupRequest) proves(now finding.Process) bool {
 		if !now.Cgroup.Found() {
 			return !was.Cgroup.Found()
 		}
-		if now.Cgroup.SLUID != "" && r.Owner.SLUID != "" {
-			return now.Cgroup.SLUID == r.Owner.SLUID
-		}
-		return now.Cgroup.ID != 0 && now.Cgroup.ID == r.Owner.ID
+		return now.Cgroup.Same(r.Owner)
 	}
 	return false
 }

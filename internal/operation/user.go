@@ -42,7 +42,7 @@ var Append = New("append", func(r AppendRequest) (AppendReply, error) {
 	if err := child.Become(r.UID, r.GID, child.Groups(r.UID, r.GID)); err != nil {
 		return AppendReply{}, err
 	}
-	return AppendReply{Refused: joblog.Reason(joblog.Append(r.Target, r.UID, []byte(r.Text)))}, nil
+	return AppendReply{Refused: joblog.Append(r.Target, r.UID, []byte(r.Text))}, nil
 })
 
 // TailRequest asks what a job's outputs say of memory. The targets are the user's claims.
@@ -86,80 +86,49 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
-	var all []*searchedFile
+	var all []*joblog.Search
 	count, recognised := 0, false
 	for _, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
-		f := searched(target, r.UID)
-		if f.File != nil {
-			defer f.Close()
-		}
-		all = append(all, f)
-		recognised = recognised || f.search.Recognised()
-		reply.Cancelled = reply.Cancelled || f.search.Cancelled
+		s := joblog.Begin(target, r.UID)
+		defer s.Close()
+		all = append(all, s)
+		recognised = recognised || s.Recognised()
+		reply.Cancelled = reply.Cancelled || s.Cancelled
 	}
 	if (r.Back || reply.Cancelled) && !recognised {
 		back(all, func() bool { return inTime.Err() == nil })
 	}
-	for _, f := range all {
-		count += len(f.search.Messages)
+	for _, s := range all {
+		count += len(s.Messages)
 	}
 	most := oom.MaxMessages // of too many messages each file's last are kept
 	if count > most {
 		most /= len(all)
 	}
-	for i, f := range all {
-		one := Searched{Refused: joblog.Reason(f.err)}
-		if f.err == nil {
-			one.Size, one.Read, one.Earlier = f.Size, f.search.Read, f.search.Earlier
-			for _, m := range lastOf(f.search.Messages, most) {
-				m.File = i
-				reply.Messages = append(reply.Messages, m)
-			}
+	for i, s := range all {
+		if s.Refused != "" {
+			reply.Files = append(reply.Files, Searched{Refused: s.Refused})
+			continue
 		}
-		reply.Files = append(reply.Files, one)
+		reply.Files = append(reply.Files, Searched{Size: s.Size, Read: s.Read, Earlier: s.Earlier})
+		for _, m := range s.Messages[max(0, len(s.Messages)-most):] {
+			m.File = i
+			reply.Messages = append(reply.Messages, m)
+		}
 	}
 	return reply, nil
 }
 
-// searchedFile is a target while it is looked through. Of one that is not the search is empty.
-type searchedFile struct {
-	*joblog.File
-	search *joblog.Search
-	err    error
-}
-
-// searched opens a target and looks through its end.
-func searched(t joblog.Target, uid uint32) *searchedFile {
-	f := &searchedFile{search: new(joblog.Search)}
-	if f.File, f.err = joblog.Open(t, uid); f.err == nil {
-		f.search = joblog.NewSearch(f.File, f.Size)
-		f.err = f.search.Tail()
-	}
-	return f
-}
-
 // back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
 // the others'.
-func back(all []*searchedFile, more func() bool) {
-	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.err != nil })
-	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
+func back(all []*joblog.Search, more func() bool) {
+	all = slices.SortedStableFunc(slices.Values(all), func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) })
 	left := int64(lookBack)
-	for i, f := range readable {
-		before := f.search.Read
-		f.err = f.search.Back(left/int64(len(readable)-i), more)
-		left = max(0, left-(f.search.Read-before))
+	for i, s := range all {
+		before := s.Read
+		s.Back(left/int64(len(all)-i), more)
+		left = max(0, left-(s.Read-before))
 	}
-}
-
-// lastOf are the last messages, at most so many: what says that memory ran out before anything else.
-func lastOf(all []oom.Message, most int) []oom.Message {
-	if len(all) > most {
-		beside := func(m oom.Message) bool { return !joblog.AboutMemory(m) }
-		if memory := slices.DeleteFunc(slices.Clone(all), beside); len(memory) > 0 {
-			all = memory
-		}
-	}
-	return all[max(0, len(all)-most):]
 }
 
 // Check refuses a reply that Tail could not have written.
@@ -200,7 +169,7 @@ func (f Searched) Why() string {
 // Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
 // wrong with the record (Trouble) until the hook collects it.
 type Visit struct {
-	Store   *state.Store // nil where state cannot be used: each hook is on its own
+	Store   *state.Store
 	UID     uint32
 	Alive   func(state.Stuck) bool
 	Now     func() time.Duration // CLOCK_BOOTTIME
@@ -214,15 +183,13 @@ var ErrStuckVisit = errors.New("an earlier job's output lies on a file system th
 // Visited has an operation done among the user's files: while one lives that cannot be killed there, no other is
 // started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
 func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
-	if v.Store != nil {
-		earlier, err := v.Store.StuckVisit(v.UID, v.Alive)
-		v.Trouble = errors.Join(v.Trouble, err)
-		if earlier != nil {
-			return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, earlier.PID, earlier.Op)
-		}
+	earlier, err := v.Store.StuckVisit(v.UID, v.Alive)
+	v.Trouble = errors.Join(v.Trouble, err)
+	if earlier != nil {
+		return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, earlier.PID, earlier.Op)
 	}
 	reply, err = o.Ask(req, v.Left())
-	if left := stuck(o.Name, err, v.Now()); left != nil && v.Store != nil {
+	if left := stuck(o.Name, err, v.Now()); left != nil {
 		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, *left, v.Alive))
 	}
 	return reply, err

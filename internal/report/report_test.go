@@ -282,13 +282,13 @@ func TestBounds(t *testing.T) {
 // why is a diagnosis as package diagnosis makes it, of a job that used up its GPU.
 func why(reason diagnosis.Reason, headline string) *diagnosis.Diagnosis {
 	zero := 0
-	return &diagnosis.Diagnosis{Reason: reason, Headline: headline, Asked: "PyTorch ran out of GPU memory",
-		Try: []string{"a smaller batch", "more GPUs", diagnosis.TellAdmin + ": bookend show 42 on n1"},
+	return &diagnosis.Diagnosis{Reason: reason, Headline: headline,
+		Try: []string{"a smaller batch", "more GPUs"},
 		Causes: []diagnosis.Cause{
 			{Name: diagnosis.Others, Answer: diagnosis.No, Evidence: "none"},
 			{Name: diagnosis.Unlisted, Answer: diagnosis.Yes, With: diagnosis.Own, Evidence: "the same"},
 			{Name: diagnosis.Pool, Answer: diagnosis.Unknown, Evidence: "no figures"},
-			{Name: diagnosis.Own, Answer: diagnosis.Yes, Evidence: "used 138.9 GiB", Detail: "PID 9", Index: &zero},
+			{Name: diagnosis.Own, Answer: diagnosis.Yes, Evidence: "used 138.9 GiB", Index: &zero},
 			{Name: diagnosis.Limits, Answer: diagnosis.No, Evidence: "the GPU's memory"},
 		}}
 }

@@ -32,9 +32,8 @@ func (s Scene) why() []string {
 			out = append(out, "  "+s.evidence(c))
 		}
 	}
-	toAdmin := func(try string) bool { return strings.HasPrefix(try, diagnosis.TellAdmin) } // as Details says
-	if try := slices.DeleteFunc(slices.Clone(s.Why.Try), toAdmin); len(try) > 0 {
-		out = append(out, "  Try: "+string(Clean(strings.Join(try, "; "), Width)))
+	if len(s.Why.Try) > 0 {
+		out = append(out, "  Try: "+string(Clean(strings.Join(s.Why.Try, "; "), Width)))
 	}
 	if s.Why.Reason != diagnosis.ByMessage {
 		return out

@@ -159,7 +159,7 @@ func parseNode(text, name string) (n drain.Node, err error) {
 // parseReason reads the reason with who wrote it and when: " [user@time]" behind its first line.
 func parseReason(text string) (reason, by string, at time.Time) {
 	_, rest, _ := strings.Cut(text, reasonOf)
-	first, rest, more := strings.Cut(rest, "\n")
+	first, rest, _ := strings.Cut(rest, "\n")
 	reason = first
 	if i := strings.LastIndex(first, " ["); i >= 0 && strings.HasSuffix(first, "]") {
 		who, when, stamped := strings.Cut(first[i+2:len(first)-1], "@")
@@ -167,10 +167,8 @@ func parseReason(text string) (reason, by string, at time.Time) {
 			reason, by, at = first[:i], who, t
 		}
 	}
-	for more && strings.HasPrefix("\n"+rest, goesOn) {
-		var line string
-		line, rest, more = strings.Cut(rest, "\n")
-		reason += "\n" + strings.TrimPrefix("\n"+line, goesOn)
+	if strings.HasPrefix("\n"+rest, goesOn) { // none of ours
+		reason += "\n..."
 	}
 	return reason, by, at
 }

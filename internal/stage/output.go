@@ -197,7 +197,6 @@ const (
 	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is written on the job's first node"
 	unnamed     = "its name cannot be told from here: "
-	tooMany     = "more files than a record holds"
 )
 
 // writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them
@@ -220,9 +219,6 @@ func (o *output) writtenBy() (all []written) {
 	}
 	if drop.Elsewhere || len(all) == 0 {
 		all = append(all, unplaced(ledger.StepOutput, ofSrun))
-	}
-	if drop.More > 0 {
-		all = append(all, unplaced(ledger.StepOutput, tooMany))
 	}
 	return all
 }

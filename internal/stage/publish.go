@@ -50,16 +50,11 @@ func (r *record) publish() {
 	if r.Phase != slurm.Prolog && r.Store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}
 	}
-	var troubles []metrics.Finding
-	if r.Store != nil && !r.InJob { // Slurm waits for all that a hook leaves in its job
-		untold, left := req.Leave()
-		if left {
-			return
-		}
-		troubles = untold
+	if r.Store != nil && !r.InJob && req.Leave() { // Slurm waits for all that a hook leaves in its job
+		return
 	}
-	more, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
-	if troubles = append(troubles, more...); err != nil { // the log has no word of this run, nor have the metrics
+	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
+	if err != nil { // the log has no word of this run, nor have the metrics
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
 	}
 	for _, t := range troubles {

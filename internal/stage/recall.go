@@ -129,7 +129,7 @@ func (r *record) diagnose() {
 	if r.Past.Again || r.Past.Second {
 		return
 	}
-	in := r.Symptoms(r.Judgement, r.heard, r.Clock.Wall())
+	in := r.Symptoms(r.Judgement, r.heard)
 	if r.briefly {
 		in.HealthUnknown = "ECC counters, after a good end"
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/operation"
 	"bookend/internal/report"
@@ -180,7 +181,7 @@ func (t *task) record(change func(*joblog.Drop)) {
 		switch {
 		case err != nil:
 		case t.inScript():
-			drop.Target, drop.Steps, drop.More, drop.Elsewhere = old.Target, old.Steps, old.More, old.Elsewhere
+			drop.Target, drop.Steps, drop.Elsewhere = old.Target, old.Steps, old.Elsewhere
 		default:
 			drop = old
 		}
@@ -191,7 +192,7 @@ func (t *task) record(change func(*joblog.Drop)) {
 	}
 }
 
-// addressSpace is the soft limit of address space of the job's tasks, bytes, joblog.Unlimited for none and 0 where
+// addressSpace is the soft limit of address space of the job's tasks, bytes, diagnosis.Unlimited for none and 0 where
 // nobody can tell. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with
 // 22.05): what Slurm carries from the submitting host stands in the environment of both, marked with a U where the user
 // asked for it (--propagate). Where it carries nothing a task has slurmstepd's own limit, as this process does. A limit
@@ -202,11 +203,11 @@ func (t *task) addressSpace() uint64 {
 		if err != nil {
 			return 0
 		}
-		return min(n, joblog.Unlimited)
+		return min(n, diagnosis.Unlimited)
 	}
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &own); err != nil {
 		return 0
 	}
-	return min(own.Cur, joblog.Unlimited)
+	return min(own.Cur, diagnosis.Unlimited)
 }

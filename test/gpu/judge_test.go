@@ -179,7 +179,7 @@ func TestBecause(t *testing.T) {
 		}
 	}
 	right := func() job { // names one cause, as its log does
-		d := &diagnosis.Diagnosis{Asked: "it failed"}
+		d := &diagnosis.Diagnosis{Reason: diagnosis.ByFailure}
 		for _, name := range causes {
 			d.Causes = append(d.Causes, diagnosis.Cause{Name: name, Answer: diagnosis.No, Evidence: "seen"})
 		}
@@ -198,7 +198,7 @@ func TestBecause(t *testing.T) {
 		"unsure of the true one":       set(diagnosis.Others, diagnosis.Unknown),
 		"a wrong one":                  set(diagnosis.Own, diagnosis.Yes),
 		"sure of what no one knows":    set(diagnosis.Pieces, diagnosis.Yes),
-		"no one asked":                 func(j *job) { j.End.Diagnosis.Asked = "" },
+		"no one asked":                 func(j *job) { j.End.Diagnosis.Reason = "" },
 		"no answer":                    func(j *job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
 		"no diagnosis":                 func(j *job) { j.End.Diagnosis = nil },
 		"no record":                    func(j *job) { j.End = nil },

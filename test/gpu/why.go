@@ -158,7 +158,7 @@ func (r *run) because(job *job, a answers) {
 // answers is because without the GPUs that the job itself named.
 func (r *run) answers(job *job, a answers) {
 	asked := "no one asked"
-	if d := job.AtEnd().Diagnosis; d != nil && d.Asked != "" {
+	if d := job.AtEnd().Diagnosis; d != nil && d.Reason != "" {
 		asked = "asked"
 	}
 	r.check("whether the job's end asks why", "asked", asked)

@@ -1,0 +1,242 @@
+// Package joblog reaches the file that holds a job's own output: it finds out where it is, carries that from
+// the job's start to its end, reads its end, and adds a text to it.
+//
+// Paths, devices and inodes are the user's claims. Append and Tail are safe because their process has become that
+// user before; what they check beyond that only keeps them from the wrong file.
+package joblog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/oom"
+)
+
+const (
+	// MaxText is the largest text Append writes: a start and an end report of 20 lines of 80 columns, with room.
+	MaxText = 8 << 10
+	maxPath = unix.PathMax - 1 // without its NUL
+)
+
+// Target is the file a job writes to.
+type Target struct {
+	Path string `json:"path"`
+	// Dev and Ino are those of the file when the job began; both 0 when nobody looked.
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+}
+
+// Why a text was not appended, or an output not read, short enough to count by.
+const (
+	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
+	notRegular = "not-regular" // /dev/null, a pipe, a symbolic link
+	notOwner   = "not-owner"
+	links      = "links"   // more than one name
+	changed    = "changed" // another file than the one the job wrote to
+	readonly   = "readonly"
+	full       = "full"
+	permission = "permission"
+	other      = "error"
+)
+
+// IsReason reports whether a text is one of those, none of which is a fault of the node.
+func IsReason(text string) bool {
+	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}
+	return slices.Contains(all, text)
+}
+
+// reason is that of an error, "" for none.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return cmp.Or(reasons[errno], other)
+}
+
+// Append adds text to the target, which must be an existing regular file of uid's with one name, or says why not. The
+// process must have become that user (child.Become). Of what is refused as "full" a part may be written.
+func Append(t Target, uid uint32, text []byte) (refused string) {
+	if len(text) > MaxText {
+		return other
+	}
+	f, _, refused := t.open(uid, unix.O_WRONLY|unix.O_APPEND)
+	if refused != "" {
+		return refused
+	}
+	_, err := f.Write(text)
+	return reason(errors.Join(err, f.Close())) // network file systems report a full disk on closing
+}
+
+// open opens the target, if it is what a job's output can be.
+func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, refused string) {
+	if t.check() != nil {
+		return nil, st, other
+	}
+	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
+	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
+	// that he owns, under no other name, is used.
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, err := -1, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(t.Path, access|flags, 0)
+	}
+	if err != nil {
+		return nil, st, reason(err)
+	}
+	f = os.NewFile(uintptr(fd), t.Path)
+	if refused = reason(unix.Fstat(fd, &st)); refused == "" {
+		refused = t.differs(st, uid)
+	}
+	if refused != "" {
+		f.Close()
+	}
+	return f, st, refused
+}
+
+// differs names what the opened file has against it, "" for nothing.
+func (t Target) differs(st unix.Stat_t, uid uint32) string {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return notRegular
+	case st.Uid != uid:
+		return notOwner
+	case st.Nlink != 1:
+		return links
+	case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):
+		return changed
+	}
+	return ""
+}
+
+func (t Target) check() error {
+	switch {
+	case !filepath.IsAbs(t.Path):
+		return fmt.Errorf("path %.100q is not absolute", t.Path)
+	case len(t.Path) > maxPath:
+		return fmt.Errorf("path of %d bytes", len(t.Path))
+	case strings.ContainsRune(t.Path, 0):
+		return errors.New("path with a NUL")
+	}
+	return nil
+}
+
+// reasons are the system's errors that have a reason of their own.
+var reasons = map[unix.Errno]string{
+	unix.ENOENT: missing, unix.ENOTDIR: missing, unix.ESTALE: missing, unix.ENAMETOOLONG: missing,
+	// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.
+	unix.ELOOP: notRegular, unix.EISDIR: notRegular, unix.ENXIO: notRegular, unix.ENODEV: notRegular,
+	unix.EROFS: readonly, unix.EACCES: permission, unix.EPERM: permission,
+	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
+}
+
+// overlap is how much of a window belongs to the one after it as well: a message, and a report of Bookend's, is whole
+// in one of them.
+const overlap = MaxText
+
+// Search is the search for messages in one output, from its end towards its beginning.
+type Search struct {
+	Messages []oom.Message // in the order in which they were said
+	Size     int64         // of the output when it was opened: what is written later is no part of it
+	Read     int64         // bytes before the end that were looked through
+	Refused  string        // why it is not looked through, as Append has it
+	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another
+	// end or of a start.
+	Earlier bool
+	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
+	Cancelled bool
+
+	text io.ReaderAt
+	file *os.File
+}
+
+// NewSearch readies the search of a text of so many bytes.
+func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, Size: size} }
+
+// Begin opens the target, which must be an existing regular file of uid's with one name, and looks through its end. The
+// process must have become that user (child.Become).
+func Begin(t Target, uid uint32) *Search {
+	f, st, refused := t.open(uid, unix.O_RDONLY)
+	if refused != "" {
+		return &Search{Refused: refused}
+	}
+	s := NewSearch(io.NewSectionReader(f, 0, st.Size), st.Size)
+	s.file = f
+	s.Tail()
+	return s
+}
+
+// Close closes the file, which was only read: nothing can be lost.
+func (s *Search) Close() { _ = s.file.Close() }
+
+// Tail looks through the last oom.MaxTail bytes.
+func (s *Search) Tail() {
+	_, after, found := bytes.Cut(s.look(s.Size), []byte(": error: *** JOB "))
+	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
+}
+
+// Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
+// there is more time. What it finds stands before what Tail found.
+func (s *Search) Back(limit int64, more func() bool) {
+	for from := s.Read; s.Refused == "" && s.Read < s.Size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
+		s.look(min(s.Size, s.Size-s.Read+overlap))
+	}
+}
+
+// look looks through the window that ends at an offset, of at most oom.MaxTail bytes.
+func (s *Search) look(end int64) []byte {
+	window := make([]byte, min(end, oom.MaxTail))
+	n, err := s.text.ReadAt(window, end-int64(len(window)))
+	if err != nil && !errors.Is(err, io.EOF) { // then it has been cut meanwhile
+		s.Refused = reason(err)
+		return nil
+	}
+	run := thisRun(window[:n])
+	found, earlier := oom.Find(run), int64(n-len(run))
+	if end < s.Size { // what else is said there may stand in the window after it as well
+		found = slices.DeleteFunc(found, func(m oom.Message) bool { return !AboutMemory(m) })
+	}
+	s.Messages = append(found, s.Messages...)
+	s.Read, s.Earlier = s.Size-max(0, end-oom.MaxTail)-earlier, earlier > 0
+	return window[:n]
+}
+
+// ours begins a report of Bookend's, after an empty line.
+var ours = []byte("\n\n| bookend: ")
+
+// thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
+// another job that writes to the same file, for this run's own is written later. What the TaskEpilog says of processes
+// is this run's own.
+func thisRun(text []byte) []byte {
+	for end := len(text); ; {
+		at := bytes.LastIndex(text[:end], ours)
+		if at < 0 {
+			return text
+		}
+		if end = at; bytes.HasPrefix(text[at+len(ours):], []byte("process ")) {
+			continue
+		}
+		for text = text[at+2:]; bytes.HasPrefix(text, ours[2:]); {
+			_, text, _ = bytes.Cut(text, []byte("\n"))
+		}
+		return text
+	}
+}
+
+// Recognised reports whether a message was found that memory ran out.
+func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
+
+// AboutMemory reports a message that memory ran out: a GPU's or the node's.
+func AboutMemory(m oom.Message) bool {
+	return m.Kind == oom.Device || m.Kind == oom.Init || m.Kind == oom.Host
+}
