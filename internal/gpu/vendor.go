@@ -227,50 +227,14 @@ func parsePlace(place string, x *Xid) bool {
 func parseProcess(rest string, x *Xid) (text string) {
 	if after, ok := strings.CutPrefix(rest, "pid="); ok {
 		pid, more, _ := strings.Cut(after, ",")
-		if n, ok := Decimal(strings.Trim(pid, "'"), MaxPID); ok {
-			x.PID = n
-		}
+		x.PID, _ = Decimal(strings.Trim(pid, "'"), MaxPID)
 		rest = strings.TrimSpace(more)
 	}
 	if after, ok := strings.CutPrefix(rest, "name="); ok {
-		name, more := cutName(after)
-		if name != "<unknown>" {
-			x.Name = name
-		}
-		rest = strings.TrimSpace(more)
+		name, more, _ := strings.Cut(after, ", ")
+		x.Name, rest = strings.TrimSuffix(name, ","), strings.TrimSpace(more)
 	}
 	return rest
-}
-
-// MaxName is how long a process's name can be: TASK_COMM_LEN less its end.
-const MaxName = 15
-
-// cutName cuts a process's name off the front. One may have a comma in it, and what a process calls itself must not
-// pass for the driver's words: the last comma that can end the name does, unless a channel's number follows an earlier
-// one.
-func cutName(s string) (name, rest string) {
-	end := strings.Index(s, ", ")
-	if end < 0 {
-		return strings.TrimSuffix(s, ","), ""
-	}
-	for !channel(s[end+2:]) {
-		next := strings.Index(s[end+1:], ", ")
-		if next < 0 || end+1+next > MaxName {
-			break
-		}
-		end += 1 + next
-	}
-	return s[:end], s[end+2:]
-}
-
-// channel: "Ch 0000000a", the one short thing that the driver says before another comma.
-func channel(s string) bool {
-	digits, ok := strings.CutPrefix(s, "Ch ")
-	if !ok || len(digits) < 8 {
-		return false
-	}
-	_, err := strconv.ParseUint(digits[:8], 16, 32)
-	return err == nil
 }
 
 // Decimal parses digits only.

@@ -235,13 +235,10 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 // fallenOffTheBus is the Xid after which no driver says anything of the card any more.
 const fallenOffTheBus = 79
 
-const (
-	mostProcesses = 4
-	mostText      = 120 // bytes
-)
+const mostText = 120 // bytes
 
-// describe says what was seen: number, meaning, how often and when by the log's own clock, as dmesg shows it; then the
-// processes, by number; then the driver's words of the last line.
+// describe says what was seen: number, meaning, how often and when by the log's own clock, as dmesg shows it; then MIG
+// instances and the last line's process and words of the driver.
 func describe(meaning string, alike []gpu.Xid) string {
 	first, last := alike[0], alike[len(alike)-1]
 	written := 0 // lines, kept or not
@@ -255,10 +252,11 @@ func describe(meaning string, alike []gpu.Xid) string {
 		s += fmt.Sprintf(", %d times from %.6f to %.6f s of the kernel log", written, first.At.Seconds(),
 			last.At.Seconds())
 	}
-	for _, more := range [][]string{processes(alike), instances(alike)} {
-		if len(more) > 0 {
-			s += ", " + strings.Join(more, ", ")
-		}
+	for _, more := range instances(alike) {
+		s += ", " + more
+	}
+	if last.PID != 0 {
+		s += fmt.Sprintf(", PID %d", last.PID)
 	}
 	if last.Text != "" {
 		s += ": " + last.Text[:min(len(last.Text), mostText)]
@@ -266,28 +264,10 @@ func describe(meaning string, alike []gpu.Xid) string {
 	return s
 }
 
-func processes(alike []gpu.Xid) []string {
-	all := distinct(alike, func(x gpu.Xid) string {
-		if x.PID == 0 {
-			return ""
-		}
-		return fmt.Sprintf("PID %d", x.PID)
-	})
-	if len(all) > mostProcesses {
-		all = append(all[:mostProcesses], fmt.Sprintf("%d more", len(all)-mostProcesses))
-	}
-	return all
-}
-
-func instances(alike []gpu.Xid) []string {
-	return distinct(alike, func(x gpu.Xid) string { return x.Instance })
-}
-
-func distinct(alike []gpu.Xid, word func(gpu.Xid) string) []string {
-	var out []string
+func instances(alike []gpu.Xid) (out []string) {
 	for _, x := range alike {
-		if w := word(x); w != "" && !slices.Contains(out, w) {
-			out = append(out, w)
+		if x.Instance != "" && !slices.Contains(out, x.Instance) {
+			out = append(out, x.Instance)
 		}
 	}
 	return out

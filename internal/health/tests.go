@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,7 @@ func SkippedTest(id gpu.ID, why string) gpu.Probe {
 
 func (c TestCase) forbids(card finding.Card) string {
 	s := c.Scene
+	keeps := func(o finding.Record) bool { return o.Keeps(card.Device.ID) }
 	switch {
 	case c.InJob:
 		return "the hook runs inside the job"
@@ -52,18 +54,12 @@ func (c TestCase) forbids(card finding.Card) string {
 		return "its id is unknown"
 	case card.Device.Parent != "":
 		return "a part of a GPU: the test was never tried on one"
-	case s.Shared != "":
-		return "others may use it: " + s.Shared
-	case s.SharedUnknown != "":
-		return "whether others may use it could not be told: " + s.SharedUnknown
-	}
-	if slices.ContainsFunc(s.Others, func(o finding.Record) bool { return o.Keeps(card.Device.ID) }) {
+	case s.Shared != "" || s.SharedUnknown != "":
+		return "others may use it, or nothing tells: " + cmp.Or(s.Shared, s.SharedUnknown)
+	case slices.ContainsFunc(s.Others, keeps):
 		return "another live job was given it, or may have been"
 	}
-	if why := c.failed(card); why != "" {
-		return why
-	}
-	return Busy(s, card)
+	return cmp.Or(c.failed(card), Busy(s, card))
 }
 
 // failed names what was found wrong with the card, or with the driver as a whole: a test would not tell more, and a
@@ -84,28 +80,19 @@ func (c TestCase) failed(card finding.Card) string {
 func Busy(s finding.Scene, card finding.Card) string {
 	id := card.Device.ID
 	reading, ok := s.Now.Snapshot.Reading(id)
-	baseline := s.Baselines[id]
-	switch state := s.Now.Curves[id].State; {
-	case !ok || s.Now.Curves[id].Why != "":
+	bytes, unknown := finding.Unexplained(reading, s.Limits, s.Baselines[id])
+	stranger := func(p gpu.Process) bool {
+		return slices.Contains(p.Kinds, gpu.MPS) || !resident(s.Baselines[id], p.PID, s.Now.Processes[p.PID])
+	}
+	switch {
+	case !ok || s.Now.Curves[id].Why != "" || reading.ProcessesUnknown != "":
 		return "it could not be read"
-	case !s.Now.Settled([]finding.Card{card}):
-		return "its memory was not at rest but " + string(state)
-	case reading.ProcessesUnknown != "":
-		return "who is on it could not be told"
-	}
-	for _, p := range reading.Processes {
-		if slices.Contains(p.Kinds, gpu.MPS) {
-			return "it is shared by MPS"
-		}
-		if !resident(baseline, p.PID, s.Now.Processes[p.PID]) {
-			return "a process is on it"
-		}
-	}
-	switch bytes, unknown := finding.Unexplained(reading, s.Limits, baseline); {
-	case unknown != "":
-		return "how much of its memory is in use could not be told: " + unknown
-	case bytes >= s.Limits.Report:
-		return "memory of it is in use"
+	case !s.Now.Curves[id].State.AtRest():
+		return "its memory was not at rest"
+	case slices.ContainsFunc(reading.Processes, stranger):
+		return "a process is on it"
+	case unknown != "" || bytes >= s.Limits.Report:
+		return "memory of it is in use, or may be"
 	}
 	return ""
 }
@@ -281,32 +268,18 @@ type SinceTest struct {
 	MaxAge time.Duration
 }
 
-// Distrust says why the test's result, good or bad, may not hold any more; empty where nothing has changed since. What
-// was not tested is never trusted.
-func (r TestRecord) Distrust(n SinceTest) string {
-	log := n.Kernel
-	switch age := n.At - r.Probe.At; {
-	case r.Probe.Result == gpu.ProbeSkipped:
-		return "it came to no result"
-	case !r.Epoch.Same(n.Epoch):
-		return "the driver was reloaded or the node booted since, or no one can tell"
-	case age < 0 || age > n.MaxAge:
-		return fmt.Sprintf("it is older than %v", n.MaxAge)
-	case r.Kernel == gpu.KernelMark{}:
-		return "the kernel's log was not read at that time"
-	case log == nil:
-		return "the kernel's log was not read"
-	case log.Unknown != "":
-		return "the kernel's log could not be read"
-	case log.Lost:
-		return "entries of the kernel's log are missing since"
+// Holds reports that nothing has changed since by which the test's result, good or bad, may not hold any more. What was
+// not tested is never trusted.
+func (r TestRecord) Holds(n SinceTest) bool {
+	log, age := n.Kernel, n.At-r.Probe.At
+	if r.Probe.Result == gpu.ProbeSkipped || !r.Epoch.Same(n.Epoch) || age < 0 || age > n.MaxAge ||
+		r.Kernel == (gpu.KernelMark{}) || log == nil || log.Unknown != "" || log.Lost {
+		return false
 	}
-	for _, x := range log.Xids {
-		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
-			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
-		}
+	since := func(x gpu.Xid) bool {
+		return x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID)
 	}
-	return Busy(n.Scene, n.Card)
+	return !slices.ContainsFunc(log.Xids, since) && Busy(n.Scene, n.Card) == ""
 }
 
 // slowly is longer than an ended process's memory needs to be given back: 0.1 to 0.4 s were measured.
@@ -315,32 +288,20 @@ const slowly = time.Second
 // AtEnd is what a job's end knows beyond that. Kernel is the log since the job's start.
 type AtEnd struct {
 	SinceTest
-	Start    gpu.Probe // of the card, as the job's start knew it
-	Job      slurm.ExitStatus
-	Messages int // about memory in the job's output
-	Found    []finding.Finding
-	Rule     config.Probe
+	Start     gpu.Probe // of the card, as the job's start knew it
+	Job       slurm.ExitStatus
+	Messages  int // about memory in the job's output
+	Found     []finding.Finding
+	AfterJobs int // probe.after_jobs
 }
 
-// Worn says why a card is worth another test at a job's end; empty where that could not tell more than the last one,
-// which the job's start already found to hold.
-func (r TestRecord) Worn(n AtEnd) string {
+// Worn reports that a card is worth another test at a job's end: something may have worn it since the last one, or the
+// job's start already found that one not to hold.
+func (r TestRecord) Worn(n AtEnd) bool {
 	id := n.Card.Device.ID
-	switch {
-	case n.Rule.Every == 0:
-		return "each end tests"
-	case n.Start.Result != gpu.ProbeOK || n.Start.At != r.Probe.At || n.Start.Device != id:
-		return "the job's start did not trust the last one"
-	case !n.Job.Known || n.Job.Raw != 0 || n.Job.Derived != 0:
-		return "the job or a step of it failed, or nobody knows"
-	case n.Messages > 0:
-		return "the job's output speaks of memory"
-	case r.Jobs+1 >= n.Rule.AfterJobs:
-		return fmt.Sprintf("%d jobs have ended since", r.Jobs)
-	case n.Scene.Now.Curves[id].Settled > slowly:
-		return "its memory was given back slowly"
-	case slices.ContainsFunc(n.Found, func(f finding.Finding) bool { return f.GPU == id }):
-		return "something was found on it"
-	}
-	return r.Distrust(n.SinceTest)
+	trusted := n.Start.Result == gpu.ProbeOK && n.Start.At == r.Probe.At && n.Start.Device == id
+	well := n.Job.Known && n.Job.Raw == 0 && n.Job.Derived == 0 && n.Messages == 0 &&
+		!slices.ContainsFunc(n.Found, func(f finding.Finding) bool { return f.GPU == id })
+	return !trusted || !well || r.Jobs+1 >= n.AfterJobs || n.Scene.Now.Curves[id].Settled > slowly ||
+		!r.Holds(n.SinceTest)
 }

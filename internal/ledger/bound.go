@@ -10,24 +10,19 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/slurm"
 )
 
 // bounds are the most entries that the lists of one end keep.
 type bounds struct {
 	many int // processes of one card, and processes that /proc was asked about
-	some int // processes that have the driver open; findings apart from those that always stay
 	few  int // of any other list
 	text int // bytes of each text of a finding
 }
 
 // shrinking are the bounds to try, one after the other, until a record fits. The first hold for every record: a node
-// was seen with 480 processes that had the driver open, and each of its findings had them all as candidates.
-var shrinking = []bounds{
-	{many: 1024, some: 128, few: 64, text: 1 << 10},
-	{many: 64, some: 64, few: 8, text: 128},
-	{some: 64, few: 32, text: 64}, // of a bare record
-}
+// was seen with 480 processes that had the driver open, and each of its findings had them all as candidates. The last
+// are of a bare record.
+var shrinking = []bounds{{1024, 64, 1 << 10}, {64, 8, 128}, {0, 64, 64}}
 
 // Bare is the level at which a record has the verdict without its evidence.
 var Bare = len(shrinking) - 1
@@ -35,20 +30,17 @@ var Bare = len(shrinking) - 1
 // everything is what Rest counts where only the verdict was kept.
 const everything = "evidence"
 
-const (
-	maxReport  = 16 << 10 // bytes of the text that a user gets
-	maxOnCheck = 16       // processes of one card that are kept of a health check
-)
+const maxReport = 16 << 10 // bytes of the text that a user gets
 
 // Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level,
 // the less is kept, up to Bare. Codes of findings, causes of a drain and exit codes are the same at every level.
 func (r Run) Bounded(level int) Run {
 	r.Ends = slices.Clone(r.Ends)
 	for i, e := range r.Ends {
-		r.Ends[i] = e.bounded(level, shrinking[level], r.Owner())
+		r.Ends[i] = e.bounded(level)
 	}
 	if r.Start != nil {
-		start := r.Start.bounded(level, shrinking[level], r.Owner())
+		start := r.Start.bounded(level)
 		r.Start = &start
 	}
 	if level >= Bare {
@@ -57,47 +49,43 @@ func (r Run) Bounded(level int) Run {
 	return r
 }
 
-// Bounded is Run.Bounded for a health check. It has no job of its own.
+// Bounded is Run.Bounded for a health check.
 func (c Check) Bounded(level int) Check {
-	b := shrinking[level]
-	b.many = min(b.many, maxOnCheck)
 	e := End{Snapshot: c.Snapshot, Findings: c.Findings, Verdict: c.Verdict, Health: c.Health, Rest: c.Rest}
-	e = e.bounded(level, b, slurm.Owner{})
+	e = e.bounded(level)
 	c.Snapshot, c.Findings, c.Verdict, c.Health, c.Rest = e.Snapshot, e.Findings, e.Verdict, e.Health, e.Rest
 	return c
 }
 
-// bounded bounds the lists of an end that have no bound of their own, as cards and what is known of each have. What the
-// findings name and the job's own come first, then the largest.
-func (e End) bounded(level int, b bounds, own slurm.Owner) End {
-	c := &cutter{bounds: b, rest: map[string]int{}, own: own, named: map[int]bool{}, bytes: map[int]uint64{}}
+// bounded bounds the lists of an end that have no bound of their own, as cards and what is known of each have.
+func (e End) bounded(level int) End {
+	c := &cutter{shrinking[level], map[string]int{}}
 	maps.Copy(c.rest, e.Rest)
 	if level >= Bare {
 		e = e.bare()
 		c.rest[everything] = 1
 	}
-	for _, r := range e.Snapshot.Readings {
-		for _, p := range r.Processes {
-			c.bytes[p.PID] += p.Memory.Bytes
-		}
-	}
 	e.Findings, e.Verdict = c.findings(e.Findings, e.Verdict)
-	e.Processes = few(c, "processes", e.Processes, b.many, c.ofProcess)
+	e.Processes = few(c, "processes", e.Processes, c.many)
 	e.Snapshot.Readings = slices.Clone(e.Snapshot.Readings)
 	for i := range e.Snapshot.Readings {
-		c.listed(&e.Snapshot.Readings[i])
+		r := &e.Snapshot.Readings[i]
+		all := len(r.Processes)
+		if r.Processes = few(c, "listed", r.Processes, c.many); len(r.Processes) < all {
+			// the list is not whole: nothing is certain of the card any more
+			r.ProcessesUnknown = fmt.Sprintf("%d processes, of which %d were recorded", all, len(r.Processes))
+		}
 	}
 	if e.Scan != nil {
 		s := *e.Scan
-		if s.Holdings = few(c, "holdings", s.Holdings, b.some,
-			func(h finding.Holding) uint64 { return c.ofProcess(h.Process) }); len(s.Holdings) < len(e.Scan.Holdings) {
-			s.Partial = cmp.Or(s.Partial, partly("holders", len(e.Scan.Holdings), len(s.Holdings)))
+		if s.Holdings = few(c, "holdings", s.Holdings, c.few); len(s.Holdings) < len(e.Scan.Holdings) {
+			s.Partial = cmp.Or(s.Partial, "not all holders were recorded")
 		}
 		e.Scan = &s
 	}
 	if e.Kernel != nil {
 		k := *e.Kernel
-		k.Xids, k.Kills = few(c, "xids", k.Xids, b.few, nil), few(c, "kills", k.Kills, b.few, nil)
+		k.Xids, k.Kills = few(c, "xids", k.Xids, c.few), few(c, "kills", k.Kills, c.few)
 		e.Kernel = &k
 	}
 	e.Recording = e.Recording.Bounded(level)
@@ -130,63 +118,44 @@ func (e End) bare() End {
 // cutter shortens lists and counts what it leaves out.
 type cutter struct {
 	bounds
-	rest  map[string]int
-	own   slurm.Owner
-	named map[int]bool   // PIDs that findings are about
-	bytes map[int]uint64 // of GPU memory, by PID
+	rest map[string]int
 }
 
-// Weights of entries where not all are kept, above any number of bytes.
-const (
-	first  = uint64(1) << 62
-	second = uint64(1) << 61
-)
-
-// few keeps so many entries of a list, the heaviest, which then come first, and counts the others. Without a weight
-// none matters more than another.
-func few[T any](c *cutter, name string, list []T, most int, weight func(T) uint64) []T {
+// few keeps the first entries of a list, so many, and counts the others.
+func few[T any](c *cutter, name string, list []T, most int) []T {
 	if len(list) <= most {
 		return list
 	}
 	c.rest[name] += len(list) - most
-	if list = slices.Clone(list); weight != nil {
-		slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(weight(b), weight(a)) })
-	}
 	return list[:most]
 }
 
-func (c *cutter) ofProcess(p finding.Process) uint64 {
-	switch {
-	case c.named[p.PID]:
-		return first + c.bytes[p.PID]
-	case p.Cgroup.Same(c.own):
-		return second + c.bytes[p.PID]
-	}
-	return c.bytes[p.PID]
-}
-
-// findings keeps what decided the verdict, one of each code and each cause of a drain, then those of most memory; and
-// with each what was judged of it.
+// findings keeps what decided the verdict and one of each code and each cause of a drain, then the first of the others;
+// and with each what was judged of it.
 func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding.Finding, finding.Verdict) {
-	order, weights, seen, most := make([]int, len(found)), make([]uint64, len(found)), map[string]bool{}, c.some
-	decided := Decisive(found, v)
+	var order, others []int
+	decided, seen := Decisive(found, v), map[string]bool{}
 	for i, f := range found {
-		order[i], weights[i] = i, min(f.Bytes.Bytes, second)
 		kind := string(f.Code)
 		if v.Drains(i) && seen[kind] {
 			kind += " of " + string(f.GPU)
 		}
 		if i == decided || !seen[kind] {
-			weights[i], most = first, most+1
+			order = append(order, i)
+		} else {
+			others = append(others, i)
 		}
 		seen[kind] = true
 	}
-	order = few(c, "findings", order, most, func(i int) uint64 { return weights[i] })
+	order = append(order, few(c, "findings", others, c.few)...)
 	slices.Sort(order)
 	kept, judged := []finding.Finding(nil), v.Judged
 	v.Judged, v.Held = nil, clip(v.Held, c.text)
 	for _, i := range order {
-		kept = append(kept, c.finding(found[i]))
+		f := found[i]
+		f.Candidates = few(c, "candidates", f.Candidates, c.few)
+		f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
+		kept = append(kept, f)
 		if i < len(judged) {
 			v.Judged = append(v.Judged, finding.Judged{Action: judged[i].Action, Why: clip(judged[i].Why, c.text)})
 		}
@@ -208,35 +177,6 @@ func Decisive(found []finding.Finding, v finding.Verdict) int {
 		}
 	}
 	return best
-}
-
-// finding bounds one.
-func (c *cutter) finding(f finding.Finding) finding.Finding {
-	if f.Holder != nil {
-		c.named[f.Holder.PID] = true
-	}
-	f.Candidates = few(c, "candidates", f.Candidates, c.few, func(h finding.Holder) uint64 {
-		if h.Owner != nil {
-			return first
-		}
-		return c.ofProcess(h.Process)
-	})
-	f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
-	return f
-}
-
-// listed says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any more.
-func (c *cutter) listed(r *gpu.Reading) {
-	all := len(r.Processes)
-	r.Processes = few(c, "listed", r.Processes, c.many,
-		func(p gpu.Process) uint64 { return c.ofProcess(finding.Process{PID: p.PID}) })
-	if len(r.Processes) < all {
-		r.ProcessesUnknown = partly("processes", all, len(r.Processes))
-	}
-}
-
-func partly(what string, all, kept int) string {
-	return fmt.Sprintf("%d %s, of which %d were recorded", all, what, kept)
 }
 
 // clip shortens a text to so many bytes, and shows that it did.

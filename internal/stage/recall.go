@@ -196,20 +196,17 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 	scene, latest := r.Scene(r.Seen.Side), r.earlierTests()
 	for _, card := range r.Seen.Cards {
 		test, known := earlier[card.Device.ID]
-		why := test.Distrust(health.SinceTest{
+		holds := latest[card.Device.ID].Probe.At == test.Probe.At && test.Holds(health.SinceTest{
 			At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene, Card: card,
 			MaxAge: health.TestMaxAge,
 		})
-		if now := latest[card.Device.ID]; now.Probe.At != test.Probe.At {
-			why = "it was tested again meanwhile"
-		}
 		switch {
-		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (why != "" || test.Probe.Result != gpu.ProbeOK):
+		case !known, health.WhenTested(r.Config.Probe.At, r.Phase) && (!holds || test.Probe.Result != gpu.ProbeOK):
 			open = append(open, card)
-		case why == "":
+		case holds:
 			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
-			why = "none at a start (probe.at); the last one is not trusted: " + why
+			const why = "none at a start (probe.at); the last one may not hold any more"
 			outcomes = append(outcomes, health.Outcome{Probe: health.SkippedTest(card.Device.ID, why)})
 		}
 	}
@@ -231,8 +228,8 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 		if test.Worn(health.AtEnd{
 			SinceTest: health.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
 				Card: card, MaxAge: time.Duration(r.Config.Probe.Every)},
-			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found, Rule: r.Config.Probe,
-		}) != "" {
+			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found, AfterJobs: r.Config.Probe.AfterJobs,
+		}) {
 			open = append(open, card)
 			continue
 		}

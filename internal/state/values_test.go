@@ -172,7 +172,7 @@ func TestChecksAreBounded(t *testing.T) {
 	c := ledger.Check{}
 	for range 16 {
 		r := gpu.Reading{}
-		for pid := range 950 {
+		for pid := range 2000 {
 			r.Processes = append(r.Processes, gpu.Process{PID: pid, Memory: gpu.Bytes(1 << 30)})
 		}
 		c.Snapshot.Readings = append(c.Snapshot.Readings, r)
@@ -180,8 +180,8 @@ func TestChecksAreBounded(t *testing.T) {
 	must.Do(t, s.PutLastCheck(c))
 	got := must.Have(s.LastCheck())(t)
 	r := got.Snapshot.Readings[3]
-	must.Not(t, len(r.Processes) != 16 || r.ProcessesUnknown == "", "got %d processes, want 16", len(r.Processes))
-	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 950, "the caller's own was cut")
+	must.Not(t, len(r.Processes) != 64 || r.ProcessesUnknown == "", "got %d processes, want 64", len(r.Processes))
+	must.Not(t, len(c.Snapshot.Readings[0].Processes) != 2000, "the caller's own was cut")
 }
 
 var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}
