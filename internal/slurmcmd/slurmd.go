@@ -40,7 +40,7 @@ type Slurmd struct {
 //
 // Left to itself it starts its cgroup plugin, which may lift the limits of the cgroup that it is
 // in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
-// know that value end at once without a message; the v1 plugin of theirs changes nothing.
+// know that value end at once; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	defer func() {
 		if err != nil {
@@ -62,7 +62,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 		if err != nil {
 			return nil, res, err
 		}
-		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 {
+		if res.Outcome != child.Exited || res.ExitCode == 0 {
 			break
 		}
 	}

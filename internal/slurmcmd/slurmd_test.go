@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	case "knows no such plugin", "knows no plugin":
 		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
 		if string(cgroup) != "CgroupPlugin=cgroup/v1\n" || string(what) == "knows no plugin" {
-			os.Exit(1) // without a word, as 22.05 does
+			fmt.Fprintln(os.Stderr, "slurmd: error: Epilog 1 specified more than once, latest value used")
+			os.Exit(1) // without a word of the plugin, as 22.05 does
 		}
 		fmt.Fprintln(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)")
 	case "fails":
@@ -110,7 +111,7 @@ func TestListKeepsOffCgroups(t *testing.T) {
 	for what, want := range map[string]string{
 		"sees":                 "[[CgroupPlugin=disabled|part|<nil>]] <nil>",
 		"knows no such plugin": "[[/dev/nvidia5]] <nil>",
-		"knows no plugin":      `[] slurmd -G: exited, exit 1: ""`,
+		"knows no plugin":      `[] slurmd -G: exited, exit 1: "slurmd: error: Epilog 1 specified more than once, latest value used"`,
 	} {
 		c := command(t, what)
 		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))

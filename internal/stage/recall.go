@@ -51,6 +51,10 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 		}
 	}
 	r.Add(found...)
+	if r.ahead != nil && len(r.Seen.Cards) == 0 { // what went wrong is said, though nothing can be looked at
+		r.take(r.ahead.answer())
+		r.ahead = nil
+	}
 	r.Seen.Side, r.Seen.Cards = r.Look(r.Seen.Cards)
 	r.Seen.Kernel = heard()
 }
