@@ -17,7 +17,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/inventory"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
@@ -201,7 +200,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "show each GPU's memory and processes now, from the driver",
 		Long: `Asks the driver about every GPU of the node, and reads the processes on them from /proc.
-It shows their owners and each GPU's last test allocation.
+It shows their owners.
 
 With --collect it writes the files that AMD's backend reads as an archive, for a bug report:
 ids of GPUs are hashed, and there are no names of processes or users in it.`,
@@ -223,14 +222,11 @@ func (a *app) snapshot() error {
 	cfg := a.config()
 	all, _ := read(a.env, cfg.Paths, "") // no hook has run here yet, or for several nodes
 	now := a.glance(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
-	var tests map[gpu.ID]health.TestRecord
 	var problem error
 	if now.Problem != "" {
 		problem = fmt.Errorf("ask driver: %.200q", now.Problem)
-	} else if all.store != nil {
-		tests, problem = all.store.Probes()
 	}
-	return cmp.Or(problem, a.write(answer.NewSnapshot(a.scene(cfg, all, now), tests, now.Problem), false))
+	return cmp.Or(problem, a.write(answer.NewSnapshot(a.scene(cfg, all, now), now.Problem), false))
 }
 
 // missing reports that there are no records, or none of what was asked for.

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 )
@@ -63,11 +62,8 @@ type LastLook struct {
 // NewCards is each GPU of the node: those that the driver shows now; where it shows none, those that runs of this
 // epoch had. By Slurm's number, then by bus id.
 func NewCards(s Scene) []CardStatus {
-	cards, readings := []CardStatus{}, s.Now.Readings
-	if len(readings) == 0 {
-		readings = s.remembered()
-	}
-	for _, r := range readings {
+	cards := []CardStatus{}
+	for _, r := range s.Now.Readings {
 		c := CardStatus{Card: Card{s.index(r.Device.ID), r.Device}, Memory: r.Memory, Processes: s.listed(r),
 			Unlisted: r.ProcessesUnknown, Jobs: s.jobs(r.Device), Last: s.lastLook(r.Device.ID)}
 		bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
@@ -171,22 +167,6 @@ func (s Scene) index(id gpu.ID) *int {
 		}
 	}
 	return nil
-}
-
-// remembered are the GPUs that runs of this epoch had, where the driver shows none now.
-func (s Scene) remembered() (all []gpu.Reading) {
-	unknown := gpu.Unknown("the driver gave no answer")
-	seen := map[gpu.ID]bool{"": true}
-	for _, r := range ledger.Newest(s.Runs) {
-		for _, a := range r.Devices {
-			if !seen[a.Device.ID] && !r.Epoch.Changed(s.Epoch) {
-				seen[a.Device.ID] = true
-				all = append(all, gpu.Reading{Device: a.Device, ProcessesUnknown: unknown.Unknown,
-					Memory: gpu.Memory{Total: unknown, Reserved: unknown, Used: unknown, Free: unknown}})
-			}
-		}
-	}
-	return all
 }
 
 // number is a GPU's: Slurm's, or N of nvidiaN in brackets where no record has that.
@@ -302,33 +282,20 @@ type Snapshot struct {
 	Release string       `json:"driver_release"` // empty where the driver did not say
 	Cards   []CardStatus `json:"gpus"`
 	Faults  []gpu.Fault  `json:"faults"`
-	Tests   []LastTest   `json:"tests"`   // the last of each GPU on record
 	Problem string       `json:"problem"` // why the answer is not whole; empty where it is
 }
 
-// LastTest is the last test allocation on a GPU.
-type LastTest struct {
-	gpu.Probe
-	Wall time.Time `json:"at"`
-	Void bool      `json:"void"` // the driver was reloaded or the node booted since, or no one can tell
-}
-
-// NewSnapshot is the document of one look, and of each GPU's last test on record.
-func NewSnapshot(s Scene, tests map[gpu.ID]health.TestRecord, problem string) Snapshot {
+// NewSnapshot is the document of one look.
+func NewSnapshot(s Scene, problem string) Snapshot {
 	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, Cards: []CardStatus{},
-		Faults: append([]gpu.Fault{}, s.Now.Faults...),
-		Tests:  []LastTest{}, Problem: problem}
+		Faults: append([]gpu.Fault{}, s.Now.Faults...), Problem: problem}
 	if s.Now.At > 0 {
 		d.At, d.Cards = s.At(s.Now.At), NewCards(s)
 	}
-	for _, r := range tests {
-		d.Tests = append(d.Tests, LastTest{Probe: r.Probe, Wall: r.Wall, Void: !r.Epoch.Same(s.Epoch)})
-	}
-	slices.SortFunc(d.Tests, func(a, b LastTest) int { return cmp.Compare(a.Device, b.Device) })
 	return cleaned(d)
 }
 
-// Text writes one look at the node's GPUs and who is on them, and each GPU's last test on record.
+// Text writes one look at the node's GPUs and who is on them.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
 		m := c.Memory
@@ -355,12 +322,5 @@ func (s Snapshot) Text(w io.Writer) {
 	}
 	for _, f := range s.Faults {
 		fmt.Fprintf(w, "%s%s %s: %s\n", f.Device, f.BusID, f.Code, f.Detail)
-	}
-	for _, t := range s.Tests {
-		void := ""
-		if t.Void { // it says nothing any more
-			void = "; void: the driver was reloaded or the node booted since, or no one can tell"
-		}
-		fmt.Fprintf(w, "last test of %s, %s: %s%s\n", t.Device, stamp(t.Wall), testText(t.Probe), void)
 	}
 }

@@ -99,33 +99,14 @@ var slurmReasons = map[string]string{
 		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
 }
 
-// reason explains a node's drain reason: Slurm's, Bookend's, or one with a code of Bookend's in it.
+// reason explains a node's drain reason: Slurm's, or one with codes of Bookend's in it.
 func (e *explainer) reason(what string) {
-	title := "drain reason: " + cut(what)
 	for text, means := range slurmReasons {
 		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
-			e.paragraph(title+"\n  Slurm's own text", means)
+			e.paragraph("drain reason: "+text+"\n  Slurm's own text", means)
 		}
 	}
-	const shown = 20 // characters in sinfo -R
-	codes := codesIn(what)
-	means := "it names a Bookend finding, and is not as Bookend writes it: it was changed or cut off"
-	if len(what) == shown {
-		means = "cut off: sinfo -R shows 20 characters. scontrol show node NODE has the whole reason"
-	}
-	if r, ours := drain.Parse(what); ours {
-		when := "ended"
-		if r.Phase == slurm.Prolog {
-			when = "began"
-		}
-		means = fmt.Sprintf("Bookend drained the node when job %d %s. bookend show %[1]d has the evidence; once it is "+
-			"mended: scontrol update nodename=NODE state=resume", r.Job, when)
-		codes = []code.Code{r.Code}
-	}
-	for i, c := range codes {
-		if i == 0 {
-			e.paragraph("drain reason", cut(what)+"\n  "+means)
-		}
+	for _, c := range codesIn(what) {
 		e.code(c)
 	}
 }

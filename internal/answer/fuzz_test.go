@@ -11,8 +11,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/state"
 )
@@ -25,16 +23,13 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 	NewOffenders(name, runs).Text(w)
 	NewOwnReport(name, path, false, "its report\n"+path, path).Text(w)
 	for _, e := range run.Ends {
-		who, tests := map[int]finding.Process{}, map[gpu.ID]health.TestRecord{}
+		who := map[int]finding.Process{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
-		for _, p := range e.Probes {
-			tests[p.Device] = health.TestRecord{Probe: p, Epoch: run.Epoch}
-		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		scene := Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}
-		NewSnapshot(scene, tests, path).Text(w)
+		NewSnapshot(scene, path).Text(w)
 		s := Status{Node: name, Mode: config.Observe, Cards: NewCards(scene), Damaged: []string{path}, Drain: name,
 			Driver: &Driver{Release: name, Problem: path}, Slurm: &SlurmNode{State: name, Reason: name, By: path},
 			Recorder: &Recorder{Problem: path}}

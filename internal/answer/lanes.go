@@ -55,8 +55,13 @@ func (h *layout) readJobs() {
 			}
 		}
 	}
-	for _, list := range h.jobs {
+	for id, list := range h.jobs {
 		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
+		var last time.Time
+		for _, k := range list {
+			last = later(last, k.End)
+			h.until[id] = append(h.until[id], last)
+		}
 	}
 }
 
@@ -238,7 +243,8 @@ func (h *layout) readLooks() {
 }
 
 func (h *layout) busy(id gpu.ID, t time.Time) bool {
-	return slices.ContainsFunc(h.jobs[id], func(k Block) bool { return t.After(k.Start) && t.Before(k.End) })
+	begun, _ := slices.BinarySearchFunc(h.jobs[id], t, func(k Block, t time.Time) int { return k.Start.Compare(t) })
+	return begun > 0 && h.until[id][begun-1].After(t)
 }
 
 // usedOf is the memory in use of which something can be told.

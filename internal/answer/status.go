@@ -28,7 +28,6 @@ type Status struct {
 	Recorder *Recorder                  `json:"recorder,omitempty"`
 	Cards    []CardStatus               `json:"gpus"`
 	Troubles []Trouble                  `json:"troubles"`
-	Before   []metrics.Trouble          `json:"troubles_before"` // of the last day, and no more
 	Running  []Run                      `json:"running"`
 	Ended    []Run                      `json:"ended"` // the newest few
 	OnRecord int                        `json:"ended_on_record"`
@@ -97,8 +96,7 @@ func (s *Status) See(c code.Code, said string) {
 	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
 }
 
-// Meet adds the troubles that hooks have counted: those that the last one met, of what is seen now since when, and
-// those of the last day that are over.
+// Meet adds the troubles that hooks have counted: those that the last one met, and of what is seen now since when.
 func (s *Status) Meet(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
@@ -107,8 +105,6 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 		}
 		if i := slices.IndexFunc(s.Troubles, is); i >= 0 {
 			s.Troubles[i].Met = &m
-		} else if s.At.Sub(m.Last) < 24*time.Hour {
-			s.Before = append(s.Before, m)
 		}
 	}
 }
@@ -141,7 +137,7 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
 	s.Cards, s.Troubles = append([]CardStatus{}, s.Cards...), append([]Trouble{}, s.Troubles...)
-	s.Damaged, s.Before = append([]string{}, s.Damaged...), append([]metrics.Trouble{}, s.Before...)
+	s.Damaged = append([]string{}, s.Damaged...)
 	return cleaned(s)
 }
 
@@ -231,10 +227,6 @@ func (s Status) troublesText(w io.Writer) {
 				lastBy(*m))
 		}
 		fmt.Fprintf(w, "    do: %s\n", t.Remedy)
-	}
-	for _, m := range s.Before {
-		entry, _ := code.Lookup(m.Code)
-		fmt.Fprintf(w, "  seen before: %s, %s: last by %s\n", m.Code, entry.Title, lastBy(m))
 	}
 	for _, line := range some(s.Damaged, 10, "and %d more: bookend history", strings.Clone) {
 		fmt.Fprintf(w, "  trouble: damaged record set aside: %s\n", line)

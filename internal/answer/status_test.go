@@ -10,7 +10,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/slurm"
@@ -34,7 +33,6 @@ func TestStatus(t *testing.T) {
 			Now       gpu.Snapshot
 			Who       map[int]finding.Process
 			Baselines map[gpu.ID]finding.Baseline
-			Tests     map[gpu.ID]health.TestRecord
 		}
 		must.Do(t, json.Unmarshal([]byte(given), &node))
 		s := node.Status
@@ -50,7 +48,7 @@ func TestStatus(t *testing.T) {
 		}
 		var b strings.Builder
 		if NewStatus(s, node.Runs).Text(&b); node.Now.At > 0 {
-			NewSnapshot(scene, node.Tests, "").Text(&b)
+			NewSnapshot(scene, "").Text(&b)
 		}
 		return b.String()
 	})
