@@ -119,6 +119,7 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 	return f.ReaderAt.ReadAt(p, at)
 }
 
+// What cannot be read is refused; a file that is cut while it is looked through ends the search like any other.
 func TestSearchFails(t *testing.T) {
 	said := text(step, 1<<20)
 	s := NewSearch(failing{strings.NewReader(said), 1 << 19}, 1<<20)
@@ -130,12 +131,7 @@ func TestSearchFails(t *testing.T) {
 	if s.Tail(); s.Refused != other || s.Read != 0 {
 		t.Errorf("%q after %d bytes", s.Refused, s.Read)
 	}
-}
-
-// A file that is cut while it is looked through ends the search like any other.
-func TestSearchCut(t *testing.T) {
-	said := ranOut + text(step, 200_000)
-	s := NewSearch(strings.NewReader(said), 1<<20)
+	s = NewSearch(strings.NewReader(ranOut+text(step, 200_000)), 1<<20)
 	s.Tail()
 	if s.Back(1<<20, always); s.Refused != "" || len(s.Messages) != 1 || s.Read != 1<<20 {
 		t.Errorf("%v: %+v after %d bytes", s.Refused, s.Messages, s.Read)
