@@ -31,7 +31,6 @@ const (
 // Answer is yes, no, or cannot tell.
 type Answer string
 
-// The answers.
 const (
 	Yes     Answer = "yes"
 	No      Answer = "no"
@@ -68,7 +67,6 @@ func (c Cause) on(card *finding.Card) Cause {
 // Reason is what makes a diagnosis worth telling, strongest first.
 type Reason string
 
-// The reasons.
 const (
 	ByMessage Reason = "message" // the job's output says that memory ran out
 	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
@@ -88,7 +86,6 @@ type Diagnosis struct {
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
-// Bounds of a diagnosis.
 const (
 	MaxTry   = 3
 	MaxPeaks = 4

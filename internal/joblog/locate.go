@@ -46,10 +46,7 @@ func Locate(proc string, pid, fd int) (Target, error) {
 	return t, nil
 }
 
-const (
-	maxDescriptors = 256      // of a process that are looked at
-	maxCommand     = 64 << 10 // bytes of a command line
-)
+const maxDescriptors = 256 // of a process that are looked at
 
 // Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it
 // belongs into a child.
@@ -95,13 +92,8 @@ func writes(proc string, pid, fd int) bool {
 // its own; or, as far as its command line tells, to one file a task (srun -o out.%t), of which a TaskEpilog knows the
 // first task's alone.
 func Apart(proc string, pid int) bool {
-	// Threat: the user chooses the command line, which is long, or looks like another's.
-	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCommand))
+	// Threat: the user chooses the command line, which is as long as the kernel allows (6 MB), or looks like another's.
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
 		return false
 	}

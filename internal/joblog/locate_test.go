@@ -144,9 +144,8 @@ func TestApart(t *testing.T) {
 		output, errors string
 		want           bool
 	}{
-		"srun -o out.%2t train":                              {log, log, true},
-		"srun -o out.%j train":                               {log, log, false},
-		"srun " + strings.Repeat("x ", maxCommand) + "-o %t": {log, log, false},
+		"srun -o out.%2t train": {log, log, true},
+		"srun -o out.%j train":  {log, log, false},
 
 		"srun train | tee":                      {"pipe:[7]", log, true},
 		"srun train 2>&1 | tee":                 {"pipe:[7]", "pipe:[7]", true},

@@ -246,7 +246,6 @@ func (st statement) sentence() string {
 	return strings.Join(strings.Fields(st.whole()), " ")
 }
 
-// size stands in a form for a size.
 const size = `([\d.,]+ ?\w*)`
 
 func form(text string) pattern {

@@ -12,7 +12,6 @@ import (
 // Kind is what ran out.
 type Kind string
 
-// The kinds.
 const (
 	Device Kind = "device" // a GPU allocation failed
 	// CUDA could not even start, and calls it out of memory: the process's own limits, most often
@@ -67,7 +66,6 @@ type Process struct {
 	Memory gpu.Figure `json:"memory"`
 }
 
-// Bounds of what is found.
 const (
 	MaxTail     = 64 << 10 // bytes of output read
 	MaxMessages = 16
@@ -84,7 +82,6 @@ const Segment = "failed to map segment from shared object"
 // Refused is the system's word for memory that it does not give (ENOMEM).
 const Refused = "Cannot allocate memory"
 
-// What a message may say.
 const (
 	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory; who asks for more has miscounted
 	maxPID    = 1 << 22 // Linux's own limit
