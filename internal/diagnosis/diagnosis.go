@@ -151,12 +151,10 @@ type Recorded struct {
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.
 type Sighting struct {
-	At     time.Duration // CLOCK_BOOTTIME
-	Device gpu.ID
-	PID    int
-	Bytes  gpu.Figure
-	Owner  slurm.Owner // by cgroup; zero where not found
-	Own    bool        // proven to be this job's
-	// Stranger is set for a process of another user than the job's, in no job's cgroup.
-	Stranger bool
+	At      time.Duration // CLOCK_BOOTTIME
+	Device  gpu.ID
+	PID     int
+	Bytes   gpu.Figure
+	Own     bool // proven to be this job's
+	Foreign bool // proven not to be: another job's by cgroup, or of another user and in no job's cgroup
 }

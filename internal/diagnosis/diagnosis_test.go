@@ -106,11 +106,7 @@ func unsure(f finding.Finding) finding.Finding {
 }
 
 func seen(at int, pid int, bytes float64, own bool) Sighting {
-	s := Sighting{At: time.Duration(at) * time.Second, Device: gpu0, PID: pid, Bytes: gib(bytes), Own: own}
-	if s.Owner.ID = 42; !own {
-		s.Owner.ID = 77
-	}
-	return s
+	return Sighting{At: time.Duration(at) * time.Second, Device: gpu0, PID: pid, Bytes: gib(bytes), Own: own, Foreign: !own}
 }
 
 func ran(pid int, peak float64, began, ran time.Duration) gpu.Accounted {
@@ -222,7 +218,6 @@ func TestOthers(t *testing.T) {
 		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran"},
 		{"seen meanwhile, gone when it failed", both(seeing(seen(500, 5150, 30, false)), saying(itself)), Others, No, "none when it failed"},
 		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "owner could not be told"},
-		{"another user's process, seen while the job ran", seeing(Sighting{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}), Others, Yes, "30.0 GiB while your job ran"},
 		{"something no one knows", saying(beside), Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
