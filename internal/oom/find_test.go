@@ -59,13 +59,11 @@ func told(t *testing.T, found []Message) string {
 		if m.Rank != nil {
 			text += fmt.Sprintf(", rank %d", *m.Rank)
 		}
-		for _, more := range []struct {
-			what string
-			is   any
-		}{{"PID", m.PID}, {"others", m.Others}} {
-			if !reflect.ValueOf(more.is).IsZero() {
-				text += fmt.Sprintf(", %s %v", more.what, more.is)
-			}
+		if m.PID != 0 {
+			text += fmt.Sprintf(", PID %d", m.PID)
+		}
+		if len(m.Others) > 0 {
+			text += fmt.Sprintf(", others %v", m.Others)
 		}
 		if m.Count > 1 {
 			text += fmt.Sprintf(", %d times", m.Count)
