@@ -145,11 +145,8 @@ func (r TailReply) Check(targets int) error {
 		}
 	}
 	for _, m := range r.Messages {
-		if err := oom.Valid(m); err != nil {
-			return err
-		}
-		if m.File >= targets || r.Files[m.File].Refused != "" {
-			return fmt.Errorf("message of file %d of %d", m.File, targets)
+		if !oom.Valid(m) || m.File >= targets || r.Files[m.File].Refused != "" {
+			return fmt.Errorf("impossible message %.80q of file %d of %d", m.Line, m.File, targets)
 		}
 	}
 	return nil
