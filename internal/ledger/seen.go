@@ -65,8 +65,8 @@ func (r Run) had(id gpu.ID) bool {
 	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
 }
 
-// whose tells a run's own process, and one that is surely not its: of another job by cgroup, or of another user than the
-// job's and in no job's cgroup. Root's may be anybody's, and in a container or a PID namespace a UID says nothing.
+// whose tells a run's own process, and one that is surely not its: of another job by cgroup, or of another user than
+// the job's and in no job's cgroup. Root's may be anybody's, and in a container or a PID namespace a UID says nothing.
 func (r Run) whose(d diagnosis.Sighting, o slurm.Owner, uid uint32, apart bool) diagnosis.Sighting {
 	another := o.ID != 0 && o.ID != r.Job.ID || o.SLUID != "" && r.Job.SLUID != "" && o.SLUID != r.Job.SLUID
 	d.Own = r.Owns(o)

@@ -89,7 +89,8 @@ type figure struct {
 	size gpu.Figure
 }
 
-// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a unit counts only right after its word.
+// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a
+// unit counts only right after its word.
 type sizes struct {
 	text     string
 	of       meaning

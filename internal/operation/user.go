@@ -122,7 +122,8 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 // back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
 // the others'.
 func back(all []*joblog.Search, more func() bool) {
-	all = slices.SortedStableFunc(slices.Values(all), func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) })
+	bySize := func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) }
+	all = slices.SortedStableFunc(slices.Values(all), bySize)
 	left := int64(lookBack)
 	for i, s := range all {
 		before := s.Read
