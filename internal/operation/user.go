@@ -101,9 +101,12 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	for _, s := range all {
 		count += len(s.Messages)
 	}
-	most := oom.MaxMessages // of too many messages each file's last are kept
-	if count > most {
+	most := oom.MaxMessages
+	if count > most { // then each file's last that are about memory are kept
 		most /= len(all)
+		for _, s := range all {
+			s.Messages = slices.DeleteFunc(s.Messages, func(m oom.Message) bool { return !joblog.AboutMemory(m) })
+		}
 	}
 	for i, s := range all {
 		if s.Refused != "" {
