@@ -460,7 +460,7 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: host memory, not the GPU's", "more host memory: sbatch --mem, or fewer data workers"},
 		{"host memory under a limit", both(limited(4), saying(says(oom.Host, oom.Other))), ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
-		{"a kernel's shared memory", saying(says(oom.Shared, oom.Triton)), ByShared,
+		{"a kernel's shared memory", saying(says(oom.Shared, "Triton")), ByShared,
 			"A kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,17 +25,13 @@ type Framework string
 
 // The frameworks that more is known of.
 const (
-	PyTorch     Framework = "PyTorch"
-	TensorFlow  Framework = "TensorFlow"
-	JAX         Framework = "JAX" // and XLA itself
-	VLLM        Framework = "vLLM"
-	CuPy        Framework = "CuPy"
-	Triton      Framework = "Triton"
-	ONNXRuntime Framework = "ONNX Runtime"
-	CUDA        Framework = "CUDA"
-	HIP         Framework = "HIP"
-	Slurm       Framework = "Slurm"
-	Other       Framework = "" // none named, or none of these
+	PyTorch Framework = "PyTorch"
+	JAX     Framework = "JAX" // and XLA itself
+	VLLM    Framework = "vLLM"
+	CuPy    Framework = "CuPy"
+	CUDA    Framework = "CUDA"
+	Slurm   Framework = "Slurm"
+	Other   Framework = "" // none named, or none of these
 )
 
 // Message is one kind of message, as it was found last. Figures are in bytes; what it does not say is unknown.
