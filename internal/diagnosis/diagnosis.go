@@ -31,7 +31,6 @@ const (
 // Answer is yes, no, or cannot tell.
 type Answer string
 
-// The answers.
 const (
 	Yes     Answer = "yes"
 	No      Answer = "no"
@@ -68,7 +67,6 @@ func (c Cause) on(card *finding.Card) Cause {
 // Reason is what makes a diagnosis worth telling, strongest first.
 type Reason string
 
-// The reasons.
 const (
 	ByMessage Reason = "message" // the job's output says that memory ran out
 	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
@@ -88,7 +86,6 @@ type Diagnosis struct {
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
-// Bounds of a diagnosis.
 const (
 	MaxTry   = 3
 	MaxPeaks = 4
@@ -154,12 +151,10 @@ type Recorded struct {
 
 // Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.
 type Sighting struct {
-	At     time.Duration // CLOCK_BOOTTIME
-	Device gpu.ID
-	PID    int
-	Bytes  gpu.Figure
-	Owner  slurm.Owner // by cgroup; zero where not found
-	Own    bool        // proven to be this job's
-	// Stranger is set for a process of another user than the job's, in no job's cgroup.
-	Stranger bool
+	At      time.Duration // CLOCK_BOOTTIME
+	Device  gpu.ID
+	PID     int
+	Bytes   gpu.Figure
+	Own     bool // proven to be this job's
+	Foreign bool // proven not to be: another job's by cgroup, or of another user and in no job's cgroup
 }

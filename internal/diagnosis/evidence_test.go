@@ -219,7 +219,7 @@ var worlds = []func(*Input){
 		in.Kernel = &gpu.KernelLog{Kills: []gpu.HostKill{{PID: 901, Cgroup: "/slurm/uid_1001/job_42/step_0"}}}
 	},
 	saying(itself), saying(pooled), saying(beside), saying(nobody), saying(jax(20)), saying(jax(500)), saying(says(oom.Init, oom.PyTorch)), saying(says(oom.Host, oom.Other)),
-	saying(says(oom.Host, oom.Slurm)), saying(says(oom.Shared, oom.Triton)), saying(says(oom.Fault, oom.CUDA)), saying(jax(20), itself), saying(itself, jax(20)),
+	saying(says(oom.Host, oom.Slurm)), saying(says(oom.Shared, "Triton")), saying(says(oom.Fault, oom.CUDA)), saying(jax(20), itself), saying(itself, jax(20)),
 	saying(says(oom.Host, oom.Other), itself), saying(oldTorch(30)), saying(oldTorch(30), jax(20)),
 }
 

@@ -24,8 +24,8 @@ func bothEnds(in Input) (all []held) {
 	add := func(f finding.Finding, start bool) {
 		h := held{Finding: f, start: start, left: f.Code == code.Dirty && start && f.Owner != nil && f.Unknown == ""}
 		switch {
-		case f.Code == code.Foreign && f.Owner != nil, f.Code == code.Dirty && live(f),
-			f.Unknown == "" && (f.Code == code.Foreign || f.Code == code.Stray): // what is there before the job is not its
+		case f.Code == code.Foreign && f.Owner != nil, f.Code == code.Dirty && live(f), // before the job: not its own
+			f.Unknown == "" && (f.Code == code.Foreign || f.Code == code.Stray):
 			h.kind = Others
 		case f.Unknown == "" && !live(f):
 			h.kind = Unlisted
@@ -168,7 +168,8 @@ func (j judge) unlisted(leftover Cause) Cause {
 			continue
 		}
 		text, card := Size(r.Unlisted)+" while your job ran", j.mine(r.Device)
-		if slices.ContainsFunc(j.said(oom.Device), func(m oom.Message) bool { return card != nil && j.card(m) == card }) {
+		here := func(m oom.Message) bool { return card != nil && j.card(m) == card }
+		if slices.ContainsFunc(j.said(oom.Device), here) {
 			return yes(text).on(card)
 		}
 		return untold(text + unweighed).on(card)

@@ -9,7 +9,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
-	"bookend/internal/slurm"
 )
 
 // Why judges every cause. A yes says that the cause applied and was enough to matter; where the output has a
@@ -104,7 +103,7 @@ func (j judge) sort() {
 	for _, s := range j.Seen {
 		if s.Own {
 			j.ours[s.PID] = true
-		} else if j.another(s.Owner) || s.Stranger {
+		} else if s.Foreign {
 			j.foreign[s.PID] = true
 		}
 	}
@@ -123,11 +122,6 @@ func (j judge) sort() {
 			j.foreign[h.Holder.PID] = true
 		}
 	}
-}
-
-// another reports a cgroup of a job that is surely not this one.
-func (j judge) another(o slurm.Owner) bool {
-	return o.ID != 0 && o.ID != j.Job.ID || o.SLUID != "" && j.Job.SLUID != "" && o.SLUID != j.Job.SLUID
 }
 
 func live(f finding.Finding) bool { return f.Holder != nil && !f.Holder.Gone }

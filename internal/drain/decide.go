@@ -223,8 +223,8 @@ func (w Written) unverifiable() string {
 	return ""
 }
 
-// unclean says why a health check did not find all of a drain's causes gone, and nothing on any other card of jobs: what
-// else would have drained the node found it drained, and left no trace.
+// unclean says why a health check did not find all of a drain's causes gone, and nothing on any other card of jobs:
+// what else would have drained the node found it drained, and left no trace.
 func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 	for _, c := range causes {
 		name := string(c.GPU)

@@ -127,25 +127,17 @@ func TestHere(t *testing.T) {
 }
 
 func TestExits(t *testing.T) {
-	const minute = time.Minute
-	for name, tt := range map[string]struct {
+	fine, both := orphaned(42, 0), orphaned(42, 0)
+	fine.Ends[0].Verdict.Exit = 0
+	both.Start = lostAtStart(42, -time.Minute).Start
+	for _, tt := range []struct {
+		run  ledger.Run
 		boot string
-		edit func(*ledger.Run)
 		want int
-	}{
-		"this boot":    {"b1", nil, 1},
-		"another boot": {"b2", nil, 0},
-		"unknown boot": {"", nil, 0},
-		"exit 0":       {"b1", func(r *ledger.Run) { r.Ends[0].Verdict.Exit = 0 }, 0},
-		"both ends":    {"b1", func(r *ledger.Run) { r.Start = lostAtStart(42, -minute).Start }, 2},
-	} {
-		r := orphaned(42, 0)
-		r.Epoch.Boot = tt.boot
-		if tt.edit != nil {
-			tt.edit(&r)
-		}
-		if got := Exits([]ledger.Run{r}, "b1"); len(got) != tt.want {
-			t.Errorf("%s: Exits = %+v, want %d", name, got, tt.want)
+	}{{both, "b1", 2}, {both, "b2", 0}, {both, "", 0}, {fine, "b1", 0}} {
+		tt.run.Epoch.Boot = tt.boot
+		if got := Exits([]ledger.Run{tt.run}, "b1"); len(got) != tt.want {
+			t.Errorf("Exits = %+v, want %d", got, tt.want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 const uid = 65533
 
-// request is one Append for the child.
+// request is one Append, or a look at the end, for the child.
 type request struct {
 	Target Target
 	Text   string
@@ -30,39 +30,36 @@ type request struct {
 	Tail   int    // read so many bytes instead
 }
 
-// reply is what came of a Tail.
+// reply is what came of it.
 type reply struct {
 	Tail []byte
 	Why  string
 }
 
-// The test binary started again plays the child that appends: it becomes the user first.
+// The test binary started again plays the child that appends, or reads: it becomes the user first.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "--child" {
 		os.Exit(m.Run())
 	}
 	var r request
-	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
+	err := json.NewDecoder(os.Stdin).Decode(&r)
+	if err == nil {
+		err = child.Become(uid, uid, []uint32{uid})
+	}
+	if err == nil && r.Open != "" {
+		_, err = unix.Open(r.Open, unix.O_RDWR|unix.O_NONBLOCK, 0)
+	}
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if err := child.Become(uid, uid, []uint32{uid}); err != nil {
-		fmt.Println(err)
+	got := tailOf(r.Target, r.Tail)
+	if r.Tail == 0 {
+		got = reply{Why: Append(r.Target, uid, []byte(r.Text))}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
 		os.Exit(1)
 	}
-	if r.Open != "" {
-		if _, err := unix.Open(r.Open, unix.O_RDWR|unix.O_NONBLOCK, 0); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	if r.Tail > 0 {
-		if err := json.NewEncoder(os.Stdout).Encode(tailOf(r.Target, r.Tail)); err != nil {
-			os.Exit(1)
-		}
-		return
-	}
-	fmt.Print(Append(r.Target, uid, []byte(r.Text)))
 }
 
 // tailOf is the end of a target, read as Search does.
@@ -78,25 +75,30 @@ func tailOf(t Target, limit int) reply {
 	return reply{tail, s.Refused}
 }
 
-// appendAsUser returns the child's refusal, "" for none.
-func appendAsUser(t *testing.T, r request) string {
-	t.Helper()
-	return string(asUser(t, r))
-}
-
-func asUser(t *testing.T, r request) []byte {
+func asUser(t *testing.T, r request) (got reply) {
 	t.Helper()
 	s := child.Self("append")
 	var err error
-	if s.Stdin, err = json.Marshal(r); err != nil {
-		t.Fatal(err)
-	}
+	s.Stdin, err = json.Marshal(r)
+	must(t, err)
 	s.MaxOutput, s.Timeout = 4<<10, time.Minute
 	res := child.Run(s)
-	if res.Outcome != child.Exited || res.ExitCode != 0 {
+	if err := json.Unmarshal(res.Stdout, &got); err != nil || res.Outcome != child.Exited || res.ExitCode != 0 {
 		t.Fatalf("%s, exit code %d: %s%s", res.Outcome, res.ExitCode, res.Stdout, res.Stderr)
 	}
-	return res.Stdout
+	return got
+}
+
+// appendAsUser returns the child's refusal, "" for none.
+func appendAsUser(t *testing.T, r request) string {
+	t.Helper()
+	return asUser(t, r).Why
+}
+
+func tailAsUser(t *testing.T, r request) (tail, why string) {
+	t.Helper()
+	got := asUser(t, r)
+	return string(got.Tail), got.Why
 }
 
 // usersFolder is a folder of the user's that he can reach.
@@ -297,13 +299,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func tailAsUser(t *testing.T, r request) (tail, why string) {
-	t.Helper()
-	var got reply
-	must(t, json.Unmarshal(asUser(t, r), &got))
-	return string(got.Tail), got.Why
 }
 
 func TestTail(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Bounds of a record.
 const (
 	MaxDrop     = 4 << 10 // bytes in all
 	MaxSteps    = 8       // files of a job's steps

@@ -46,10 +46,7 @@ func Locate(proc string, pid, fd int) (Target, error) {
 	return t, nil
 }
 
-const (
-	maxDescriptors = 256      // of a process that are looked at
-	maxCommand     = 64 << 10 // bytes of a command line
-)
+const maxDescriptors = 256 // of a process that are looked at
 
 // Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it
 // belongs into a child.
@@ -95,13 +92,8 @@ func writes(proc string, pid, fd int) bool {
 // its own; or, as far as its command line tells, to one file a task (srun -o out.%t), of which a TaskEpilog knows the
 // first task's alone.
 func Apart(proc string, pid int) bool {
-	// Threat: the user chooses the command line, which is long, or looks like another's.
-	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCommand))
+	// Threat: the user chooses the command line, which is as long as the kernel allows (6 MB), or looks like another's.
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
 		return false
 	}
@@ -118,27 +110,35 @@ func elsewhere(proc string, pid, fd int) bool {
 // ErrPattern: what the pattern expands to is not known outside the job, or not the same in all Slurm versions.
 var ErrPattern = errors.New("cannot be expanded here")
 
-// Facts are what a pattern is expanded with.
-type Facts struct {
-	Job slurm.Job // ID, SLUID, User, Node (the batch host, where this runs) and WorkDir are used
-	// Told: a task hook of the job left a record. What it claims of an array and of the job's name holds, and a job of
-	// which it names no array is none. Root hooks are told neither.
-	Told  bool
-	Array slurm.ArrayTask
-	Name  string
-}
-
-// Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces what follows a percent sign, and
-// puts the working directory before a relative path. What is not known here, may not be the same in all versions of
-// Slurm, such as a backslash, or is rare, such as a width, is ErrPattern.
-func Expand(pattern string, facts Facts) (string, error) {
-	path, err := facts.expand(pattern)
-	// Slurm takes a number for a task
-	if _, number := strconv.Atoi(pattern); err == nil && !filepath.IsAbs(pattern) {
-		if pattern == "" || number == nil || !filepath.IsAbs(facts.Job.WorkDir) {
+// Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does on the batch host: it replaces what follows a
+// percent sign, and puts the working directory before a relative path. What is not known here, may not be the same in
+// all versions of Slurm, such as a backslash, or is rare, such as a width, is ErrPattern. Of an array and of the job's
+// name a task hook's record tells, nil for none: a job of which it names no array is none. Root hooks are told neither.
+func Expand(pattern string, job slurm.Job, drop *Drop) (path string, err error) {
+	known := map[string]string{"%": "%", "j": fmt.Sprint(job.ID), "u": job.User}
+	if drop != nil {
+		known["A"], known["x"] = known["j"], drop.Name
+	}
+	if drop != nil && drop.Array.Master != 0 {
+		known["A"], known["a"] = fmt.Sprint(drop.Array.Master), fmt.Sprint(drop.Array.Task)
+	}
+	if job.SLUID != "" { // a Slurm of slurm.TellsRun or later
+		known["N"] = job.Node
+	}
+	path = regexp.MustCompile(`(?s)%.?`).ReplaceAllStringFunc(pattern, func(code string) string {
+		if known[code[1:]] == "" {
 			err = ErrPattern
 		}
-		path = facts.Job.WorkDir + "/" + path
+		return known[code[1:]]
+	})
+	relative := !filepath.IsAbs(pattern)
+	_, number := strconv.Atoi(pattern) // Slurm takes a number for a task
+	if strings.ContainsRune(pattern, '\\') ||
+		relative && (pattern == "" || number == nil || !filepath.IsAbs(job.WorkDir)) {
+		err = ErrPattern
+	}
+	if relative {
+		path = job.WorkDir + "/" + path
 	}
 	if err == nil {
 		err = Target{Path: path}.check()
@@ -147,39 +147,4 @@ func Expand(pattern string, facts Facts) (string, error) {
 		return "", fmt.Errorf("expand %.100q: %w", pattern, err)
 	}
 	return path, nil
-}
-
-func (f Facts) expand(pattern string) (path string, err error) {
-	if strings.ContainsRune(pattern, '\\') {
-		return "", ErrPattern
-	}
-	path = regexp.MustCompile(`(?s)%.?`).ReplaceAllStringFunc(pattern, func(code string) string {
-		text := f.replace(code[1:])
-		if text == "" {
-			err = ErrPattern
-		}
-		return text
-	})
-	return path, err
-}
-
-// replace is what a letter stands for behind a percent sign, empty where that is not known.
-func (f Facts) replace(letter string) string {
-	switch {
-	case letter == "j", letter == "A" && f.Told && f.Array.Master == 0:
-		return fmt.Sprint(f.Job.ID)
-	case letter == "A" && f.Array.Master != 0:
-		return fmt.Sprint(f.Array.Master)
-	case letter == "a" && f.Array.Master != 0:
-		return fmt.Sprint(f.Array.Task)
-	case letter == "u":
-		return f.Job.User
-	case letter == "x":
-		return f.Name
-	case letter == "N" && f.Job.SLUID != "": // a Slurm of slurm.TellsRun or later
-		return f.Job.Node
-	case letter == "%":
-		return "%"
-	}
-	return ""
 }

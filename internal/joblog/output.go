@@ -188,7 +188,8 @@ func (s *Search) Tail() {
 // Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
 // there is more time. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) {
-	for from := s.Read; s.Refused == "" && s.Read < s.Size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
+	until := min(s.Size, s.Read+limit)
+	for s.Refused == "" && s.Read < until && !s.Recognised() && !s.Earlier && more() {
 		s.look(min(s.Size, s.Size-s.Read+overlap))
 	}
 }

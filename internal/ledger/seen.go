@@ -65,12 +65,12 @@ func (r Run) had(id gpu.ID) bool {
 	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
 }
 
-// whose tells a run's own process, and a stranger's: of another user than the job's and in no job's cgroup. Root's may
-// be anybody's, and in a container or a PID namespace a UID says nothing.
-func (r Run) whose(d diagnosis.Sighting, uid uint32, apart bool) diagnosis.Sighting {
-	o := d.Owner
+// whose tells a run's own process, and one that is surely not its: of another job by cgroup, or of another user than
+// the job's and in no job's cgroup. Root's may be anybody's, and in a container or a PID namespace a UID says nothing.
+func (r Run) whose(d diagnosis.Sighting, o slurm.Owner, uid uint32, apart bool) diagnosis.Sighting {
+	another := o.ID != 0 && o.ID != r.Job.ID || o.SLUID != "" && r.Job.SLUID != "" && o.SLUID != r.Job.SLUID
 	d.Own = r.Owns(o)
-	d.Stranger = !o.Found() && !apart && uid != 0 && uid != r.Job.UID
+	d.Foreign = !d.Own && (another || !o.Found() && !apart && uid != 0 && uid != r.Job.UID)
 	return d
 }
 
@@ -132,13 +132,13 @@ func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.S
 			}
 			for _, p := range r.Processes {
 				d := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
-				uid, apart := uint32(0), false
+				owner, uid, apart := slurm.Owner{}, uint32(0), false
 				for _, known := range e.Processes {
 					if known.PID == p.PID {
-						d.Owner, uid, apart = known.Cgroup, known.UID, known.Apart() || known.Why != "" || known.Gone
+						owner, uid, apart = known.Cgroup, known.UID, known.Apart() || known.Why != "" || known.Gone
 					}
 				}
-				seen = append(seen, self.whose(d, uid, apart))
+				seen = append(seen, self.whose(d, owner, uid, apart))
 			}
 		}
 	}
@@ -165,8 +165,8 @@ func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
 			for at, bytes := range p.known() {
-				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes, Owner: p.Owner}
-				seen = append(seen, self.whose(d, p.UID, p.Apart))
+				d := diagnosis.Sighting{At: at, Device: g.ID, PID: p.PID, Bytes: bytes}
+				seen = append(seen, self.whose(d, p.Owner, p.UID, p.Apart))
 			}
 		}
 	}

@@ -89,7 +89,8 @@ type figure struct {
 	size gpu.Figure
 }
 
-// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a unit counts only right after its word.
+// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a
+// unit counts only right after its word.
 type sizes struct {
 	text     string
 	of       meaning
@@ -193,7 +194,7 @@ func (st statement) fill(m *Message) bool {
 	switch {
 	case m.Kind == Fault:
 		return true
-	case m.Kind == Device && m.Framework == PyTorch && isTorch(st.after):
+	case m.Kind == Device && m.Framework == PyTorch:
 		if _, rest, found := strings.Cut(st.sentence(), "memory. Tried to allocate "); found {
 			return readTorch(m, rest)
 		}
@@ -203,11 +204,7 @@ func (st statement) fill(m *Message) bool {
 		m.Asked = sizeIn(st.sentence(), sharedAsked)
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
-	if text := st.line.body[st.pos-len(st.before):][:len(st.around)]; m.Kind == Host {
-		m.take(sizesIn(text), asked)
-	} else {
-		m.take(sizesIn(text))
-	}
+	m.take(sizesIn(st.line.body[st.pos-len(st.before):][:len(st.around)]))
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
@@ -215,11 +212,6 @@ func (st statement) fill(m *Message) bool {
 		m.take(sizesIn(text), asked)
 	}
 	return true
-}
-
-// isTorch: PyTorch's message, or its first sentence.
-func isTorch(after string) bool {
-	return strings.Contains(after, "tried to allocate ") || strings.HasSuffix(after, " out of memory.")
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -246,7 +238,6 @@ func (st statement) sentence() string {
 	return strings.Join(strings.Fields(st.whole()), " ")
 }
 
-// size stands in a form for a size.
 const size = `([\d.,]+ ?\w*)`
 
 func form(text string) pattern {

@@ -41,8 +41,8 @@ func told(t *testing.T, found []Message) string {
 	t.Helper()
 	var all []string
 	for _, m := range found {
-		if err := Valid(m); err != nil {
-			t.Error(err)
+		if !Valid(m) {
+			t.Errorf("%+v", m)
 		}
 		text := fmt.Sprint(m.Kind, " ", cmp.Or(m.Framework, "-"))
 		for i, f := range m.figures() {
@@ -59,13 +59,11 @@ func told(t *testing.T, found []Message) string {
 		if m.Rank != nil {
 			text += fmt.Sprintf(", rank %d", *m.Rank)
 		}
-		for _, more := range []struct {
-			what string
-			is   any
-		}{{"PID", m.PID}, {"others", m.Others}} {
-			if !reflect.ValueOf(more.is).IsZero() {
-				text += fmt.Sprintf(", %s %v", more.what, more.is)
-			}
+		if m.PID != 0 {
+			text += fmt.Sprintf(", PID %d", m.PID)
+		}
+		if len(m.Others) > 0 {
+			text += fmt.Sprintf(", others %v", m.Others)
 		}
 		if m.Count > 1 {
 			text += fmt.Sprintf(", %d times", m.Count)
@@ -220,8 +218,8 @@ func TestNotSaid(t *testing.T) {
 func TestValid(t *testing.T) {
 	good := blank()
 	good.Kind, good.Framework, good.Line, good.Others = Device, PyTorch, "x", []Process{{7, gpu.Bytes(1)}}
-	if err := Valid(good); err != nil {
-		t.Error(err)
+	if !Valid(good) {
+		t.Error(good)
 	}
 	for name, harm := range map[string]func(*Message){
 		"kind":            func(m *Message) { m.Kind = "" },
@@ -241,7 +239,7 @@ func TestValid(t *testing.T) {
 		bad := good
 		bad.Others = []Process{good.Others[0]}
 		harm(&bad)
-		if Valid(bad) == nil {
+		if Valid(bad) {
 			t.Errorf("%s: %+v is valid", name, bad)
 		}
 	}
@@ -260,8 +258,8 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("%d messages", len(found))
 		}
 		for _, m := range found {
-			if err := Valid(m); err != nil {
-				t.Errorf("%v: %+v", err, m)
+			if !Valid(m) {
+				t.Errorf("%+v", m)
 			}
 		}
 		quoted(t, tail, found)

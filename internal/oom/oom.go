@@ -3,7 +3,6 @@
 package oom
 
 import (
-	"fmt"
 	"slices"
 
 	"bookend/internal/gpu"
@@ -12,7 +11,6 @@ import (
 // Kind is what ran out.
 type Kind string
 
-// The kinds.
 const (
 	Device Kind = "device" // a GPU allocation failed
 	// CUDA could not even start, and calls it out of memory: the process's own limits, most often
@@ -27,17 +25,13 @@ type Framework string
 
 // The frameworks that more is known of.
 const (
-	PyTorch     Framework = "PyTorch"
-	TensorFlow  Framework = "TensorFlow"
-	JAX         Framework = "JAX" // and XLA itself
-	VLLM        Framework = "vLLM"
-	CuPy        Framework = "CuPy"
-	Triton      Framework = "Triton"
-	ONNXRuntime Framework = "ONNX Runtime"
-	CUDA        Framework = "CUDA"
-	HIP         Framework = "HIP"
-	Slurm       Framework = "Slurm"
-	Other       Framework = "" // none named, or none of these
+	PyTorch Framework = "PyTorch"
+	JAX     Framework = "JAX" // and XLA itself
+	VLLM    Framework = "vLLM"
+	CuPy    Framework = "CuPy"
+	CUDA    Framework = "CUDA"
+	Slurm   Framework = "Slurm"
+	Other   Framework = "" // none named, or none of these
 )
 
 // Message is one kind of message, as it was found last. Figures are in bytes; what it does not say is unknown.
@@ -67,7 +61,6 @@ type Process struct {
 	Memory gpu.Figure `json:"memory"`
 }
 
-// Bounds of what is found.
 const (
 	MaxTail     = 64 << 10 // bytes of output read
 	MaxMessages = 16
@@ -84,7 +77,6 @@ const Segment = "failed to map segment from shared object"
 // Refused is the system's word for memory that it does not give (ENOMEM).
 const Refused = "Cannot allocate memory"
 
-// What a message may say.
 const (
 	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory; who asks for more has miscounted
 	maxPID    = 1 << 22 // Linux's own limit
@@ -95,7 +87,7 @@ const (
 
 // Valid checks a message that came from another process: kind and framework are known, figures possible, texts
 // printable and short.
-func Valid(m Message) error {
+func Valid(m Message) bool {
 	ok := slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind) && known(m.Framework) &&
 		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
 		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
@@ -106,10 +98,7 @@ func Valid(m Message) error {
 	for _, o := range m.Others {
 		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory)
 	}
-	if !ok {
-		return fmt.Errorf("impossible message: kind %.40q, framework %.40q, line %.80q", m.Kind, m.Framework, m.Line)
-	}
-	return nil
+	return ok
 }
 
 func within(n, least, most int) bool { return n >= least && n <= most }

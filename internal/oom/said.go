@@ -194,7 +194,7 @@ func (st statement) place() (Kind, bool) {
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
 	for _, l := range st.neighbours() {
-		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") {
+		if f := l.facts(); f.has[isGPU] && f.has[isError] {
 			return called(f), true
 		}
 	}

@@ -106,8 +106,6 @@ type hit struct {
 const (
 	shortest = len("error 2") // sign
 	maxHits  = 8              // signs of one line that are looked at
-	// longestName bounds how much of a file's name is looked at on either side of a word, in bytes.
-	longestName = 256
 )
 
 // facts are what the words of a text are evidence of.
@@ -178,7 +176,7 @@ var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
 // inFilename: the word at i, as blanks divide them, is a path, or a source file or library with or without its line:
 // "sort.cu:7:", "a.cu(12):".
 func inFilename(text string, i int) bool {
-	before, after := text[max(0, i-longestName):i], text[i:min(len(text), i+longestName)]
+	before, after := text[max(0, i-maxBefore):i], text[i:min(len(text), i+maxBefore)]
 	after, _, _ = strings.Cut(after, " ")
 	word := before[strings.LastIndexByte(before, ' ')+1:] + after
 	if strings.ContainsAny(word, `/\\`) && !strings.Contains(word, "device:gpu:") {

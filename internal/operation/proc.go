@@ -40,7 +40,6 @@ type InventoryReply struct {
 	Problem  string     `json:"problem,omitempty"`
 }
 
-// Inventory reads the driver's /proc.
 var Inventory = New("inventory", func(r MachineRequest) (InventoryReply, error) {
 	reply := InventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
 	var err error

@@ -101,9 +101,12 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	for _, s := range all {
 		count += len(s.Messages)
 	}
-	most := oom.MaxMessages // of too many messages each file's last are kept
-	if count > most {
+	most := oom.MaxMessages
+	if count > most { // then each file's last that are about memory are kept
 		most /= len(all)
+		for _, s := range all {
+			s.Messages = slices.DeleteFunc(s.Messages, func(m oom.Message) bool { return !joblog.AboutMemory(m) })
+		}
 	}
 	for i, s := range all {
 		if s.Refused != "" {
@@ -122,7 +125,8 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 // back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
 // the others'.
 func back(all []*joblog.Search, more func() bool) {
-	all = slices.SortedStableFunc(slices.Values(all), func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) })
+	bySize := func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) }
+	all = slices.SortedStableFunc(slices.Values(all), bySize)
 	left := int64(lookBack)
 	for i, s := range all {
 		before := s.Read
@@ -145,11 +149,8 @@ func (r TailReply) Check(targets int) error {
 		}
 	}
 	for _, m := range r.Messages {
-		if err := oom.Valid(m); err != nil {
-			return err
-		}
-		if m.File >= targets || r.Files[m.File].Refused != "" {
-			return fmt.Errorf("message of file %d of %d", m.File, targets)
+		if !oom.Valid(m) || m.File >= targets || r.Files[m.File].Refused != "" {
+			return fmt.Errorf("impossible message %.80q of file %d of %d", m.Line, m.File, targets)
 		}
 	}
 	return nil

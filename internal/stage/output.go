@@ -244,8 +244,11 @@ func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
 	if slurm.FirstHost(o.job.NodeList) != o.job.Node {
 		return unplaced(kind, onFirstNode)
 	}
-	facts := joblog.Facts{Job: o.job, Told: o.told, Array: o.drop.Array, Name: o.drop.Name}
-	path, err := joblog.Expand(pattern, facts)
+	drop := &o.drop
+	if !o.told {
+		drop = nil
+	}
+	path, err := joblog.Expand(pattern, o.job, drop)
 	if err != nil {
 		const most = 60 // bytes of a pattern are shown
 		return unplaced(kind, unnamed+pattern[:min(len(pattern), most)])
