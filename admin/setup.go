@@ -162,8 +162,7 @@ var (
 	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
 )
 
-// put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set
-// in a script stays; what is replaced is kept.
+// put writes a file, unless it is there already. What an admin has set in a script stays; what is replaced is kept.
 func put(path, text string) (done string, err error) {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

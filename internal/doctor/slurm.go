@@ -160,8 +160,7 @@ func slots() []slot {
 	}
 }
 
-// drains reports a hook whose failure drains the node: the two of which Slurm takes all lines (slurm.SeveralHooks); of
-// the others, and before, the last.
+// drains reports the two whose failure drains the node, and of which Slurm takes all lines (slurm.SeveralHooks).
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
 // task reports a hook that runs as the job's user, and may be left out.

@@ -145,8 +145,7 @@ func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
-// askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
-// own files did not answer, it is not asked.
+// askDriver asks the driver once, with a prolog's deadline, unless a child is stuck in it or its files do not answer.
 func askDriver(s Site) (skipped string, g stage.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
 		return cmp.Or(d.Silent, "no driver is loaded"), g

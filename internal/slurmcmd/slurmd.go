@@ -134,8 +134,7 @@ func daemon(proc string, pid int) (d slurmconf.Daemon, parent int, err error) {
 	if err != nil {
 		return d, 0, err
 	}
-	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked
-	// again.
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what starts is checked again.
 	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	name := filepath.Base(exe) // on Debian slurmd-wlm

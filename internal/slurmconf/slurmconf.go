@@ -1,6 +1,5 @@
-// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, with all that they include, and
-// decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS has. It is pure:
-// package slurmcmd reads the files and runs `slurmd -G`.
+// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, and decides what Slurm's GPU
+// numbers mean on a node. It is pure: package slurmcmd reads the files and runs `slurmd -G`.
 package slurmconf
 
 import (
