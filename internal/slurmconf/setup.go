@@ -28,7 +28,6 @@ type Script struct {
 type Plan struct {
 	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
 	Include string // how slurm.conf names the file with these lines
-	Has     bool   // slurm.conf includes that file
 	Sent    bool   // slurmctld sends the scripts to the nodes
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
@@ -49,7 +48,6 @@ var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but befo
 func MakePlan(s Site) (Plan, error) {
 	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
 	p.Include = path.Join(p.dir(), Written)
-	p.Has = slices.Contains(s.Conf.Files, p.Include)
 	p.replaced()
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
 	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent {

@@ -147,7 +147,7 @@ func tell(p Plan, err error) string {
 	for _, s := range p.Steps {
 		text += "step: " + s + "\n"
 	}
-	return text + fmt.Sprintf("include %s: %v; sent: %v\n", p.Include, p.Has, p.Sent)
+	return text + fmt.Sprintf("include %s; sent: %v\n", p.Include, p.Sent)
 }
 
 // A script runs the site's own by exactly that path.
