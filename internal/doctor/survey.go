@@ -29,7 +29,6 @@ type Survey struct {
 	Slurm   Slurm
 	Driver  Driver         `json:"-"`
 	Glance  stage.Glance   `json:"-"` // the driver's answer to one question as a hook asks it
-	Skipped string         `json:"-"` // why it was not asked
 	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
@@ -74,7 +73,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		}
 		return list, nil
 	})
-	v.Skipped, v.Glance = askDriver(s)
+	v.Driver.Silent, v.Glance = askDriver(s)
 	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
@@ -280,7 +279,7 @@ func judgeDriver(v *view) string {
 func judgeBackend(v *view) string {
 	const try = "bookend snapshot"
 	g, last := v.Survey.Glance, v.Survey.Glance.Snapshot
-	switch skipped := v.Survey.Skipped; {
+	switch skipped := v.Survey.Driver.Silent; {
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
 	case g.Problem != "":
