@@ -122,6 +122,27 @@ func TestListKeepsOffCgroups(t *testing.T) {
 	}
 }
 
+// An older one ends at the value that it does not know behind what it says of the configuration.
+func TestListOfAnOlderOne(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's programs are trusted")
+	}
+	dir := must.Have(os.MkdirTemp("/root", "slurmd-test-"))(t)
+	defer os.RemoveAll(dir)
+	for version, want := range map[string]string{"23.11.4": "[[/dev/nvidia5]]", "24.11.1": "[]"} {
+		c := command(t, "")
+		c.Path = filepath.Join(dir, "slurmd")
+		must.Do(t, os.WriteFile(c.Path, []byte(`#!/bin/sh
+[ "$1" = -V ] && { echo slurm `+version+`; exit; }
+echo 'slurmd: error: Prolog 1 specified more than once, latest value used' >&2
+grep -q cgroup/v1 "$(dirname "$2")/cgroup.conf" || exit 1
+echo 'slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)' >&2
+`), 0o755))
+		got, _, _ := c.List()
+		must.Be(t, version, fmt.Sprint(got), want)
+	}
+}
+
 func TestListHangs(t *testing.T) {
 	c := command(t, "hangs")
 	c.Timeout = 200 * time.Millisecond
