@@ -38,9 +38,9 @@ type Slurmd struct {
 
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
-// 
-// Left to itself it may lift the limits of its cgroup, the running slurmd's own, by its cgroup plugin. So it reads a copy
-// of its configuration without one. Versions that do not know that value end; the v1 plugin of theirs changes nothing.
+//
+// Left to itself it may lift the limits of its cgroup, the running slurmd's own, by its cgroup plugin. So it reads a
+// copy of its configuration without one. Versions that do not know that end; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	defer func() {
 		if err != nil {
