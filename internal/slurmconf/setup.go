@@ -3,6 +3,7 @@ package slurmconf
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -232,10 +233,9 @@ func (s Script) Render(shipped func(name string) (string, error)) (string, error
 	if err != nil || s.Own == "" {
 		return text, err
 	}
-	before, rest, ok := strings.Cut(text, "\nown=")
-	_, after, _ := strings.Cut(rest, "\n")
-	if !ok {
+	own := regexp.MustCompile("(?m)^own=.*$")
+	if !own.MatchString(text) {
 		return "", fmt.Errorf("script %q names no script of the site's own", s.Shipped)
 	}
-	return before + "\nown='" + s.Own + "'\n" + after, nil
+	return own.ReplaceAllLiteralString(text, "own='"+s.Own+"'"), nil
 }
