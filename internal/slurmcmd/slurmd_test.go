@@ -168,9 +168,7 @@ func TestListTrusts(t *testing.T) {
 			t.Errorf("%q was started", path)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("the forged program ran")
-	}
+	must.Not(t, must.Err(os.Stat(filepath.Join(dir, "ran"))) == nil, "the forged program ran")
 }
 
 // process makes a process in a tree like /proc.
@@ -255,9 +253,7 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Read(filepath.Join(dir, "slurm.conf")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
+	must.Fail(t, "missing", must.Err(Read(filepath.Join(dir, "slurm.conf"))), fs.ErrNotExist)
 	// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
 	put(t, filepath.Join(dir, "a"), "A=1\n")
 	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude a*\n")
@@ -266,10 +262,6 @@ func TestReadRefuses(t *testing.T) {
 		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
 	}
 	put(t, filepath.Join(dir, "large.conf"), strings.Repeat("#", slurmconf.MaxBytes+1))
-	if _, err := Read(filepath.Join(dir, "large.conf")); err == nil {
-		t.Error("a file that is too large was read")
-	}
-	if _, err := Read(dir); err == nil {
-		t.Error("a directory was read")
-	}
+	must.Not(t, must.Err(Read(filepath.Join(dir, "large.conf"))) == nil, "a file that is too large was read")
+	must.Not(t, must.Err(Read(dir)) == nil, "a directory was read")
 }
