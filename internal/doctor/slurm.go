@@ -118,20 +118,16 @@ func judgeCgroups(v *view) string {
 }
 
 func judgePyxis(v *view) string {
-	var hooks []string
-	for _, key := range []string{"TaskProlog", "TaskEpilog"} {
-		if _, ok := v.conf().Get(key); ok {
-			hooks = append(hooks, key+"=")
-		}
-	}
-	if !v.Survey.Slurm.Pyxis || len(hooks) == 0 {
+	_, prolog := v.conf().Get("TaskProlog")
+	_, epilog := v.conf().Get("TaskEpilog")
+	if !v.Survey.Slurm.Pyxis || !prolog && !epilog {
 		return "no pyxis with a task hook"
 	}
 	level := Warning
 	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
 		level = Wrong
 	}
-	v.say(level, "pyxis, and "+strings.Join(hooks, " and ")+" in "+filepath.Base(slurmConfPath(v.Site)),
+	v.say(level, "pyxis, and a TaskProlog= or TaskEpilog=",
 		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")
 	return ""
 }
