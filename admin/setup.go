@@ -216,7 +216,7 @@ func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []stri
 	if !site.Version.Has(slurm.ConfiglessHooks) {
 		restart = ", and restart slurmd on the nodes with GPUs"
 	}
-	fmt.Fprintf(w, "  %s\n  have this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n"+
+	fmt.Fprintf(w, "  %s\n  have this as the last line of slurm.conf, or paste the lines:\n\n    Include %s\n\n"+
 		"  scontrol reconfigure%s\n  bookend doctor, on a node with GPUs\n", spread, plan.Include, restart)
 	for _, s := range plan.Steps {
 		fmt.Fprintf(w, "Note: %s\n", s)

@@ -76,7 +76,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	return gpus, res, err
 }
 
-// older reports a version that does not know the value: it may have said something of the configuration before it ended.
+// older reports a version that does not know the value: it may have warned of the configuration before it ended.
 func (c Slurmd) older() bool {
 	said, _ := Version(c.Path, c.Conf)
 	v, ok := slurm.ParseVersion(said)
