@@ -224,11 +224,3 @@ func onBus(sys string, v *gpu.Vendor) (bool, error) {
 	}
 	return false, nil
 }
-
-// Installed are the paths at which distributions and NVIDIA's installer put a library, the likeliest first.
-func Installed(soname string) (paths []string) {
-	for _, folder := range []string{"x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", "."} {
-		paths = append(paths, filepath.Join("/usr/lib", folder, soname))
-	}
-	return paths
-}
