@@ -162,8 +162,7 @@ var (
 	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
 )
 
-// put writes a file next to slurm.conf, unless it is there already, and says what became of it. What an admin has set
-// in a script stays; what is replaced is kept.
+// put writes a file, unless it is there already. What an admin has set in a script stays; what is replaced is kept.
 func put(path, text string) (done string, err error) {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -201,30 +200,24 @@ func put(path, text string) (done string, err error) {
 }
 
 func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {
-	dir := filepath.Dir(site.Conf.Path)
-	fmt.Fprintf(w, "Slurm %s, %s\n", site.Version.Series(), site.Conf.Path)
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "Slurm %s, %s\n\n", site.Version.Series(), site.Conf.Path)
 	if len(done) > 0 {
 		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))
 	} else {
 		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/%s, "+
-			"and %d scripts\n", plan.Text, dir, slurmconf.Written, len(plan.Scripts))
+			"and %d scripts\n", plan.Text, filepath.Dir(site.Conf.Path), slurmconf.Written, len(plan.Scripts))
 	}
+	spread := "distribute all of it to every host, as you distribute slurm.conf"
 	if plan.Sent {
-		fmt.Fprintln(w, "  keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to\n"+
-			"  hosts that have a slurm.conf of their own")
-	} else {
-		fmt.Fprintln(w, "  distribute all of it to every host, as you distribute slurm.conf")
+		spread = "keep all of it next to slurmctld's slurm.conf, which sends it to the nodes; copy it to\n" +
+			"  hosts that have a slurm.conf of their own"
 	}
-	if !plan.Has {
-		const add = "  add this as the last line of slurm.conf, or paste the lines themselves:\n\n    Include %s\n\n"
-		fmt.Fprintf(w, add, plan.Include)
-	}
-	fmt.Fprint(w, "  scontrol reconfigure")
+	restart := ""
 	if !site.Version.Has(slurm.ConfiglessHooks) {
-		fmt.Fprint(w, ", and restart slurmd on the nodes with GPUs")
+		restart = ", and restart slurmd on the nodes with GPUs"
 	}
-	fmt.Fprint(w, "\n  bookend doctor, on a node with GPUs\n")
+	fmt.Fprintf(w, "  %s\n  have this as the last line of slurm.conf, or paste the lines:\n\n    Include %s\n\n"+
+		"  scontrol reconfigure%s\n  bookend doctor, on a node with GPUs\n", spread, plan.Include, restart)
 	for _, s := range plan.Steps {
 		fmt.Fprintf(w, "Note: %s\n", s)
 	}

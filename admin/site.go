@@ -231,8 +231,7 @@ func site(env operation.Env) doctor.Site {
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path,
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
-		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
-		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
+		Version:  env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
 		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
 	}
 	switch {

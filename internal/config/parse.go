@@ -234,9 +234,8 @@ func (r *reader) checkTimes(c *Config) {
 	}
 	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
 	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
-	// What stays under the PID of a process that has ended is watched for the flat time once more, or it could never be
-	// told from memory on its way back. Looks are up to a second apart. Where a leftover is ended, the second watch
-	// comes after its grace.
+	// What stays under the PID of a dead process is watched for the flat time once more, or it could never be told from
+	// memory on its way back; of a leftover that is ended, after its grace. Looks are up to a second apart.
 	epilog, flat, grace := c.Deadlines.Epilog, c.Settle.Epilog.Flat, ""
 	needs := 2*(flat+min(flat, Duration(time.Second))) + driverMargin + epilog.Append + epilog.Outputs
 	if c.CleanUp.Enabled {

@@ -37,15 +37,13 @@ type Site struct {
 	ConfigPath string
 	// Mistake is why the configuration is not used as it is written: unreadable, or its first mistake. Empty if it is.
 	Mistake       string
-	Self, Version string   // the path of this very program, and its version
-	Programs      []string // the directories in which the hooks may be, the likeliest first
-	// NVML and CUDA are where the driver's libraries may be, unless the configuration names them.
-	NVML, CUDA []string
-	Root       string        // the directory in which the system's own files are: "/"
-	Clock      routine.Clock `json:"-"`
-	SlurmConf  string        // SLURM_CONF of the environment; may be empty
-	NodeName   string        // what Slurm most likely calls this node
-	Survey     Survey        // what was found out before any file was looked at. Examine fills it in
+	Self, Version string        // the path of this very program, and its version
+	Programs      []string      // the directories in which the hooks may be, the likeliest first
+	Root          string        // the directory in which the system's own files are: "/"
+	Clock         routine.Clock `json:"-"`
+	SlurmConf     string        // SLURM_CONF of the environment; may be empty
+	NodeName      string        // what Slurm most likely calls this node
+	Survey        Survey        // what was found out before any file was looked at. Examine fills it in
 }
 
 type Check struct {

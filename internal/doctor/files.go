@@ -111,7 +111,7 @@ type rule struct {
 	need            uint32   // the bits of its mode without which something does not work
 	absent, without string   // how bad it is that it does not exist, without what follows; empty: OK
 	key             string   // of the configuration, says where it is; may be empty
-	at              []string // where it may be, the likeliest first; none if the site does not use it
+	at              []string // where it may be, the likeliest first
 	mode            uint32   // as it is installed
 }
 
@@ -126,23 +126,14 @@ func (s Site) programs() (all []rule) {
 	}
 	c := s.Config
 	hip, _ := c.BackendOf(gpu.AMD.Name, wire.Probe)
-	or := func(path string, installed ...string) []string {
-		if path != "" {
-			return []string{path}
-		}
-		return installed
-	}
-	const lib = "GPUs are not examined, or tested, unless the loader finds it elsewhere"
 	all = append(all,
-		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", or(c.Backend), 0o755},
-		rule{0o500, "", "", "amd.backend", or(c.AMD.Backend), 0o755},
-		rule{0o500, "", "", "amd.backend", or(hip), 0o755},
-		rule{0o100, "", "", "", or(s.Self), 0o755},
-		rule{0o400, Warning, lib, "nvidia.nvml_library", or(c.NVIDIA.NVMLLibrary, s.NVML...), 0o755},
-		rule{0o400, Warning, lib, "nvidia.cuda_library", or(c.NVIDIA.CUDALibrary, s.CUDA...), 0o755})
+		rule{0o500, Wrong, "GPUs are not examined (BKD-BK-MISSING)", "backend", []string{c.Backend}, 0o755},
+		rule{0o500, "", "", "amd.backend", []string{c.AMD.Backend}, 0o755},
+		rule{0o500, "", "", "amd.backend", []string{hip}, 0o755},
+		rule{0o100, "", "", "", []string{s.Self}, 0o755})
 	if c.Drain.ReasonBy != config.ReasonByNone {
 		all = append(all, rule{0o500, Wrong, "no drain gets its reason, and no node is resumed (BKD-REASON)",
-			"slurm.scontrol", or(c.Slurm.Scontrol), 0o755})
+			"slurm.scontrol", []string{c.Slurm.Scontrol}, 0o755})
 	}
 	return all
 }
@@ -165,7 +156,7 @@ func (r rule) judge(v *view) bool {
 			return true
 		}
 	}
-	if len(r.at) > 0 && r.absent != "" {
+	if r.absent != "" {
 		fix := "install Bookend's package again, or what docs/admin.md installs"
 		if r.key != "" {
 			fix = "let " + r.key + " say where it is, or install its package again"

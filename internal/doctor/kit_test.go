@@ -70,10 +70,8 @@ func newNode(t *testing.T) node {
 		n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
-	c.NVIDIA.NVMLLibrary = n.in("lib/libnvidia-ml.so.1")
 	n.site = &Site{Clock: routine.SystemClock(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
-		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
-			n.in("lib/libcuda.so.1")},
+		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
 	return n
@@ -90,15 +88,6 @@ func (n node) install() {
 	}
 	for _, hook := range []string{"prolog", "epilog"} {
 		put(n.T, n.in("hooks/"+hook), text(n.T, "../../deploy/slurm/hooks/"+hook), 0o755)
-	}
-	must.Do(n.T, os.MkdirAll(n.in("dev"), 0o755))
-	for name, to := range map[string]string{"lib/libnvidia-ml.so.1": "libnvidia-ml.so.580.1",
-		"lib/libcuda.so.1": "libcuda.so.580.1", "dev/nvidia0": "", "dev/nvidia1": ""} {
-		if to == "" {
-			must.Do(n.T, unix.Mkfifo(n.in(name), 0o666)) // no file and no folder, as a device
-		} else {
-			must.Do(n.T, os.Symlink(to, n.in(name)))
-		}
 	}
 	must.Do(n.T, os.MkdirAll(n.in("run/drop"), 0o755))
 	mount(n.T, n.in("run/drop"), "mode=0711")

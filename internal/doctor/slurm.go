@@ -118,20 +118,16 @@ func judgeCgroups(v *view) string {
 }
 
 func judgePyxis(v *view) string {
-	var hooks []string
-	for _, key := range []string{"TaskProlog", "TaskEpilog"} {
-		if _, ok := v.conf().Get(key); ok {
-			hooks = append(hooks, key+"=")
-		}
-	}
-	if !v.Survey.Slurm.Pyxis || len(hooks) == 0 {
+	_, prolog := v.conf().Get("TaskProlog")
+	_, epilog := v.conf().Get("TaskEpilog")
+	if !v.Survey.Slurm.Pyxis || !prolog && !epilog {
 		return "no pyxis with a task hook"
 	}
 	level := Warning
 	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
 		level = Wrong
 	}
-	v.say(level, "pyxis, and "+strings.Join(hooks, " and ")+" in "+filepath.Base(slurmConfPath(v.Site)),
+	v.say(level, "pyxis, and a TaskProlog= or TaskEpilog=",
 		"bookend setup --pyxis yes --write   # where slurm.conf is maintained: it sets no task hooks")
 	return ""
 }
@@ -160,8 +156,7 @@ func slots() []slot {
 	}
 }
 
-// drains reports a hook whose failure drains the node: the two of which Slurm takes all lines (slurm.SeveralHooks); of
-// the others, and before, the last.
+// drains reports the two whose failure drains the node, and of which Slurm takes all lines (slurm.SeveralHooks).
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
 // task reports a hook that runs as the job's user, and may be left out.

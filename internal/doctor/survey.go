@@ -29,7 +29,6 @@ type Survey struct {
 	Slurm   Slurm
 	Driver  Driver         `json:"-"`
 	Glance  stage.Glance   `json:"-"` // the driver's answer to one question as a hook asks it
-	Skipped string         `json:"-"` // why it was not asked
 	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
@@ -74,7 +73,7 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		}
 		return list, nil
 	})
-	v.Skipped, v.Glance = askDriver(s)
+	v.Driver.Silent, v.Glance = askDriver(s)
 	v.Numbers, _ = numbers() // of one that fails inside nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
@@ -145,8 +144,7 @@ func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
-// askDriver asks the driver once, with a prolog's deadline. While a child of Bookend's is stuck in it, or the driver's
-// own files did not answer, it is not asked.
+// askDriver asks the driver once, with a prolog's deadline, unless a child is stuck in it or its files do not answer.
 func askDriver(s Site) (skipped string, g stage.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
 		return cmp.Or(d.Silent, "no driver is loaded"), g
@@ -281,7 +279,7 @@ func judgeDriver(v *view) string {
 func judgeBackend(v *view) string {
 	const try = "bookend snapshot"
 	g, last := v.Survey.Glance, v.Survey.Glance.Snapshot
-	switch skipped := v.Survey.Skipped; {
+	switch skipped := v.Survey.Driver.Silent; {
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
 	case g.Problem != "":

@@ -136,8 +136,7 @@ func (f folder) exe() string {
 // mountLink is the link of /proc/PID that names the process's mount namespace.
 const mountLink = "ns/mnt"
 
-// foreign reports another root or mount namespace than mounts names. One that may not be asked is taken for foreign:
-// its paths are given the wider meaning.
+// foreign reports another root or mount namespace than mounts names, or that it may not be asked: the wider meaning.
 func (f folder) foreign(mounts string) bool {
 	root, err := f.link("root")
 	if err != nil && !gone(err) || err == nil && root != "/" {

@@ -119,8 +119,8 @@ func (h *held) join(o held) {
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
 const mapFields = 5
 
-// parseMap returns the path in a line of /proc/PID/maps, in which blanks are as they are and a newline is \012. A name in
-// brackets, which a process may choose, begins with no slash.
+// parseMap returns the path in a line of /proc/PID/maps, in which blanks are as they are and a newline is \012. A name
+// in brackets, which a process may choose, begins with no slash.
 func parseMap(line []byte) []byte {
 	for range mapFields {
 		line = bytes.TrimLeft(line, " ")
@@ -176,8 +176,7 @@ func statusLine(text, key string) string {
 	return line
 }
 
-// parseEnviron finds the job id in an environment; 0 for none. Of a variable set twice the first counts, as for getenv.
-// The last entry of a text that was cut off does not.
+// parseEnviron finds the job id in an environment, 0 for none: the first counts; the last entry of a cut text does not.
 func parseEnviron(text string, cut bool) slurm.JobID {
 	if cut {
 		text = text[:strings.LastIndexByte(text, 0)+1]

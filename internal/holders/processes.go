@@ -53,16 +53,15 @@ type survey struct {
 
 // of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []finding.Process {
+	for _, pid := range pids {
+		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
+	}
 	c.wait(c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) }), "processes")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	processes := make([]finding.Process, 0, len(pids))
-	for _, pid := range pids {
-		p, known := s.known[pid]
-		if !known {
-			p = finding.Process{PID: pid, Why: "time was up before it was read"}
-		}
-		processes = append(processes, p)
+	processes := make([]finding.Process, len(pids))
+	for i, pid := range pids {
+		processes[i] = s.known[pid]
 	}
 	return processes
 }

@@ -88,8 +88,7 @@ func parseOwner(name string) (pid int, ok bool) {
 	return pid, ok && pid > 0
 }
 
-// addContext adds what one folder tells of a process, and further contexts below it. Reading sdma_* and cu_occupancy
-// takes locks of the driver's: they are left alone.
+// addContext adds what one folder tells of a process. Reading sdma_* and cu_occupancy takes locks of the driver's.
 func addContext(on map[string]byPID, pid int, folder string) error {
 	names, err := list(folder)
 	if err != nil {
@@ -247,8 +246,7 @@ func parseSize(text string) (bytes uint64, ok bool) {
 // apart is how far KFD and fdinfo may differ, in bytes, since they are read one after the other.
 const apart = 64 << 20
 
-// bothTell are a device's processes by both sources. What KFD gave a process is part of what its opening of the driver
-// has: fdinfo may tell more, and less is a contradiction.
+// bothTell are a device's processes by both sources: fdinfo may tell more than KFD, and less is a contradiction.
 func bothTell(computing byPID, opened map[int]uint64) byPID {
 	all := maps.Clone(computing)
 	if all == nil {

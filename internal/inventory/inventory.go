@@ -1,8 +1,6 @@
-// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from
-// /proc and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. Of
-// AMD's it reads for the backends also their memory and who has it, which other files of the kernel tell. No vendor
-// library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
-// large, so a hook runs this package in a child.
+// Package inventory is what the kernel says of the node's cards in files: which there are, the driver's epoch, what
+// AMD's have in use, and the kernel's log. No vendor library, no attach. A read of the driver's /proc can still sleep
+// for as long as the driver does, and the log may be large, so a hook runs this package in a child.
 package inventory
 
 import (
@@ -23,9 +21,8 @@ import (
 // ErrNoDriver says that a vendor's driver shows no GPU: that of NVIDIA's has no /proc tree while no module is loaded.
 var ErrNoDriver = errors.New("the driver is not loaded, or has no GPU")
 
-// Read lists the cards of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver where NVIDIA's driver
-// has no tree at driverProc (/proc/driver/nvidia) and ought to, and nothing where none is named: then the backends
-// have to be asked.
+// Read lists the cards of the vendors that are Present, NVIDIA's first: ErrNoDriver where a driver shows none and ought
+// to, nothing where driverProc (/proc/driver/nvidia) is empty: then the backends have to be asked.
 func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	if driverProc == "" {
 		return nil, nil
@@ -49,9 +46,8 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	return cards, err
 }
 
-// Present are the vendors whose GPUs the node has, NVIDIA first: it is the one on a node where nobody can tell. AMD is
-// where its driver has a card, or where there are its GPUs alone; a processor's own graphics is none beside another
-// vendor's cards.
+// Present are the vendors whose GPUs the node has, NVIDIA first: it is the one where nobody can tell. A processor's own
+// graphics of AMD's is none beside another vendor's cards.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
@@ -227,12 +223,4 @@ func onBus(sys string, v *gpu.Vendor) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// Installed are the paths at which distributions and NVIDIA's installer put a library, the likeliest first.
-func Installed(soname string) (paths []string) {
-	for _, folder := range []string{"x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", "."} {
-		paths = append(paths, filepath.Join("/usr/lib", folder, soname))
-	}
-	return paths
 }

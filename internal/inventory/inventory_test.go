@@ -55,9 +55,7 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	if _, err := readNVIDIA(t.TempDir()); !errors.Is(err, ErrNoDriver) {
-		t.Errorf("no tree: %v", err)
-	}
+	must.Fail(t, "no tree", must.Err(readNVIDIA(t.TempDir())), ErrNoDriver)
 	file := t.TempDir()
 	put(t, filepath.Join(file, "gpus"), "")
 	if _, err := readNVIDIA(file); err == nil || errors.Is(err, ErrNoDriver) {
@@ -65,9 +63,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	odd := t.TempDir()
 	put(t, filepath.Join(odd, "gpus/card0/information"), "")
-	if _, err := readNVIDIA(odd); err == nil {
-		t.Error("a directory that is no bus id was accepted")
-	}
+	must.Not(t, must.Err(readNVIDIA(odd)) == nil, "a directory that is no bus id was accepted")
 }
 
 func TestReadEpoch(t *testing.T) {

@@ -75,9 +75,8 @@ func (d *device) Read(b []byte) (int, error) {
 	return 0, errRecords
 }
 
-// drain reads to the end of the log and hands over each line but one that is longer than any record, or without an end:
-// the kernel ends each. The device gives one record a read, with a line for its text and lines of its own for what else
-// it has; a file gives what it likes.
+// drain hands over each line to the end of the log, but none that is longer than any record, or without an end. The
+// device gives one record a read, with a line for its text and lines of its own for what else it has.
 func drain(read func([]byte) (int, error), c *collector) error {
 	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
 	for long := false; ; {

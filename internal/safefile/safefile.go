@@ -75,8 +75,7 @@ func stat(fd int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// ownFolder opens a folder into which only this process's user, or root, can write. Threat: in any other
-// folder names can change between two looks.
+// ownFolder opens a folder that only this user, or root, can write. Threat: in others names change between two looks.
 func ownFolder(path string) (int, error) {
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.EACCES) { // a folder that users may search, not list

@@ -181,8 +181,8 @@ var (
 	ConfiglessHooks = Version{23, 11}
 	// SeveralHooks: all lines of Prolog= and Epilog= count. PrologFlags=RunInJob puts hooks into the job's own cgroup.
 	SeveralHooks = Version{24, 5}
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. `slurmd -G` starts the cgroup
-	// plugin, which lifts the limits of its cgroup, and knows CgroupPlugin=disabled, at which earlier ones end silently.
+	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. `slurmd -G` starts the
+	// cgroup plugin, which lifts the limits of its cgroup, and knows CgroupPlugin=disabled, at which earlier ones end.
 	TaskHookFails = Version{24, 11}
 	HookTimeouts  = Version{25, 5} // PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=
 	// TellsRun: hooks are told the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known,

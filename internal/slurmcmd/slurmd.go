@@ -19,6 +19,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
@@ -38,9 +39,8 @@ type Slurmd struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which may lift the limits of the cgroup that it is
-// in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
-// know that value end at once; the v1 plugin of theirs changes nothing.
+// Left to itself it may lift the limits of its cgroup, the running slurmd's own, by its cgroup plugin. So it reads a
+// copy of its configuration without one. Versions that do not know that end; the v1 plugin of theirs changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	defer func() {
 		if err != nil {
@@ -62,7 +62,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 		if err != nil {
 			return nil, res, err
 		}
-		if res.Outcome != child.Exited || res.ExitCode == 0 {
+		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 && !c.older() {
 			break
 		}
 	}
@@ -74,6 +74,13 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	}
 	gpus, err = slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	return gpus, res, err
+}
+
+// older reports a version that does not know the value: it may have warned of the configuration before it ended.
+func (c Slurmd) older() bool {
+	said, _ := Version(c.Path, c.Conf)
+	v, ok := slurm.ParseVersion(said)
+	return ok && !v.Has(slurm.TaskHookFails)
 }
 
 // copyConf makes a configuration with another cgroup plugin: links to all other files, which Includes may name.
@@ -134,8 +141,7 @@ func daemon(proc string, pid int) (d slurmconf.Daemon, parent int, err error) {
 	if err != nil {
 		return d, 0, err
 	}
-	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked
-	// again.
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what starts is checked again.
 	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	name := filepath.Base(exe) // on Debian slurmd-wlm

@@ -117,8 +117,7 @@ func GivesNumbers(job slurm.Job) bool {
 
 func unnamed(a Assigned) bool { return a.Device.ID == "" }
 
-// requests joins Slurm's two lists, which name the same devices in the same order: each visible id gets its index, and
-// a visible index must be the one in its place.
+// requests joins Slurm's two lists, which name the same devices in the same order.
 func requests(job slurm.Job) ([]Assigned, error) {
 	if job.GPUProblem != "" {
 		return nil, errors.New(job.GPUProblem)

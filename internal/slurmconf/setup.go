@@ -3,6 +3,7 @@ package slurmconf
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,7 +29,6 @@ type Script struct {
 type Plan struct {
 	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
 	Include string // how slurm.conf names the file with these lines
-	Has     bool   // slurm.conf includes that file
 	Sent    bool   // slurmctld sends the scripts to the nodes
 	Scripts []Script
 	Steps   []string // what Bookend cannot do with lines and scripts
@@ -49,7 +49,6 @@ var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but befo
 func MakePlan(s Site) (Plan, error) {
 	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
 	p.Include = path.Join(p.dir(), Written)
-	p.Has = slices.Contains(s.Conf.Files, p.Include)
 	p.replaced()
 	parameters, _ := p.Conf.Get("SlurmctldParameters")
 	if p.Sent = !s.Local && HasWord(parameters.Text, "enable_configless"); p.Sent {
@@ -234,10 +233,9 @@ func (s Script) Render(shipped func(name string) (string, error)) (string, error
 	if err != nil || s.Own == "" {
 		return text, err
 	}
-	before, rest, ok := strings.Cut(text, "\nown=")
-	_, after, _ := strings.Cut(rest, "\n")
-	if !ok {
+	own := regexp.MustCompile("(?m)^own=.*$")
+	if !own.MatchString(text) {
 		return "", fmt.Errorf("script %q names no script of the site's own", s.Shipped)
 	}
-	return before + "\nown='" + s.Own + "'\n" + after, nil
+	return own.ReplaceAllLiteralString(text, "own='"+s.Own+"'"), nil
 }

@@ -1,10 +1,8 @@
-// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, with all that they include, and
-// decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS has. It is pure:
-// package slurmcmd reads the files and runs `slurmd -G`.
+// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, and decides what Slurm's GPU
+// numbers mean on a node. It is pure: package slurmcmd reads the files and runs `slurmd -G`.
 package slurmconf
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -109,15 +107,10 @@ type Value struct {
 	Line Line
 }
 
-// described are the keys with which a line begins whose further keys are not the cluster's.
-var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
-
-// All are the values of a key of the cluster's, one for each line that has it, in their order.
+// All are the values of a key, one for each line that has it, in their order.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
-		first := func(key string) bool { return strings.EqualFold(key, l.Pairs[0][0]) }
-		text, ok := l.Get(key)
-		if ok && (len(l.Pairs) == 1 || !slices.ContainsFunc(described, first)) {
+		if text, ok := l.Get(key); ok {
 			all = append(all, Value{text, l})
 		}
 	}
@@ -173,10 +166,8 @@ type Node struct {
 
 // Node looks a node up. NodeName=DEFAULT holds for the lines that follow.
 func (c Conf) Node(name string) Node {
-	var n Node
-	defaults, doubt := "", ""
+	defaults, unsure := "", c.Doubt()
 	for _, l := range c.Lines {
-		doubt = cmp.Or(l.Unreadable(), doubt)
 		list, names := l.Get("NodeName")
 		gres, stated := l.Get("Gres")
 		here, known := Contains(list, name)
@@ -186,19 +177,13 @@ func (c Conf) Node(name string) Node {
 			defaults = gres
 		case here && stated:
 			return Node{Found: true, Gres: gres}
-		case here:
-			n = Node{Found: true, Gres: defaults}
-			if doubt != "" {
-				n.Unsure = fmt.Sprintf("%s: what Gres %.80q has is not sure: %s", l.Where(), list, doubt)
-			}
+		case here: // what is not read may have another default
+			return Node{Found: true, Gres: defaults, Unsure: unsure}
 		case !known:
-			doubt = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), list)
+			unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), list)
 		}
 	}
-	if !n.Found {
-		n.Unsure = doubt
-	}
-	return n
+	return Node{Unsure: unsure}
 }
 
 // Line is one logical line of a file of Slurm's: pairs of a key, of which case says nothing, and a value.

@@ -87,10 +87,9 @@ func TestIncludesThatLeadNowhere(t *testing.T) {
 	}
 }
 
-// A key of a node, a partition or a host is not the cluster's; what stands behind a backslash is meant as it is.
+// What stands behind a backslash is meant as it is.
 func TestKeys(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\n"+
-		"PartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"+
+	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"+
 		"A=/x\\#y # z\nB=/a\\z\nC=/a\\\\w\nD=\"/b \\#c\\\\d\"\n"), nil)
 	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20",
 		"Epilog": "/a b", "Prolog": "", "A": "/x#y", "B": "/az", "C": `/a\w`, "D": `/b #c\d`} {
@@ -148,7 +147,7 @@ func tell(p Plan, err error) string {
 	for _, s := range p.Steps {
 		text += "step: " + s + "\n"
 	}
-	return text + fmt.Sprintf("include %s: %v; sent: %v\n", p.Include, p.Has, p.Sent)
+	return text + fmt.Sprintf("include %s; sent: %v\n", p.Include, p.Sent)
 }
 
 // A script runs the site's own by exactly that path.
@@ -261,36 +260,25 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSame(t *testing.T) {
-	for name, spoil := range map[string]func(*Key){
-		"another boot":   func(k *Key) { k.Boot = "c" },
-		"restarted":      func(k *Key) { k.Daemon.Ticks++ },
-		"gres.conf made": func(k *Key) { k.Files[1].Inode++ },
-	} {
-		key := keyOf(0)
-		if spoil(&key); key.Same(keyOf(0)) {
-			t.Errorf("%s: the same", name)
-		}
+func TestSameAndDue(t *testing.T) {
+	made, restarted, booted := keyOf(0), keyOf(0), keyOf(0)
+	made.Files[1].Inode++
+	restarted.Daemon.Ticks++
+	booted.Boot = "c"
+	must.Be(t, "the same", keyOf(0).Same(keyOf(0)), true)
+	for _, k := range []Key{made, restarted, booted, {}} {
+		must.Not(t, k.Same(keyOf(0)) || (Key{}).Same(k), "%+v is the same", k)
 	}
-	must.Not(t, !keyOf(0).Same(keyOf(0)), "equal keys are not the same")
-	nowhere := Key{}
-	must.Not(t, nowhere.Same(nowhere), "a boot that is not known is the same as itself")
-}
-
-func TestDue(t *testing.T) {
 	for name, tt := range map[string]struct {
-		tried, now time.Duration
-		check      bool
-		want       bool
+		tried, now  time.Duration
+		check, want bool
 	}{
 		"never failed":        {now: 2 * time.Minute, check: true},
 		"failed a while ago":  {tried: time.Minute, now: time.Minute + retry, want: true},
 		"failed, for a check": {tried: time.Minute, now: time.Minute + 1, check: true, want: true},
 		"of another boot":     {tried: time.Hour, now: time.Minute, want: true},
 	} {
-		if got := (Kept{Tried: tt.tried}).Due(tt.now, tt.check); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		must.Be(t, name, (Kept{Tried: tt.tried}).Due(tt.now, tt.check), tt.want)
 	}
 }
 

@@ -100,7 +100,6 @@ var exceptions = [...]struct {
 	{"root", "internal/child", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
 	{"root", "internal/child", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
 	{"fatal", "internal/operation", what("use", `value\.Exit`), "a child ends by the Exit that its main handed over; nothing of logrus does"},
-	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},
 	{"root", "internal/slurmconf", what("string", "/(etc|usr/libexec)/bookend/.*"), "where the package installs it, as slurm.conf names it"},
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
 	{"init", "internal/routine", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
