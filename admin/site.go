@@ -251,7 +251,7 @@ func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain CODE|EXITCODE|XID|REASON", Short: "explain a finding, an exit code, an Xid or a drain reason",
 		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do, what
-the policy does with it, and its exit code. It also explains one of Bookend's exit codes
+the policy does with it, and its exit code. It also explains an exit code of the hooks
 (10), an Xid, which is an error of the NVIDIA driver (xid79), and a drain reason as
 sinfo -R shows it.`,
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain " +

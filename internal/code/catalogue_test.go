@@ -106,7 +106,7 @@ var whose = map[Whose]string{
 	Node: "the node",
 	Site: "how Bookend is set up",
 	Self: "Bookend",
-	None: "nobody",
+	None: "none",
 }
 
 var scopes = []struct {

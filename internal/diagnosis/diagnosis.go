@@ -48,7 +48,7 @@ type Cause struct {
 	// certain.
 	Index *int `json:"index,omitempty"`
 	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
-	// process; empty for one that stands by itself.
+	// process; empty for one of its own.
 	With Name `json:"with,omitempty"`
 }
 
@@ -76,7 +76,7 @@ const (
 
 // Diagnosis is what is known of a job's end.
 type Diagnosis struct {
-	Reason Reason `json:"reason,omitempty"` // empty: nobody would want to know
+	Reason Reason `json:"reason,omitempty"` // empty: of no interest
 	// Headline is the answer in one sentence for the job's owner.
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // every one, in order

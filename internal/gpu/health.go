@@ -49,7 +49,7 @@ func (h Health) Fact(c FactCode) (Fact, bool) {
 
 // Accounting is what the driver keeps of processes that have ended, where that is switched on.
 type Accounting struct {
-	Mode      string      `json:"mode,omitempty"` // on, off; empty where nobody asked
+	Mode      string      `json:"mode,omitempty"` // on, off; empty if not asked
 	Unknown   string      `json:"unknown,omitempty"`
 	Processes []Accounted `json:"processes,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Recording is what the recorder saw of a run between its two ends. What lies between two samples nobody saw: every
+// Recording is what the recorder saw of a run between its two ends. What lies between two samples was not seen: every
 // most is a lower bound.
 type Recording struct {
 	From    time.Duration `json:"from_ns"`  // CLOCK_BOOTTIME of the first sample

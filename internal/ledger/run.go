@@ -60,7 +60,7 @@ type End struct {
 	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it
-	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
+	// Unseen says why the run is over though no epilog came: nothing was looked at or judged.
 	Unseen string `json:"unseen,omitempty"`
 	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
 	Presumed bool            `json:"presumed,omitempty"`
