@@ -33,7 +33,7 @@ func (d *Driver) answers() bool {
 		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
 		return false
 	}
-	d.Try(d.Store.ClearStuck())
+	d.Try(d.Store.ClearStuck(*stuck))
 	return true
 }
 

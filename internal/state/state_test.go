@@ -215,7 +215,7 @@ func TestUnwritable(t *testing.T) {
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
-	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.ClearStuck()), unix.EROFS)
+	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.ClearStuck(Stuck{})), unix.EROFS)
 	must.Fail(t, "a new node", must.Err(Open(run, "n2")), unix.EROFS)
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)

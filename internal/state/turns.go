@@ -119,9 +119,14 @@ func (s *Store) Stuck() (*Stuck, error) { return stuckFile.get(s) }
 // PeekStuck is Stuck for those who make and change nothing: nil too where nothing can be read.
 func PeekStuck(run, node string) *Stuck { return peek(run, node, stuckFile) }
 
-// ClearStuck forgets the stuck child: it has ended.
-func (s *Store) ClearStuck() error {
-	return stuckFile.change(s, func(*Stuck) (*Stuck, error) { return nil, nil })
+// ClearStuck forgets a stuck child that has ended, unless another has taken its place on record meanwhile.
+func (s *Store) ClearStuck(over Stuck) error {
+	return stuckFile.change(s, func(now *Stuck) (*Stuck, error) {
+		if now != nil && *now != over {
+			return now, nil
+		}
+		return nil, nil
+	})
 }
 
 // StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. An unusable record is

@@ -23,11 +23,12 @@ import (
 
 func TestStuck(t *testing.T) {
 	s := open(t, folder(t))
-	must.Do(t, s.ClearStuck())
 	first := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
 	must.Do(t, errors.Join(s.SetStuck(first), s.SetStuck(Stuck{PID: 8, Since: time.Hour})))
 	must.Be(t, "the one that has been stuck for longer", must.Have(s.Stuck())(t), &first)
-	must.Do(t, s.ClearStuck())
+	must.Do(t, s.ClearStuck(Stuck{PID: 8}))
+	must.Be(t, "another was over", must.Have(s.Stuck())(t), &first)
+	must.Do(t, s.ClearStuck(first))
 	must.Be(t, "cleared", must.Have(s.Stuck())(t), nil)
 }
 
