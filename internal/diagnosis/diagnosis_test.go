@@ -76,7 +76,7 @@ func oldTorch(allocated float64) oom.Message {
 // listing would fit but for a process that it names, of so many GiB.
 func listing(pid int, bytes float64) oom.Message {
 	m := beside
-	m.Others = []oom.Process{{PID: pid, Memory: gib(bytes)}}
+	m.Others = []gpu.Process{{PID: pid, Memory: gib(bytes)}}
 	return m
 }
 
@@ -328,8 +328,8 @@ func TestProcesses(t *testing.T) {
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
-			a.PID, a.Others = 900, []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			b.PID, b.Others = 901, []oom.Process{{PID: 900, Memory: gib(23.4)}}
+			a.PID, a.Others = 900, []gpu.Process{{PID: 901, Memory: gib(100.4)}}
+			b.PID, b.Others = 901, []gpu.Process{{PID: 900, Memory: gib(23.4)}}
 			in.Messages = []oom.Message{a, b}
 		}, Processes, Yes, "100.4 GiB"},
 		{"an unknown one", saying(listing(901, 100.4)), Processes, Unknown, "it may be your job's own"},

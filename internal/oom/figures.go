@@ -291,7 +291,7 @@ func readTorch(m *Message, rest string) bool {
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
 			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
 				n, _, _ := sized(words[2])
-				m.Others = append(m.Others, Process{PID: *pid, Memory: n})
+				m.Others = append(m.Others, gpu.Process{PID: *pid, Memory: n})
 			}
 		}
 	}
