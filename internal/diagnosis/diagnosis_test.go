@@ -393,6 +393,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), Limits, Unknown, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
 		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
 		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},

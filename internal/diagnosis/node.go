@@ -312,10 +312,10 @@ func (j judge) unlimited() Cause {
 		return no("the GPU's memory ran out")
 	case j.startless():
 		return untold("CUDA could not start for want of memory; why is not known")
-	case unread != "":
-		return untold(unread)
 	case j.cramped():
 		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
+	case unread != "":
+		return untold(unread)
 	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited,
 		len(j.said(oom.Device)) > 0 && !j.started: // a CPU's allocator may say the same
 		return untold("its ulimit -v when it failed is not known (the task hooks tell the first)")
