@@ -201,7 +201,7 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; between them not all was seen"},
+		{"nobody", nil, Others, Unknown, "none at start or end; what was there in between is not known"},
 		{"none by the message either", saying(itself), Others, No, "none when it failed"},
 		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began"},
 		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
@@ -221,9 +221,9 @@ func TestOthers(t *testing.T) {
 		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
-		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "not seen at rest at its start"},
+		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "had not settled, at its start"},
 		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
-		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "between them not all was seen"},
+		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "what was there in between is not known"},
 	})
 }
 
@@ -235,7 +235,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
 		{"on record at the end alone", finds(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB"},
-		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "not seen at rest at its start"},
+		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "had not settled, at its start"},
 		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
@@ -367,8 +367,8 @@ func TestRecorded(t *testing.T) {
 		}, Processes, Yes, "4 processes with 130.0 GiB; 1 of its GPUs idle"},
 		{"one alone, as far as was seen", recording(Recorded{Device: gpu0, Together: 1}), Processes, Unknown, "no two were seen"},
 		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in any sample between"},
-		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "between them not all was seen"},
-		{"nobody in those samples that there are", full, Others, Unknown, "between them not all was seen"},
+		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "what was there in between is not known"},
+		{"nobody in those samples that there are", full, Others, Unknown, "what was there in between is not known"},
 		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran"},
 	})
 }

@@ -181,5 +181,5 @@ func (j judge) processes() Cause {
 	case j.limited():
 		return no("CUDA did not even start")
 	}
-	return untold("no two were seen at once (the recorder looks)")
+	return untold("no two were seen at once")
 }
