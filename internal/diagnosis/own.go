@@ -90,7 +90,8 @@ func need(f failure) Cause {
 		return yes(atOnce(f.asked, f.total))
 	case !f.short():
 		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
-	case f.restKnown && !f.together(), !f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle: // little is left for others
+	case f.restKnown && !f.together(), // or little is left for others
+		!f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle:
 		return yes(use)
 	case f.restKnown:
 		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total)))
