@@ -76,7 +76,7 @@ func oldTorch(allocated float64) oom.Message {
 // listing would fit but for a process that it names, of so many GiB.
 func listing(pid int, bytes float64) oom.Message {
 	m := beside
-	m.Others = []oom.Process{{PID: pid, Memory: gib(bytes)}}
+	m.Others = []gpu.Process{{PID: pid, Memory: gib(bytes)}}
 	return m
 }
 
@@ -201,7 +201,7 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, Unknown, "none at start or end; between them not all was seen"},
+		{"nobody", nil, Others, Unknown, "none at start or end; what was there in between is not known"},
 		{"none by the message either", saying(itself), Others, No, "none when it failed"},
 		{"before the job", dirty(there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB when your job began"},
 		{"gone when it failed", both(dirty(there(code.Dirty, 100.5, 5150, nil)), saying(itself)), Others, No, "not decisive"},
@@ -221,9 +221,9 @@ func TestOthers(t *testing.T) {
 		{"PyTorch names one that is not the job's", both(seeing(seen(500, 5150, 0.1, false)), saying(listing(5150, 100.4))), Others, Yes, "100.4 GiB when it failed"},
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
-		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "not seen at rest at its start"},
+		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "had not settled, at its start"},
 		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
-		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "between them not all was seen"},
+		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "what was there in between is not known"},
 	})
 }
 
@@ -235,7 +235,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
 		{"on record at the end alone", finds(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB"},
-		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "not seen at rest at its start"},
+		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "had not settled, at its start"},
 		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
@@ -328,8 +328,8 @@ func TestProcesses(t *testing.T) {
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
 			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
-			a.PID, a.Others = 900, []oom.Process{{PID: 901, Memory: gib(100.4)}}
-			b.PID, b.Others = 901, []oom.Process{{PID: 900, Memory: gib(23.4)}}
+			a.PID, a.Others = 900, []gpu.Process{{PID: 901, Memory: gib(100.4)}}
+			b.PID, b.Others = 901, []gpu.Process{{PID: 900, Memory: gib(23.4)}}
 			in.Messages = []oom.Message{a, b}
 		}, Processes, Yes, "100.4 GiB"},
 		{"an unknown one", saying(listing(901, 100.4)), Processes, Unknown, "it may be your job's own"},
@@ -367,8 +367,8 @@ func TestRecorded(t *testing.T) {
 		}, Processes, Yes, "4 processes with 130.0 GiB; 1 of its GPUs idle"},
 		{"one alone, as far as was seen", recording(Recorded{Device: gpu0, Together: 1}), Processes, Unknown, "no two were seen"},
 		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in any sample between"},
-		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "between them not all was seen"},
-		{"nobody in those samples that there are", full, Others, Unknown, "between them not all was seen"},
+		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "what was there in between is not known"},
+		{"nobody in those samples that there are", full, Others, Unknown, "what was there in between is not known"},
 		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran"},
 	})
 }
@@ -393,6 +393,7 @@ func TestLimitsAndShare(t *testing.T) {
 		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
 		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), Limits, Unknown, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
 		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
 		{"ulimit -v, but the GPU was full", both(limited(4), saying(itself)), Limits, No, "GPU's memory ran out"},

@@ -257,7 +257,7 @@ func (j judge) absent(n Name) Cause {
 	case j.Whole && j.own().Answer == Yes:
 		return no("none at start or end, nor in any sample between")
 	}
-	return untold("none at start or end; between them not all was seen")
+	return untold("none at start or end; what was there in between is not known")
 }
 
 // unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start
@@ -271,9 +271,9 @@ func (j judge) unlooked(n Name) string {
 	case len(j.Cards) == 0:
 		return noCards
 	case unseen(j.Start):
-		return "its GPUs were not seen at rest at its start"
+		return "its GPUs were not seen, or had not settled, at its start"
 	case n != Leftover && unseen(j.End):
-		return "its GPUs were not seen at rest at its end"
+		return "its GPUs were not seen, or had not settled, at its end"
 	case j.Shared != "":
 		return "others may use this GPU"
 	}

@@ -308,7 +308,7 @@ func (j judge) addressSpace() string {
 func (j judge) unlimited() Cause {
 	unread := cmp.Or(j.unreadLog(), j.unsearched())
 	switch {
-	case j.ranOut():
+	case j.every(failure.short) && len(j.failures) == len(j.Messages): // nothing else was said
 		return no("the GPU's memory ran out")
 	case j.startless():
 		return untold("CUDA could not start for want of memory; why is not known")

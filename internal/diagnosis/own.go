@@ -90,7 +90,8 @@ func need(f failure) Cause {
 		return yes(atOnce(f.asked, f.total))
 	case !f.short():
 		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
-	case f.ownNeed(), !f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle: // little is left for others
+	case f.restKnown && !f.together(), // or little is left for others
+		!f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle:
 		return yes(use)
 	case f.restKnown:
 		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total)))
@@ -181,5 +182,5 @@ func (j judge) processes() Cause {
 	case j.limited():
 		return no("CUDA did not even start")
 	}
-	return untold("no two were seen at once (the recorder looks)")
+	return untold("no two were seen at once")
 }

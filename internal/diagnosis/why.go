@@ -279,11 +279,6 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 // short: less was free than the allocation needed.
 func (f failure) short() bool { return f.asked > f.free }
 
-// ownNeed: even with all that others and the pool's gaps held, the allocation would not have fit.
-func (f failure) ownNeed() bool {
-	return f.short() && f.restKnown && f.asked > f.free+f.idle+f.rest
-}
-
 // poolMattered: the allocation would have fit, had the pool not been in pieces. Where it takes the pool's gaps and
 // others' memory together, both mattered.
 func (f failure) poolMattered() bool {
@@ -295,6 +290,7 @@ func (f failure) restMattered() bool {
 	return f.short() && f.rest > 0 && (f.asked <= f.free+f.rest || f.together() && f.asked > f.free+f.idle)
 }
 
+// together: it would have fit without all that others and the pool's gaps held.
 func (f failure) together() bool { return f.asked <= f.free+f.idle+f.rest }
 
 // every: what failed for want of a card's memory has a balance each, and each is so. Where one has none, it may have
@@ -317,11 +313,6 @@ func (j judge) decided() bool {
 // alone: nobody else held enough at any of them to matter.
 func (j judge) alone() bool {
 	return j.decided() && j.every(func(f failure) bool { return f.rest == 0 })
-}
-
-// ranOut: all that was said is about memory of cards, and each had too little free.
-func (j judge) ranOut() bool {
-	return j.every(failure.short) && len(j.failures) == len(j.Messages)
 }
 
 // sum adds up the processes that a message lists beside its own.

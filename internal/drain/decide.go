@@ -11,6 +11,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
+	"bookend/internal/slurm"
 )
 
 // Act is what is to be done about the node's drain.
@@ -98,8 +99,9 @@ func (in Input) stands() bool {
 
 // ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.
 func (in Input) ours(open []Exit) (cause Exit, found bool) {
+	fixed := map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}
 	for _, x := range open {
-		if in.Node.Drained() && in.Node.Reason == x.fixed() && follows(in.Node.At, x.Wall) && x.Reason != "" {
+		if in.Node.Drained() && in.Node.Reason == fixed[x.Phase] && follows(in.Node.At, x.Wall) && x.Reason != "" {
 			cause, found = x, true
 		}
 	}

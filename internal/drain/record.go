@@ -63,10 +63,6 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	return &x
 }
 
-func (x Exit) fixed() string {
-	return map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}[x.Phase]
-}
-
 // Exits are the exits that a node's records tell of in this boot, oldest first; none where that is not known.
 func Exits(runs []ledger.Run, boot string) (list []Exit) {
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {

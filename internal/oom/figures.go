@@ -31,7 +31,7 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	}
 	value, err := strconv.ParseFloat(digits, 64)
 	if words[2] != "" {
-		value *= float64(scale(words[2]))
+		value *= float64(uint64(1) << (10 * (1 + strings.IndexByte("KMGT", words[2][0]&^0x20))))
 	}
 	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxFigure {
 		return gpu.Bytes(exact), len(words[0]), true
@@ -41,11 +41,6 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		return impossible, len(words[0]), words[2] != ""
 	}
 	return gpu.Bytes(uint64(value)), len(words[0]), words[2] != ""
-}
-
-// scale is how many bytes a unit has, by its first letter.
-func scale(unit string) uint64 {
-	return 1 << (10 * (1 + strings.IndexByte("KMGT", unit[0]&^0x20)))
 }
 
 // meaning is what a size is of, by the words before it.
@@ -153,7 +148,7 @@ func (s *sizes) number(i int) int {
 	case isFactor(s.text[:i], rest):
 	case unit:
 		of = s.of
-	case s.close && plainNumber(s.text[i:i+length], rest):
+	case s.close && wholeNumber().MatchString(s.text[i:i+length]) && !notBytes().MatchString(rest):
 		of = s.of
 	}
 	if of != nothing && length > 0 {
@@ -173,11 +168,6 @@ var (
 	// a number goes on, is one of several arguments, or counts things: "4096 tokens"
 	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
 )
-
-// plainNumber: bytes without their unit, and not the number of a thing or of many.
-func plainNumber(digits, rest string) bool {
-	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest)
-}
 
 // take fills in what is not known yet.
 func (m *Message) take(found []figure, only ...meaning) {
@@ -291,7 +281,7 @@ func readTorch(m *Message, rest string) bool {
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
 			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
 				n, _, _ := sized(words[2])
-				m.Others = append(m.Others, Process{PID: *pid, Memory: n})
+				m.Others = append(m.Others, gpu.Process{PID: *pid, Memory: n})
 			}
 		}
 	}

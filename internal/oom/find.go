@@ -68,7 +68,7 @@ func (s *scan) message(l *line) (found, bool) {
 // message is what the statement says, false where that is nothing.
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
-	if !ok || st.survived() {
+	if goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn); !ok || goes {
 		return found{}, false
 	}
 	f := found{Message: blank()}

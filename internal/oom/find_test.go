@@ -63,7 +63,10 @@ func told(t *testing.T, found []Message) string {
 			text += fmt.Sprintf(", PID %d", m.PID)
 		}
 		if len(m.Others) > 0 {
-			text += fmt.Sprintf(", others %v", m.Others)
+			text += ", others"
+		}
+		for _, o := range m.Others {
+			text += fmt.Sprintf(" %d %d", o.PID, o.Memory.Bytes)
 		}
 		if m.Count > 1 {
 			text += fmt.Sprintf(", %d times", m.Count)
@@ -217,7 +220,7 @@ func TestNotSaid(t *testing.T) {
 
 func TestValid(t *testing.T) {
 	good := blank()
-	good.Kind, good.Framework, good.Line, good.Others = Device, PyTorch, "x", []Process{{7, gpu.Bytes(1)}}
+	good.Kind, good.Framework, good.Line, good.Others = Device, PyTorch, "x", []gpu.Process{{PID: 7, Memory: gpu.Bytes(1)}}
 	if !Valid(good) {
 		t.Error(good)
 	}
@@ -229,7 +232,7 @@ func TestValid(t *testing.T) {
 		"PID":             func(m *Message) { m.PID = -1 },
 		"long line":       func(m *Message) { m.Line = strings.Repeat("x", MaxLine+1) },
 		"file":            func(m *Message) { m.File = -1 },
-		"processes":       func(m *Message) { m.Others = make([]Process, MaxOthers+1) },
+		"processes":       func(m *Message) { m.Others = make([]gpu.Process, MaxOthers+1) },
 		"process":         func(m *Message) { m.Others[0].PID = 0 },
 		"process's bytes": func(m *Message) { m.Others[0].Memory.Bytes = 4 << 50 },
 		"bytes":           func(m *Message) { m.Idle = gpu.Bytes(4 << 50) },
@@ -237,7 +240,7 @@ func TestValid(t *testing.T) {
 		"reason":          func(m *Message) { m.Asked = gpu.Unknown("a\x1b[31m") },
 	} {
 		bad := good
-		bad.Others = []Process{good.Others[0]}
+		bad.Others = []gpu.Process{good.Others[0]}
 		harm(&bad)
 		if Valid(bad) {
 			t.Errorf("%s: %+v is valid", name, bad)

@@ -47,18 +47,12 @@ type Message struct {
 	Idle      gpu.Figure `json:"idle"`          // of the framework's pool, reserved but unallocated
 	PID       int        `json:"pid,omitempty"` // of the process that says it, where it does
 	// Rank is the process's number in its job or step, where the prefix of its launcher has it.
-	Rank   *int      `json:"rank,omitempty"`
-	Others []Process `json:"others,omitempty"`
-	Line   string    `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
-	Count  int       `json:"count"` // such messages in all
+	Rank   *int          `json:"rank,omitempty"`
+	Others []gpu.Process `json:"others,omitempty"`
+	Line   string        `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
+	Count  int           `json:"count"` // such messages in all
 	// File tells the files of one job's output apart, from 0: only messages of one file stand in the order of time.
 	File int `json:"file,omitempty"`
-}
-
-// Process is another process that a message names.
-type Process struct {
-	PID    int        `json:"pid"`
-	Memory gpu.Figure `json:"memory"`
 }
 
 const (
@@ -96,7 +90,7 @@ func Valid(m Message) bool {
 		ok = ok && possible(*f)
 	}
 	for _, o := range m.Others {
-		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory)
+		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory) && o.Kinds == nil
 	}
 	return ok
 }

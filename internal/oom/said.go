@@ -152,11 +152,6 @@ func (st statement) failed() bool {
 	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
 }
 
-// survived: the program says that it goes on, on the same line or right after it.
-func (st statement) survived() bool {
-	return st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn)
-}
-
 // Lines of a statement's neighbourhood: errors are often spread over some.
 const (
 	linesAbove = 4

@@ -223,22 +223,16 @@ var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	return open, err
 })
 
-// Launched is what srun processes write to. Apart: the tasks of one may write elsewhere.
-type Launched struct {
-	Files []joblog.Target `json:"files,omitempty"`
-	Apart bool            `json:"apart,omitempty"`
-}
-
-// Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
-// task.
-var Launchers = New("launchers", func(r JobRequest) (found Launched, err error) {
+// Launchers finds what the job's srun processes on this node write to, the output of the steps that have no file a
+// task: as Steps, and Elsewhere where the tasks of one may write elsewhere.
+var Launchers = New("launchers", func(r JobRequest) (found joblog.Drop, err error) {
 	all, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
 	for _, p := range all {
 		written, _ := joblog.Written(r.Proc, p.PID) // one that has ended writes nothing more
-		found.Files = append(found.Files, written...)
-		found.Apart = found.Apart || joblog.Apart(r.Proc, p.PID)
+		found.Steps = append(found.Steps, written...)
+		found.Elsewhere = found.Elsewhere || joblog.Apart(r.Proc, p.PID)
 	}
-	slices.SortFunc(found.Files, func(a, b joblog.Target) int { return cmp.Compare(a.Path, b.Path) })
-	found.Files = slices.Compact(found.Files)
+	slices.SortFunc(found.Steps, func(a, b joblog.Target) int { return cmp.Compare(a.Path, b.Path) })
+	found.Steps = slices.Compact(found.Steps)
 	return found, err
 })

@@ -82,8 +82,8 @@ func taskProlog(t *task) {
 	}
 	found, err := operation.Launchers.Ask(t.ofJob(), t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
-		d.Note(found.Files)
-		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
+		d.Note(found.Steps)
+		d.Elsewhere = d.Elsewhere || err != nil || len(found.Steps) == 0 || found.Elsewhere
 	})
 }
 
