@@ -126,6 +126,7 @@ type Input struct {
 	// Recorded is what the recorder saw of the job's GPUs; nothing where there was none. Whole says that it saw every
 	// interval between the two ends.
 	Recorded      []Recorded
+	Every         time.Duration // lies between two of its samples
 	Whole         bool
 	Shared        string // why others may use these cards legally
 	SharedUnknown string

@@ -360,11 +360,11 @@ func TestRecorded(t *testing.T) {
 		}), Unlisted, Unknown, "whether that mattered"},
 		{"another's on one of two GPUs, and on which it failed is not known", both(seeing(seen(500, 5150, 30, false)), saying(jax(30)), func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-		}), Others, Unknown, "30.0 GiB while your job ran; whether that mattered"},
+		}), Others, Unknown, "30.0 GiB while your job ran, seen at 08:51:40; whether that mattered"},
 		{"idle ones", func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
 			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}
-		}, Processes, Yes, "4 processes with 130.0 GiB; 1 of its GPUs idle"},
+		}, Processes, Yes, "4 processes with 130.0 GiB; idle: GPU 1"},
 		{"one alone, as far as was seen", recording(Recorded{Device: gpu0, Together: 1}), Processes, Unknown, "no two were seen"},
 		{"nobody in any sample, and the job's own use explains it", whole, Others, No, "nor in any sample between"},
 		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "what was there in between is not known"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -123,13 +124,21 @@ func (j judge) meanwhile() (Cause, bool) {
 		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
 			continue
 		}
-		c := yes(Size(s.Bytes.Bytes) + " while your job ran")
+		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(s.At))
 		if j.unplaced() {
 			c = untold(c.Evidence + unweighed)
 		}
 		return c.on(j.mine(s.Device)), true
 	}
 	return Cause{}, false
+}
+
+// clock says when something was seen.
+func (j judge) clock(at time.Duration) string {
+	if at == 0 || j.WallStart.IsZero() || j.Start == nil || j.Start.Snapshot.At == 0 {
+		return ""
+	}
+	return j.WallStart.Add(at - j.Start.Snapshot.At).Format(", seen at 15:04:05")
 }
 
 const unweighed = "; whether that mattered cannot be told"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
@@ -104,21 +105,25 @@ func need(f failure) Cause {
 // several had together.
 func (j judge) measured() Cause {
 	c, most := untold("not measured (the recorder or nvidia.accounting would)"), uint64(0)
-	see := func(bytes uint64, id gpu.ID) {
+	see := func(bytes uint64, id gpu.ID, how string) {
 		if room := j.capacity(id); room > 0 && bytes > most {
-			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process").on(j.mine(id))
+			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process"+how).on(j.mine(id))
 			if bytes >= room/10*9 {
 				c.Answer = Yes
 			}
 		}
 	}
+	sampled := ""
+	if j.Every > 0 {
+		sampled = ", sampled every " + j.Every.String()
+	}
 	for _, s := range j.Seen {
 		if s.Own {
-			see(s.Bytes.Bytes, s.Device)
+			see(s.Bytes.Bytes, s.Device, sampled)
 		}
 	}
 	for _, p := range j.peaks {
-		see(p.Peak.Bytes, p.device)
+		see(p.Peak.Bytes, p.device, "")
 	}
 	return c
 }
@@ -155,18 +160,18 @@ func (j judge) processes() Cause {
 		}
 	}
 	var r Recorded // the most of its processes that one sample saw on one GPU
-	unused := 0
+	var unused []string
 	for _, other := range j.Recorded {
 		if other.Together > r.Together {
 			r = other
 		}
-		if other.Unused {
-			unused++
+		if card := j.mine(other.Device); other.Unused && card != nil {
+			unused = append(unused, fmt.Sprint(card.Index))
 		}
 	}
 	several := fmt.Sprintf("%d processes with %s", r.Together, Size(r.Own))
-	if unused > 0 {
-		several += fmt.Sprintf("; %d of its GPUs idle", unused)
+	if len(unused) > 0 {
+		several += "; idle: GPU " + strings.Join(unused, ",")
 	}
 	switch {
 	case j.alone():

@@ -178,7 +178,7 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	if r == nil {
 		return
 	}
-	in.Seen, in.Whole = append(in.Seen, r.Sightings(self)...), r.Whole(from, to)
+	in.Seen, in.Every, in.Whole = append(in.Seen, r.Sightings(self)...), r.Every, r.Whole(from, to)
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, Together: g.Together,
