@@ -161,22 +161,19 @@ const abandonedAfter = time.Hour
 // sweep removes what killed hooks left of their writing an hour ago: files without a name, who came back from users'
 // files, and folders of jobs that came to no record.
 func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepFolder(reportFolder(s.run), now)}
-	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked
-	// into.
-	for _, entry := range byAge(s.dir) {
-		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() {
-			folder := filepath.Join(s.dir, entry.Name())
-			all = append(all, sweepFolder(folder, now))
-			if len(byAge(folder)) == 0 {
-				err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, entry.Name()) })
-				if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: then the next time
-					all = append(all, err)
-				}
-			}
+	all := []error{sweepFolder(reportFolder(s.run), now), sweepFolder(s.dir, now)}
+	jobs, _ := s.jobs()
+	for _, id := range jobs {
+		folder := filepath.Join(s.dir, folderName(id))
+		if all = append(all, sweepFolder(folder, now)); len(byAge(folder)) > 0 {
+			continue
+		}
+		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, folderName(id)) })
+		if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: then the next time
+			all = append(all, err)
 		}
 	}
-	return errors.Join(append(all, sweepFolder(s.dir, now))...)
+	return errors.Join(all...)
 }
 
 // sweepFolder goes by age: writers may be at work.
@@ -223,15 +220,10 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
 	byNode := map[string][]ledger.Run{}
-	for _, r := range slices.SortedFunc(maps.Values(runs), latest) {
+	for _, r := range ledger.Newest(slices.Collect(maps.Values(runs))) {
 		byNode[r.Job.Node] = append(byNode[r.Job.Node], r)
 	}
 	return byNode, damage, nil
-}
-
-// latest orders runs by when they were last seen: across boots, boot times do not compare.
-func latest(a, b ledger.Run) int {
-	return cmp.Or(b.Last().Wall.Compare(a.Last().Wall), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
 }
 
 // recordName tells by its name which run's record a file is: JOB-KEY.json in a history, JOB/KEY.json in memory.

@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,18 +37,11 @@ func anyone(Stuck) bool { return true }
 
 func kinds() []kind {
 	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
-	baseline := `{"version":1,"cards":[{"gpu":"%s","epoch":{},"bytes":%d,"at_ns":1}%s]}`
 	return []kind{
 		{name: "baseline.json", put: func(s *Store) error { return s.PutBaseline(carries("GPU-0", 5)) },
-			get: func(s *Store) (any, error) { return got(s.Baselines()) },
-			wrong: []string{
-				fmt.Sprintf(baseline, "GPU-0", finding.MaxBaseline+1, ""), fmt.Sprintf(baseline, "", 1, ""),
-				fmt.Sprintf(baseline, "GPU-0", 1, `,{"gpu":"GPU-0"}`),
-				fmt.Sprintf(baseline, "GPU-1", 1, `,{"gpu":"GPU-0"}`),
-			}},
+			get: func(s *Store) (any, error) { return got(s.Baselines()) }},
 		{name: "probes.json", put: func(s *Store) error { return s.PutProbes(tested("GPU-0", 1)) },
-			get:   func(s *Store) (any, error) { return got(s.Probes()) },
-			wrong: []string{`{"version":1,"cards":[{}]}`}},
+			get: func(s *Store) (any, error) { return got(s.Probes()) }},
 		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Memory{}, aDrain()) },
 			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
 		{name: "check.json", blind: true,
@@ -247,14 +239,6 @@ func FuzzFiles(f *testing.F) {
 // trusted checks that what is read of files can be acted on.
 func trusted(t *testing.T, s *Store) {
 	t.Helper()
-	baselines, _ := s.Baselines()
-	for id, b := range baselines {
-		must.Not(t, id == "" || id != b.GPU || b.Bytes > finding.MaxBaseline, "%q: %+v", id, b)
-	}
-	tests, _ := s.Probes()
-	for id, r := range tests {
-		must.Not(t, id == "" || id != r.Probe.Device, "%q: %+v", id, r)
-	}
 	m, err := s.Drain()
 	if m.Written != nil {
 		must.Be(t, m.Written.Reason+" is ours", drain.Recorded(m.Written.Reason), true)

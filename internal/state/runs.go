@@ -26,7 +26,7 @@ const (
 	maxRecord = 1 << 20   // bytes of one record that is read
 	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxRead   = 64 << 20  // of a node's that one hook reads: far more than Archive keeps; they take about a second
+	maxJobs   = 512       // whose records one hook reads: far more than Archive keeps; they take about a second
 )
 
 // record is the file of one run, which must be of this node, job id and key.
@@ -142,7 +142,7 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
 		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
 	}
-	runs, _, damage := s.ofJob(job.ID)
+	runs, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
@@ -164,7 +164,7 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 	// Threat: none from users, who cannot write here.
 	entries, err := os.ReadDir(s.dir)
 	for _, entry := range sortedByAge(entries) {
-		if id, ok := slurm.ParseJobID(entry.Name()); ok {
+		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() { // a link is not looked into
 			ids = append(ids, id)
 		}
 	}
@@ -176,32 +176,28 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
-	bytes := 0
-	for i, id := range jobs {
-		if bytes >= maxRead {
-			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
-			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
-		}
-		r, size, d := s.ofJob(id)
-		runs, damage, bytes = append(runs, r...), append(damage, d...), bytes+size
+	if over := len(jobs) - maxJobs; over > 0 {
+		why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", over, len(jobs))
+		jobs, damage = jobs[:maxJobs], []Damage{{Path: s.dir, Why: why, Unread: true}}
+	}
+	for _, id := range jobs {
+		r, d := s.ofJob(id)
+		runs, damage = append(runs, r...), append(damage, d...)
 	}
 	return runs, damage
 }
 
-// ofJob returns the records of one job id, and how many bytes they have.
-func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, bytes int, damage []Damage) {
+// ofJob returns the records of one job id.
+func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, []Damage{{Path: folder, Why: err.Error()}}
+		return nil, []Damage{{Path: folder, Why: err.Error()}}
 	}
 	for _, entry := range entries {
 		key, ok := strings.CutSuffix(entry.Name(), suffix)
 		if !ok {
 			continue
-		}
-		if info, err := entry.Info(); err == nil {
-			bytes += int(info.Size())
 		}
 		switch r, err := s.record(id, key).get(s); {
 		case r != nil:
@@ -212,7 +208,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, bytes int, damage []Da
 			damage = append(damage, d)
 		}
 	}
-	return runs, bytes, damage
+	return runs, damage
 }
 
 // name completes a run's key and refuses one that must not become a path.

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bookend/internal/drain"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
@@ -213,4 +216,100 @@ func (o *Openings) Runs(now time.Time) []ledger.Run {
 		}
 	}
 	return o.runs
+}
+
+// maxCards is more cards and MIG instances than a node has: 16 cards of 7 instances.
+const maxCards = 128
+
+// ErrEpoch: the epoch of what is to be recorded is not known in all its parts, so it would hold for no sample.
+var ErrEpoch = errors.New("the driver's epoch is unknown")
+
+// perCard is a file with one entry of a kind for each card of the node.
+type perCard[T any] struct {
+	file[cards[T]]
+	id func(T) gpu.ID // the card's
+}
+
+type cards[T any] struct {
+	Version int `json:"version"`
+	Cards   []T `json:"cards"` // the newest last: of too many the oldest go
+}
+
+func cardFile[T any](name string, most int64, id func(T) gpu.ID) perCard[T] {
+	wrong := func(all cards[T]) string { return otherVersion(all.Version) }
+	return perCard[T]{file[cards[T]]{name: name, most: most, wrong: wrong}, id}
+}
+
+// all returns every entry by its card. An unusable file is a Damage, set aside; then nothing is known.
+func (f perCard[T]) all(s *Store) (map[gpu.ID]T, error) {
+	content, err := f.get(s)
+	known := map[gpu.ID]T{}
+	for _, c := range orNone(content).Cards {
+		known[f.id(c)] = c
+	}
+	return known, err
+}
+
+// edit changes the entries. A damaged file is set aside and begun anew.
+func (f perCard[T]) edit(s *Store, edit func([]T) []T) error {
+	return f.change(s, func(now *cards[T]) (*cards[T], error) {
+		list := edit(orNone(now).Cards)
+		return &cards[T]{fileVersion, list[max(0, len(list)-maxCards):]}, nil
+	})
+}
+
+// baselineFile holds 128 cards with a few services each: about 0.3 KiB a card and 0.1 KiB a service.
+var baselineFile = cardFile("baseline.json", 256<<10, func(b finding.Baseline) gpu.ID { return b.GPU })
+
+// Baselines returns what each card of the node carries without any job. It holds for the epoch that each names: what
+// is of another counts for nothing. An unusable file is a Damage, set aside; then no baseline is known.
+func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) { return baselineFile.all(s) }
+
+// PutBaseline records one card's baseline, in place of what was known of that card. Baselines of other epochs are
+// void and go. One without a known epoch is ErrEpoch.
+func (s *Store) PutBaseline(b finding.Baseline) error {
+	if !b.Epoch.Same(b.Epoch) {
+		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
+	}
+	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
+		void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
+		return append(slices.DeleteFunc(cards, void), b)
+	})
+}
+
+// DropBaselines forgets what is known of these cards, accepted or learned. Of a card without a baseline there is
+// nothing to forget.
+func (s *Store) DropBaselines(ids ...gpu.ID) error {
+	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
+		return slices.DeleteFunc(cards, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
+	})
+}
+
+// probesFile holds 128 cards, each of them broken, with texts of a backend's length (serve.Bounded): 2 KiB a card.
+var probesFile = cardFile("probes.json", 512<<10, func(r health.TestRecord) gpu.ID { return r.Probe.Device })
+
+// Probes returns the last test of each card of the node, good for as long as health.TestRecord.Holds. An
+// unusable file is a Damage, set aside; then no test is known.
+func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
+
+// PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
+// void and go. A record without a GPU or a known epoch is ErrEpoch: nobody could trust it.
+func (s *Store) PutProbes(records ...health.TestRecord) error {
+	for _, r := range records {
+		if !r.Epoch.Same(records[0].Epoch) || r.Probe.Device == "" {
+			return fmt.Errorf("put test of %q: %w", r.Probe.Device, ErrEpoch)
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
+		for _, r := range records {
+			r.Wall = r.Wall.UTC().Round(0)
+			cards = append(slices.DeleteFunc(cards, func(o health.TestRecord) bool {
+				return r.Probe.Device == o.Probe.Device || !o.Epoch.Same(r.Epoch)
+			}), r)
+		}
+		return cards
+	})
 }
