@@ -105,9 +105,8 @@ func (a *app) resetBaseline(name string) error {
 	return nil
 }
 
-// accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
-// is loaded anew. It looks twice, the second time while no probe is at work: memory that changes is somebody's, or on
-// its way back.
+// accept takes what a card carries without a job, and without a process, as its own until the driver is loaded anew. It
+// looks twice, the second time while no probe is at work: memory that changes has an owner, or is on its way back.
 func (a *app) accept(name string) error {
 	cfg := a.config()
 	all, err := read(a.env, cfg.Paths, a.node)

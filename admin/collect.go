@@ -72,8 +72,7 @@ func archive(proc, sys string, w io.Writer) error {
 	return nil
 }
 
-// addFile adds one file, or an empty one for a folder or a link to one. What has gone meanwhile, or may not be read, is
-// left out.
+// addFile adds one file, or an empty one for a directory. What has gone meanwhile, or may not be read, is left out.
 func addFile(t *tar.Writer, name, file string) error {
 	// Threat: none by the name; a driver in trouble may answer without end.
 	data, err := safefile.ReadGiven(file, maxCollected)

@@ -307,8 +307,7 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 	return named, nil
 }
 
-// nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one
-// called as this host is, which most are.
+// nodeOf is the one named, the one with records, in a job the one that Slurm names, or this host's.
 func nodeOf(env operation.Env, paths config.Paths, named string) string {
 	if named != "" {
 		return named

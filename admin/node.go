@@ -151,8 +151,7 @@ func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.
 	return a.look(cfg, all, limit)
 }
 
-// look asks the driver, but while a child could not be killed; one that cannot be now is recorded, so that nobody
-// starts another.
+// look asks the driver, unless a child is stuck there; one that gets stuck now is recorded.
 func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Glance {
 	if all.store != nil {
 		if why := stuck(a.env, cfg, all); why != "" {

@@ -204,8 +204,7 @@ many checks are ok. bookend config check lists every mistake of a configuration.
 	return a.inJSON(cmd)
 }
 
-// examine says of everything that makes an installation wrong or slow whether it is as it must be. What may hang is
-// looked at in children.
+// examine runs doctor's checks. What may hang is looked at in children.
 func (a *app) examine(all bool) error {
 	if a.env.EUID != 0 {
 		return denied("only root may look at all of it: run as root")

@@ -14,8 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// mostAccounted is how many processes of a card are sent. Some 130 bytes each, so that 16 cards' fill an eighth of the
-// answer.
+// mostAccounted is how many processes of a GPU are sent: 130 bytes each, for 16 GPUs an eighth of the answer.
 const mostAccounted = 256
 
 // account reads what accounting kept of a card's processes, after switching it on where that was asked for. Nothing in

@@ -102,8 +102,7 @@ func (l *library) openAsked(asked gpu.Device) (o opened) {
 	return o
 }
 
-// identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
-// by one.
+// identify reads a GPU's names. Without its UUID there is nothing to call it by, unless it was asked for by it.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
 	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle,
 		card: handle}

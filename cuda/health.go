@@ -19,9 +19,8 @@ import (
 // some 4 ms together, but one that meets another process's teardown was measured to block for 380 ms.
 const healthLeast = 300 * time.Millisecond
 
-// tellHealth reads the condition of the devices that were asked for, and what accounting kept, if that was asked for
-// and time is left. The looks were sent: whatever happens here costs them nothing, and there is no health where they
-// left no room.
+// tellHealth reads the condition of the devices that were asked for, and what accounting kept, if time is left. The
+// samples were sent: what happens here costs them nothing, and there is no health if they left no room.
 func (s *session) tellHealth(end time.Duration) error {
 	if !s.Req.Health && !s.Req.Accounting && !s.Req.StartAccounting || end-s.Boot() < healthLeast {
 		return nil

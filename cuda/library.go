@@ -29,8 +29,7 @@ const (
 // soname is the driver's library where the dynamic linker finds it.
 var soname = gpu.NVIDIA.Library
 
-// library is the vendor's library, loaded and initialised. A process can load only one: go-nvml's calls are
-// bound to the first.
+// library is the vendor's library, loaded and initialised. A process loads only one: go-nvml's calls are bound to it.
 type library struct {
 	handle unsafe.Pointer // of dlopen
 	api    nvml.Interface

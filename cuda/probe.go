@@ -101,8 +101,7 @@ func (p *prober) prepare(asked []gpu.Device) error {
 	if err := prepareCUDA(strings.Join(ids, ","), p.Req.Probe.Empty); err != nil {
 		return err
 	}
-	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails to start as on a sick
-	// card.
+	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails as on a sick GPU.
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
 	return nil
@@ -135,9 +134,8 @@ func (p *prober) load(path string, asked []gpu.Device) (s started, err error) {
 	return s, err
 }
 
-// testAll tests the cards, in the order of their ids, which all who lock several share. NVML tells what CUDA does not:
-// free memory without a context, and who is there. Cards that cannot be judged by it, or that their state forbids to
-// test, are told first.
+// testAll tests the cards in the order of their ids, as all do that lock several. NVML tells what CUDA does not: free
+// memory without a context, and who is there. Those that cannot be tested are reported first.
 func (p *prober) testAll(asked []gpu.Device, s started) error {
 	if s.fault != nil {
 		return p.Skip(asked, s.fault.Detail, *s.fault)

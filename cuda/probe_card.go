@@ -89,8 +89,7 @@ type vacancy struct {
 	times  *gpu.ProbeTimes
 }
 
-// search searches with nothing of ours on the device but what is taken: a context would take 500 MiB, and keep others
-// out of an exclusive card.
+// search makes no context: that would take 500 MiB, and keep others out of an exclusive GPU.
 func (v *vacancy) search(result *gpu.Probe) {
 	can, failed := v.number.contextless()
 	var step uint64

@@ -54,8 +54,7 @@ func (l *library) deviceFaults(d device, faults []gpu.Fault, failed *failure) []
 	return append(faults, *l.about(d.Device, *failed))
 }
 
-// memory reads a device's memory by the call that tells the driver's own share from the rest; drivers before 510 lack
-// it.
+// memory reads a device's memory by the call that tells the driver's share apart; drivers before 510 lack it.
 func (l *library) memory(handle nvml.Device) (gpu.Memory, *failure) {
 	const call = "nvmlDeviceGetMemoryInfo_v2"
 	m, failed := ask(handle.GetMemoryInfo_v2, l, call)
@@ -77,8 +76,7 @@ func (l *library) memory(handle nvml.Device) (gpu.Memory, *failure) {
 // mostMemory is more than any device has, and less than the hook takes for garbage: 1 PiB.
 const mostMemory = 1 << 50
 
-// impossible says why figures cannot be memory of one device. Their sum is not checked: the driver reads them
-// one after another.
+// impossible says why figures cannot be memory of one device. Their sum is not checked: the driver reads them in turn.
 func impossible(total uint64, parts ...uint64) string {
 	if total == 0 || total > mostMemory {
 		return fmt.Sprintf("a device with %d bytes", total)
@@ -130,8 +128,7 @@ func optional(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND
 }
 
-// merge joins a list to others by PID. A client of MPS is in two of them with the same memory, which counts once: the
-// larger figure holds.
+// merge joins a list to others by PID. An MPS client is in two, with the same memory: the larger figure holds.
 func merge(all []gpu.Process, kind gpu.Kind, entries []entry) []gpu.Process {
 	for _, e := range entries {
 		memory := gpu.Bytes(e.used)

@@ -45,8 +45,7 @@ func answer(asked serve.Session) error {
 }
 
 // Look opens what is not open and reads it, with a thread for each GPU from its handle to its last list: attaching
-// costs 6.5 ms and more a GPU, and the driver overlaps it. One that is attached sooner is read while others still
-// attach.
+// takes 6.5 ms and more a GPU, and the driver overlaps it.
 func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading

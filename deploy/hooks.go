@@ -1,5 +1,4 @@
-// Package deploy holds the hook scripts that slurm.conf names, so that setup writes them and tests run them as they
-// ship.
+// Package deploy holds the hook scripts that slurm.conf names, for setup to write and tests to run as they ship.
 package deploy
 
 import "embed"

@@ -150,8 +150,7 @@ func (e *eyes) Slow() time.Duration { return 0 }
 // least is what a full search of /proc is worth, in bytes: less is no finding as shipped.
 const least = 32 << 20
 
-// unexplained reports that KFD's processes leave more of a card's memory than is expected there: then every process is
-// asked what it has of the driver's.
+// unexplained reports that KFD's processes leave more of a GPU's memory than expected: then all processes are read.
 func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
 	used := c.Memory().Used
 	expected := inventory.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes

@@ -25,8 +25,7 @@ import (
 	"bookend/internal/report"
 )
 
-// Version is the version of the documents. Fields may be added within one; a program ignores those that it does not
-// know.
+// Version is the version of the documents. Fields may be added within one; programs ignore unknown ones.
 const Version = 2
 
 // Head begins every document.

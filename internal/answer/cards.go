@@ -59,8 +59,7 @@ type LastLook struct {
 	Codes []code.Code `json:"codes"` // empty: nothing that was not there before
 }
 
-// NewCards is each GPU of the node: those that the driver shows now; where it shows none, those that runs of this
-// epoch had. By Slurm's number, then by bus id.
+// NewCards is each GPU that the driver shows now, by Slurm's number, then by bus id.
 func NewCards(s Scene) []CardStatus {
 	cards := []CardStatus{}
 	for _, r := range s.Now.Readings {

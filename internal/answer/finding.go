@@ -74,8 +74,7 @@ func processText(p finding.Process, began time.Time) string {
 	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, stamp(began))
 }
 
-// holderText names a process that an end found: what kind of holder it is, where it runs, what it has open, and of a
-// candidate its job.
+// holderText names a process that an end found: its kind, where it runs, what it has open, and a candidate's job.
 func holderText(h finding.Holder, e ledger.End) string {
 	began := time.Time{}
 	if h.Start > 0 {

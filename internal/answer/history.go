@@ -113,8 +113,7 @@ func (f Filter) isCard(a ledger.Assigned) bool {
 	return a.Device.Named(f.GPU) || strings.EqualFold(f.GPU, string(a.Device.Parent))
 }
 
-// Offenders is what "bookend history --repeat-offenders" says: GPUs on which the same was found in several runs, most
-// first.
+// Offenders is what "bookend history --repeat-offenders" says: GPUs with the same finding in several runs, most first.
 type Offenders struct {
 	Head
 	Node  string     `json:"node"`

@@ -123,8 +123,7 @@ func share(f, total gpu.Figure) float64 {
 	return min(float64(f.Bytes)/float64(total.Bytes), 1)
 }
 
-// blocks are the jobs of a card in the time shown. Each gets the first row that is free when it begins, the last where
-// none is.
+// blocks are the jobs of a card in the time shown. Each gets the first row that is free then, or the last.
 func (h *layout) blocks(c Slot) (blocks []Block) {
 	var free [mostRows]time.Time
 	last := [mostRows]int{-1, -1, -1, -1}
@@ -212,8 +211,7 @@ type look struct {
 	at    time.Time
 	epoch gpu.Epoch
 	by    string // who looked
-	// left is set where memory or a process was on the card that no running job has a right to, bytes how much; tells
-	// is not set where that could not be told.
+	// left: memory (bytes) or a process was there that no running job has a right to; tells: whether that is known.
 	tells, left bool
 	bytes       gpu.Figure
 }
@@ -296,8 +294,7 @@ type Held struct {
 	Start, End time.Time
 	Bytes      gpu.Figure // as the first look saw it
 	Share      float64    // of the card's memory, the least that is visible where that is unknown
-	// Fate is what became of it: stayed, where it was seen at both ends; gone at some moment in between; unseen, where
-	// no look since could tell.
+	// Fate is what became of it: stayed (seen at both ends), gone in between, or unseen (no look since could tell).
 	Fate string
 	By   string // who saw it first
 }

@@ -45,8 +45,7 @@ type Run struct {
 // State is how a run stands.
 type State string
 
-// The states. Of a run that is lost no epilog came: it is over all the same, as what began since shows, or a health
-// check.
+// The states. Of a run that is lost no epilog came: what began since, or a health check, shows that it is over.
 const (
 	Running State = "running"
 	Ended   State = "ended"

@@ -25,8 +25,7 @@ type Show struct {
 	Runs []Shown `json:"runs"`
 }
 
-// Shown is one run of a job: in short, and the record that the hooks at both its ends made, without the reports that
-// its user has.
+// Shown is one run of a job: in short, and the record of its hooks, without the user's reports.
 type Shown struct {
 	Run
 	Record ledger.Run `json:"record"`

@@ -303,8 +303,7 @@ func (s Status) jobsText(w io.Writer) {
 	}
 }
 
-// hooksText says when the hooks ran last, in the order of a job's life, what the last health check found, and whether
-// the recorder runs.
+// hooksText says when each hook ran last, what the last health check found, and whether the recorder runs.
 func (s Status) hooksText(w io.Writer) {
 	var ran []string
 	for _, h := range []metrics.Hook{metrics.Prolog, metrics.Epilog, metrics.HealthCheck} {

@@ -26,15 +26,13 @@ import (
 // Params say which backend to ask.
 type Params struct {
 	Path string // the program, absolute
-	// Root is whether this process runs as root: then the program, and each library that the request names,
-	// must be trusted.
+	// Root is whether this process runs as root: then program and libraries must be trusted.
 	Root bool
 	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
 	Grace time.Duration
 	// Started, where it is not nil, is called with the started backend, for child.Alive.
 	Started func(pid int, startTicks uint64)
-	// OnLook, where it is not nil, takes the looks of a recording one by one, from another goroutine; the answer then
-	// has none.
+	// OnLook, if not nil, takes the looks of a recording one by one, from another goroutine; the answer has none.
 	OnLook func(gpu.Snapshot)
 	// Said, where it is not nil, is called once, from another goroutine, with a whole answer as soon as the backend has
 	// said it, before it has ended: then it still has to give back what it has of the driver. What Ask returns stands.
@@ -315,8 +313,7 @@ func breached(err error, cut bool) *Trouble {
 	return &Trouble{Code: code.BackendGarbage, Detail: problem.Error()}
 }
 
-// withLastWords adds the first line of what a backend wrote on stderr: a Go panic and the linker both begin
-// with the message.
+// withLastWords adds the first line of a backend's stderr: a Go panic and the linker begin with the message.
 func withLastWords(how string, stderr []byte) string {
 	const most = 300
 	first, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")

@@ -267,8 +267,7 @@ const (
 // noID is "leave unchanged" to setresuid and its kin, and so no id.
 const noID = ^uint32(0)
 
-// lookups print a user's groups: they ask the system's name service in a program of the system, for a static hook has
-// no NSS of its own.
+// lookups print a user's groups: they ask the name service in a program of the system: a static hook has no NSS.
 var lookups = []string{"/usr/bin/id", "/bin/id"}
 
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid

@@ -51,8 +51,7 @@ type Spec struct {
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
 	Started func(pid int, startTicks uint64)
 	Timeout time.Duration // from the call of Run
-	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
-	// driver may keep from dying for a while.
+	// Grace is how long it may take to die after it was killed, at least 200 ms: a driver may keep it for a while.
 	Grace time.Duration
 	Name  string // argv[0], Path when empty
 }
@@ -70,8 +69,7 @@ const (
 	NotStarted Outcome = "not-started" // Err says why
 )
 
-// ErrNoExec says why a child was not started in time: nobody knows whether its program can be. It is killed once it
-// can.
+// ErrNoExec says why a child was not started in time: whether it can be is unknown. It is killed once it is.
 var ErrNoExec = errors.New("no answer from exec")
 
 // Result is what became of a child. What it wrote is untrusted.
@@ -153,8 +151,7 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 }
 
 // Detach starts the running program again with these arguments, to outlive it: in a session of its own, with nothing of
-// this process open, whatever started it waits for. It reads the input on its stdin, which needs nobody to write it. It
-// returns once the program runs.
+// this process open. The input is on its stdin. It returns once the program runs.
 func Detach(env []string, input []byte, args ...string) (err error) {
 	defer func() {
 		if err != nil {

@@ -75,8 +75,7 @@ type output struct {
 	err   error
 }
 
-// gather reads one pipe to its end. It reads on when there is more than is kept, so that the child is not blocked
-// before it is killed.
+// gather reads one pipe to its end. It reads on beyond what is kept, so that the child is never blocked.
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {

@@ -167,8 +167,7 @@ func (res *Result) finish(outcome Outcome, err error) {
 	}
 }
 
-// kill ends the child and all that is still in its process group, stopped processes included. ESRCH is no
-// error: there is nobody left.
+// kill ends the child's process group, stopped processes included. ESRCH is no error: none is left.
 func kill(pid int) {
 	if pid > 1 { // -1 would be every process of the machine
 		_ = syscall.Kill(-pid, syscall.SIGKILL)

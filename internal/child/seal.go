@@ -3,8 +3,7 @@ package child
 import "golang.org/x/sys/unix"
 
 // SealDescriptors marks every descriptor above 2 close-on-exec: what the hook inherited (another daemon's socket,
-// Slurm's pipe) must not reach a child that may never end. Go opens its own descriptors so, and none can slip through
-// between the listing and the marking.
+// Slurm's pipe) must not reach a child that may never end. Go opens its own so: none can slip through meanwhile.
 func SealDescriptors() error {
 	return eachDescriptor(func(fd int) error {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)

@@ -116,15 +116,13 @@ type Traits struct {
 	// Exit is the number with which a hook ends that drains for it, the same in prolog and epilog; 0 for ExitOther.
 	Exit int
 	// Start and End are the shipped policy of prolog and epilog. A drain at the start takes the node from a job that
-	// has just got it, so there only a card that cannot be used at all drains; at the end also what would spoil the
-	// next job.
+	// has just got it: only an unusable GPU drains there; at the end also what would spoil the next job.
 	Start, End Action
 	// Unchecked: a health check that met it has not checked the node, and does not end with 0.
 	Unchecked bool
 
 	Memory Memory // whose memory on a card it is about; empty for none
-	// Condition: it is about a card's condition or a test allocation, and so about no process, whatever one may be
-	// named with it.
+	// Condition: it is about a GPU's condition or a test allocation, and so about no process, even if it names one.
 	Condition bool
 	// Milder is what to say of a card in place of "had a fault", where it is none.
 	Milder string

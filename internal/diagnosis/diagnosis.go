@@ -1,5 +1,4 @@
-// Package diagnosis answers why a job ran out of GPU memory: each known cause is judged yes, no, or cannot tell,
-// with its evidence.
+// Package diagnosis answers why a job ran out of GPU memory: each cause is yes, no, or cannot tell, with evidence.
 package diagnosis
 
 import (
@@ -44,8 +43,7 @@ type Cause struct {
 	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
 	// Reasons that the system gave may be inside: report.Clean before use.
 	Evidence string `json:"evidence"`
-	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not
-	// certain.
+	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or if not certain.
 	Index *int `json:"index,omitempty"`
 	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
 	// process; empty for one of its own.
@@ -81,8 +79,7 @@ type Diagnosis struct {
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // every one, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
-	// Peaks are the most memory that single processes of the job had, bytes, largest first, where accounting is on;
-	// at most MaxPeaks.
+	// Peaks are the most bytes that single processes of the job had, by accounting, largest first; at most MaxPeaks.
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
@@ -101,8 +98,7 @@ func (d Diagnosis) Cause(n Name) Cause {
 	return Cause{}
 }
 
-// Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field
-// for it.
+// Input is everything a diagnosis is made from. What is not known is empty, with its reason if there is a field.
 type Input struct {
 	Job   slurm.Job
 	Cards []finding.Card
@@ -119,29 +115,24 @@ type Input struct {
 	MessagesUnknown string
 	// Cancelled: its output has Slurm's line that it was cancelled or met its time limit, which may leave its status 0.
 	Cancelled bool
-	// MessagesPart is what of the job's output was not looked through although something of it was read; empty where
-	// all was.
+	// MessagesPart is what of the job's output was not looked through although some was read; empty for none.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder saw of the job's GPUs; nothing where there was none. Whole says that it saw every
-	// interval between the two ends.
+	// Recorded is what the recorder saw of the job's GPUs; Whole says that it saw every interval between the two ends.
 	Recorded      []Recorded
 	Every         time.Duration // lies between two of its samples
 	Whole         bool
 	Shared        string // why others may use these cards legally
 	SharedUnknown string
-	// AddressSpace is the job's limit of address space, bytes, as its task hook saw it: the user's claim. Unknown where
-	// nobody looked; Unlimited where there is none.
+	// AddressSpace is the job's limit, bytes, as its task hook saw it: the user's claim. Unlimited if there is none.
 	AddressSpace gpu.Figure
 	WallStart    time.Time // the job's start as wall time, for accounting; zero where unknown
 }
 
-// Unlimited is the AddressSpace of a job without a limit. What is larger is none either: 4 EiB are more than any
-// processor addresses.
+// Unlimited is the AddressSpace of a job without a limit. Larger is none either: no processor addresses 4 EiB.
 const Unlimited = 1 << 62
 
-// Recorded is what the recorder saw of one GPU. What lies between two samples it did not see: the figures are lower
-// bounds.
+// Recorded is what the recorder saw of one GPU. It does not see between samples: the figures are lower bounds.
 type Recorded struct {
 	Device   gpu.ID
 	Own      uint64 // most memory of the job's own processes together, bytes

@@ -196,8 +196,7 @@ func (j judge) ownLeft() bool {
 	return len(stocks) > 0 && !slices.ContainsFunc(stocks, func(s stock) bool { return !s.own })
 }
 
-// weigh decides whether what was found mattered when it failed, as far as messages tell. Where none does, it is by how
-// much it was.
+// weigh decides whether what was found mattered when it failed, as far as messages tell, else by how much it was.
 func (j judge) weigh(n Name, stocks []stock) Cause {
 	mattered := func(f failure) bool { return f.card != nil && f.restMattered() }
 	for _, s := range stocks {

@@ -249,8 +249,7 @@ func (j judge) hostAlone() bool {
 	return j.hostMemory().Answer == Yes && told && len(j.said(oom.Device)) == 0
 }
 
-// killed is a process of the job that the kernel ended for host memory. When is not known: that log has a clock of its
-// own.
+// killed is a process of the job that the kernel ended for host memory. When is unknown: that log has its own clock.
 func (j judge) killed() (pid int) {
 	if j.Kernel == nil {
 		return 0
@@ -264,8 +263,7 @@ func (j judge) killed() (pid int) {
 	return 0
 }
 
-// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such
-// signal.
+// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); no signal of Linux's.
 const slurmOutOfMemory = 125
 
 func signal(status int) int { return status & 0x7f }

@@ -46,8 +46,7 @@ func (j judge) notTheCard() string {
 	return ""
 }
 
-// own judges the job's own need: whether all that it used and asked for would have fit on the card, had nothing else
-// been there.
+// own judges the job's own need: would all that it used and asked for have fit, had nothing else been there.
 func (j judge) own() Cause {
 	c := no("")
 	for _, f := range j.failures {
@@ -101,8 +100,7 @@ func need(f failure) Cause {
 }
 
 // measured judges by what the recorder, other hooks and the driver's accounting saw of the job's processes. From nine
-// tenths of a GPU on a process had it to itself, and no room for another step; less proves nothing, nor does what
-// several had together.
+// tenths of a GPU on a process had no room for another step; less proves nothing, nor does what several had.
 func (j judge) measured() Cause {
 	c, most := untold("not measured (the recorder or nvidia.accounting would)"), uint64(0)
 	see := func(bytes uint64, id gpu.ID, how string) {

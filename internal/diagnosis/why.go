@@ -304,8 +304,7 @@ func (j judge) every(is func(failure) bool) bool {
 // figured: by all of them it is known how much others held.
 func (j judge) figured() bool { return j.every(func(f failure) bool { return f.restKnown }) }
 
-// decided: each has a cause that others' memory is no part of. Of several messages without a card only the last one's
-// is known.
+// decided: each has a cause that others' memory is no part of. Of messages without a GPU only the last one's is known.
 func (j judge) decided() bool {
 	return j.every(func(f failure) bool { return f.restKnown && !f.restMattered() && (f.card != nil || f.Count == 1) })
 }
@@ -325,8 +324,7 @@ func (f failure) sum(is map[int]bool) (bytes uint64) {
 	return bytes
 }
 
-// known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
-// which it is known whose they are.
+// known is how much of what else was in use is accounted for by what an end found there, or by known processes.
 func (j judge) known(f failure) (bytes uint64) {
 	ends := map[bool]uint64{}
 	for _, h := range j.held {
@@ -338,8 +336,7 @@ func (j judge) known(f failure) (bytes uint64) {
 	return max(bytes, j.oursBeside(f)+f.sum(j.foreign))
 }
 
-// oursBeside is what other processes of the job held beside the one that failed: as the message lists them, or as the
-// recorder saw.
+// oursBeside is what other processes of the job held next to the one that failed, by the message or the recorder.
 func (j judge) oursBeside(f failure) (bytes uint64) {
 	for _, r := range j.Recorded {
 		if r.Together > 1 && (f.card == nil || f.card.Device.ID == r.Device) {

@@ -48,8 +48,7 @@ type Decision struct {
 // over: scontrol makes slurmctld send all of the cluster's nodes for one.
 const seldom = time.Hour
 
-// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked, of which Input then
-// knows nothing yet.
+// Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
 func (in Input) Pending() bool {
 	switch w, last := in.Memory.Written, in.Memory.Last; {
 	case in.Rules.ReasonBy == config.ReasonByNone:

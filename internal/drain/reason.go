@@ -1,6 +1,5 @@
-// Package drain knows what Bookend has to do with a drained node: the text of its drain reasons, and when a health
-// check may put that in the place of Slurm's own, or put the node back to work. What Slurm says and what is on record
-// are values here.
+// Package drain knows what Bookend has to do with a drained node: the text of its drain reasons, when a health check
+// may put that in the place of Slurm's own, and when it may resume the node.
 package drain
 
 import (
@@ -15,8 +14,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// MaxReason is the longest drain reason in bytes. Shown are the characters of it that "sinfo -R" has room for: they
-// have the code and the card.
+// MaxReason is the longest drain reason in bytes. Shown are the characters that "sinfo -R" has room for: code and GPU.
 const (
 	MaxReason = 120
 	Shown     = 20

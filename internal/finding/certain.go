@@ -155,8 +155,7 @@ func (s Scene) inheritedMemory(c Card, f Finding) *Owner {
 }
 
 // keptOn reports whether these candidates may still hold what was left: all were candidates then, and if the blamed job
-// had any, one of them is still there. A handle's memory is freed with its last holder, and what a process holds that
-// came later is its own.
+// had any, one is still there. A handle's memory is freed with its last holder.
 func keptOn(left Finding, now []Holder) bool {
 	in := func(all []Holder, p Holder) bool {
 		return slices.ContainsFunc(all, func(o Holder) bool { return o.PID == p.PID && o.Start == p.Start })

@@ -1,5 +1,4 @@
-// Package finding compares a job's two ends and says what was found, as data. Rules say what
-// each leads to. Rendering is report's.
+// Package finding compares a job's two ends, as data. Policy says what each leads to, report words it.
 package finding
 
 import (
@@ -148,9 +147,8 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide turns the findings of a job's hook into one verdict and one exit code; drain needs a finding without doubts, a
-// mode that may drain, and no guard against it. It judges each finding and lets the strongest decide. The health check
-// has no job, and nothing drains.
+// Decide turns the findings of a job's hook into one verdict and one exit code; the strongest decides. Drain needs a
+// finding without doubts, a mode that may drain, and no guard against it.
 func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []Finding) Verdict {
 	if own := c.Policy.Partitions[job.Partition]; own.Mode != "" {
 		c.Mode = own.Mode

@@ -212,8 +212,7 @@ func Proven(found []Finding, job slurm.Job) []Holder {
 	return all
 }
 
-// given reports whether Slurm gave the card to the job that owns a process as well: suspended and gang-scheduled jobs
-// share a card by right.
+// given reports whether Slurm gave the GPU to a process's job as well: suspended and gang-scheduled jobs may share one.
 func (s Scene) given(o Attribution, id gpu.ID) bool {
 	return slices.ContainsFunc(s.Others, func(r Record) bool { return r.Keeps(id) && o.named().Same(r.owner()) })
 }

@@ -96,16 +96,14 @@ type Scan struct {
 // Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).
 const Tick = 10 * time.Millisecond
 
-// Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
-// holder, not bytes.
+// Holding is a process with the driver's device nodes that it has open or mapped. A descriptor proves no bytes.
 type Holding struct {
 	Process
 	Minors  []int `json:"minors,omitempty"`  // of the cards, sorted
 	Control bool  `json:"control,omitempty"` // the control node: names no GPU
 	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
 	Caps    bool  `json:"caps,omitempty"`    // a file of the driver's capabilities
-	// Renders are the minors of render nodes, as AMD's cards have, Buffers a dma-buf: memory of any card whose driver
-	// gives such out.
+	// Renders are the minors of AMD's render nodes, Buffers a dma-buf: memory of any GPU whose driver exports such.
 	Renders []int `json:"renders,omitempty"`
 	Buffers bool  `json:"dma_bufs,omitempty"`
 }

@@ -40,8 +40,7 @@ type Record struct {
 	Alone bool          // no other job was given any of its GPUs meanwhile
 	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
 	Unplaced bool
-	// Unseen is true where the run counts as over though nobody saw its end, nor is it proven: nothing is certain by
-	// that.
+	// Unseen is true if the run counts as over without proof: nothing is certain by that.
 	Unseen bool
 	Seen   []Sighting
 }
@@ -51,8 +50,7 @@ func (r Record) owner() slurm.Owner { return slurm.Owner{ID: r.Job, SLUID: r.SLU
 // Live reports whether the job's epilog has not run.
 func (r Record) Live() bool { return r.End == 0 }
 
-// named reports whether an id in a process's environment is this run's: its own, or that of its heterogeneous job's
-// leader.
+// named reports whether an id in a process's environment is this run's: its own, or its heterogeneous job's.
 func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
 
 // mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own
@@ -93,8 +91,7 @@ type Attribution struct {
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
 	// user for a process in a container, or the one that the process's environment names.
 	Rival slurm.JobID
-	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be
-	// right.
+	// Contradicted is set if the evidence is as weak and the environment names another job: either may be right.
 	Contradicted bool
 	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
 	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).

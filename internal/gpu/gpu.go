@@ -133,8 +133,7 @@ func (r Reading) Process(pid int) (Process, bool) {
 	return Process{}, false
 }
 
-// Busy is the share of the driver's last sample period, in percent, in which a kernel ran and in which memory was read
-// or written.
+// Busy is the share of the driver's last sample period, in percent, with a running kernel, and with memory accesses.
 type Busy struct {
 	GPU    int `json:"gpu"`
 	Memory int `json:"memory"`
@@ -172,8 +171,7 @@ func (s Snapshot) Reading(id ID) (Reading, bool) {
 // Card is one physical GPU of the node, read without asking the driver's library.
 type Card struct {
 	Device Device `json:"device"` // ID is empty while the driver has not cached the card's UUID
-	// Excluded is true for a card the driver was told to leave alone: no process can use it. It still takes up
-	// a minor.
+	// Excluded is true for a GPU that the driver leaves alone: no process can use it. It still has a minor.
 	Excluded bool `json:"excluded,omitempty"`
 	// Unknown is why nothing but the bus id is known, when it is so.
 	Unknown string `json:"unknown,omitempty"`
@@ -187,8 +185,7 @@ type Epoch struct {
 	Module string `json:"module,omitempty"` // identity of the loaded module; empty when unknown
 }
 
-// Same reports whether both are known to be one epoch. A part that is unknown on either side equals nothing, so
-// two unknown epochs differ.
+// Same reports whether both are known to be one epoch. An unknown part equals nothing, so two unknown epochs differ.
 func (e Epoch) Same(other Epoch) bool {
 	return known(e.Boot, other.Boot) && known(e.Driver, other.Driver) && known(e.Module, other.Module)
 }

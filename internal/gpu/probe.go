@@ -34,8 +34,7 @@ type ProbeMethod string
 // Contextless is the only method. With a context the card would have some 500 MiB less to give.
 const Contextless ProbeMethod = "contextless"
 
-// Probe is what a test allocation on one device said: the largest single block that could be had. It says nothing of
-// where in the memory that lies.
+// Probe is a device's test allocation: the largest single block that could be had. Where it lies is unknown.
 type Probe struct {
 	Device   ID            `json:"device"`
 	Result   ProbeResult   `json:"result"`
@@ -76,8 +75,7 @@ type WatchRule struct {
 	Every time.Duration `json:"every_ns,omitempty"`
 }
 
-// Expected is what a device may carry without being unclean: what it carried before the job. The zero value
-// expects an idle device.
+// Expected is what a device may carry and be clean, as before the job. The zero value expects an idle one.
 type Expected struct {
 	Bytes     uint64            `json:"bytes"` // beyond what the processes hold
 	Processes []ExpectedProcess `json:"processes,omitempty"`

@@ -22,8 +22,7 @@ type Vendor struct {
 	Context uint64 // bytes that the driver takes of a card for each process
 	// Untried is why nothing that this driver tells is certain enough to drain for; empty where it was measured.
 	Untried string
-	// Surroundings are the errors of a test allocation that may come from what it was given to run in, not from the
-	// card.
+	// Surroundings are errors of a test allocation that may come from its environment, not from the GPU.
 	Surroundings []int
 	// Fault reads an entry of the kernel's log on an error of a card, Mismatch one on a library of another version than
 	// the module.
@@ -84,8 +83,7 @@ func MayBeNode(name []byte) bool {
 	return false
 }
 
-// ParseNode reads the path of a device node, and returns besides the folder that takes the place of /dev: empty for the
-// root.
+// ParseNode reads the path of a device node, and returns the directory in the place of /dev too: empty for the root.
 func ParseNode(file string) (n Node, folder string, ok bool) {
 	if !strings.HasPrefix(file, "/") {
 		return Node{}, "", false
@@ -222,8 +220,7 @@ func parsePlace(place string, x *Xid) bool {
 	return true
 }
 
-// parseProcess takes "pid=..., name=..., " off the front. The number is the driver's own; the name is what the process
-// calls itself.
+// parseProcess takes "pid=..., name=..., " off the front. The number is the driver's; the process chose the name.
 func parseProcess(rest string, x *Xid) (text string) {
 	if after, ok := strings.CutPrefix(rest, "pid="); ok {
 		pid, more, _ := strings.Cut(after, ",")

@@ -20,8 +20,7 @@ type Input struct {
 	Now   []gpu.Health
 	// Before is the last look at each card's health on record, of this epoch; a card without one is not in it.
 	Before map[gpu.ID]gpu.Health
-	// Unseen are cards that the job had by the start's record, and that nobody could look at now: the kernel's log
-	// alone tells of them.
+	// Unseen are GPUs of the job, by its start, that could not be read now: only the kernel's log tells of them.
 	Unseen []finding.Card
 	// Kernel is the kernel's log since the job began; nil where it was not read.
 	Kernel *gpu.KernelLog
@@ -188,9 +187,8 @@ func Compares(now []gpu.Health) bool {
 	})
 }
 
-// Disputed reports a finding whose own line of the table has a doubt: what was seen need not be a fault of the card,
-// such as what a program's kernel can bring about. Doubts of other origin, such as a fault that was mended since, do
-// not count.
+// Disputed reports a finding whose own line of the table has a doubt: what was seen need not be a fault of the GPU: a
+// program may cause it. Other doubts, as of a fault mended since, do not count.
 func Disputed(f finding.Finding) bool {
 	return slices.ContainsFunc(table(), func(r Row) bool {
 		return r.Code == f.Code && r.Doubt != "" && slices.Contains(f.Doubts, r.Doubt)

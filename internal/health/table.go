@@ -41,8 +41,7 @@ var expected = map[code.Code]string{
 	code.Xid: "no Xid on the GPU during the job", code.XidFatal: "no Xid on the GPU during the job",
 }
 
-// A recovery action is the driver's own verdict, so it is believed where NVIDIA's text says that the card is not to be
-// given out as it is.
+// A recovery action is the driver's verdict: it is believed if NVIDIA's text says not to give the GPU out as it is.
 var factRows = []Row{
 	fact(gpu.RecoveryAction, "reset", code.Recovery, equal, "the driver asks for a reset of the GPU",
 		"end its processes, reset the GPU", ""),

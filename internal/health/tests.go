@@ -62,8 +62,7 @@ func (c TestCase) forbids(card finding.Card) string {
 	return cmp.Or(c.failed(card), Busy(s, card))
 }
 
-// failed names what was found wrong with the card, or with the driver as a whole: a test would not tell more, and a
-// driver that has just failed may hang in it.
+// failed names what is wrong with the GPU or the driver: a test would tell no more, and may hang in a failed driver.
 func (c TestCase) failed(card finding.Card) string {
 	for _, f := range c.Found {
 		entry, _ := code.Lookup(f.Code)
@@ -133,8 +132,7 @@ func (o Outcome) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
 
-// Again is what to believe after a second process has tested the card alone: the later result, which is surer where
-// both agree.
+// Again is what to believe after a second process has tested the card alone: the later result, surer if both agree.
 func (o Outcome) Again(second gpu.Probe) Outcome {
 	if second.Result == gpu.ProbeSkipped {
 		return o
@@ -268,8 +266,7 @@ type SinceTest struct {
 	MaxAge time.Duration
 }
 
-// Holds reports that nothing has changed since by which the test's result, good or bad, may not hold any more. What was
-// not tested is never trusted.
+// Holds reports that the test's result, good or bad, still holds: nothing has changed since. No test never holds.
 func (r TestRecord) Holds(n SinceTest) bool {
 	log, age := n.Kernel, n.At-r.Probe.At
 	if r.Probe.Result == gpu.ProbeSkipped || !r.Epoch.Same(n.Epoch) || age < 0 || age > n.MaxAge ||

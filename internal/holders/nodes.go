@@ -40,8 +40,7 @@ func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 type place struct {
 	dev string // /dev
 	// foreign reports a process with a root or a mount namespace of its own: a container's /dev shows as /dev, or with
-	// the path of its root before it, and is none of the host's folders. In the host's own the very folder counts:
-	// another file of that name is a file.
+	// the path of its root before it, and is none of the host's. In the host's own the very directory counts.
 	foreign func() bool
 }
 

@@ -34,9 +34,8 @@ func twice[T any](read func() (T, error)) (T, error) {
 // maxSurvey is how many may hang before others are not read for it: more than a node has ranks of one job.
 const maxSurvey = 64
 
-// Processes says what proc (/proc) knows of each PID, in order, within budget. One of which only a zombie is left is
-// Gone; one that could not be read has the reason. The memory of those to skip is not read: whoever reads it hangs,
-// and perhaps so that no signal ends it.
+// Processes says what proc (/proc) knows of each PID, in order, within budget. A mere zombie is Gone; one that could
+// not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any signal.
 func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget)
 	defer c.end()

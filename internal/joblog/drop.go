@@ -31,8 +31,7 @@ type Drop struct {
 	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own terminal,
 	// to a pipe, to one file a task that is not the one of the task's errors; or to more files than a record holds.
 	Elsewhere bool `json:"elsewhere,omitempty"`
-	// AddressSpace is the soft limit of address space of the job's tasks, bytes; diagnosis.Unlimited for none, 0 where
-	// nobody looked.
+	// AddressSpace is the soft limit of the job's tasks, bytes; diagnosis.Unlimited for none, 0 if unknown.
 	AddressSpace uint64 `json:"address_space,omitempty"`
 }
 

@@ -88,9 +88,8 @@ func writes(proc string, pid, fd int) bool {
 	return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
 }
 
-// Apart reports whether an srun process may have its tasks write where it cannot be found: to a terminal or a pipe of
-// its own; or, as far as its command line tells, to one file a task (srun -o out.%t), of which a TaskEpilog knows the
-// first task's alone.
+// Apart reports whether an srun process may have its tasks write where it cannot be found: a terminal or a pipe of its
+// own, or, by its command line, one file a task (srun -o out.%t): a TaskEpilog knows the first alone.
 func Apart(proc string, pid int) bool {
 	// Threat: the user chooses the command line, which is as long as the kernel allows (6 MB), or looks like another's.
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))

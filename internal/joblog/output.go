@@ -140,8 +140,7 @@ var reasons = map[unix.Errno]string{
 	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
 }
 
-// overlap is how much of a window belongs to the one after it as well: a message, and a report of Bookend's, is whole
-// in one of them.
+// overlap is how much of a window is in the next one too: a message, or a report, is whole in one of them.
 const overlap = MaxText
 
 // Search is the search for messages in one output, from its end towards its beginning.
@@ -150,8 +149,7 @@ type Search struct {
 	Size     int64         // of the output when it was opened: what is written later is no part of it
 	Read     int64         // bytes before the end that were looked through
 	Refused  string        // why it is not looked through, as Append has it
-	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another
-	// end or of a start.
+	// Earlier: what is before is not looked through: a report of another end, or of a start, is between.
 	Earlier bool
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
@@ -215,9 +213,8 @@ func (s *Search) look(end int64) []byte {
 // ours begins a report of Bookend's, after an empty line.
 var ours = []byte("\n\n| bookend: ")
 
-// thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
-// another job that writes to the same file, for this run's own is written later. What the TaskEpilog says of processes
-// is this run's own.
+// thisRun is what stands after the last end report of Bookend's: that is of an earlier run, or of another job with the
+// same file: this run's own is written later. What the TaskEpilog says of processes is this run's.
 func thisRun(text []byte) []byte {
 	for end := len(text); ; {
 		at := bytes.LastIndex(text[:end], ours)

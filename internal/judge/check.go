@@ -57,8 +57,7 @@ func (c Check) free(cards []finding.Card, side finding.Side, node Node) []findin
 // itself to know which records are of its present life.
 func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
 
-// Given are the GPUs that Slurm gives out, or may: what is on another is no job's leftover, and nothing for Slurm to
-// know.
+// Given are those that Slurm may give out: what is on another is no job's leftover, and none of Slurm's business.
 func (c Check) Given() []finding.Card {
 	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card finding.Card) bool {
 		gives, listed := c.Seen.Given[card.Device.BusID]
@@ -73,8 +72,7 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 	})
 }
 
-// taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can
-// tell.
+// taken reports whether a live job was given a GPU, or may have been: a run may not know its GPUs.
 func taken(card finding.Card, book ledger.Book) bool {
 	return slices.ContainsFunc(book.Others, func(r finding.Record) bool { return r.Keeps(card.Device.ID) })
 }
@@ -85,8 +83,7 @@ func (c Check) isClean(card finding.Card) bool {
 	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
 }
 
-// JudgeCheck says what is wrong on the GPUs: jobs where they were not given, what lies where no job is, and the GPUs'
-// own condition.
+// JudgeCheck says what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
 	found := c.Faults
 	switch {
@@ -194,8 +191,7 @@ func (c Check) condition() []finding.Finding {
 	return append(lost, health.Judge(in)...)
 }
 
-// sinceLast is the kernel's log since the last check of this boot, nil where that cannot be told, and a finding where
-// part of it is lost.
+// sinceLast is the kernel's log since the last check of this boot, nil if unknown, and a finding if part is lost.
 func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
 	now, last := c.Seen.Kernel, c.Last
 	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil || last.Boot == "" ||
@@ -238,9 +234,8 @@ func (c Case) Unexplained() map[gpu.ID]uint64 {
 	return all
 }
 
-// DrainSeen says what this check saw of each GPU, as far as a drain is concerned. Only a GPU on which one look saw
-// nothing, and that no job has, is clean; one that had to settle first counts for nothing. Its condition is judged
-// apart.
+// DrainSeen says what this check saw of each GPU, for drains. Only a GPU on which one look saw nothing, and that no job
+// has, is clean; one that had to settle first is not. Its condition is judged apart.
 func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	cards := map[gpu.ID]drain.Seen{}
 	if c.Seen.Side.Snapshot.At == 0 {

@@ -35,8 +35,7 @@ func (c Case) condition() []finding.Finding {
 // AsksCondition reports whether the GPUs' condition is judged by the node's records: most never is.
 func (c Case) AsksCondition() bool { return health.Compares(c.Seen.Health) }
 
-// Subjects are the job's GPUs, with those of the start's record that were not found any more and that something was
-// found on.
+// Subjects are the job's GPUs, with those of its start that are missing now and have findings.
 func (c Case) Subjects(j Judgement) []finding.Card {
 	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
 		on := func(f finding.Finding) bool { return f.GPU != "" && f.GPU == card.Device.ID }
@@ -103,8 +102,7 @@ type Heard struct {
 	AddressSpace gpu.Figure
 }
 
-// Symptoms are what a diagnosis is made of, as far as this hook saw it. More is worth reading for one that somebody
-// wants.
+// Symptoms are what a diagnosis is made of, as far as this hook saw it. Why adds the rest.
 func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 	in := diagnosis.Input{
 		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Found,
@@ -157,9 +155,8 @@ func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	return all
 }
 
-// recorded finds jobs that were on each other's GPUs between this job's two ends, where that is certain: no GPU of the
-// node is given out in parts, and no run on record says that the other was given it. What an end sees by itself is its
-// own finding.
+// recorded finds jobs that were on each other's GPUs between this job's two ends, if that is certain: no GPU is given
+// out in parts, and no run on record says that the other was given it. What an end sees is its own finding.
 func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
 		return nil

@@ -60,8 +60,7 @@ func (c Case) decide(found []finding.Finding) Judgement {
 	return Judgement{found, finding.Decide(c.Config, c.Phase, c.Job, found)}
 }
 
-// untried adds the doubt about drivers that nobody has measured to what was found on their GPUs and, where the hook
-// looked at one, of the driver as a whole.
+// untried adds the doubt about drivers never measured to what was found on their GPUs, and of the driver as a whole.
 func (c Case) untried(found []finding.Finding) []finding.Finding {
 	found = slices.Clone(found)
 	for _, card := range c.Seen.Cards {
@@ -228,8 +227,7 @@ type Past struct {
 type Seen struct {
 	Epoch gpu.Epoch
 	Cards []finding.Card
-	// Origin is where Slurm's numbers of them came from, Given the GPUs that Slurm gives out, for a health check; nil
-	// where that is not known.
+	// Origin is where their numbers came from, Given (of a health check) which Slurm gives out; nil if unknown.
 	Origin slurmconf.Origin
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
@@ -309,9 +307,8 @@ const (
 	insideDoubt = "this hook runs inside the job and sees only part of the node"
 )
 
-// twice is how long after a run's end a second epilog of it is to be reckoned with, where Slurm does not say which run
-// one is for: those seen came at once. A requeued job that ends within that time is drained for only once Slurm says
-// more (slurm.TellsStart).
+// twice is how long after a run's end a second epilog of it may come, if Slurm does not say which run one is for
+// (slurm.TellsStart): those seen came at once. Until then a requeued job's end drains nothing.
 const twice = 5 * time.Minute
 
 // Scene is what a comparison of a look is made of.

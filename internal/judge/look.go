@@ -27,8 +27,7 @@ type Eyes interface {
 type Order struct {
 	Cards []finding.Card
 	Rule  gpu.WatchRule
-	// Known are the start times of the processes that the rule expects, 0 for one that was gone: a PID alone may be
-	// another's by now.
+	// Known are the start times of the processes that the rule expects, 0 for one gone: a PID may be another's by now.
 	Known     map[int]time.Duration
 	Limits    finding.Limits
 	Baselines map[gpu.ID]finding.Baseline
@@ -135,8 +134,7 @@ func (o *Order) dropStrangers(side finding.Side) (found bool) {
 	return found
 }
 
-// disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
-// has ended, and its number is another's.
+// disown forgets what /proc said of a process that started after the look that lists its PID: the listed one has ended.
 func disown(side finding.Side) {
 	for _, s := range []gpu.Snapshot{side.Snapshot, side.Neighbours} {
 		for _, pid := range pids(s) {

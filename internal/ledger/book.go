@@ -203,8 +203,7 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
 			continue
 		}
-		// The surer likeness, then the run that began later: of an older one that is still open, only the epilog is
-		// missing.
+		// The surer likeness, then the run that began later: of an older open one only the epilog is missing.
 		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.after(*best) {
 			best = r
 		}
@@ -237,9 +236,8 @@ func (r Run) Sure(job slurm.Job) bool {
 	return sure && r.Job.ID == job.ID
 }
 
-// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run
-// it is for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes
-// twice.
+// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which
+// (slurm.TellsStart), and one closed less than within before now may get a second epilog.
 func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bool {
 	if r.Closed() || r.Sure(job) {
 		return false

@@ -20,8 +20,7 @@ type bounds struct {
 }
 
 // shrinking are the bounds to try, one after the other, until a record fits. The first hold for every record: a node
-// was seen with 480 processes that had the driver open, and each of its findings had them all as candidates. The last
-// are of a bare record.
+// was seen with 480 processes that had the driver open, all candidates of each finding. The last are of a bare one.
 var shrinking = []bounds{{1024, 64, 1 << 10}, {64, 8, 128}, {0, 64, 64}}
 
 // Bare is the level at which a record has the verdict without its evidence.
@@ -96,8 +95,7 @@ func (e End) bounded(level int) End {
 	return e
 }
 
-// bare is an end's verdict, with of each finding no more than policy and drain need, and with each GPU's counters: the
-// next job is told of what they have grown by.
+// bare is an end's verdict, with what policy and drain need of each finding, and each GPU's counters, for the next job.
 func (e End) bare() End {
 	b := End{At: e.At, Wall: e.Wall, Unseen: e.Unseen, Presumed: e.Presumed, SlurmConf: e.SlurmConf,
 		Verdict: e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At}}
@@ -130,8 +128,7 @@ func few[T any](c *cutter, name string, list []T, most int) []T {
 	return list[:most]
 }
 
-// findings keeps what decided the verdict and one of each code and each cause of a drain, then the first of the others;
-// and with each what was judged of it.
+// findings keeps what decided the verdict, one of each code and cause of a drain, and the first others, as judged.
 func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding.Finding, finding.Verdict) {
 	var order, others []int
 	decided, seen := Decisive(found, v), map[string]bool{}
@@ -163,8 +160,7 @@ func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding
 	return kept, v
 }
 
-// Decisive is the index of the finding that decided a verdict, -1 where it is not among them: of several one that
-// drains, of those the one of most memory.
+// Decisive is the index of the finding that decided a verdict, -1 for none: one that drains, and has most memory.
 func Decisive(found []finding.Finding, v finding.Verdict) int {
 	best := -1
 	for i, f := range found {
@@ -192,8 +188,7 @@ func clip(text string, most int) string {
 // the records of a node lie in memory.
 const maxAccounts = 32
 
-// Accounts leaves of what accounting has the processes that began since a moment (wall time), the largest first; of an
-// unknown moment, since any.
+// Accounts leaves the processes of accounting that began since a moment (wall time; zero: any), the largest first.
 func Accounts(all []gpu.Health, since time.Time) []gpu.Health {
 	kept := slices.Clone(all)
 	for i := range kept {

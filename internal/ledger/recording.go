@@ -9,8 +9,7 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Recording is what the recorder saw of a run between its two ends. What lies between two samples was not seen: every
-// most is a lower bound.
+// Recording is what the recorder saw of a run between its two ends, at its samples: every most is a lower bound.
 type Recording struct {
 	From    time.Duration `json:"from_ns"`  // CLOCK_BOOTTIME of the first sample
 	To      time.Duration `json:"to_ns"`    // of the last
@@ -216,8 +215,7 @@ func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
 }
 
-// Close reports samples so close to each other, from one end to the other, that a use worth telling does not lie
-// between two.
+// Close reports samples so close to each other, from end to end, that no use worth telling is between two.
 func (r *Recording) Close(from, to time.Duration) bool {
 	const often = 5 * time.Second
 	return r != nil && r.Every <= often && len(r.Gaps(from, to)) == 0
@@ -340,8 +338,7 @@ func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int
 	return slot
 }
 
-// reach sets a step to at least a figure. Steps between two samples that follow one another have what was there before;
-// where more is missing they have nothing.
+// reach sets a step to at least a figure. Steps between consecutive samples have the figure before, longer gaps none.
 func reach(points []uint32, slot int, figure uint32) []uint32 {
 	const between = 3 // of a second each, as two samples lie at most apart where none was missed
 	was := uint32(0)

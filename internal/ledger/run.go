@@ -66,8 +66,7 @@ type End struct {
 	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
 	Presumed bool            `json:"presumed,omitempty"`
 	Verdict  finding.Verdict `json:"verdict"`
-	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one,
-	// finds the same controller by it.
+	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check gets none, and needs the controller.
 	SlurmConf string `json:"slurm_conf,omitempty"`
 	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
 	Rest map[string]int `json:"rest,omitempty"`
@@ -177,9 +176,8 @@ func (r Run) after(o Run) bool {
 	return r.First().At > o.First().At
 }
 
-// MetLast reports whether the last other job that ended, on the GPU of a finding if it is about one, met the same: in
-// the same life of the driver, and before this job began. Jobs that end side by side meet one hiccup, not two. A second
-// epilog of a job is no later end.
+// MetLast reports whether the last other job that ended, on a finding's GPU if any, met the same: in the same epoch,
+// before this job began: jobs that end side by side meet one hiccup. A second epilog is no later end.
 func MetLast(runs []Run, self Run, f finding.Finding) bool {
 	var last Run
 	for _, r := range runs {
@@ -207,8 +205,7 @@ type Check struct {
 	Took    time.Duration `json:"took_ns,omitempty"`
 	Stopped bool          `json:"stopped,omitempty"` // it was ended before it was done: nothing below is of this check
 	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
-	// Cards are all of the node's, with Slurm's numbers of them: -1 for one that is not certain. Empty where the driver
-	// could not be asked.
+	// Cards are the node's, with Slurm's numbers, -1 if not certain; empty if the driver could not be asked.
 	Cards []Assigned `json:"cards,omitempty"`
 	// Snapshot is one look at all of them.
 	Snapshot gpu.Snapshot `json:"snapshot"`
@@ -269,8 +266,7 @@ func NewOutput(kind OutputKind, path string) Output {
 	return Output{Kind: kind, Path: path}
 }
 
-// Unread words what was not looked through of a job's outputs. With none is true of all of them; it is empty where all
-// was.
+// Unread words what was not looked through of a job's outputs. none: of all of them; empty if all was.
 func Unread(outputs []Output) (words string, none bool) {
 	none = true
 	var reasons []string

@@ -116,8 +116,7 @@ func (b *book) record(r *Recorded) {
 	}
 }
 
-// check shows what a health check saw in place of what the one before it did: a card that is not read any more has no
-// figure.
+// check shows what a health check saw in place of what the last did: a GPU that is not read has no figure.
 func (b *book) check(c ledger.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
@@ -169,9 +168,8 @@ func (b *book) find(r Run, f Finding) {
 	t.Detail = report.Clean(f.Detail, maxDetail)
 }
 
-// bookVersion is the format of counters.json. What is added to it (families, codes, fields of the book) is no new
-// format: an earlier release leaves that out. A family's labels and buckets never change under its name. A file of
-// another format is a damaged one.
+// bookVersion is the format of counters.json; another one is damaged. Additions are no new format: an earlier release
+// leaves them out. A family's labels and buckets never change under its name.
 const bookVersion = 1
 
 // Bounds of the file: some 200 samples and 30 troubles have 30 KiB.

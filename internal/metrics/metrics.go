@@ -56,8 +56,7 @@ type Run struct {
 	Settled []time.Duration `json:"settled_ns,omitempty"`
 	// Recorded is what the recorder saw of a job that ended, nil where it was to see nothing.
 	Recorded *Recorded `json:"recorded,omitempty"`
-	// Check is what a health check saw, and stands until the next one; nil for a job's hooks. What is not known is not
-	// shown.
+	// Check is what a health check saw, until the next one; nil for a job's hooks. The unknown is not shown.
 	Check *ledger.Check `json:"check,omitempty"`
 }
 
@@ -94,9 +93,8 @@ type Finding struct {
 	Detail string `json:"detail,omitempty"` // of an own one: what was seen; may hold text from outside
 }
 
-// Record adds a run to the counts and rewrites the textfile. What of the two can be done is done; the error joins what
-// could not, and a finding of it is counted. Of a file of counts that cannot be used the error matches ErrDamaged, and
-// counting begins anew.
+// Record adds a run to the counts and rewrites the textfile. The error joins what could not be done, which is counted
+// as a finding. For counts that cannot be used it matches ErrDamaged, and counting begins again.
 func Record(f Files, r Run) (err error) {
 	defer func() {
 		if err != nil {
@@ -173,8 +171,7 @@ type State struct {
 	Troubles []Trouble          // the latest seen first
 }
 
-// Read reads the counts without changing anything. Where there are none yet the answer is empty; an unusable file is
-// ErrDamaged.
+// Read reads the counts without changing anything. Without any the answer is empty; an unusable file is ErrDamaged.
 func Read(varDir string) (State, error) {
 	b, err := read(filepath.Join(varDir, folderName))
 	if err != nil {

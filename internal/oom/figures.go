@@ -210,8 +210,7 @@ const (
 	maxWrappedBytes = 2 << 10
 )
 
-// whole is the statement's text from its sign on, with the lines below it as far as they may belong to it: up to an
-// empty one, or another message.
+// whole is a statement's text from its sign on, with the lines below up to an empty one or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
 	for _, l := range st.near(1, maxWrapped) {

@@ -85,8 +85,7 @@ var (
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
 )
 
-// near are the lines of the same process next to this one, above it (step -1) or below, the nearest first, up to an
-// empty one.
+// near are the lines of the same process above this one (step -1) or below, the nearest first, up to an empty one.
 func (s *scan) near(step, count int) (all []*line) {
 	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
 		l := &s.lines[i]

@@ -32,8 +32,7 @@ func (l *line) facts() *facts {
 	return l.words
 }
 
-// split makes lines of the end of an output. A first line that may have begun before it is left out: cut off, it could
-// say the contrary.
+// split makes lines of the end of an output. A first line that may be cut is left out: it could say the contrary.
 func split(tail []byte) []line {
 	whole := len(tail) < MaxTail
 	text := plain(tail[max(0, len(tail)-MaxTail):])
@@ -61,8 +60,7 @@ func lazily(text string) pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own
-// line: each state of it is one.
+// plain drops colours and makes all but printable ASCII blank. Each state of a progress bar is a line.
 func plain(raw []byte) string {
 	text := strings.ReplaceAll(string(colour().ReplaceAll(raw, nil)), "\r\n", "\n")
 	out := []byte(text)
@@ -147,8 +145,7 @@ var (
 	errorNumber = lazily(`^\[[^]]*::`)
 )
 
-// prefix takes one off, and reads which process the line is of; the innermost rank counts. torchrun's and mpiexec's
-// local numbers are no ranks.
+// prefix takes one off, and reads the process; the innermost rank counts. torchrun's and mpiexec's numbers are none.
 func (l *line) prefix() bool {
 	for i, form := range prefixes {
 		words := form().FindStringSubmatch(l.body)

@@ -64,8 +64,7 @@ const (
 )
 
 // Segment is what the dynamic loader says of a library that it could not map: a small ulimit -v does that to a large
-// one. Without the system's words for the error behind it, it may also be a directory from which nothing may be
-// executed.
+// one. Without the system's error behind it, it may be a directory mounted noexec.
 const Segment = "failed to map segment from shared object"
 
 // Refused is the system's word for memory that it does not give (ENOMEM).
@@ -79,8 +78,7 @@ const (
 	maxReason = 100 // bytes
 )
 
-// Valid checks a message that came from another process: kind and framework are known, figures possible, texts
-// printable and short.
+// Valid checks a message that came from another process: known kind and framework, possible figures, short texts.
 func Valid(m Message) bool {
 	ok := slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind) && known(m.Framework) &&
 		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&

@@ -37,8 +37,7 @@ func (st statement) clause() string {
 	return st.around[strings.LastIndex(st.before, ": ")+1:]
 }
 
-// reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of
-// what is searched for.
+// reported tells a message from a line that only names it: source, comment, help, denial, guess, or a list of words.
 func (st statement) reported() bool {
 	before, after := st.before, st.after
 	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
@@ -158,8 +157,7 @@ const (
 	linesBelow = 2
 )
 
-// place tells what ran out. Host memory is never called a GPU's: what speaks of both is the host's, and what speaks of
-// neither is nothing.
+// place tells what ran out. Host memory is never called a GPU's: both is the host's, neither is nothing.
 func (st statement) place() (Kind, bool) {
 	own := st.facts
 	switch {
@@ -212,8 +210,7 @@ func (st statement) endsError() bool {
 	return st.beside(-1, count, isError)
 }
 
-// hostNear: the call that failed is named by another line, and was for host memory; or it is an earlier error of such a
-// call that the program meets again.
+// hostNear: another line names the call that failed, or failed earlier, and that was for host memory.
 func (st statement) hostNear() bool {
 	again := false
 	if last := len(st.found) - 1; last >= 0 {

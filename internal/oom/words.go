@@ -173,8 +173,7 @@ var hostname = lazily(`^(?:[-n]|\d\d)`)
 // advises: a person should, or the program could not.
 var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
 
-// inFilename: the word at i, as blanks divide them, is a path, or a source file or library with or without its line:
-// "sort.cu:7:", "a.cu(12):".
+// inFilename: the word at i is a path, source file or library, with or without its line: "sort.cu:7:", "a.cu(12):".
 func inFilename(text string, i int) bool {
 	before, after := text[max(0, i-maxBefore):i], text[i:min(len(text), i+maxBefore)]
 	after, _, _ = strings.Cut(after, " ")

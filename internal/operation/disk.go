@@ -31,9 +31,8 @@ const (
 	maxLogBytes = 16 << 20
 )
 
-// The locks below paths.run, each held by the one child of this host that is at the log and the counts, or at the
-// records; others wait for it as long as a few fsyncs take. Two, because the first takes no fsync: of many hooks at
-// once each finds time for its own.
+// The locks below paths.run, each held by the one child of this host that is at log and counts, or at records; others
+// wait as long as a few fsyncs take. Two, because the first takes no fsync.
 const (
 	logLock  = "state/log-disk.lock"
 	diskLock = "state/disk.lock"

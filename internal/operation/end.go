@@ -16,8 +16,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// CleanupRequest names the processes to end, as they were seen when they were judged, and the job that each was proven
-// to be of.
+// CleanupRequest names the processes to end, as they were judged, and the job that they were proven to be of.
 type CleanupRequest struct {
 	Proc      string            `json:"proc"`
 	Processes []finding.Process `json:"processes"`
@@ -83,9 +82,8 @@ func (e *ending) run() []Result {
 	return e.results
 }
 
-// pin gets hold of a process that is to be ended, unless it is gone, or must be left alone. Threat: a PID names another
-// process as soon as the first has ended, a descriptor never does; a process that moved to a live job's cgroup; Slurm's
-// own process in the ended job's.
+// pin gets hold of a process that is to be ended, unless it is gone or to be left alone. Threat: a PID may name another
+// process by now, a descriptor never does; one that moved to a live job's cgroup; Slurm's own in the ended job's.
 func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	switch {
 	case p.PID <= 1 || own[p.PID]:

@@ -31,8 +31,7 @@ type Env struct {
 	Version string
 }
 
-// Operation is one thing that a child can be asked for. Its name is on the child's command line, and in records of
-// children that could not be killed.
+// Operation is what a child can be asked for. Its name is on the child's command line, and in records of stuck ones.
 type Operation[Req, Rep any] struct{ Name string }
 
 var served = map[string]func(request []byte) (any, error){}

@@ -49,8 +49,7 @@ var Inventory = New("inventory", func(r MachineRequest) (InventoryReply, error) 
 	return reply, nil
 })
 
-// Present reports whether there is a GPU or its driver. It asks neither: the kernel's own list of what is on the bus
-// knows.
+// Present reports whether there is a GPU or its driver. It asks neither, but the kernel's list of the bus.
 var Present = New("present", func(r MachineRequest) (bool, error) {
 	if _, err := os.Lstat(r.DriverProc); err == nil {
 		return true, nil
@@ -95,9 +94,8 @@ var Holders = New("holders", func(r ReaderRequest) (finding.Scan, error) {
 	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
-// Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there
-// must be no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put
-// on record where there are too many already.
+// Hung are the processes that stuck readers of /proc are at: a new one leaves them alone. Blocked: there must be no new
+// one, as an earlier one did not say what it is at, or too many are on record.
 func Hung(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
 	blocked = len(readers) >= state.MaxReaders
 	for _, r := range readers {
@@ -132,8 +130,7 @@ func (r Readers) Stuck() (all []state.Reader) {
 	return all
 }
 
-// Keep puts a reader that was left behind on record, where a child's failure left one: with the host's first node where
-// the caller has none.
+// Keep puts a reader that a child's failure left behind on record, with the host's first node if the caller has none.
 func (r Readers) Keep(op string, failure error, at []finding.Instance) (err error) {
 	left := stuck(op, failure, r.Clock.Boot())
 	if left == nil {
@@ -148,9 +145,8 @@ func (r Readers) Keep(op string, failure error, at []finding.Instance) (err erro
 	return r.Store.AddReader(state.Reader{At: at, Stuck: *left}, r.alive)
 }
 
-// Read asks a child that reads other processes' /proc, but for what earlier ones hang at. What it answered stands, also
-// where it cannot end: it goes on record with what it is at, or unkept says why not. The error says that there is no
-// answer.
+// Read asks a child that reads other processes' /proc, but for what earlier ones hang at. Its answer stands even if it
+// cannot end: it goes on record with what it is at, or unkept says why not. The error: no answer.
 func Read[Rep any](
 	r Readers, op Operation[ReaderRequest, Rep], request ReaderRequest, timeout time.Duration,
 	at func(Rep) []finding.Instance,
@@ -238,8 +234,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	return reply, nil
 }
 
-// byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
-// descendants.
+// byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks in a job, or of a timer, do not descend from it.
 func (r NumberingRequest) byFile(conf slurmconf.Conf) slurmconf.Daemon {
 	path, _ := conf.Get("SlurmdPidFile")
 	host, _ := os.Hostname()
@@ -280,8 +275,7 @@ func (r *NumberingReply) judge(at slurmconf.Files, conf, gres slurmconf.Conf, er
 	return nil
 }
 
-// SharingOf answers from Slurm's files, which may lie on a file system that does not answer, whether a node's GPUs are
-// given out in shards or by MPS.
+// SharingOf answers from Slurm's files, whose file system may hang, whether a node's GPUs are given out in parts.
 var SharingOf = New("sharing", func(r NumberingRequest) (slurmconf.Answer, error) {
 	at, slurm, _, err := slurmcmd.ReadFirst(slurmconf.Find(r.GresConf, r.SlurmConf))
 	switch {
@@ -297,8 +291,7 @@ func unknown(why string) slurmconf.Answer {
 	return slurmconf.Answer{Shared: slurmconf.Unknown, Why: why}
 }
 
-// NodeSharing answers for a node, from the configuration or else from Slurm's files. A child's failure is an unknown
-// answer.
+// NodeSharing answers from the configuration, or else from Slurm's files. A child's failure is an unknown answer.
 func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) slurmconf.Answer {
 	switch c.Shards {
 	case config.ShardsYes:

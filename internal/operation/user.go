@@ -122,8 +122,7 @@ func readTails(r TailRequest) (reply TailReply, err error) {
 	return reply, nil
 }
 
-// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
-// the others'.
+// back searches what is before the ends, the shortest first: what one leaves of its share is the others'.
 func back(all []*joblog.Search, more func() bool) {
 	bySize := func(s, o *joblog.Search) int { return cmp.Compare(s.Size, o.Size) }
 	all = slices.SortedStableFunc(slices.Values(all), bySize)

@@ -13,8 +13,7 @@ import (
 	"bookend/internal/health"
 )
 
-// Trap is the line of a batch script that ends what it has started, and keeps its exit status: without the inner trap
-// the shell would end itself as well.
+// Trap is a batch script's line that ends what it started and keeps its exit status: the inner trap spares the shell.
 const Trap = `trap 'trap "" TERM; kill 0' EXIT`
 
 // moment is the end of a job that a problem was seen at.
@@ -107,8 +106,7 @@ func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PI
 // mostCandidates is how many processes a report names for one finding.
 const mostCandidates = 3
 
-// candidates name the live processes that may hold what none is listed for. Of other users' only that there are some
-// is said.
+// candidates name the live processes that may hold what none is listed for. Others' are only counted in.
 func (s Scene) candidates(f finding.Finding) string {
 	var own []string
 	others := ""
@@ -186,8 +184,7 @@ func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
 	return !h.Apart()
 }
 
-// failing words a finding of a GPU's condition for a user: no PIDs, as they may be another's, no advice for admins, and
-// of several clauses the first.
+// failing words a finding of a GPU's condition for a user: no PIDs, which may be another's, and no advice for admins.
 func failing(f finding.Finding) Safe {
 	text := f.Observed
 	switch f.Code {
@@ -244,8 +241,7 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	var out []string
 	fix, others := ended, false
 	for _, f := range told {
-		// Memory that no process is named for, not even as a candidate, is none that ending processes would have
-		// spared.
+		// Memory without a process or candidate is none that ending processes would have spared.
 		if s.blamed(f) && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
 			fix = true
 		} else {

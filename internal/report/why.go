@@ -8,8 +8,7 @@ import (
 	"bookend/internal/diagnosis"
 )
 
-// asked reports whether the text has to say why the job may have run out of memory. To one that ended well, what was
-// found says it already.
+// asked reports whether the text says why the job may have run out of memory. After a good end the findings do.
 func (s Scene) asked() bool {
 	if s.Why == nil {
 		return false
@@ -23,8 +22,7 @@ func (s Scene) asked() bool {
 	return true
 }
 
-// why is the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause with
-// its evidence.
+// why is the answer first, then its evidence, what to try, and what was ruled out; bookend show has every cause.
 func (s Scene) why() []string {
 	out := []string{s.headline()}
 	for _, c := range s.Why.Causes {

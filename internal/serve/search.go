@@ -6,8 +6,7 @@ import (
 	"bookend/internal/gpu"
 )
 
-// SearchStep is how exactly a block is looked for, unless the driver deals in larger pieces: of a healthy idle card all
-// but 2 MiB can be had in one block.
+// SearchStep is how exactly a block is searched, in bytes: of a healthy idle GPU all but 2 MiB can be had in one block.
 const SearchStep = 2 << 20
 
 // mostAttempts bound a search: 28 find the largest block among 512 GiB in steps of 2 MiB.

@@ -150,8 +150,7 @@ type Eyes interface {
 	Slow() time.Duration
 }
 
-// Watch looks until the rule says that it is enough, no more would fit the answer, or time is up. A snapshot is a watch
-// of one look.
+// Watch looks until the rule says enough, the answer is full, or time is up. A snapshot is a watch of one look.
 func (s Session) Watch(e Eyes) error {
 	var looks []gpu.Snapshot
 	for {
@@ -180,8 +179,7 @@ func (s Session) Watch(e Eyes) error {
 	}
 }
 
-// Record looks again and again, each look under an alarm of its own, until nobody listens or over says that a look is
-// to be the last.
+// Record looks again and again, each under an alarm of its own, until no one listens or over says that it was the last.
 func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapshot) bool) error {
 	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes
 	// more than the work.

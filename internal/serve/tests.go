@@ -54,8 +54,7 @@ func (t *Tests) Admit(refuse func(gpu.ID) string) (asked []gpu.Device, err error
 	return asked, nil
 }
 
-// Await runs what may hang in a vendor's library on a goroutine of its own; ok is false when time is up before it has
-// come back. Its thread ends with this process.
+// Await runs what may hang in a vendor's library on a goroutine; ok is false if time is up first.
 func Await[T any](t *Tests, start func() (T, error)) (value T, ok bool, err error) {
 	type result struct {
 		value T

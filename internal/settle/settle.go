@@ -269,8 +269,7 @@ func (l look) incomparable(rule gpu.WatchRule) bool {
 		rule.Expect[l.reading.Device.ID].Bytes == 0
 }
 
-// equal reports whether two looks say the same, within tolerance. What both could not read counts as the same,
-// unless the driver gave different reasons.
+// equal reports whether two looks say the same, within tolerance; what both could not read is, if for one reason.
 func equal(a, b look) bool {
 	if !slices.Equal(a.faults, b.faults) {
 		return false

@@ -166,15 +166,13 @@ func decimal(s string) (uint32, bool) {
 
 type Version [3]int
 
-// The versions that Bookend was tried with. Older ones do not tell hooks how a job ended; of newer ones nothing is
-// known.
+// The versions that Bookend was tried with. Older ones do not tell how a job ended; newer ones are unknown.
 var (
 	Oldest = Version{22, 5}
 	Newest = Version{26, 5}
 )
 
-// Since when Slurm does what Bookend depends on. Hooks are not told the version: they go by what is there, and doctor
-// by what slurmd says.
+// Since when Slurm does what Bookend depends on. Hooks go by what is there: they get no version. doctor asks slurmd.
 var (
 	TellsStart = Version{23, 2} // hooks are told when a run started, which tells runs of one job id apart
 	// ConfiglessHooks: slurmctld hands out hooks without a path, and `scontrol reconfigure` reads all of it again.

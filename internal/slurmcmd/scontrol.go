@@ -119,9 +119,8 @@ func Version(program, conf string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// scontrol's form of a node: "NodeName=n1 ..." and further lines of fields, indented by three blanks; reason, comment
-// and the like have a line of their own each, and a reason of several lines goes on with ten blanks. In the one-line
-// form a comment could pass for a reason.
+// scontrol's form of a node: "NodeName=n1 ..." and lines of fields, indented by three blanks; reason and comment have
+// lines of their own, and a reason goes on with ten blanks. In the one-line form a comment could pass for one.
 const (
 	field     = "\n   "
 	goesOn    = "\n          "

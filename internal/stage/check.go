@@ -20,8 +20,7 @@ import (
 	"bookend/internal/state"
 )
 
-// check does the work of a health check. It returns false where there is nothing to say: no GPU on this node, or
-// another check at work.
+// check does the work of a health check. It returns false if there is nothing to say: no GPU, or another check at work.
 func (r *record) check() (worth bool) {
 	problem := r.Configure()
 	if !r.hasGPUs() {

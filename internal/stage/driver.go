@@ -134,8 +134,7 @@ func (d *Driver) troubles(a backend.Answer, in string) (found []finding.Finding)
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc. One that gets stuck and cannot be put on record is the last
-// that this hook starts.
+// askReader asks a child that reads other processes' /proc. One stuck and not on record is the last of this hook's.
 func askReader[Rep any](
 	d *Driver, op operation.Operation[operation.ReaderRequest, Rep], timeout time.Duration,
 	request operation.ReaderRequest, at func(Rep) []finding.Instance,
@@ -204,8 +203,7 @@ type ahead struct {
 	answer func() backend.Answer
 }
 
-// watchAhead begins the watch that an order begins with, and returns once the backend has been started: what is started
-// next would be in its way.
+// watchAhead begins an order's watch, and returns once the backend is started: what starts next would be in its way.
 func (d *Driver) watchAhead(o judge.Order) {
 	r := d.watching(o.Cards, o.Rule)
 	begun, said, over := make(chan struct{}, len(gpu.Vendors)), make(chan backend.Answer, 1), make(chan struct{})
@@ -251,8 +249,7 @@ func (d *Driver) ended() (last backend.Answer) {
 // stuck reports a backend that could not be killed.
 func (a *ahead) stuck() bool { return a != nil && a.answer().Abandoned != nil }
 
-// shows reports that the answer is whole, and that the driver knows each GPU under the same names as the inventory; its
-// UUID is enough where Slurm gave that itself.
+// shows reports a whole answer in which each GPU has the names of the inventory, or the UUID that Slurm gave.
 func (a *ahead) shows(seen judge.Seen) bool {
 	if a == nil {
 		return false

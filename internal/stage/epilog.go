@@ -130,8 +130,7 @@ func (r *record) outlast() {
 	r.Past.Second, r.Past.Again = false, which == ledger.ClosedRun
 }
 
-// close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
-// hands.
+// close puts the job's end on record. What follows is optional, and partly in the user's hands.
 func (r *record) close(out *output) {
 	run := r.Self()
 	if out.told {
@@ -156,8 +155,7 @@ func (r *record) leaveReport() {
 	r.Try(r.Store.ChangeReport(r.Job, func(told *state.Report) { told.End = joined(r.text) }))
 }
 
-// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of
-// the GPUs is what is there then.
+// cleanUp ends what a cgroup proved to be the ended job's, if the admin wants that, and looks again.
 func (r *record) cleanUp() {
 	if !r.mayCleanUp() {
 		return

@@ -27,9 +27,8 @@ import (
 	"bookend/internal/state"
 )
 
-// Driver is one run of a root hook: what it was told, what it works with, and its dealings with the driver and with
-// /proc; it is the Eyes that a hook looks with. Its Troubles are what went wrong since they were taken last, its Case
-// is what it knows so far.
+// Driver is one run of a root hook: what it works with, and its dealings with the driver and with /proc (judge's Eyes).
+// Its Troubles went wrong since they were taken last, its Case is what it knows so far.
 type Driver struct {
 	operation.Env
 	*Frame
@@ -53,8 +52,7 @@ func New(env operation.Env, phase slurm.Context) *Driver {
 	return &Driver{Env: env, Frame: frame, Case: at}
 }
 
-// Configure loads the configuration; a bad one becomes a fault and the shipped, observing default. Problem is what is
-// wrong with it, in one line.
+// Configure loads the configuration; a bad one becomes a fault and the observing default. Problem says why, in a line.
 func (d *Driver) Configure() (problem string) {
 	d.Config, problem = LoadConfig(d.Env)
 	d.Times, d.Settle = d.Config.Deadlines.Epilog, d.Config.Settle.Epilog
@@ -150,15 +148,13 @@ func OwnCgroup(proc string) (string, error) {
 	return string(text), err
 }
 
-// ReadConfig reads the configuration that this process is to use, and says where it lies. With problems, or an
-// error when it cannot be read or trusted, the Config is what config.Parse keeps of a bad file: it observes and
-// never drains.
+// ReadConfig reads the configuration that this process is to use, and says where it lies. With problems, or an error if
+// it cannot be read or trusted, it is what config.Parse keeps of a bad file: it never drains.
 func ReadConfig(env operation.Env) (cfg config.Config, path string, problems []config.Problem, err error) {
 	if path = env.Getenv("BOOKEND_CONFIG"); path == "" {
 		path = config.DefaultFile
 	}
-	// Threat: whoever can write the configuration chooses programs that root runs. Task hooks check alike:
-	// there the variable is the user's.
+	// Threat: a configuration names programs that root runs. In task hooks the variable is the user's.
 	data, err := safefile.ReadTrusted(path, config.MaxBytes)
 	if err != nil {
 		return config.Default(), path, nil, err
@@ -288,8 +284,7 @@ func (f *Frame) Left(limit, reserve time.Duration) time.Duration {
 	return max(0, min(limit, f.deadline-f.clock.Boot()-reserve))
 }
 
-// LastWords is what is left for them: slurmd grants 10 ms between SIGTERM and SIGKILL, and a killed hook counts
-// as failed.
+// LastWords is what is left for them: slurmd grants 10 ms between SIGTERM and SIGKILL, and a killed hook has failed.
 const LastWords = 5 * time.Millisecond
 
 // Guard ends the process with the exit code reached, at the deadline or at SIGTERM, after say has had its say.

@@ -73,8 +73,7 @@ func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.L
 	return slurmconf.Devices(d.Job, cards, d.Config.NVIDIA, list)
 }
 
-// foresee is what Inventory will most likely come to: what it came to for the last hook, with the numbers that are
-// kept. It has no GPUs where nobody can tell.
+// foresee is what Inventory will most likely find: what the last hook's did, with the kept numbers; no GPUs if unknown.
 func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.Seen) {
 	last := d.Store.Inventory()
 	res := d.devices(recalled, last.Cards, list)
@@ -84,8 +83,7 @@ func (d *Driver) foresee(recalled ledger.Run, list slurmconf.List) (seen judge.S
 	return judge.Seen{Epoch: last.Epoch, Cards: res.Devices, Origin: slurmconf.Origin{Source: res.Source}}
 }
 
-// unresolved tells which of the job's numbers stand for no GPU of those that the driver has, and which for nobody knows
-// what.
+// unresolved tells which of the job's numbers stand for no GPU that the driver has, and which are unknown.
 func (d *Driver) unresolved(res slurmconf.Result, have int) {
 	if res.Unknown != "" {
 		d.Add(finding.Unsure(code.Ambiguous, res.Unknown))
@@ -127,8 +125,7 @@ func settled(r ledger.Run, job slurm.Job) bool {
 	})
 }
 
-// everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number
-// that is not certain is -1.
+// everyCard are the driver's GPUs with Slurm's numbers, as of a job that has all; -1 if not certain.
 func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) (all []finding.Card) {
 	job := slurm.Job{GPUIndexes: slices.Sorted(maps.Keys(n.GPUMap))}
 	for i := range list.GPUs {
@@ -177,9 +174,8 @@ func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	return append(all, unread...)
 }
 
-// numbering is what Slurm's GPU numbers mean as far as it is kept, and what begins to find out whether that still
-// holds, while the driver is asked for the GPUs. Nothing is done where Slurm or the admin names the devices, nor at the
-// end of a run whose start has done so.
+// numbering is what is kept of what Slurm's GPU numbers mean, and what begins to find out whether it still holds.
+// Nothing is done if Slurm or the admin names the devices, or the run's start has settled it.
 func (d *Driver) numbering(recalled ledger.Run) (kept slurmconf.List, start func() (collect func() slurmconf.List)) {
 	check := d.Phase == slurm.HealthCheck
 	asks := check || slurmconf.GivesNumbers(d.Job) && !settled(recalled, d.Job)
@@ -212,8 +208,7 @@ func (d *Driver) startNumbering(kept *slurmconf.Kept, check bool) (collect func(
 	})
 }
 
-// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
-// not known.
+// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's, or 0.
 func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
 	d := New(env, slurm.HealthCheck)
 	d.Config, d.Times, d.Job.Node = cfg, cfg.Deadlines.HealthCheck.Hook(), node
@@ -269,8 +264,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 	}
 }
 
-// askSlurmd runs slurmd -G. While an earlier one lives that cannot be killed no other is started: it would get stuck as
-// well.
+// askSlurmd runs slurmd -G. While an earlier one is stuck no other is started: it would get stuck too.
 func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if d.Store != nil {
 		for _, r := range d.readers().Stuck() {

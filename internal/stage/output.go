@@ -49,9 +49,8 @@ func (o *output) addressSpace() gpu.Figure {
 	return gpu.Bytes(o.drop.AddressSpace)
 }
 
-// listen begins to look through the job's outputs for messages about memory, as the user, beside what the hook does
-// meanwhile. The function that it returns waits for what was found, at most as long as an append and its turn may take,
-// or says why nobody looked; it is called once.
+// listen begins to search the job's outputs for messages about memory, as the user. The function that it returns waits
+// for what was found, at most as long as an append may take, or says why none was searched; it is called once.
 func (r *record) listen(o *output) (listened func() judge.Heard) {
 	nothing := judge.Heard{AddressSpace: o.addressSpace()}
 	switch {
@@ -172,9 +171,8 @@ func (r *record) append(o *output) {
 	}
 }
 
-// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is
-// the job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
-// expands to.
+// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. If the
+// job keeps its errors apart, or without a TaskEpilog, it is what SLURM_JOB_STDOUT expands to.
 func (o *output) target() joblog.Target {
 	recorded := o.drop.Target
 	if recorded.Path != "" && o.job.Stderr == "" {

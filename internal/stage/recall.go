@@ -94,8 +94,7 @@ func (r *record) complete() {
 	}
 }
 
-// readNode reads the records of all of the node's hooks as they are now: jobs may have begun, or ended, since they were
-// read.
+// readNode reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
 func (r *record) readNode() *judge.Node {
 	var n judge.Node
 	n.Proofs = r.Store.Recorded().Runs.Proofs()
@@ -144,8 +143,7 @@ func (r *record) diagnose() {
 }
 
 // test tests the job's GPUs by an allocation where that may be, and takes an earlier test's word where that holds.
-// What was found by the records as they were at the look stays found: as they are right before a test they only say
-// whether there may be one.
+// Findings stay those of the records at the look; the records right before a test only say whether there may be one.
 func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 	first := func() string { return gpu.VendorOf(r.Seen.Cards[0].Device).Name }
 	other := func(c finding.Card) bool { return gpu.VendorOf(c.Device).Name != first() }
@@ -178,8 +176,7 @@ func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
 	return records
 }
 
-// since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where
-// there is none.
+// since is where a start reads the kernel's log from: before the oldest test that it may trust, nil for none.
 func (r *record) since(tested map[gpu.ID]health.TestRecord) (mark *gpu.KernelMark) {
 	oldest := r.Clock.Boot() - health.TestMaxAge
 	for _, t := range tested {
@@ -217,8 +214,7 @@ func (r *record) trusted(earlier map[gpu.ID]health.TestRecord) (outcomes []healt
 	return outcomes, open
 }
 
-// unworn returns what the last tests say of those GPUs that this end has no reason to test again, and counts that, and
-// the other GPUs.
+// unworn returns the last tests of the GPUs that this end need not test again, which it counts, and the other GPUs.
 func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 	start := r.Past.Run.Start
 	if start == nil || r.Past.Again || r.Past.Second || r.Config.Probe.Every == 0 {
@@ -245,8 +241,7 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 	return outcomes, open
 }
 
-// recheck reads the records again right before a test: jobs may have begun meanwhile. It reports whether another hook
-// was here for this end, or start.
+// recheck reads the records right before a test, and reports whether another hook was here for this end, or start.
 func (r *record) recheck() (now judge.Case, isAgain bool) {
 	read := r.Node != nil
 	r.complete() // sharing may take a second, and is known from now on
@@ -262,8 +257,7 @@ func (r *record) recheck() (now judge.Case, isAgain bool) {
 	return now, lost || began || which == ledger.ClosedRun && r.Phase == slurm.Epilog
 }
 
-// keepTests records tests for later starts. One that was tried and came to nothing is recorded too: nobody trusts it,
-// nor what was known before it.
+// keepTests records tests for later starts. One that came to nothing too: it voids what was known before it.
 func (r *record) keepTests(tested []health.Outcome) {
 	var mark gpu.KernelMark
 	if r.Seen.Kernel != nil {

@@ -215,8 +215,7 @@ func (r *recorder) endSessions() {
 	}
 }
 
-// take adds a look to what is kept of each open run on GPUs of its vendor. Nothing is recorded of a run with GPUs of
-// several.
+// take adds a look to what is kept of each open run on GPUs of its vendor. A run with GPUs of several is not recorded.
 func (r *recorder) take(s sample, runs []ledger.Run) {
 	look := s.look
 	r.kept.Problem = ""

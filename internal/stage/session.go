@@ -143,8 +143,7 @@ func (r *recorder) leave(e end) (over bool) {
 	return false
 }
 
-// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU. It is empty where that
-// cannot be read.
+// inUse reads how often the drivers' modules are in use: it changes when a process opens a GPU; empty if unknown.
 func (r *recorder) inUse() (counts string) {
 	for _, v := range gpu.Vendors {
 		// Threat: none, the kernel's own file.

@@ -39,8 +39,7 @@ func Epilog(env Env) int {
 	return run(env, slurm.Epilog, slurm.TaskEpilog, taskEpilog, ofJob((*record).epilog))
 }
 
-// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0
-// unless it could not check the node at all.
+// HealthCheck is bookend-healthcheck: a root hook without a job. It exits 0 unless it could not check the node at all.
 func HealthCheck(env Env) int { return run(env, slurm.HealthCheck, "", nil, (*record).check) }
 
 // run is what a hook's program does: it serves as its own child, says its version, or is one of its hooks.
@@ -72,8 +71,7 @@ func run(env Env, phase, task slurm.Context, ofTask func(*task), steps func(*rec
 	return rootHook(env, phase, steps)
 }
 
-// record is the one product of a hook, and what the hook works with. Each step adds its part; a judgement is made again
-// when there is more to judge.
+// record is the one product of a hook. Each step adds its part; a judgement is made again when there is more to judge.
 type record struct {
 	*Driver
 	judge.Judgement

@@ -169,8 +169,7 @@ func (t *task) record(change func(*joblog.Drop)) {
 	if dir == "" {
 		return
 	}
-	// Threat: none but the user's own: it is this user's file and process. Without one there is no record: that is
-	// normal.
+	// Threat: none but the user's own: this user's file and process. Having none is normal.
 	release, err := safefile.Lock(filepath.Join(dir, name), t.Left(longest, 0), true)
 	if err != nil {
 		return

@@ -199,8 +199,7 @@ type Glance struct {
 	Stuck *state.Stuck
 }
 
-// Look asks the driver once about every device of the node, for at most a while, and reads who is on them: for the
-// command line.
+// Look asks the driver once about every device of the node, and reads who is on them: for the command line.
 func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	d := New(env, "")
 	d.Config, d.Times = cfg, cfg.Deadlines.Epilog

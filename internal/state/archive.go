@@ -32,10 +32,9 @@ var (
 	keepBytes    = int64(64 << 20)     // of all records of a node in the history
 )
 
-// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
-// reports and drops, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits
-// for the disk and so belongs in a child, of which one is at work at a time. The error joins all that went wrong; the
-// rest is done.
+// Archive writes a node's ended runs to varDir, durably, removes from memory those that are not kept, with reports and
+// drops, sweeps up half-written files, and forgets the oldest of the history. It waits for the disk and so belongs in a
+// child, one at a time. The error joins all that went wrong.
 func Archive(run, varDir, node string, now time.Time) error {
 	history := historyFolder(varDir, node)
 	s, err := Open(run, node)
@@ -54,8 +53,7 @@ func Archive(run, varDir, node string, now time.Time) error {
 
 func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
 
-// moveOut moves ended runs to the history, the oldest first: of too many, the next have their turn once those are
-// archived.
+// moveOut moves ended runs to the history, the oldest first: of too many the next follow later.
 func (s *Store) moveOut(history string) error {
 	jobs, err := s.jobs()
 	runs, damage := s.runsOf(jobs, err)
@@ -135,8 +133,7 @@ func (s *Store) forget(r ledger.Run) error {
 	return errors.Join(removeNamed(reportFolder(s.run), s.node, gone), RemoveDrop(s.run, s.node, gone))
 }
 
-// prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
-// go too: Archive is the only one.
+// prune removes from the history what is too old, and the oldest if it is too large. A killed writer's files go too.
 func prune(history string, now time.Time) error {
 	files := byAge(history)
 	total := int64(0)
@@ -264,8 +261,7 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 	return runs[node], damage
 }
 
-// Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked
-// into. They are sorted.
+// Nodes are this host's with state below run or a history below varDir (empty: none), sorted.
 func Nodes(run, varDir string) ([]string, error) {
 	var nodes []string
 	for root, name := range map[string]string{run: "state", varDir: "history"} {

@@ -91,8 +91,7 @@ func peek[T any](run, node string, f file[T]) *T {
 	return f.peek(s)
 }
 
-// get is read for hooks: a file that cannot be used is set aside, and a Damage. It is read again under the lock, whose
-// holder may have repaired it.
+// get is read for hooks: an unusable file, read again under the lock, is set aside, and a Damage.
 func (f file[T]) get(s *Store) (content *T, err error) {
 	defer func() { err = f.failed("read", err) }()
 	if content, err = f.read(s); !unusable(err) {
@@ -108,9 +107,8 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 	return content, errors.Join(lock, err)
 }
 
-// change replaces the content by what edit makes of it, under the lock. For edit, nil is no file; if it returns the
-// pointer that it got, nothing is written. A file that cannot be used is set aside and counts as none; one that cannot
-// be read now may be whole, and stays.
+// change replaces the content by what edit makes of it, under the lock. For edit, nil is no file; the pointer that it
+// got means no write. An unusable file is set aside and counts as none; one that cannot be read now stays.
 func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 	return f.failed("change", s.locked(f.lock, func() error {
 		now, err := f.read(s)
@@ -200,8 +198,7 @@ func otherVersion(version int) string {
 type Damage struct {
 	Path string
 	Why  string
-	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a
-	// GPU.
+	// Unread: it stands for records that were not read at all. The others may lack a job that has a GPU.
 	Unread bool
 }
 
@@ -213,9 +210,8 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. Where that
-// fails, it stays where it is and is reported again. Threat: none, root alone can write in either folder; rename opens
-// nothing.
+// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. If that fails,
+// it stays and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
 func (s *Store) setAside(path string) {
 	name := strings.ReplaceAll(path, "/", "-")
 	folder := filepath.Join(s.dir, damagedName)

@@ -72,8 +72,7 @@ func validKey(s string) bool {
 	return strings.Trim(s[1:], "0123456789") == ""
 }
 
-// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses
-// evidence, never its verdict.
+// encode writes a record: equal runs give equal bytes. One that is too large loses evidence, never its verdict.
 func encode(r ledger.Run) ([]byte, error) {
 	r.Version = Version
 	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)

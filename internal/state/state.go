@@ -126,8 +126,7 @@ func of(job slurm.Job, what string, err *error) {
 	}
 }
 
-// check refuses a job that must not become a path. Threat: "..", "/" and the like in what Slurm, or a user
-// through Slurm, handed to a hook.
+// check refuses a job that must not become a path. Threat: "..", "/" and the like that a user gave Slurm.
 func (s *Store) check(job slurm.Job) error {
 	switch {
 	case job.ID == 0:

@@ -39,8 +39,7 @@ func (s *Store) ProbeLock(id gpu.ID) string {
 	return filepath.Join(s.dir, "probe-"+lockName(id)+".lock")
 }
 
-// lockName is an id as part of a file name. Threat: the id is the driver's and opaque: "..", "/" and the like must
-// not lead out of the folder, so it is hashed.
+// lockName is an id as part of a file name. Threat: "..", "/" and the like in the driver's opaque id: it is hashed.
 func lockName(id gpu.ID) string {
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
@@ -76,8 +75,7 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 	})
 }
 
-// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds
-// none, and so never becomes anybody's client.
+// NoMPS returns an empty directory of this node's: a process that looks for MPS there finds none to be a client of.
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	// Threat: a service that somebody else put there; none from users, who cannot write here.
@@ -129,8 +127,7 @@ func (s *Store) ClearStuck(over Stuck) error {
 	})
 }
 
-// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. An unusable record is
-// a Damage, set aside.
+// StuckVisit returns the live child that is stuck among a user's files, nil for none. An unusable record is a Damage.
 func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
 	on, err := usersFile.get(s)
 	if stuck, ok := orNone(on)[uid]; ok && alive(stuck) {
@@ -159,8 +156,7 @@ type Reader struct {
 	At []finding.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
 }
 
-// MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be
-// recorded.
+// MaxReaders is how many stuck readers are kept on record. With so many none is started: it could not be recorded.
 const MaxReaders = 64
 
 func living(all *[]Reader, alive func(Stuck) bool) []Reader {

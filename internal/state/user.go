@@ -93,8 +93,7 @@ func GetReport(run, node string, owner slurm.Owner) (report Report, err error) {
 	return report, nil
 }
 
-// userNames are the names of a job's report and drop folder: task hooks know the SLUID, or the job id, or both.
-// What is not of its grammar gives no name.
+// userNames are the names of a job's report and drop: task hooks know SLUID, job id, or both. Malformed ones give none.
 func userNames(node string, job slurm.Owner) (names []string) {
 	for _, owner := range []slurm.Owner{{SLUID: job.SLUID}, {ID: job.ID}} {
 		if name, err := userName(node, owner); err == nil {
@@ -176,8 +175,7 @@ func removeNamed(folder, node string, job slurm.Owner) error {
 	var all []error
 	for _, name := range userNames(node, job) {
 		err := removeOwn(folder, name)
-		// Threat: a user's file system may be mounted there: it is not opened, and stays. So do files of an earlier
-		// release, which made directories.
+		// Threat: a user's file system may be mounted there: it is not opened, and stays, as an earlier release's do.
 		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
 			all = append(all, err)
 		}

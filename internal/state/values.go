@@ -45,8 +45,7 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 	return release, nil
 }
 
-// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set
-// aside; so it is with all that follows.
+// LastCheck is what the node's last health check saw, nil for none. An unusable file is a Damage, set aside, as below.
 func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.get(s)) }
 
 // PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
@@ -129,8 +128,7 @@ func equalDrain(a, b drain.Memory) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// wrongDrain says why this cannot be what was written, empty where it can: what is not surely ours must never make a
-// reason ours.
+// wrongDrain says why this cannot have been written, if so: what is not surely ours must never make a reason ours.
 func wrongDrain(c drainContent) string {
 	if w := c.Written; w != nil && (!drain.Recorded(w.Reason) || len(w.Causes) == 0 || w.Wall.IsZero()) {
 		return fmt.Sprintf("the reason %.200q of %d causes and %v is none of ours", w.Reason, len(w.Causes), w.Wall)
@@ -168,8 +166,7 @@ func encodeRecorded(v versioned[Recorded]) ([]byte, error) {
 	})
 }
 
-// BeRecorder makes the caller the node's one recorder, until release or the process's end. It gives ErrLocked where
-// there is one.
+// BeRecorder makes the caller the node's one recorder, until release or its end. ErrLocked: there is one.
 func (s *Store) BeRecorder() (release func(), err error) {
 	return safefile.Lock(filepath.Join(s.dir, recorderLock), lockWait, true)
 }
@@ -277,8 +274,7 @@ func (s *Store) PutBaseline(b finding.Baseline) error {
 	})
 }
 
-// DropBaselines forgets what is known of these cards, accepted or learned. Of a card without a baseline there is
-// nothing to forget.
+// DropBaselines forgets what is known of these cards, accepted or learned. One without a baseline is no error.
 func (s *Store) DropBaselines(ids ...gpu.ID) error {
 	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
 		return slices.DeleteFunc(cards, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })

@@ -157,8 +157,7 @@ func checkVersion(line []byte) *Error {
 
 const leftOut = "not reported by the backend"
 
-// shape tells a reading's figure that was left out from a 0, and a process list that was left out (or is null) from an
-// empty one.
+// shape tells a figure that was left out from a 0, and a process list that was left out (or null) from an empty one.
 type shape struct {
 	Snapshot *struct {
 		Readings []struct {

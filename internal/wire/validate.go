@@ -7,8 +7,7 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Limits on values; what lies beyond cannot have come from a working backend or hook. How much there is of anything
-// follows from MaxReplyBytes.
+// Limits on values that a working backend or hook never exceeds. MaxReplyBytes bounds the rest.
 const (
 	maxID    = 128     // bytes; NVIDIA's longest has 80
 	maxBytes = 1 << 52 // 4 PiB of memory
@@ -28,8 +27,7 @@ func validateRequest(r Request) *Error {
 // kindOther stands for the kinds of later versions.
 const kindOther Kind = "other"
 
-// validateReply refuses a line without its content, or with content that cannot be. What another kind's line would
-// carry is not looked at.
+// validateReply refuses a line without its content, or with impossible content. Other kinds' content is ignored.
 func validateReply(r *Reply) *Error {
 	var lacks bool
 	switch r.Kind {

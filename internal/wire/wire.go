@@ -70,8 +70,7 @@ type Request struct {
 	Options         Options       `json:"options,omitempty"`
 }
 
-// Options are those of the vendor's configuration keys that its backend knows, passed through unread. Each is the path
-// of a file that the backend loads.
+// Options are the vendor's configuration keys that its backend knows: each is the path of a file that it loads.
 type Options map[string]string
 
 func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }
