@@ -98,18 +98,14 @@ func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. What is known
-// is stronger than what is not, then more memory.
-func (j Judgement) Doubt() (text string) {
-	var best finding.Finding
+// Doubt says why the first of the findings that were to drain did not; empty where none was withheld.
+func (j Judgement) Doubt() string {
 	for i, f := range j.Found {
-		known := (f.Unknown == "") == (best.Unknown == "") && f.Bytes.Bytes > best.Bytes.Bytes
-		stronger := text == "" || f.Unknown == "" && best.Unknown != "" || known
-		if why := j.Of(i).Why; why != "" && stronger {
-			best, text = f, fmt.Sprintf("%s: %s", f.Code, why)
+		if why := j.Of(i).Why; why != "" {
+			return fmt.Sprintf("%s: %s", f.Code, why)
 		}
 	}
-	return text
+	return ""
 }
 
 // onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
