@@ -273,12 +273,8 @@ func (c Case) limits() finding.Limits { return finding.LimitsOf(c.Config.Thresho
 
 // BaselinesOf leaves those of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
-	known := map[gpu.ID]finding.Baseline{}
-	for id, b := range all {
-		if b.Epoch.Same(epoch) {
-			known[id] = b
-		}
-	}
+	known := maps.Clone(all)
+	maps.DeleteFunc(known, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(epoch) })
 	return known
 }
 
