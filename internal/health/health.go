@@ -49,9 +49,8 @@ func Judge(in Input) []finding.Finding {
 		}
 	}
 	if in.Kernel != nil && in.Kernel.Lost && len(in.Cards)+len(in.Unseen) > 0 {
-		out = append(out, finding.Finding{Code: code.Untraced,
-			Unknown: "part of the kernel's log since the job began " +
-				"was overwritten before it was read: an Xid may be missing"})
+		out = append(out, finding.Unsure(code.Untraced,
+			"part of the kernel's log was overwritten before it was read: an Xid may be missing"))
 	}
 	return out
 }

@@ -178,33 +178,21 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 
 // condition is what the driver and the kernel's log say against the GPUs since the last check.
 func (c Check) condition() []finding.Finding {
-	log, lost := c.sinceLast()
-	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Blind: len(c.Seen.Health) == 0}
+	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0}
+	now, last := c.Seen.Kernel, c.Last
+	if now != nil && now.Unknown == "" && last != nil && last.Kernel != nil && last.Boot != "" &&
+		last.Boot == now.Epoch.Boot { // else what was since the last check cannot be told
+		in.Kernel = now
+	}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
-		if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
-			for _, h := range c.Last.Health {
+		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
+			for _, h := range last.Health {
 				in.Before[h.Device] = h
 			}
 		}
 	}
-	return append(lost, health.Judge(in)...)
-}
-
-// sinceLast is the kernel's log since the last check of this boot, nil if unknown, and a finding if part is lost.
-func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
-	now, last := c.Seen.Kernel, c.Last
-	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil || last.Boot == "" ||
-		last.Boot != now.Epoch.Boot {
-		return nil, nil
-	}
-	since := *now
-	if since.Lost {
-		since.Lost = false
-		lost = append(lost, finding.Unsure(code.Untraced, "part of the kernel's log since the last health check "+
-			"was overwritten before it was read: an Xid may be missing"))
-	}
-	return &since, lost
+	return health.Judge(in)
 }
 
 // Leaked is what was found on GPUs that no job has, in bytes.

@@ -97,18 +97,14 @@ func (c Case) asksRepeat(f finding.Finding) bool {
 	return f.Unknown == "" && c.Config.Action(c.Phase, c.Job.Partition, f.Code) == config.Repeat
 }
 
-// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. What is known
-// is stronger than what is not, then more memory.
-func (j Judgement) Doubt() (text string) {
-	var best finding.Finding
+// Doubt says why the first of the findings that were to drain did not; empty where none was withheld.
+func (j Judgement) Doubt() string {
 	for i, f := range j.Found {
-		known := (f.Unknown == "") == (best.Unknown == "") && f.Bytes.Bytes > best.Bytes.Bytes
-		stronger := text == "" || f.Unknown == "" && best.Unknown != "" || known
-		if why := j.Of(i).Why; why != "" && stronger {
-			best, text = f, fmt.Sprintf("%s: %s", f.Code, why)
+		if why := j.Of(i).Why; why != "" {
+			return fmt.Sprintf("%s: %s", f.Code, why)
 		}
 	}
-	return text
+	return ""
 }
 
 // onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
@@ -275,12 +271,8 @@ func (c Case) limits() finding.Limits { return finding.LimitsOf(c.Config.Thresho
 
 // BaselinesOf leaves those of an epoch: others are void.
 func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
-	known := map[gpu.ID]finding.Baseline{}
-	for id, b := range all {
-		if b.Epoch.Same(epoch) {
-			known[id] = b
-		}
-	}
+	known := maps.Clone(all)
+	maps.DeleteFunc(known, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(epoch) })
 	return known
 }
 

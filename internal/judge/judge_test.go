@@ -24,29 +24,19 @@ func enforcing(found ...finding.Finding) Case {
 	return c
 }
 
-// What a doubt keeps from draining leaves a trace: the strongest finding's.
+// What a doubt keeps from draining leaves a trace: the first finding's.
 func TestDoubt(t *testing.T) {
-	orphan := func(mib uint64, doubts ...string) finding.Finding {
-		return finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(mib << 20), Doubts: doubts}
-	}
+	sure := finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(600 << 20)}
+	doubted := sure
+	doubted.Doubts = []string{"job 5 could own it as well", "x"}
 	unknown := finding.Finding{Code: code.Residue, Unknown: "old driver"}
-	for name, tt := range map[string]struct {
-		found []finding.Finding
-		want  string
-	}{
-		"nothing found":        {nil, ""},
-		"nothing withheld":     {[]finding.Finding{orphan(600)}, ""},
-		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
-		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
-		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
-		"as much memory":       {[]finding.Finding{orphan(600, "a"), orphan(600, "b")}, "BKD-ORPHAN: a"},
-		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
-		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
-		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},
+	for want, found := range map[string][]finding.Finding{
+		"":                                       {sure, {Code: code.Dirty, Doubts: []string{"it was there before this job"}}},
+		"BKD-ORPHAN: job 5 could own it as well": {sure, doubted, unknown},
+		"BKD-RESIDUE: unknown: old driver":       {unknown, doubted},
 	} {
-		j := Judge(enforcing(tt.found...)).Late(orphan(9))
-		if got := j.Doubt(); got != tt.want {
-			t.Errorf("%s: doubt: got %q, want %q", name, got, tt.want)
+		if got := Judge(enforcing(found...)).Late(sure).Doubt(); got != want {
+			t.Errorf("doubt: got %q, want %q", got, want)
 		}
 	}
 }

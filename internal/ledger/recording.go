@@ -143,9 +143,9 @@ const Writes = 3 * time.Second
 func late(every time.Duration) time.Duration { return Writes + every*3/2 + 250*time.Millisecond }
 
 func (r *Recording) miss(s Span) {
-	if len(r.Missed) == MaxMissed {
-		s.From = r.Missed[MaxMissed-1].From
-		r.Missed = r.Missed[:MaxMissed-1]
+	if n := len(r.Missed); n == MaxMissed {
+		r.Missed = append(r.Missed[:n-1:n-1], Span{r.Missed[n-1].From, s.To})
+		return
 	}
 	r.Missed = append(r.Missed, s)
 }

@@ -3,7 +3,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -149,9 +148,7 @@ func (r Run) Last() (e End) {
 // Newest orders runs, the one that was last seen first: across boots, boot times do not compare.
 func Newest(runs []Run) []Run {
 	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int {
-		return cmp.Or(b.Last().Wall.Compare(a.Last().Wall), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
-	})
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.Last().Wall.Compare(a.Last().Wall) })
 	return runs
 }
 

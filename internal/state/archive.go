@@ -217,7 +217,11 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
 	byNode := map[string][]ledger.Run{}
-	for _, r := range ledger.Newest(slices.Collect(maps.Values(runs))) {
+	var all []ledger.Run
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
+		all = append(all, runs[name])
+	}
+	for _, r := range ledger.Newest(all) {
 		byNode[r.Job.Node] = append(byNode[r.Job.Node], r)
 	}
 	return byNode, damage, nil

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -207,27 +206,4 @@ func TestLockedIsUnknown(t *testing.T) {
 	must.Be(t, "another job's", s.Begin(ledger.Run{Job: job(2), Start: at(20)}), nil)
 	release()
 	must.Do(t, s.Begin(ledger.Run{Job: job(1), Start: at(20)}))
-}
-
-func TestTwoPrologsAtOnce(t *testing.T) {
-	run := folder(t)
-	j := job(1)
-	j.SLUID = sluidA
-	errs := make([]error, 8)
-	var wg sync.WaitGroup
-	for i := range errs {
-		s := open(t, run)
-		wg.Go(func() { errs[i] = s.Begin(ledger.Run{Job: j, Start: at(i + 1)}) })
-	}
-	wg.Wait()
-	won := -1
-	for i, err := range errs {
-		switch {
-		case err == nil && won < 0:
-			won = i
-		case !errors.Is(err, ErrExists) && !errors.Is(err, ErrLocked):
-			t.Errorf("prolog %d: %v, after %d", i, err, won)
-		}
-	}
-	must.Be(t, "the one that won", must.Have(finds(open(t, run), j, ledger.OpenRun))(t).Start.At, at(won+1).At)
 }
