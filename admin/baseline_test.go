@@ -135,8 +135,6 @@ func TestAcceptable(t *testing.T) {
 		"used unknown": {reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old driver") }), service,
 			"old driver"},
 		"figures say nothing": {reading(func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }), service, "NUMA"},
-		"used with the reserve": {reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true }), service,
-			"unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := acceptable(tt.r, map[int]finding.Process{812: tt.who}, config.Default().Thresholds)

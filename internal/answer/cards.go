@@ -299,9 +299,7 @@ func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
 		m := c.Memory
 		reserve := "" // what is neither used nor free: the driver keeps it on every GPU, whoever uses it
-		if m.UsedHasReserved {
-			reserve = " (used includes the driver's own reserve)"
-		} else if m.Reserved.Known() && m.Reserved.Bytes > 0 {
+		if m.Reserved.Known() && m.Reserved.Bytes > 0 {
 			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", Figure(m.Reserved))
 		}
 		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", c.BusID, cmp.Or(c.Node(), "(minor unknown)"), c.ID,

@@ -247,7 +247,7 @@ func (h *layout) busy(id gpu.ID, t time.Time) bool {
 
 // usedOf is the memory in use of which something can be told.
 func usedOf(r gpu.Reading) gpu.Figure {
-	if r.Device.ID == "" || r.Memory.Unjudged != "" || r.Memory.UsedHasReserved {
+	if r.Device.ID == "" || r.Memory.Unjudged != "" {
 		return gpu.Unknown("not read")
 	}
 	return r.Memory.Used

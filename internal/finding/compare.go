@@ -329,9 +329,6 @@ func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown str
 	if !r.Memory.Used.Known() {
 		return 0, r.Memory.Used.Unknown
 	}
-	if r.Memory.UsedHasReserved {
-		return 0, "this driver cannot tell its own reserve from used memory"
-	}
 	var listed uint64
 	for _, p := range r.Processes {
 		if !p.Memory.Known() {

@@ -421,7 +421,6 @@ func TestBalance(t *testing.T) {
 		{"counted twice", reading(gib, listed(1, gib), listed(2, gib)), 0, "twice"},
 		{"a process without a figure", reading(gib, unknownProc), 0, "PID 3"},
 		{"memory unknown", gpu.Reading{Memory: gpu.Memory{Used: gpu.Unknown("lost")}}, 0, "lost"},
-		{"older driver", gpu.Reading{Memory: gpu.Memory{Used: gpu.Bytes(615 * mib), UsedHasReserved: true}}, 0, "reserve"},
 	} {
 		got, why := Unexplained(tt.r, l, Baseline{})
 		if got != tt.want || !strings.Contains(why, tt.unknown) || (why == "") != (tt.unknown == "") {

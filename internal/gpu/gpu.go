@@ -62,9 +62,6 @@ type Memory struct {
 	Reserved Figure `json:"reserved"` // kept by the driver itself
 	Used     Figure `json:"used"`
 	Free     Figure `json:"free"`
-	// UsedHasReserved is true where the driver cannot tell the two apart (NVML's older call):
-	// then Used is never 0, and only differences between two readings mean anything.
-	UsedHasReserved bool `json:"used_has_reserved,omitempty"`
 	// Unjudged is why Used says nothing about what a job left behind, empty where it does: the operating system
 	// keeps files in this memory (a GPU that is a NUMA node), or other guests use the card (vGPU).
 	Unjudged string `json:"unjudged,omitempty"`

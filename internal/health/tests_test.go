@@ -80,7 +80,7 @@ func TestBusy(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(given), &b))
 		return Busy(scene(func(s *finding.Scene, r *gpu.Reading) {
 			s.Now.Curves[card0] = b.Curve
-			r.ProcessesUnknown, r.Memory.UsedHasReserved = b.Reading.ProcessesUnknown, b.Reading.Memory.UsedHasReserved
+			r.ProcessesUnknown = b.Reading.ProcessesUnknown
 			if r.Memory.Used = b.Reading.Memory.Used; b.Second > 0 {
 				with70(b.Second, b.Kinds...)(s, r)
 			}

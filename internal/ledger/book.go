@@ -89,7 +89,6 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 	for _, e := range endsOf(runs, now.Epoch) {
 		for _, r := range e.Snapshot.Readings {
 			if len(r.Processes) == 0 && r.ProcessesUnknown == "" && r.Memory.Used.Known() &&
-				!r.Memory.UsedHasReserved &&
 				r.Memory.Used.Bytes < now.Idle {
 				idle[r.Device.ID] = true
 			}

@@ -77,7 +77,6 @@ func TestLeftovers(t *testing.T) {
 		"processes unknown": {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch, 1},
 		"memory unknown": {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })), thisEpoch,
 			1},
-		"with the reserve": {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })), thisEpoch, 1},
 	} {
 		first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
 		for _, second := range []Run{run(101, []gpu.ID{card0}, &tt.since), run(101, []gpu.ID{card0}, nil, tt.since)} {

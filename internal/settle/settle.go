@@ -98,7 +98,7 @@ func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
 	last := looks[len(looks)-1]
 	for _, d := range devices {
 		curve := JudgeDevice(rule, d, looks)
-		useless := curve.State == Unknown && lookAt(last, d).incomparable(rule)
+		useless := curve.State == Unknown && lookAt(last, d).reading.Memory.Unjudged != ""
 		if curve.State != Clean && !curve.Steady && !useless {
 			return false
 		}
@@ -248,8 +248,7 @@ func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	return true, ""
 }
 
-// memoryWithin compares used memory with the expected. A figure that contains the driver's own share can only
-// be compared with an earlier figure of the same kind: against an idle 0 it says nothing.
+// memoryWithin compares used memory with the expected.
 func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {
@@ -257,16 +256,8 @@ func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 		return false, m.Unjudged
 	case !m.Used.Known():
 		return false, m.Used.Unknown
-	case l.incomparable(rule):
-		return false, "the driver counts its own share as used, and no earlier reading is known"
 	}
 	return m.Used.Bytes <= want || m.Used.Bytes-want < rule.SlackBytes, ""
-}
-
-// incomparable reports a figure that no further look can make comparable.
-func (l look) incomparable(rule gpu.WatchRule) bool {
-	return l.reading.Memory.Unjudged != "" || l.reading.Memory.UsedHasReserved &&
-		rule.Expect[l.reading.Device.ID].Bytes == 0
 }
 
 // equal reports whether two looks say the same, within tolerance; what both could not read is, if for one reason.

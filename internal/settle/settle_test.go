@@ -70,8 +70,6 @@ func without(ms int, faults ...gpu.Fault) gpu.Snapshot {
 	return gpu.Snapshot{At: at(ms, 0).At, Faults: faults}
 }
 
-func reserved(r *gpu.Reading) { r.Memory.UsedHasReserved = true }
-
 func noMemory(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("not supported") }
 
 func noList(r *gpu.Reading) { r.Processes, r.ProcessesUnknown = nil, "not trusted" }
@@ -112,10 +110,6 @@ func TestJudge(t *testing.T) {
 		s.Faults = lost(ms).Faults
 		return s
 	}
-	old := func(used uint64) func(int) gpu.Snapshot {
-		return func(ms int) gpu.Snapshot { return change(at(ms, used), reserved) }
-	}
-	oldOrphan := func(ms int) gpu.Snapshot { return change(orphan(ms), reserved) }
 	onBus := func(ms int) gpu.Snapshot { return change(at(ms, 0), func(r *gpu.Reading) { r.Device.BusID = bus }) }
 	instance := func(ms int) gpu.Snapshot {
 		return change(onBus(ms), func(r *gpu.Reading) { r.Device.Parent = "GPU-1" })
@@ -202,13 +196,6 @@ func TestJudge(t *testing.T) {
 			"moving since 3.5s"},
 		"list unknown, memory clean": {idle, byID, one(change(at(0, 0), noList)), "unknown processes: not trusted"},
 		"list unknown, memory used":  {idle, byID, one(change(at(0, gib), noList)), "moving"},
-
-		"old driver, idle": {idle, byID, every(old(615*mib), 0),
-			"unknown memory: the driver counts its own share as used, and no earlier reading is known done"},
-		"old driver, process":                {idle, byID, every(oldOrphan, 0), "moving"},
-		"old driver, orphan":                 {idle, byID, every(oldOrphan), "flat done"},
-		"old driver, compared with a start":  {expect(615 * mib), byID, every(old(615*mib), 0), "clean done"},
-		"old driver, more than at the start": {expect(615 * mib), byID, every(old(700*mib), 0), "moving"},
 
 		// A GPU may be known by its bus id alone, and its faults may be: it counts all the same.
 		"bus id, fault with bus id":      {idle, byBus, every(named("", bus)), "unknown lost done"},

@@ -187,7 +187,7 @@ func (h *hook) unjudged() bool {
 	case world.SharedByName, world.SharedByMPS, world.SharedShards:
 		return true
 	}
-	return s.NUMA || s.OldDriver
+	return s.NUMA
 }
 
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.

@@ -197,9 +197,6 @@ func (n *Node) reading(c *Card) gpu.Reading {
 		used += bytes + ch.Overhead
 		ch.Listed(n.Now, func(p *Process) { r.Processes = list(r.Processes, p, bytes) })
 	}
-	if n.Site.OldDriver {
-		used, r.Memory.UsedHasReserved, r.Memory.Reserved = used+reserved, true, gpu.Unknown("the driver's older call does not tell")
-	}
 	if n.Site.AMD {
 		var listed uint64
 		for _, p := range r.Processes {

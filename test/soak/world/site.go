@@ -36,7 +36,6 @@ type Site struct {
 	StartTimes bool // it has SLURM_JOB_START_TIME (23.02)
 	MIG        bool
 	NUMA       bool // the operating system keeps files in the cards' memory
-	OldDriver  bool // used memory contains the driver's own share
 	AMD        bool // the cards are AMD's
 	InJob      bool // PrologFlags=RunInJob
 	ReusesPIDs bool // pid_max is small
@@ -51,12 +50,12 @@ func drawSite(r *rand.Rand) Site {
 	s := Site{
 		Tracking: Tracking(pick(r, 40, 40, 20)),
 		Sharing:  Sharing(pick(r, 80, 5, 4, 4, 2, 5)),
-		MIG:      one(60), NUMA: one(100), OldDriver: one(80), InJob: one(60),
+		MIG:      one(60), NUMA: one(100), InJob: one(60),
 		ReusesPIDs: one(3), Disorder: one(3), StartTimes: !one(3),
 	}
 	s.SLUIDs = s.Tracking == CgroupSLUID || one(3)
 	if s.AMD = one(15); s.AMD {
-		s.MIG, s.NUMA, s.OldDriver = false, false, false
+		s.MIG, s.NUMA = false, false
 	}
 	return s
 }
