@@ -86,13 +86,13 @@ func (n testNode) shows(t tester, used ...int) {
 		}
 		script += fmt.Sprintf("%s) bytes=%d ;;\n", pattern, mib<<20)
 	}
-	card := func(id gpu.ID, bus string, minor, index int, bytes string) string {
-		return fmt.Sprintf(`{"device":{"id":"%s","bus_id":"%s","minor":%d},"memory":{"used":{"bytes":%s}},"processes":[],"nvidia":{"nvml_index":%d}}`,
-			id, bus, minor, bytes, index)
+	card := func(id gpu.ID, bus string, minor int, bytes string) string {
+		return fmt.Sprintf(`{"device":{"id":"%s","bus_id":"%s","minor":%d},"memory":{"used":{"bytes":%s}},"processes":[]}`,
+			id, bus, minor, bytes)
 	}
 	script += `esac
 cat <<END
-{"bookend":1,"kind":"snapshot","snapshot":{"at":5000000000,"readings":[` + card(cardA, "0000:1b:00.0", 0, 1, "$bytes") + "," + card(cardB, "0000:3b:00.0", 1, 0, "0") + `]}}
+{"bookend":1,"kind":"snapshot","snapshot":{"at":5000000000,"readings":[` + card(cardA, "0000:1b:00.0", 0, "$bytes") + "," + card(cardB, "0000:3b:00.0", 1, "0") + `]}}
 {"bookend":1,"kind":"done"}
 END
 `

@@ -16,7 +16,6 @@ type device struct {
 	gpu.Device
 	handle   nvml.Device
 	card     nvml.Device // of a MIG instance too
-	index    *int        // NVML's number of the card
 	mig      *bool       // whether the card is in MIG mode; nil where it is not known
 	instance uint32      // the GPU instance that a MIG instance is on, or nowhere
 	shared   bool        // other MIG instances are on that GPU instance
@@ -122,9 +121,6 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	d.Name, _ = ask(handle.GetName, l, "nvmlDeviceGetName")
 	if minor, failed := ask(handle.GetMinorNumber, l, "nvmlDeviceGetMinorNumber"); failed == nil {
 		d.Minor = &minor
-	}
-	if index, failed := ask(handle.GetIndex, l, "nvmlDeviceGetIndex"); failed == nil {
-		d.index = &index
 	}
 	mode, failed := ask(func() (int, nvml.Return) {
 		current, _, ret := handle.GetMigMode()

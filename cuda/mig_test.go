@@ -62,7 +62,7 @@ func TestInstances(t *testing.T) {
 	// What runs on a card in MIG mode is its instances' to say.
 	card := reading(t, s, w.UUID(1))
 	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut ||
-		!*card.NVIDIA.MIGMode {
+		!card.Parts {
 		t.Errorf("GPU: got %s", text(t, card))
 	}
 	whole := reading(t, s, w.UUID(0))

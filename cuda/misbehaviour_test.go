@@ -49,7 +49,7 @@ func TestNotSupported(t *testing.T) {
 	if m := r.Memory; m.Total.Known() || m.Used.Known() || m.Free.Known() || m.Reserved.Known() {
 		t.Errorf("got %s", text(t, m))
 	}
-	if len(s.Faults) != 0 || r.ProcessesUnknown != "" || r.Device.Minor != nil || *r.NVIDIA.MIGMode {
+	if len(s.Faults) != 0 || r.ProcessesUnknown != "" || r.Device.Minor != nil || r.Parts {
 		t.Errorf("got %s", text(t, s))
 	}
 }

@@ -27,8 +27,7 @@ import (
 // read takes one look at a device and its process lists. What cannot be read is unknown, with the driver's reason; a
 // reason that says more than "not supported" is a fault of the device too.
 func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
-	r := gpu.Reading{Device: d.Device, NVIDIA: &gpu.NVML{NVMLIndex: d.index, MIGMode: d.mig},
-		Processes: []gpu.Process{}}
+	r := gpu.Reading{Device: d.Device, Parts: d.cut(), Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
 	r.Memory = memory
 	r.Memory.Unjudged = d.unjudged

@@ -179,7 +179,7 @@ func (s Site) given() (count int, unsure string) {
 // mig reports that a GPU gives out instances: Slurm then counts these.
 func (s Site) mig() bool {
 	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
-		return r.Device.Parent != "" || r.NVIDIA != nil && r.NVIDIA.MIGMode != nil && *r.NVIDIA.MIGMode
+		return r.Device.Parent != "" || r.Parts
 	})
 }
 

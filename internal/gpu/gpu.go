@@ -117,7 +117,7 @@ type Reading struct {
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
 	Busy             *Busy     `json:"busy,omitempty"`              // in a recording, where the driver tells
 	KnownBad         string    `json:"known_bad,omitempty"`         // what this driver is known to do with memory
-	NVIDIA           *NVML     `json:"nvidia,omitempty"`
+	Parts            bool      `json:"parts,omitempty"`             // a whole GPU that is given out in parts (MIG mode)
 }
 
 // Process returns the process that is listed under a PID, false where none is.
@@ -134,12 +134,6 @@ func (r Reading) Process(pid int) (Process, bool) {
 type Busy struct {
 	GPU    int `json:"gpu"`
 	Memory int `json:"memory"`
-}
-
-// NVML is what NVIDIA's backend tells besides of a reading. The pure packages never read it.
-type NVML struct {
-	NVMLIndex *int  `json:"nvml_index,omitempty"`
-	MIGMode   *bool `json:"mig_mode,omitempty"`
 }
 
 // Driver names the driver that answered.

@@ -28,7 +28,7 @@ func request() Request {
 }
 
 func replies() []Reply {
-	minor, on := 0, true
+	minor := 0
 	look := gpu.Snapshot{
 		At: time.Hour, Driver: gpu.Driver{Version: "580.1", Library: "13.580.1"},
 		Readings: []gpu.Reading{{
@@ -39,7 +39,7 @@ func replies() []Reply {
 				{PID: 4194303, Memory: gpu.Unknown("not available"), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}},
 				{PID: 1, Memory: gpu.Bytes(5)},
 			},
-			NVIDIA: &gpu.NVML{MIGMode: &on},
+			Parts: true,
 		}},
 		Faults: []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-2", BusID: "0000:1c:00.0", Detail: "GPU is lost"}},
 	}
