@@ -51,7 +51,6 @@ func TestProbeAtTheEnd(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	n.shows("test allocation: ok, largest block ", "show", "100")
-	n.shows("test allocation: ok", "snapshot")
 	n.unprobed()
 	n.clean(prolog, numbered(101))
 	n.tested(n.startOf(101), gpu.ProbeOK, "")

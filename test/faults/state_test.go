@@ -85,9 +85,9 @@ func TestTooManyRecordsDoNotDrain(t *testing.T) {
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
 	n.clean(prolog, newJob())
-	text := strings.Repeat(" ", 1000<<10) + n.record()
+	text := n.record()
 	old := time.Now().Add(-time.Hour)
-	for id := range 80 {
+	for id := range 520 {
 		folder := n.inState(strconv.Itoa(1000 + id))
 		must.Do(t, os.Mkdir(folder, 0o700))
 		n.put(folder+"/w1.json", strings.Replace(text, `"id":7,`, fmt.Sprintf(`"id":%d,`, 1000+id), 1), 0o600)
