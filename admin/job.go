@@ -47,8 +47,7 @@ Bookend keeps the report. bookend show has the evidence of every cause, for root
 	}, a.why)
 }
 
-// ofJob makes a command be about a job: root gets the answer from all of the node's records, of which runs are the
-// job's, the oldest first; who is not root gets the report of their own job.
+// ofJob makes a command be about a job: root gets all of the node's records, others the reports of their own job.
 func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Run, all records) error) *cobra.Command {
 	cmd.Args = operands(1, 1, "JOBID")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -103,8 +102,7 @@ func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
 // found reports whether any of the runs has a finding that policy does not hide.
 func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(runs)) > 0 }
 
-// own shows users their own job: the start report that the kernel lets nobody else read. Nothing here is root's: what
-// this process may not open the user may not see.
+// own shows users their own job's reports, opened as the user: what this process may not open they may not see.
 func (a *app) own(ref slurm.Ref) error {
 	paths := a.config().Paths
 	node := nodeOf(a.env, paths, a.node)

@@ -39,8 +39,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 	return a.perNode(a.inJSON(cmd))
 }
 
-// status writes the node at a glance: from the records, the counts, a look at what hooks need, and what driver and
-// Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
+// status writes the node at a glance. If the records cannot be opened it says the rest, and ends with why.
 func (a *app) status(recordsAlone bool) error {
 	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)

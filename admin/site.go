@@ -222,8 +222,7 @@ func (a *app) examine(all bool) error {
 	return nil
 }
 
-// site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
-// looked for beside the backend, then where they are installed.
+// site is this node by its configuration. The hooks are searched next to the backend, then where they are installed.
 func site(env operation.Env) doctor.Site {
 	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{

@@ -28,8 +28,7 @@ const nowhere = ^uint32(0)
 // mostInstances bounds what is asked of one card, and the numbers of its GPU instances: it has 7 at present.
 const mostInstances = 64
 
-// opened is what became of a device that was asked for, or of one index of the node where all were: the device, with
-// its MIG instances where all were asked for, or why it could not be opened.
+// opened is what became of a device, or of an index of the node: the device with its MIG instances, or why it failed.
 type opened struct {
 	asked   gpu.Device // empty for an index
 	devices []device
@@ -215,8 +214,7 @@ const (
 // onGrace are the models that hang on the CPU's memory bus, by the word after the vendor's.
 var onGrace = []string{"GH200", "GB200", "GB300", "GB10"}
 
-// unjudged returns the reason for a card; an instance shares it unless it is MIG mode. Where the driver does not
-// tell its addressing mode, its name for the card does.
+// unjudged returns the reason for a GPU. If the driver does not tell its addressing mode, its name does.
 func (l *library) unjudged(card device) string {
 	mode, failed := ask(card.handle.GetVirtualizationMode, l, "nvmlDeviceGetVirtualizationMode")
 	if failed == nil && mode == nvml.GPU_VIRTUALIZATION_MODE_VGPU {

@@ -195,8 +195,7 @@ func fabricState(card nvml.Device) ([]string, nvml.Return) {
 	return []string{wordOr(fabricStates, uint64(info.State))}, ret
 }
 
-// slowdown names the reasons for lower clocks that say something of the machine. Idleness, clocks that somebody has
-// set, and a card at its power limit are how it is meant to be.
+// slowdown names the reasons for lower clocks that concern the machine: not idleness, set clocks or the power limit.
 func slowdown(mask uint64) string {
 	var names []string
 	for _, s := range []struct {

@@ -36,8 +36,7 @@ type library struct {
 	driver gpu.Driver
 }
 
-// openLibrary loads the library at path (empty: where the dynamic linker finds it) and initialises it. The
-// fault is the driver's answer, the error a request that makes no sense.
+// openLibrary loads and initialises the library at path (empty: the linker's). An error is a senseless request.
 func openLibrary(path string) (*library, *gpu.Fault, error) {
 	path, err := libraryPath(path, soname)
 	if err != nil {
@@ -66,8 +65,7 @@ func libraryPath(asked, soname string) (string, error) {
 	return asked, nil
 }
 
-// load opens the library before go-nvml does, with the same flags: go-nvml drops the linker's words, and
-// without them a missing driver looks like a library of another architecture.
+// load opens the library before go-nvml does, which drops the linker's words: they tell a missing driver.
 func (l *library) load(path string) *gpu.Fault {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -85,8 +83,7 @@ func (l *library) load(path string) *gpu.Fault {
 	return &fault
 }
 
-// symbol finds a function, nil where the library lacks it. Calling one that it lacks ends the process with 127: the
-// linker resolves go-nvml's calls when they are made.
+// symbol finds a function, nil for none: go-nvml's call of one that is missing would end the process with 127.
 func (l *library) symbol(name string) unsafe.Pointer {
 	s := C.CString(name)
 	defer C.free(unsafe.Pointer(s))

@@ -20,8 +20,7 @@ type prober struct {
 	lib  *library
 }
 
-// serveProbe tests every device that was asked for, one after another: the driver would serialise them anyway. Each
-// result is sent when it is known, so that a crash or hang at a later device costs none.
+// serveProbe tests the devices one after another, as the driver would. Each result is sent at once, whatever follows.
 func serveProbe(s serve.Session) error {
 	p := &prober{Tests: s.Tests()}
 	path, err := libraryPath(s.Req.Options[optionCUDA], cudaSoname)
@@ -58,8 +57,7 @@ func serveProbe(s serve.Session) error {
 	return p.testAll(asked, started)
 }
 
-// empty says why a folder is no place to keep away from MPS. Threat: a daemon in it, or whoever could put one there:
-// the driver would become a client of it, with root's rights.
+// empty says why a directory may have MPS in it. Threat: a daemon there: the driver becomes its client, as root.
 func empty(folder string) string {
 	if folder == "" {
 		return "no empty directory was named to keep away from MPS"
@@ -107,8 +105,7 @@ func (p *prober) prepare(asked []gpu.Device) error {
 	return nil
 }
 
-// load starts CUDA beside NVML: of all that a probe does this takes the longest. The devices are opened after CUDA has
-// started, which attaches them: both at once wait for each other.
+// load starts CUDA, which takes longest, beside NVML, then opens the devices: both at once wait for each other.
 func (p *prober) load(path string, asked []gpu.Device) (s started, err error) {
 	type answer struct {
 		failed *outcome
@@ -164,8 +161,7 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 	return p.Skip(nil, "")
 }
 
-// unseen is a device that CUDA did not show. CUDA's list ends with the first that it does not know, so that whose fault
-// it is shows only where one was asked for alone.
+// unseen is a device that CUDA did not show: its list ends with the first unknown one, so ask for one alone.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
 	if len(p.Req.Devices) > 1 && (o.Code == cudaNoDevice || o.Code == cudaInvalidDevice) {
 		serve.Skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+

@@ -24,8 +24,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// read takes one look at a device and its process lists. What cannot be read is unknown, with the driver's reason; a
-// reason that says more than "not supported" is a fault of the device too.
+// read takes one look at a device. What cannot be read is unknown; more than "not supported" is a fault too.
 func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, Parts: d.cut(), Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
@@ -94,16 +93,14 @@ type list struct {
 	call string
 }
 
-// lists are the driver's process lists. The calls are made directly and not through go-nvml, which offers room for one
-// entry first, doubles it without end, and takes version 3 without a check.
+// lists are the driver's process lists, called directly: go-nvml doubles its room without end, and checks nothing.
 var lists = []list{
 	{gpu.Compute, "nvmlDeviceGetComputeRunningProcesses"},
 	{gpu.Graphics, "nvmlDeviceGetGraphicsRunningProcesses"},
 	{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
 }
 
-// processes reads and merges the lists. When one cannot be read the others are still returned, with the reason why
-// they are not all; when one cannot be true none is: they come from the same driver.
+// processes reads and merges the lists. If one cannot be read the others stand; if one cannot be true none does.
 func (l *library) processes(d device, lists []list, total gpu.Figure) ([]gpu.Process, string, *failure) {
 	merged := []gpu.Process{}
 	var why string
@@ -192,8 +189,7 @@ func (l *library) list(call string, d device, total gpu.Figure) ([]entry, string
 	return nil, untrusted, failed
 }
 
-// firstRoom is the number of entries offered at first: the driver's own table ends at 950, and each call walks all its
-// clients under its locks. maxRoom ends a list that outgrows every offer.
+// firstRoom is the entries offered at first: the driver's table ends at 950. maxRoom ends a list that outgrows all.
 const (
 	firstRoom = 1024
 	maxRoom   = 16 * firstRoom

@@ -40,8 +40,7 @@ type whole struct {
 // holds is how long a reading of all lists is believed while nothing speaks against it.
 const holds = 5 * time.Second
 
-// recorded is read, with how busy the device is. Each list costs as much as all the rest: while a device's memory and
-// its first list are as they were, the others are not asked.
+// recorded is read and how busy the device is: while its memory and first list stay, the other lists are not asked.
 func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
 	now, last := s.Boot(), s.wholes[d.ID]
 	reading, faults := s.lib.read(d, lists[:1])
@@ -61,8 +60,7 @@ func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
 	return reading, faults
 }
 
-// unused reports that nobody uses the devices of a look, and that one of them is to unload when nobody does: without
-// persistence mode the driver unloads a GPU that nobody has open.
+// unused reports that nobody uses a look's devices, and that the driver unloads one then (no persistence mode).
 func (s *session) unused(look gpu.Snapshot) bool {
 	for _, r := range look.Readings {
 		if len(r.Processes) > 0 || r.ProcessesUnknown != "" && r.Memory.Unjudged != isCut {

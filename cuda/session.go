@@ -44,8 +44,7 @@ func answer(asked serve.Session) error {
 	return s.Finish()
 }
 
-// Look opens what is not open and reads it, with a thread for each GPU from its handle to its last list: attaching
-// takes 6.5 ms and more a GPU, and the driver overlaps it.
+// Look opens and reads with a thread a GPU: attaching takes 6.5 ms and more each, and the driver overlaps it.
 func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
@@ -100,8 +99,7 @@ func (s *session) list() *gpu.Fault {
 	return nil
 }
 
-// open opens a slot that is not open, and so tries again what failed in an earlier look: one failed call proves
-// nothing. What is open stays so: reading it again is the retry.
+// open opens a slot that is not open, again after a failed look. What is open stays: reading it is the retry.
 func (s *session) open(i int) []device {
 	slot := &s.slots[i]
 	if len(slot.devices) > 0 {

@@ -1,5 +1,4 @@
-// Command bookend-healthcheck looks at all of a node's GPUs between the jobs' hooks. Slurm runs it as
-// HealthCheckProgram; where that is taken, NHC or a timer does.
+// Command bookend-healthcheck looks at all of a node's GPUs, as HealthCheckProgram, or run by NHC or a timer.
 package main
 
 import (

@@ -13,8 +13,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Explain writes what a finding's code, an exit code of the hooks, an Xid or a drain reason means, and what to do about
-// it. It reports false for what is none of these.
+// Explain writes what a code, an exit code, an Xid or a drain reason means and asks for; false for none of these.
 func Explain(w io.Writer, what string, here config.Config) bool {
 	e := explainer{here: here}
 	what = strings.TrimSpace(what)

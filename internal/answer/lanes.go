@@ -253,8 +253,7 @@ func usedOf(r gpu.Reading) gpu.Figure {
 	return r.Memory.Used
 }
 
-// judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
-// While another job has the card it tells nothing.
+// judge says what a job's look at its GPU tells; start is that at its start. While another job has it, nothing.
 func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
 	l := look{at: e.Wall, bytes: usedOf(reading)}
@@ -272,8 +271,7 @@ func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
 	return l
 }
 
-// readCheck adds the last health check's look at all cards, which says what was leaked. Memory in use on any other may
-// be a job's without a record, and tells nothing.
+// readCheck adds the last health check's look, which says what was leaked; other memory may be an unknown job's.
 func (h *layout) readCheck() {
 	c := h.ask.Check
 	if c == nil || c.Stopped {

@@ -23,8 +23,7 @@ import (
 	"bookend/internal/state"
 )
 
-// Page is a node's records over time, self-contained: for an admin's browser, readable without script, on paper and by
-// keyboard. It asks for nothing but itself: a browser is told to load nothing.
+// Page is a node's records over time, self-contained, readable without script, on paper and by keyboard.
 type Page struct {
 	Node  string
 	Chart Chart
@@ -97,8 +96,7 @@ func (r Page) Write(w io.Writer) error {
 	return nil
 }
 
-// Policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup
-// after all would neither run nor load anything.
+// Policy lets the page show itself alone. Threat: a text that became markup after all neither runs nor loads.
 func (sheet) Policy() string {
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))

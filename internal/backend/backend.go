@@ -114,8 +114,7 @@ func Ask(p Params, req wire.Request) Answer {
 	return judge(res, req)
 }
 
-// Joined are the answers of several backends to one request, as one. The i-th looks of all are one look: of a backend
-// that had seen enough earlier its last one, which settled its devices.
+// Joined are several backends' answers as one: of one that had seen enough earlier the last look, repeated.
 func Joined(answers ...Answer) (all Answer) {
 	if len(answers) == 1 {
 		return answers[0]

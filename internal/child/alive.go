@@ -31,8 +31,7 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	return st.Ticks == startTicks && !st.dead()
 }
 
-// Uninterruptible reports whether a thread of a process that is Alive sleeps in the kernel so that no signal wakes
-// it: what a child stuck in a driver does, and one that waits for a disk for a moment.
+// Uninterruptible reports a live process with a thread that no signal wakes: stuck in a driver, or briefly on disk.
 func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	if !Alive(proc, pid, startTicks) {
 		return false

@@ -91,8 +91,7 @@ func holdsNothing(open func() ([]int, error)) error {
 // maxFiles is how many files the process may have open as the user: it opens one after another.
 const maxFiles = 64
 
-// limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as
-// he may would otherwise keep Go's runtime from its threads, and it dies of that.
+// limit allows no core file, and any number of processes: else a user could starve Go's runtime of threads.
 func limit() error {
 	var processes unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes)
@@ -195,8 +194,7 @@ func proveThread(status string, uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-// umask makes the modes that files are created with the modes they get: slurmd's own umask may be 0 or 077, and both
-// would be wrong. What only root may read is created so.
+// umask lets files have the modes that they are created with: slurmd's own may be 0 or 077, both wrong.
 const umask = 0o022
 
 // Confine makes a process of root's give up, for good, what slurmd's environment left it with and what no hook needs:
@@ -237,8 +235,7 @@ func eachDescriptor(do func(fd int) error) error {
 // poller is what /proc calls the descriptors of Go's poller: epoll, and an eventfd to wake it.
 const poller = "anon_inode:[event"
 
-// descriptors lists the process's open descriptors above 2, but for Go's poller. Go keeps no others open: go.mod
-// switches off the settings by which its runtime would watch the files of its cgroup.
+// descriptors lists the open descriptors above 2 but Go's poller. go.mod keeps Go's runtime from opening others.
 func descriptors() (fds []int, err error) {
 	// Threat: none, the kernel's own list about this very process.
 	list, err := os.ReadDir("/proc/self/fd")

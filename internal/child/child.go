@@ -34,8 +34,7 @@ type Spec struct {
 	Path string   // absolute; whoever sets it has checked that it can be trusted
 	Args []string // without argv[0]
 	Env  []string // "NAME=value"; nil is the empty environment
-	// Stdin is the request. The pipe is closed after it, or with HoldStdin when the child has ended: a child
-	// that reads on learns from the end of the pipe that nobody waits for it any more.
+	// Stdin is the request. With HoldStdin the pipe stays open: its end tells the child that no one waits any more.
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
@@ -44,8 +43,7 @@ type Spec struct {
 	OnLine func(line []byte) (more bool)
 	// Stop, where it is not nil and closed, ends the child like its deadline, but it is Stopped.
 	Stop <-chan struct{}
-	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer
-	// than Grace, since one of its threads may sleep so that nothing ends it.
+	// OneLine: its answer is one line; then it is waited for no longer than Grace, as a thread may sleep for ever.
 	OneLine   bool
 	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.

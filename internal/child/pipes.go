@@ -127,8 +127,7 @@ func (k *keeper) overflow() {
 	k.over = true
 }
 
-// drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open. No time would
-// be enough for that: of 64 hooks at once some did not get to read in 20 ms.
+// drain takes what lay in the pipe when the child ended, without waiting: no time was enough for 64 hooks at once.
 func (k *keeper) drain(r *os.File) {
 	_ = r.SetReadDeadline(time.Time{})
 	raw, err := r.SyscallConn()

@@ -60,8 +60,7 @@ func (c *process) live(s Spec, p *pipes) {
 	}
 }
 
-// start forks and executes. The descriptors that are not the child's are sealed each time anew: a lock, or
-// Slurm's pipe, held open by a stuck child would block jobs for as long as it lives.
+// start forks and executes. Other descriptors are sealed each time: a lock held by a stuck child would block jobs.
 func start(s Spec, p *pipes) birth {
 	defer p.closeTheirs()
 	if err := SealDescriptors(); err != nil {

@@ -1,5 +1,4 @@
-// Package code is the catalogue of findings: what each code means and what to do about it. Codes never
-// change their meaning; docs/findings.md is tested against this table.
+// Package code is the catalogue of findings. Codes never change their meaning; docs/findings.md is made from it.
 package code
 
 import "slices"

@@ -1,5 +1,4 @@
-// Package config holds Bookend's configuration as values. Parse reads text; finding and trusting the file
-// is the caller's work. docs/config.md lists every key with its default and is the manual.
+// Package config holds Bookend's configuration as values. Parse reads text; trusting the file is the caller's work.
 package config
 
 import (
@@ -215,8 +214,7 @@ type Probe struct {
 	// An end tests a GPU again after so much time, or so many jobs: 0 is every end (health.TestRecord.Worn).
 	Every     Duration `yaml:"every" from:"0s" to:"24h"`
 	AfterJobs int      `yaml:"after_jobs" from:"1" to:"100000"`
-	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
-	// of up to 3 MiB, and more than a card has would switch the finding off unseen.
+	// Gap is the free memory beyond the largest block that is worth telling: healthy GPUs had up to 3 MiB (measured).
 	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 

@@ -31,8 +31,7 @@ type Problem struct {
 	Text string
 }
 
-// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them,
-// and it may be shown on a terminal before anybody trusts it.
+// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them.
 func (p Problem) String() string {
 	s := p.Text
 	if p.Key != "" {

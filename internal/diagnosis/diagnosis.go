@@ -40,8 +40,7 @@ const (
 type Cause struct {
 	Name   Name   `json:"name"`
 	Answer Answer `json:"answer"`
-	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
-	// Reasons that the system gave may be inside: report.Clean before use.
+	// Evidence is a few words for the job's owner: nothing names another's job or process. report.Clean before use.
 	Evidence string `json:"evidence"`
 	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or if not certain.
 	Index *int `json:"index,omitempty"`

@@ -252,8 +252,7 @@ func Probably(o *finding.Owner) string {
 	return ""
 }
 
-// absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,
-// or where memory of the card was not what the job failed for.
+// absent answers for what neither end found: no only if the messages leave no room for it, or memory was not it.
 func (j judge) absent(n Name) Cause {
 	switch why := j.unlooked(n); {
 	case j.alone():

@@ -268,8 +268,7 @@ const slurmOutOfMemory = 125
 
 func signal(status int) int { return status & 0x7f }
 
-// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
-// Signal 9 is scancel's and the time limit's too.
+// endedBy: a job or step ended by a signal, or a shell's 128 and its number. 9 is scancel's and the time limit's too.
 func (j judge) endedBy(sig int) bool {
 	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
 	return j.Job.Exit.Known && (by(j.Job.Exit.Raw) || by(j.Job.Exit.Derived))

@@ -132,8 +132,7 @@ type peak struct {
 	device gpu.ID
 }
 
-// accounted are the processes of accounting that are the job's: proven by a sighting, or begun while nobody but the job
-// can have started one. They come largest first.
+// accounted are the job's processes of accounting, by a sighting or begun while it was alone, largest first.
 func (j judge) accounted() []peak {
 	stranger := func(s Sighting) bool { return !s.Own }
 	alone := j.Shared+j.SharedUnknown == "" && len(j.held) == 0 && !slices.ContainsFunc(j.Seen, stranger) &&

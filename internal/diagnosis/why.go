@@ -11,8 +11,7 @@ import (
 	"bookend/internal/oom"
 )
 
-// Why judges every cause. A yes says that the cause applied and was enough to matter; where the output has a
-// framework's own figures of the moment at which it failed, they decide that.
+// Why judges every cause. A yes applied and was enough to matter; a framework's own figures at the failure decide.
 func Why(in Input) Diagnosis {
 	j := newJudge(in)
 	d := Diagnosis{}
@@ -171,8 +170,7 @@ func (j judge) roomiest() (bytes uint64) {
 	return bytes
 }
 
-// spread reports a job of several nodes, or of several components: its output has the messages of all of them.
-// It may have failed on another node, whose cards nobody here has seen.
+// spread reports a job of several nodes or components: it may have failed elsewhere, on GPUs not seen here.
 func (j judge) spread() bool { return j.Job.HetJobID != 0 || strings.ContainsAny(j.Job.NodeList, ",[") }
 
 // elsewhere takes back what is known of this node alone, where the job may have failed on another.
@@ -197,8 +195,7 @@ func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 	return on
 }
 
-// card is the job's card that a message is about, nil where that is not certain. The framework's own number says
-// nothing: it counts what its process sees, in the order of CUDA_VISIBLE_DEVICES.
+// card is the job's GPU of a message, nil if not certain: a framework counts those in CUDA_VISIBLE_DEVICES.
 func (j judge) card(m oom.Message) *finding.Card {
 	if j.spread() {
 		return nil

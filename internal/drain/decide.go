@@ -35,8 +35,7 @@ type Input struct {
 	Cards  map[gpu.ID]Seen // what this health check saw
 }
 
-// Decision is what is to be done, and what is to be remembered of it before it is done: what was intended and not done
-// is tried again by the next health check, if it still holds then.
+// Decision is what is to be done, and remembered before that: what was not done the next health check tries again.
 type Decision struct {
 	Act    Act
 	Why    string
@@ -44,8 +43,7 @@ type Decision struct {
 	Memory Memory
 }
 
-// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is
-// over: scontrol makes slurmctld send all of the cluster's nodes for one.
+// seldom is how often Slurm is asked only whether our drain is over: scontrol makes slurmctld send all nodes.
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
@@ -178,8 +176,7 @@ func (in Input) said(act Act, why string, m Memory) Decision {
 	return Decision{Act: act, Why: why, Memory: m}
 }
 
-// AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
-// from it: Slurm's own text is not there yet. Of Leave nothing is to be remembered.
+// AtHook says what a hook that is about to drain does: Slurm's own text is not there yet. Leave remembers nothing.
 func AtHook(in Input, own Exit) Decision {
 	n := in.Node
 	flag := n.other()
@@ -224,8 +221,7 @@ func (w Written) unverifiable() string {
 	return ""
 }
 
-// unclean says why a health check did not find all of a drain's causes gone, and nothing on any other card of jobs:
-// what else would have drained the node found it drained, and left no trace.
+// unclean says why a drain's causes are not known to be gone, or what is on another GPU of jobs, which left no trace.
 func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 	for _, c := range causes {
 		name := string(c.GPU)
@@ -266,8 +262,7 @@ var quiet = []string{
 	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
 }
 
-// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node
-// and may drain it yet, or the node is in a maintenance reservation.
+// busy are flags with which nothing is resumed: a job's end may drain the node yet, or it is in maintenance.
 var busy = []string{"COMPLETING", "MAINT"}
 
 func (n Node) Drained() bool { return slices.Contains(n.Flags, drained) }

@@ -29,8 +29,7 @@ const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// Text is the reason for a finding of a job's hook as Slurm shows it: the one composer there is. No name that a user
-// chose is in it, and no bracket: Slurm shows who wrote it and when in brackets behind it.
+// Text is the reason for a finding, the one composer. It has no name of a user's and no bracket, which Slurm adds.
 func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {

@@ -12,8 +12,7 @@ import (
 // and pass for part of the node: services were measured to hold less, and what a job leaves that matters is more.
 const MaxBaseline = 64 << 20
 
-// Baseline is what a card carries without any job. It holds for one epoch, and never explains memory that has no
-// known holder unless an admin accepted it: else an exported handle would be learned away.
+// Baseline is what a GPU carries without a job, in one epoch; without an admin never memory without a holder.
 type Baseline struct {
 	GPU   gpu.ID    `json:"gpu"`
 	Epoch gpu.Epoch `json:"epoch"`
@@ -88,8 +87,7 @@ func (b Baseline) same(o Baseline) bool {
 	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }
 
-// service names the service of the node whose memory this must be: one that has the card open, where nobody else may
-// hold it and no job of this epoch had the card before, which could have left it.
+// service names the service that this memory must be of: it alone has the GPU open, and no job had it before.
 func (s Scene) service(c Card) string {
 	given := func(o Record) bool { return o.MayHold(c.Device.ID) }
 	if slices.ContainsFunc(s.Others, given) || s.Now.Scan == nil ||

@@ -63,8 +63,7 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	return found
 }
 
-// tooLittle says why what is certain of these findings is not enough to drain for, empty if it is: the memory of those
-// that nothing speaks against, or that nobody can tell how much it is.
+// tooLittle says why what is certain of these findings is not enough memory to drain for, empty if it is.
 func (l Limits) tooLittle(found []Finding) string {
 	held, unknown := uint64(0), ""
 	for _, f := range found {
@@ -83,8 +82,7 @@ func (l Limits) tooLittle(found []Finding) string {
 		fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, l.Drain>>20))
 }
 
-// excuse clears memory without a process of blame and certainty where a process is on the card that may well
-// hold it: a live job's, root's, or one whose owner is unknown.
+// excuse clears memory without a process if one on the GPU may hold it: a live job's, root's, or of unknown owner.
 func (s Scene) excuse(found []Finding) {
 	for _, f := range found {
 		if f.Holder == nil || f.Holder.Gone || len(f.Doubts) == 0 {
@@ -117,16 +115,14 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	}
 }
 
-// AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was
-// measured not to move, and the driver's share of a client to vary by 1 MiB.
+// AsMuch is how far figures of one leftover may differ, in bytes: they were measured not to move, clients' by 1 MiB.
 const AsMuch = 8 << 20
 
 func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
-// inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be
-// another process's by now. So it is never surer than exclusive use was.
+// inherited names the ended job that left this dead PID with as much memory; never surer than exclusive use was.
 func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {
 		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
@@ -188,8 +184,7 @@ func sameJob(owners []*Owner) *Owner {
 // again reports an end of a run that has one on record: others may have had its GPUs since.
 func (s Scene) again() bool { return s.ending() && s.Self.End > 0 }
 
-// exclusive blames this job for what appeared on its GPU while nobody else had it: only the difference to a
-// start that was at rest can be blamed on anybody.
+// exclusive blames this job for what appeared while it had the GPU alone, since a start that was at rest.
 func (s Scene) exclusive(c Card) *Owner {
 	if s.Before == nil || !s.Self.Alone || s.Shared != "" || s.again() ||
 		!s.Before.Curves[c.Device.ID].State.AtRest() {

@@ -107,8 +107,7 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 	return Finding{}, false
 }
 
-// moving reports a GPU that did not settle. What its total does says nothing of a process that was there all the time;
-// other live jobs' processes are named as well: they come and go.
+// moving reports a GPU that did not settle, with processes that were there all the time, and other live jobs'.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
 	all := s.Now.Stayed[c.Device.ID]
@@ -134,8 +133,7 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	})
 }
 
-// atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count
-// shared memory twice do not show, so each process has to hold enough by itself.
+// atLeast is a finding on a GPU that did not settle: without a total each process has to hold enough by itself.
 func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
 	const unsettled = "the memory of this GPU did not settle, and "
 	f.Bytes = stay.Memory
@@ -265,8 +263,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	return f, true
 }
 
-// sawAlive reports that a process which is dead by now was seen in the cgroup of this very job, which is its owner. What
-// an earlier job had under that number may be another's by now.
+// sawAlive reports that a dead process was seen in this job's cgroup; an earlier job's number may be another's.
 func (s Scene) sawAlive(pid int, o Owner) bool {
 	return o.named().Same(s.Self.owner()) && slices.ContainsFunc(s.Self.Seen, func(seen Sighting) bool {
 		return seen.PID == pid && o.named().Same(seen.Owner)

@@ -107,8 +107,7 @@ func (o Outcome) Text() string {
 	return cmp.Or(words[o], string(o))
 }
 
-// WorthTelling is the shipped thresholds.report, in bytes, for readers of records, which do not have the configuration
-// that was in force: less may be the driver's own.
+// WorthTelling is the default thresholds.report, in bytes, for readers of records without the configuration.
 const WorthTelling = 32 << 20
 
 // Judged is what policy made of one finding.
@@ -203,8 +202,7 @@ func judge(c config.Config, phase slurm.Context, partition string, f Finding) Ju
 	return Judged{Action: config.Drain}
 }
 
-// checkExit returns the exit code of a health check: 0 unless it has not checked the node. Slurm only logs that, and
-// nothing else should act on it: what was found is in the log, the metrics and the state.
+// checkExit is 0 unless the node was not checked: Slurm only logs it, and nothing else should act on it.
 func checkExit(found []Finding) int {
 	for _, e := range code.All() {
 		met := func(f Finding) bool { return f.Code == e.Code && f.Unknown == "" }

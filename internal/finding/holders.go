@@ -97,8 +97,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely boo
 // A job may have ended while the GPU was watched: it had less time to go than the watch took.
 func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
-	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
-	// thread has ended while others live holds its memory.
+	// Z is no end on a settled GPU: a mere zombie counts as gone, and one with live threads holds its memory.
 	ends := p.State == "X" || p.State == "D"
 	// At a start the driver lists what root's process holds: it takes no blame from the job before.
 	rootly := (candidate || s.ending()) && o.Whose != ThisJob && (p.UID == 0 || p.OfSystem())
@@ -113,8 +112,7 @@ func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []strin
 	)
 }
 
-// mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
-// driver lists itself accounts for its own memory.
+// mayHoldPhantom selects what may keep a dead process's memory: it has this GPU open, and is not listed itself.
 func (s Scene) mayHoldPhantom(c Card) func(Holding) bool {
 	return func(h Holding) bool {
 		return h.Has(c.Device) && !s.lists(c, h.PID) && !s.ofNode(h)
@@ -217,8 +215,7 @@ func (s Scene) given(o Attribution, id gpu.ID) bool {
 	return slices.ContainsFunc(s.Others, func(r Record) bool { return r.Keeps(id) && o.named().Same(r.owner()) })
 }
 
-// Trespasses names processes of live jobs on GPUs that their job was not given, for a health check that looks at all
-// of them. Only a cgroup, now or in a sighting, proves a job here.
+// Trespasses names processes of live jobs on GPUs not given to them, proven by a cgroup, for a health check.
 func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
 	for _, r := range looked {
 		for _, p := range r.Processes {

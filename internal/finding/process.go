@@ -21,8 +21,7 @@ type Process struct {
 	State    string        `json:"state,omitempty"`   // R S D T Z …
 	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
 	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
-	// Service is the systemd unit of the system manager that its cgroup names ("dcgm.service"), Container the
-	// container that it names; never both with a job. A user's own manager names neither.
+	// Service is the system manager's unit in its cgroup ("dcgm.service"), Container its container; never with a job.
 	Service   string `json:"service,omitempty"`
 	Container string `json:"container,omitempty"`
 	Exe       string `json:"exe,omitempty"`        // target of its exe link
@@ -116,8 +115,7 @@ func (h Holding) Has(d gpu.Device) bool {
 	return slices.Contains(h.cards(gpu.VendorOf(d)), *d.Minor)
 }
 
-// MayHold reports who may hold memory of a card that nobody is listed for: who has the card open, or something that
-// names no card and none of the vendor's that does.
+// MayHold reports who may hold a GPU's unlisted memory: with it open, or only nodes that name no GPU.
 func (h Holding) MayHold(d gpu.Device) bool {
 	v := gpu.VendorOf(d)
 	return h.Has(d) || h.Of(v) && len(h.cards(v)) == 0 || v == &gpu.AMD && h.Buffers

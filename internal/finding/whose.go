@@ -53,8 +53,7 @@ func (r Record) Live() bool { return r.End == 0 }
 // named reports whether an id in a process's environment is this run's: its own, or its heterogeneous job's.
 func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
 
-// mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own
-// a process may run as any user, so it may be any job's.
+// mayHaveStarted: the run's user could be behind a process; in a container or PID namespace any user could.
 func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.

@@ -77,8 +77,7 @@ const (
 	MPS      Kind = "mps"
 )
 
-// Process is one process the driver lists on a device, merged over the driver's lists by PID.
-// The PID is the creator's: it may be dead while its memory lives on.
+// Process is one process that the driver lists, merged by PID: the creator's, which may be dead while memory lives.
 type Process struct {
 	PID    int    `json:"pid"`
 	Memory Figure `json:"memory"`
@@ -190,8 +189,7 @@ func (e Epoch) Changed(other Epoch) bool {
 
 func known(a, b string) bool { return a != "" && a == b }
 
-// BusID is a PCI address in one normal form, "0000:1b:00.0": four or more hexadecimal digits of domain,
-// lower case. NVML writes eight digits, CUDA four, procfs and sysfs lower case.
+// BusID is a PCI address as "0000:1b:00.0", lower case; NVML writes eight digits of domain, CUDA four.
 type BusID string
 
 // ParseBusID brings a PCI address of any of these forms into normal form.

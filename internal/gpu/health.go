@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Health is what one look at one device said of its condition. What the driver does not tell of a device is left out;
-// what it should tell and could not is a fact that is unknown.
+// Health is one look at a device's condition: without what its driver never tells; what it could not is unknown.
 type Health struct {
 	Device     ID         `json:"device"`
 	Facts      []Fact     `json:"facts"`

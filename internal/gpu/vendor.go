@@ -158,8 +158,7 @@ var NVIDIA = Vendor{
 	Mismatch: parseMismatch,
 }
 
-// parseMismatch joins the lines of one entry of the driver's, each of which begins with its name. A process's name, of
-// 15 bytes at most, can begin a line of the kernel's: what lines are known by is longer.
+// parseMismatch joins an entry's lines, each with the driver's name: longer than a process's name (15) can fake.
 func parseMismatch(entry string) (line string, ok bool) {
 	if !strings.HasPrefix(entry, "NVRM: API mismatch: ") {
 		return "", false

@@ -111,8 +111,7 @@ func (r Row) finding(observed string) finding.Finding {
 	return f
 }
 
-// judge says what a row makes of a fact's value, given that of the last look: what was observed, empty where the row
-// does not fit, and why it is neither well nor wrong, if it is.
+// judge says what a row makes of a value: what was observed, empty if it does not fit, and why it is unknown.
 type judge func(r Row, value string, last gpu.Fact) (observed, unknown string)
 
 func equal(r Row, value string, _ gpu.Fact) (observed, unknown string) {
@@ -137,8 +136,7 @@ func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	return observed, observed
 }
 
-// counted compares a counter that starts at 0 whenever the driver is loaded. A last look that is known to be followed
-// by another, which did not read it, tells of no more than that it is as it was.
+// counted compares a counter that starts at 0 with the driver; after a look that did not read it, it proves less.
 func counted(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	now, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || now == 0 {
@@ -234,8 +232,7 @@ const fallenOffTheBus = 79
 
 const mostText = 120 // bytes
 
-// describe says what was seen: number, meaning, how often and when by the log's own clock, as dmesg shows it; then MIG
-// instances and the last line's process and words of the driver.
+// describe says number, meaning, count and times by the log's clock, MIG instances, and the last line's words.
 func describe(meaning string, alike []gpu.Xid) string {
 	first, last := alike[0], alike[len(alike)-1]
 	written := 0 // lines, kept or not

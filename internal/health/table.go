@@ -101,8 +101,7 @@ func xid(c code.Code, meaning, asks, doubt string, numbers ...int) Row {
 	return Row{Code: c, Meaning: meaning, Asks: asks, Doubt: doubt, Xids: numbers}
 }
 
-// xidRows are the numbers of NVIDIA's catalog that users of data center cards meet. One is a fault of the card if
-// the catalog's immediate action is a reset or more; in doubt it is not.
+// xidRows are NVIDIA's numbers that data center users meet. A fault's immediate action is a reset or more.
 var xidRows = []Row{
 	xid(code.XidFatal, "the GPU stopped processing", reset, "", 46),
 	xid(code.XidFatal, "uncorrectable (double bit) memory error", "reset the GPU; with 63 or 64, drain and reset", "",

@@ -22,8 +22,7 @@ type TestCase struct {
 	Again bool              // another hook was here for this start or end of the job, or is
 }
 
-// Plan sorts the job's cards into those that may be tested and those that must not be, each with its reason. Whoever
-// else may use a card must never lose memory, or fail to start, because of a test.
+// Plan sorts the GPUs into those that may be tested and not, with reasons: no one may lose memory by a test.
 func (c TestCase) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Probe) {
 	for _, card := range cards {
 		if why := c.forbids(card); why != "" {
@@ -222,8 +221,7 @@ func (o Outcome) reason() string {
 	return text
 }
 
-// own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong
-// place or device nodes that it was denied lead to are the vendor's.
+// own says why a bad result may come from the test's limits, library or device nodes, by the vendor's errors.
 func (o Outcome) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
@@ -292,8 +290,7 @@ type AtEnd struct {
 	AfterJobs int // probe.after_jobs
 }
 
-// Worn reports that a card is worth another test at a job's end: something may have worn it since the last one, or the
-// job's start already found that one not to hold.
+// Worn reports that a GPU is worth another test at a job's end: its start did not trust the last, or it may be worn.
 func (r TestRecord) Worn(n AtEnd) bool {
 	id := n.Card.Device.ID
 	trusted := n.Start.Result == gpu.ProbeOK && n.Start.At == r.Probe.At && n.Start.Device == id

@@ -36,8 +36,7 @@ var (
 	errBound = errors.New("stopped at a bound")
 )
 
-// folder is an open /proc/PID. Threat: a PID is reused between two looks. An open folder keeps naming the process
-// it was opened for: once that has ended, everything below it is gone.
+// folder is an open /proc/PID. Threat: PIDs are reused: an open directory keeps naming the process it was opened for.
 type folder struct {
 	fd     int
 	thread string // "task/TID" of the thread to ask instead of the first, which has ended; or empty

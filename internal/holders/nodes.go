@@ -26,8 +26,7 @@ func mayBeNode(target []byte) bool {
 	return at >= 0 && gpu.MayBeNode(target[at+1:])
 }
 
-// parseNode reads a path as the kernel writes it in links and maps, and returns the node that its name stands for and
-// the folder that takes the place of /dev: empty for the root.
+// parseNode reads a path in a link or map: the node that its name stands for, and the directory in place of /dev.
 func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 	// Threat: memfd_create and DMA buffers let a process choose all of what follows the colon.
 	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, dmaBuf) {
@@ -118,8 +117,7 @@ func (h *held) join(o held) {
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
 const mapFields = 5
 
-// parseMap returns the path in a line of /proc/PID/maps, in which blanks are as they are and a newline is \012. A name
-// in brackets, which a process may choose, begins with no slash.
+// parseMap returns the path in a line of /proc/PID/maps; a name in brackets, a process's choice, has no slash.
 func parseMap(line []byte) []byte {
 	for range mapFields {
 		line = bytes.TrimLeft(line, " ")
@@ -232,8 +230,7 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container: all engines end the name of its cgroup with 64 hexadecimal digits,
-// docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+// containerOf returns the outermost container, by the 64 hexadecimal digits that end its cgroup's name.
 func containerOf(parts []string) string {
 	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
 	for _, part := range parts {

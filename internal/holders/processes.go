@@ -170,8 +170,7 @@ const (
 	maxLinks     = 100_000 // about 0.2 s
 )
 
-// OfJob is a process of a job: by its cgroup, or, where that names no job, if it runs under the user and its
-// environment names the job. By user alone it could be of any job of that user.
+// OfJob is a process of a job: by its cgroup, or by user and environment; a user alone proves no job.
 type OfJob struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"` // comm: the process chose it

@@ -167,8 +167,7 @@ func (s *search) look(what part) func(*reader, int) {
 	}
 }
 
-// refused notes an error that kept the search from looking into a process, before time is up. Where a sandbox keeps
-// even root from process 1, its init, that is no reason to trust a search less.
+// refused notes an error before time is up; that a sandbox keeps even root from process 1 is no reason for distrust.
 func (s *search) refused(pid int, err error) bool {
 	if err == nil || gone(err) || !s.going() {
 		return false
@@ -264,8 +263,7 @@ func (s *search) keep(pid int, h held) {
 	s.found[pid] = h
 }
 
-// Bounds of how many processes are looked at side by side. One alone would leave all others to one that hangs; on
-// more cores the kernel's locks, not the work, take the time.
+// Bounds of processes read side by side: one alone could hang all; more cores wait for the kernel's locks.
 const (
 	minWorkers = 2
 	maxWorkers = 8

@@ -46,8 +46,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	return cards, err
 }
 
-// Present are the vendors whose GPUs the node has, NVIDIA first: it is the one where nobody can tell. A processor's own
-// graphics of AMD's is none beside another vendor's cards.
+// Present are the vendors whose GPUs the node has, NVIDIA if unknown; AMD's integrated graphics count alone only.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
@@ -68,8 +67,7 @@ func loaded(sys string, v *gpu.Vendor) bool {
 	return err == nil
 }
 
-// readNVIDIA lists the cards below driverProc, in order of bus id. A card whose file cannot be read is in the list with
-// its bus id and the reason: leaving it out would shift the numbers of the others.
+// readNVIDIA lists the GPUs below driverProc by bus id, unreadable ones too: leaving one out would shift numbers.
 func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)

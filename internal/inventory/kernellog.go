@@ -222,8 +222,7 @@ func parseKill(text string) (gpu.HostKill, bool) {
 // maxAlike is how many lines of one number and one card or MIG instance are kept.
 const maxAlike = 8
 
-// xid adds a line. Of lines that are alike the newest stands for those that are not kept, so that no program, however
-// many it makes the driver write, pushes out those of another card.
+// xid adds a line; the newest of alike lines stands for all, so that no program pushes out another GPU's.
 func (c *collector) xid(x gpu.Xid) {
 	alike, last := 0, 0
 	for i, old := range c.log.Xids {

@@ -17,8 +17,7 @@ const (
 	dropVersion = 1
 )
 
-// Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim:
-// the targets are opened as the user, the rest is for display and to expand patterns.
+// Drop is what task hooks leave for the epilog, all of it the user's claim: targets are opened as the user.
 type Drop struct {
 	Bookend int `json:"bookend"` // the version of its form; Encode sets it
 	// Target is of the script's errors, or of all it writes; zero when that is no file.

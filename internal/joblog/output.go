@@ -161,8 +161,7 @@ type Search struct {
 // NewSearch readies the search of a text of so many bytes.
 func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, Size: size} }
 
-// Begin opens the target, which must be an existing regular file of uid's with one name, and looks through its end. The
-// process must have become that user (child.Become).
+// Begin opens the target, a regular file of uid's with one name, as that user (child.Become), and reads its end.
 func Begin(t Target, uid uint32) *Search {
 	f, st, refused := t.open(uid, unix.O_RDONLY)
 	if refused != "" {
@@ -183,8 +182,7 @@ func (s *Search) Tail() {
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 }
 
-// Back looks further back, after Tail, until a message about memory is recognised, for at most so many bytes, and while
-// there is more time. What it finds stands before what Tail found.
+// Back looks further back, after Tail, until a message about memory, for at most so many bytes, while there is time.
 func (s *Search) Back(limit int64, more func() bool) {
 	until := min(s.Size, s.Read+limit)
 	for s.Refused == "" && s.Read < until && !s.Recognised() && !s.Earlier && more() {

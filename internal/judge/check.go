@@ -53,8 +53,7 @@ func (c Check) free(cards []finding.Card, side finding.Side, node Node) []findin
 	return slices.DeleteFunc(slices.Clone(cards), func(card finding.Card) bool { return taken(card, book) })
 }
 
-// blind reports that no record can be compared with what was seen: there was no look, or the driver tells too little of
-// itself to know which records are of its present life.
+// blind reports that no record can be compared: there was no look, or the driver's epoch is unknown.
 func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
 
 // Given are those that Slurm may give out: what is on another is no job's leftover, and none of Slurm's business.

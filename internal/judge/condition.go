@@ -16,8 +16,7 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// condition is what the driver and the kernel's log say against the job's GPUs: the log also where the driver is stuck
-// or has lost the GPU, which is when it matters most.
+// condition is what driver and kernel log say against the job's GPUs, even if the driver is stuck or lost one.
 func (c Case) condition() []finding.Finding {
 	in := health.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
@@ -72,8 +71,7 @@ func Mark(run ledger.Run, job slurm.Job) *gpu.KernelMark {
 	return &start.Kernel.Last
 }
 
-// sinceJobBegan is the kernel's log since the job's start, nil where that cannot be told. A mark holds for one boot: a
-// driver that is reloaded meanwhile takes nothing out of the log.
+// sinceJobBegan is the kernel's log since the job's start, nil if unknown. A mark holds for one boot.
 func (c Case) sinceJobBegan() *gpu.KernelLog {
 	run, log := c.Past.Run, c.Seen.Kernel
 	if Mark(run, c.Job) == nil || log == nil || run.Epoch.Boot == "" || run.Epoch.Boot != log.Epoch.Boot {
@@ -136,8 +134,7 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 // gone is the doubt about what was seen only between a job's two ends: it never drains.
 const gone = "the recorder saw it while the job ran; this end does not"
 
-// AsksRecorded reports processes of other jobs among those that the recorder saw on the job's GPUs, or of this job on
-// others' GPUs: whose right that is the node's records say.
+// AsksRecorded reports recorded processes of other jobs on this job's GPUs, or the reverse: records tell the right.
 func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.Past.Elsewhere) > 0 }
 
 // overlaps are the processes of other jobs on the job's GPUs.
@@ -200,8 +197,7 @@ func (c Case) known(p ledger.RecordedProcess) bool {
 	return slices.ContainsFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
 }
 
-// hadToo reports that the job of a process was given the GPU as well, before or beside: suspended and gang-scheduled
-// jobs share one by right, and what an ended job left on it is another finding.
+// hadToo reports that a process's job was given the GPU as well: suspended and gang-scheduled jobs share by right.
 func (c Case) hadToo(p ledger.RecordedProcess) bool {
 	runs := append(slices.Clone(c.Node.Runs), c.Self())
 	return slices.ContainsFunc(runs, func(r ledger.Run) bool { return r.Owns(p.Owner) && r.Given(p.GPU) })

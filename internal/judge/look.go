@@ -151,8 +151,7 @@ func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= finding.AsMuch
 }
 
-// unexplained reports whether a card has memory that no process accounts for, settled or all the time, or a process
-// that is gone: only then is all of /proc searched.
+// unexplained reports memory without a process, or a process that is gone: only then /proc is searched.
 func (o Order) unexplained(side finding.Side) bool {
 	for _, c := range o.Cards {
 		bytes, _ := o.rest(side.Snapshot, c)

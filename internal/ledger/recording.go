@@ -98,8 +98,7 @@ const (
 	MaxRecorded = 32
 	MaxPoints   = 240
 	maxCurves   = 4 // processes that have a course
-	// lasting tells memory without a process from one that is just beginning or ending: the driver takes 0.1 to 0.4 s
-	// to give an ended process's memory back (measured).
+	// lasting tells lasting memory from teardown: the driver takes 0.1 to 0.4 s to free an ended process's (measured).
 	lasting = 2 * time.Second
 )
 
@@ -321,8 +320,7 @@ type Curve struct {
 	Used []uint32      `json:"used_mib"`
 }
 
-// at is the step of a moment since the recording began; it has at least what was used then. Where there are more than
-// MaxPoints the steps grow to twice their length.
+// at is the step of a moment, with at least what was used then. Beyond MaxPoints the steps double in length.
 func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int {
 	if c.Step == 0 {
 		c.Step = time.Second

@@ -1,5 +1,4 @@
-// Package ledger holds what a node's hooks wrote down of each job's two ends, and reads from all of it together whose
-// what is. Package state keeps the records; here they are values.
+// Package ledger reads from a node's records of jobs' ends whose what is. Package state keeps them.
 package ledger
 
 import (

@@ -196,8 +196,7 @@ func read(folder string) (book, error) {
 	return decode(data)
 }
 
-// decode returns ErrDamaged for anything but whole counts of this format. What this program does not know it drops: a
-// later release counted it before a downgrade, and begins it anew.
+// decode returns ErrDamaged for anything but whole counts of this format. Unknown families are dropped.
 func decode(data []byte) (book, error) {
 	var b book
 	err := json.Unmarshal(data, &b)

@@ -1,5 +1,4 @@
-// Package oom reads what programs say when they run out of memory: the messages of the frameworks, of CUDA and HIP, and
-// of Slurm, in the end of a job's output. All of it is the user's claim.
+// Package oom reads what frameworks, CUDA, HIP and Slurm say of memory in a job's output: the user's claim.
 package oom
 
 import (

@@ -55,8 +55,7 @@ type DiskRequest struct {
 	Counted  metrics.Run `json:"counted"`
 }
 
-// Disk writes the log and the metrics, moves records to the disk, and removes drops that have served. It answers what
-// went wrong: by then the verdict and the job's record are final.
+// Disk writes log and metrics, archives records and removes used drops. It answers what went wrong.
 var Disk = New("disk", atTheDisk)
 
 func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
@@ -169,8 +168,7 @@ const (
 	maxValue   = 256 // bytes of one value
 )
 
-// Entry is one line of Bookend's own log to be, one for each hook run of a job with GPUs. It yields bytes; a child
-// appends them to the file, as anything on disk can sleep.
+// Entry is one line of Bookend's own log, as bytes: a child appends them, as anything on disk can sleep.
 type Entry struct {
 	At      time.Time // written in its own time zone
 	Level   config.LogLevel

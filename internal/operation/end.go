@@ -118,8 +118,7 @@ func (e *ending) pin(i int, p finding.Process, own map[int]bool) Result {
 	return r
 }
 
-// proves repeats the proof on what /proc says now. A process that a sighting proved shows no job any more, and is
-// known by its start time; one whose cgroup proved it must be in that job's still.
+// proves repeats the proof: a sighted process by its start time, one by cgroup must be in that job's still.
 func (r CleanupRequest) proves(now finding.Process) bool {
 	if now.Why != "" || now.Cgroup.Conflict != "" {
 		return false
@@ -145,8 +144,7 @@ func (e *ending) release(i int) {
 	delete(e.pinned, i)
 }
 
-// signal sends to every process that is still pinned. One that cannot be sent to is let go. Threat: a wrong process.
-// Each descriptor was proven to be one of the ended job's.
+// signal sends to every pinned process. Threat: a wrong process: each descriptor was proven to be the ended job's.
 func (e *ending) signal(sig unix.Signal) {
 	for i, fd := range e.pinned {
 		err := e.send(fd, sig)

@@ -76,8 +76,7 @@ type Searched struct {
 // s of usual text.
 const lookBack = 8 << 20
 
-// Tail starts as root and gives that up, for good, before it opens anything of the user's. What the job wrote stays
-// in this process: only what is understood of it goes back.
+// Tail gives root up, for good, before it opens anything of the user's. Only what is understood goes back.
 var Tail = New("tail", readTails)
 
 func readTails(r TailRequest) (reply TailReply, err error) {
@@ -166,8 +165,7 @@ func (f Searched) Why() string {
 	return ""
 }
 
-// Visit is one child among the files of the job's user. It may run beside the hook, and so keeps to itself what went
-// wrong with the record (Trouble) until the hook collects it.
+// Visit is one child among the job's user's files. It may run beside the hook, which collects its Trouble.
 type Visit struct {
 	Store   *state.Store
 	UID     uint32
@@ -222,8 +220,7 @@ var OpenDevices = New("open", func(r JobRequest) ([]holders.OfJob, error) {
 	return open, err
 })
 
-// Launchers finds what the job's srun processes on this node write to, the output of the steps that have no file a
-// task: as Steps, and Elsewhere where the tasks of one may write elsewhere.
+// Launchers finds what the job's srun processes on this node write to: Steps, or Elsewhere.
 var Launchers = New("launchers", func(r JobRequest) (found joblog.Drop, err error) {
 	all, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
 	for _, p := range all {

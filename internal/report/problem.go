@@ -260,8 +260,7 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	return out
 }
 
-// ended tells of the job's processes that clean-up ended, though nothing is wrong any more: their owner must know why
-// they are gone. One that could not be ended is a finding of its own.
+// ended tells of processes that clean-up ended: their owner must know why. What stayed is another finding.
 func (s Scene) ended() []string {
 	var out []string
 	for i, f := range s.Findings {

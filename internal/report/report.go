@@ -1,5 +1,4 @@
-// Package report words what a hook found for the job's owner. It prints nothing and decides nothing: plain ASCII, a
-// line a fact, one line where all is well, at most MaxLines otherwise.
+// Package report words findings for the job's owner: plain ASCII, a line a fact, one if all is well, or MaxLines.
 package report
 
 import (
@@ -76,8 +75,7 @@ func End(s Scene) []Safe {
 // Clean reports whether there is nothing to tell beyond one line.
 func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
-// told are the findings that the job's owner is told: about GPUs or the driver, and not ignored or noted. With those
-// about Bookend itself, or about GPUs that are not the job's, a user can do nothing.
+// told are the findings that the owner is told: about the job's GPUs or the driver, not ignored or noted.
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {

@@ -52,8 +52,7 @@ func retry(call func() error) error {
 	}
 }
 
-// openAt opens name in the folder dirfd. Threat: whatever lies there: a symbolic link is refused, a FIFO or a
-// leased file does not block, a terminal does not become ours.
+// openAt opens name in dirfd. Threat: whatever is there: no link is followed, nothing blocks or becomes our terminal.
 func openAt(dirfd int, name string, flags int, perm uint32) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
 	fd := -1

@@ -225,8 +225,7 @@ func MakeDir(parent, name string, mode os.FileMode) error {
 // lockStep is the pause between two tries: locks are held for about a millisecond.
 const lockStep = 2 * time.Millisecond
 
-// Lock takes a lock on a file of an own folder, which is made and never removed, within wait, else ErrLocked. It ends
-// with release, or with the process: children do not inherit it.
+// Lock takes a lock on a file, made and never removed, within wait, else ErrLocked. It ends with the process.
 func Lock(path string, wait time.Duration, exclusive bool) (release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()

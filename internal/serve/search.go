@@ -73,8 +73,7 @@ func largest(m Room, free, step, gap uint64) block {
 	return b
 }
 
-// Search searches, and a second time where less than free was found: what another process gives up or takes meanwhile
-// looks like a gap once. It fills what the searches say of the device.
+// Search searches, and again if less than free was found: others' memory, taken meanwhile, looks like a gap once.
 func Search(m Room, step, gap uint64, p *gpu.Probe) {
 	gap = max(gap, leastGap, 2*step)
 	for pass := 1; ; pass++ {

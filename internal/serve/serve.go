@@ -126,8 +126,7 @@ func awaitHangUp(stop func()) {
 	stop()
 }
 
-// stop closes the outputs first: a thread stuck in the driver keeps the process, and with it these descriptors, alive
-// after the exit, and whoever reads them would wait for it.
+// stop closes the outputs first: a stuck thread keeps the process and its descriptors alive after the exit.
 func (p Program) stop(stopping *atomic.Bool) {
 	stopping.Store(true)
 	_ = unix.Close(1)
@@ -219,8 +218,7 @@ func Alarm(d time.Duration) error {
 	return nil
 }
 
-// defaultAlarm gives SIGALRM its default action back: Go's runtime catches and drops it. All of the kernel's struct
-// sigaction is zero: SIG_DFL, no flags, an empty mask.
+// defaultAlarm gives SIGALRM its default action, which Go's runtime replaces. A zero sigaction is SIG_DFL.
 func defaultAlarm() error {
 	var action [4]uint64
 	const maskBytes = 8

@@ -90,8 +90,7 @@ func (t *Tests) Rest() bool {
 	return true
 }
 
-// Lock takes a device's lock, or says why it was not to be had. Threat: a lock file of another's making would be held
-// for ever: safefile takes none but root's own, in root's own folder.
+// Lock takes a device's lock, or says why not. Threat: another's lock file, held for ever: safefile takes root's alone.
 func (t *Tests) Lock(id gpu.ID) (release func(), why string) {
 	begin := t.Boot()
 	wait := max(0, min(t.wait, t.until-begin))

@@ -119,8 +119,7 @@ func Pause(n int) time.Duration {
 	return first << (n - 2)
 }
 
-// observed reports whether equal looks hold a stretch without a long gap that is flat long and has looks enough.
-// What was once seen that well stays so while the looks stay equal.
+// observed reports equal looks without a long gap, long and many enough. What was seen so well stays so.
 func observed(flat time.Duration, equal []gpu.Snapshot) bool {
 	first := 0
 	for i := 1; i < len(equal); i++ {
@@ -218,8 +217,7 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	return l
 }
 
-// concerns reports whether a fault is the device's. One that names another id at the same bus id is not: a card's
-// MIG instances share it. A device without any name has the faults without one.
+// concerns reports a device's fault; another id at its bus id is not: a GPU's MIG instances share it.
 func concerns(f gpu.Fault, d gpu.Device) bool {
 	if f.Device != "" && d.ID != "" {
 		return f.Device == d.ID

@@ -103,8 +103,7 @@ func failed(res child.Result, limit time.Duration) error {
 	return nil
 }
 
-// Version asks a program of Slurm's, with SLURM_CONF, for its version: without it, it would ask the network where that
-// is. Threat: it runs as root; one that a user could have written is not started.
+// Version asks a program of Slurm's, with SLURM_CONF. Threat: it runs as root; a user's is not started.
 func Version(program, conf string) (string, error) {
 	const patience, enough = 3 * time.Second, 4 << 10
 	if err := safefile.Trusted(program); err != nil {

@@ -247,8 +247,7 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 	}), nil
 }
 
-// ReadText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes
-// it run any program as root; a pipe or an endless file is what is kept out.
+// ReadText reads one file. Threat: a pipe or an endless file; whoever can write slurmd's configuration is root.
 func ReadText(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -32,8 +32,7 @@ type Assigned struct {
 
 var errMissing = errors.New("not on this node")
 
-// Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index is looked up in the admin's map
-// (values: device ids or bus ids) if there is one, else in Slurm's own list.
+// Devices resolves a job's list: ids in CUDA_VISIBLE_DEVICES, else the admin's map (ids or bus ids), else Slurm's list.
 func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Result {
 	wanted, err := requests(job)
 	if err != nil {

@@ -193,8 +193,7 @@ func (p *planner) flags() {
 	}
 }
 
-// timeout plans a limit above the hooks' own: without one Slurm waits for ever. It would drain a node for a slower
-// script of the site's own. Whether there is one, and leaves the hooks enough, doctor says.
+// timeout plans a limit above the hooks' own, but not over a site's scripts. doctor says whether it is enough.
 func (p *planner) timeout(own bool) {
 	set := func(key string) bool { _, is := p.Conf.Get(key); return is }
 	const both = "PrologEpilogTimeout"

@@ -23,8 +23,7 @@ const (
 // Files are the two files of one configuration of Slurm's. gres.conf is always next to slurm.conf.
 type Files struct{ Slurm, Gres string }
 
-// Find lists where the configuration of this node's slurmd may be, likeliest first: next to the key slurm.gres_conf, at
-// SLURM_CONF, which slurmd sets for its hooks, or where packages put it.
+// Find lists where slurmd's configuration may be, likeliest first: slurm.gres_conf, SLURM_CONF, the packages' places.
 func Find(gresConf, slurmConf string) []Files {
 	const slurmFile, gresFile = "slurm.conf", "gres.conf"
 	switch {
@@ -242,8 +241,7 @@ func parseLines(file, text string) (all []Line) {
 	return all
 }
 
-// uncommented takes off a comment, and a backslash behind which there is nothing but blanks and a comment: it joins the
-// next line. Anything else behind a backslash is meant as it is.
+// uncommented takes off a comment, and a backslash before blanks and a comment, which joins the next line.
 func uncommented(raw string) (text string, joins bool) {
 	var b strings.Builder
 	for i := 0; i < len(raw) && raw[i] != '#'; i++ {

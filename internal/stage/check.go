@@ -104,8 +104,7 @@ func (r *record) lookAround() {
 	}
 }
 
-// hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
-// Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
+// hasGPUs reports a GPU on the bus, a driver, or records of jobs that had one; true if unknown.
 func (r *record) hasGPUs() bool {
 	if r.Config.NVIDIA.DriverProc == "" {
 		return true // the backend alone can tell
@@ -119,8 +118,7 @@ func (r *record) hasGPUs() bool {
 	return len(nodes) > 0 || err != nil
 }
 
-// nameNode finds out which node this is, or says why not. slurmd tells its health check; a timer or NHC may not: then
-// it is the host's name, unless the hooks of this host know it by another.
+// nameNode finds out which node this is, or says why not: SLURMD_NODENAME, the one with records, or the host's name.
 func (r *record) nameNode() (why string) {
 	name := r.Getenv("SLURMD_NODENAME")
 	if name == "" {

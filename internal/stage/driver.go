@@ -54,8 +54,7 @@ func (d *Driver) readers() operation.Readers {
 	return operation.Readers{Config: d.Config, Clock: d.Clock, Store: d.Store}
 }
 
-// ask asks the backends of the vendors whose GPUs a request is about, one after the other, once an earlier one has
-// ended. Where it is one alone, the caller hears what it wants to of it.
+// ask asks the backends of the request's vendors, one after the other. Of one alone the caller hears what it wants.
 func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	waits := d.ending != nil
 	if last := d.ended(); last.Abandoned != nil {
@@ -151,8 +150,7 @@ func askReader[Rep any](
 	return reply, err
 }
 
-// childFault words the failure of a child of our own that looked at the driver or at processes. Only the inventory asks
-// the driver: of the others, which read /proc, no answer says nothing against it.
+// childFault words the failure of a child of our own. Only the inventory asks the driver; others read /proc.
 func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
@@ -177,8 +175,7 @@ func (d *Driver) childFault(op string, err error) {
 	d.Add(f)
 }
 
-// Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A
-// ring of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
+// Listen starts reading the kernel's log since a mark, nil for the newest entry. A ring of 1 MiB takes 10 ms.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	paths := d.Config.Paths
 	request := operation.MachineRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
@@ -234,8 +231,7 @@ func (d *Driver) watchAhead(o judge.Order) {
 	}
 }
 
-// ended waits for the end of a backend whose answer is known already. What goes wrong there says nothing of the answer:
-// it is told, and one that cannot end is on record for the next hook.
+// ended waits for a backend that has answered. What goes wrong then is told; a stuck one goes on record.
 func (d *Driver) ended() (last backend.Answer) {
 	if d.ending != nil {
 		d.last, d.ending = d.ending(), nil

@@ -183,8 +183,7 @@ func (r *record) mayCleanUp() bool {
 
 // endAll says what was done, and whether a process may have ended.
 func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended bool) {
-	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where something stays
-	// and there is no time to see that, what was found before counts.
+	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured).
 	const cleanWatch = 1500 * time.Millisecond
 	grace := time.Duration(r.Config.CleanUp.Grace)
 	limit := grace + 2*config.KillWait

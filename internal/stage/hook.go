@@ -102,8 +102,7 @@ func (d *Driver) blinded() bool { return d.InJob && !d.Config.Slurm.RunInJobBack
 // MayAsk reports whether the driver is to be asked for the job's GPUs at all.
 func (d *Driver) MayAsk() bool { return d.Job.GPUProblem == "" && !d.blinded() }
 
-// OpenState opens the node's state, in the name of the job's node. Without it nobody knows what the start saw, nor
-// whether a child is stuck: then nothing is looked at.
+// OpenState opens the node's state. Without it nothing is looked at: a child may be stuck, and no start is known.
 func (d *Driver) OpenState() (ok bool) {
 	store, err := state.Open(d.Config.Paths.Run, d.Job.Node)
 	if err == nil {
@@ -287,8 +286,7 @@ func (f *Frame) Left(limit, reserve time.Duration) time.Duration {
 // LastWords is what is left for them: slurmd grants 10 ms between SIGTERM and SIGKILL, and a killed hook has failed.
 const LastWords = 5 * time.Millisecond
 
-// Guard ends the process with the exit code reached, at the deadline or at SIGTERM, after say has had its say.
-// It runs beside a hook that may be stuck anywhere.
+// Guard ends the process with the exit code reached, at the deadline or SIGTERM, beside a hook that may be stuck.
 func (f *Frame) Guard(end func(int), onPanic func(*routine.Panic), say func(why string)) (stop func()) {
 	term := make(chan os.Signal, 1)
 	done := make(chan struct{})

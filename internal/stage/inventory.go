@@ -152,8 +152,7 @@ func numberOf(d gpu.Device, cards []finding.Card) int {
 	return -1
 }
 
-// withReadings joins the driver's own list of GPUs with what a look at all of them saw: MIG instances stand for the GPU
-// they are part of, and Slurm's numbers of them are not known.
+// withReadings joins the driver's list with a look at all GPUs: MIG instances, without numbers, replace theirs.
 func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	cut := map[gpu.ID]bool{}
 	for _, r := range s.Readings {

@@ -123,8 +123,7 @@ func heard(h judge.Heard, all []written, r operation.TailReply, requeued bool) j
 	return h
 }
 
-// unheard words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
-// the append, which would meet the same, is spared.
+// unheard words why nothing came back. A hang is the user's file system's: then the append is spared.
 func (r *record) unheard(o *output, err error) string {
 	var failed *operation.Error
 	switch {

@@ -32,8 +32,7 @@ func program(phase slurm.Context) string {
 	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
 }
 
-// publish has the log and the metrics written, and records moved to the disk. That is best effort, and changes no
-// verdict: it is final by now. So a job does not wait for it where all went well so far.
+// publish writes log and metrics and archives records: best effort, without a say in the verdict.
 func (r *record) publish() {
 	var lines []byte
 	for _, e := range r.entries() {
@@ -233,8 +232,7 @@ const (
 	slurmCall = 3 * time.Second
 )
 
-// giveReason drains the node itself, with the reason, where the site wants the hook to do it: slurmctld keeps a
-// reason that is there before the hook's exit code arrives.
+// giveReason drains the node with the reason: slurmctld keeps one that is there before the hook's exit code.
 func (r *record) giveReason() {
 	if r.Phase == slurm.HealthCheck || r.Verdict.Exit == 0 || r.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
@@ -305,8 +303,7 @@ func (r *record) settleDrain(c judge.Check) {
 	r.Add(notWritten(err)...)
 }
 
-// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the
-// one fails the other is not begun. A decision that is news is on the record.
+// carryOut does what was decided, and remembers it before: if the one fails the other is not begun.
 func (r *record) carryOut(cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory) (err error) {
 	decision := drain.Decide(in)
 	if r.remember(memory, decision.Memory) != nil {

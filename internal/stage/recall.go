@@ -109,8 +109,7 @@ func (r *record) readNode() *judge.Node {
 	return &n
 }
 
-// askSharing says whether others may use this job's GPUs legally. Slurm's environment marks MPS alone: a job with a
-// shard looks to its hooks like one with the whole GPU.
+// askSharing says whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.
 func (r *record) askSharing() slurmconf.Answer {
 	switch {
 	case slices.Contains(r.Config.Slurm.SharedPartitions, r.Job.Partition):

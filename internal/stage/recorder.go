@@ -82,8 +82,7 @@ type recorder struct {
 	looked   time.Duration // and when it was looked whether program and configuration are still these
 }
 
-// process is what /proc said of one, and until when that is believed of one that is in no job's cgroup, or could not be
-// read. Such a one may only just have been started.
+// process is what /proc said of one, believed until then if it is in no job's cgroup: it may be just starting.
 type process struct {
 	finding.Process
 	until time.Duration
@@ -190,8 +189,7 @@ func (r *recorder) run() (idle bool) {
 	}
 }
 
-// current looks now and then, and where a run began, whether this program or its configuration was replaced. It is
-// false where there is nothing left to do in either.
+// current looks now and then, and when a run began, whether program or configuration were replaced.
 func (r *recorder) current(runs []ledger.Run) bool {
 	begun := func(run ledger.Run) bool { _, known := r.kept.Runs[run.Name()]; return !known }
 	now := r.Clock.Boot()

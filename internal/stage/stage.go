@@ -156,8 +156,7 @@ func (r *record) failed(p *routine.Panic) {
 	r.add(append(r.Take(), r.Panicked(p))...)
 }
 
-// leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
-// the steps, so it touches nothing that they change.
+// leave is the last word of a hook that is stopped. It runs beside the steps, and touches nothing of theirs.
 func leave(d *Driver, phase slurm.Context, why string) {
 	if phase == slurm.HealthCheck {
 		d.Reach(code.Exit(code.Deadline))

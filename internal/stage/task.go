@@ -23,8 +23,7 @@ import (
 	"bookend/internal/state"
 )
 
-// task is one run of a task hook. It runs as the user, in the user's environment: nothing it is told is
-// trusted, nothing it does can hurt anybody but that user, and it always ends with 0.
+// task is a task hook, as the user and in the user's environment: nothing told is trusted. It always exits 0.
 type task struct {
 	*Frame
 	env Env
@@ -87,8 +86,7 @@ func taskProlog(t *task) {
 	})
 }
 
-// printLines is the one function that writes to a TaskProlog's stdout. Slurm obeys "export" and "unset" lines
-// there, strips leading blanks, and ends a line without newline with a NUL byte.
+// printLines alone writes to a TaskProlog's stdout: Slurm obeys "export" lines there and strips leading blanks.
 func printLines(w io.Writer, text string) {
 	var b bytes.Buffer
 	for line := range strings.Lines(text) {

@@ -42,8 +42,7 @@ func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 	return judge.Residue{Cards: cards, Side: side}
 }
 
-// Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a
-// reading there is no more than the list of GPUs.
+// Glance looks once at every GPU of the node and reads who is on them: a health check's first target.
 func (d *Driver) Glance() {
 	answer := d.askBackend(d.snapshot(d.Left(time.Duration(d.Times.Driver), d.Reserve()), true))
 	d.Seen.Health = answer.Health
@@ -81,8 +80,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	return answer.Snapshots
 }
 
-// watching is the request. What is read once a hook comes with the first watch: at an end the GPUs' condition, at a
-// start nothing but, where the admin wants it, that accounting be on.
+// watching is the request; the first one of an end asks for the GPUs' condition, of a start for accounting.
 func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	// The backend ends by itself before it would be killed, so that what it saw arrives.
@@ -104,8 +102,7 @@ func (d *Driver) watching(cards []finding.Card, rule gpu.WatchRule) wire.Request
 	return fitting(r)
 }
 
-// brief reports that the end of this job can do without what of the GPUs' condition takes the driver long: the job
-// ended well, and a health check has read all of it lately and found nothing.
+// brief reports that the GPUs' slow facts can be spared: the job ended well, and a health check read them lately.
 func (d *Driver) brief() bool {
 	const lately = 10 * time.Minute
 	exit := d.Job.Exit
@@ -116,12 +113,10 @@ func (d *Driver) brief() bool {
 	return at > 0 && at <= now && now-at < lately
 }
 
-// backendReserve is the time a backend has for one last look after the rule's Max: attaching a GPU without
-// persistence was reported to take 1-3 s, a call during another's teardown measured 0.4 s.
+// backendReserve is for one last look after Max: attaching was reported to take 1-3 s, a call in teardown 0.4 s.
 const backendReserve = 500 * time.Millisecond
 
-// fitting leaves out what hundreds of processes may carry where the request does not fit its pipe. The backend then
-// watches for longer; what is clean is judged here, by the whole rule.
+// fitting leaves out what a full pipe has no room for: then the backend watches longer, judged here anyway.
 func fitting(r wire.Request) wire.Request {
 	if _, err := r.Line(); err != nil {
 		r.Watch.Expect = nil
@@ -151,8 +146,7 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-// Holders searches /proc in a child, for as long as this hook can spare. While it ends this hook's own backend has the
-// GPUs open still, and what it runs cannot be read any more.
+// Holders searches /proc in a child. A backend of this hook that still ends has the GPUs open, so it waits.
 func (d *Driver) Holders() *finding.Scan {
 	d.ended()
 	later := d.Reserve() // and at an end the watch that makes sure
@@ -170,8 +164,7 @@ func (d *Driver) Holders() *finding.Scan {
 	return &scan
 }
 
-// isBackend reports a backend of root's, as the recorder's: it has GPUs open, and holds no memory of theirs.
-// Threat: a program that calls itself so. Only root can run that very file as root.
+// isBackend reports root's own backend, which holds no memory. Threat: another program of that name: not root's.
 func (d *Driver) isBackend(h finding.Holding) bool {
 	exe := strings.TrimSuffix(h.Exe, " (deleted)")
 	real, _ := filepath.EvalSymlinks(d.Config.Backend) // which the kernel names
@@ -225,13 +218,11 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	return g
 }
 
-// What a test takes. Measured: 160-240 ms a GPU for the driver's library to initialise, nearly all of the whole, up to
-// 380 ms for one alone; the rest is room for a busy machine.
+// What a test takes: 160-240 ms a GPU for the library's start, up to 380 ms for one alone (measured), and room.
 const (
 	testBase = 700 * time.Millisecond
 	testCard = 250 * time.Millisecond
-	// testLock is the longest wait for whoever is judging the GPUs: a hook looks for a second or two, but holds
-	// the locks only once something on them is unexplained.
+	// testLock is the longest wait for a hook that judges the GPUs: it holds the locks only for something unexplained.
 	testLock = 300 * time.Millisecond
 	// testGrace is what a process that is attaching a GPU may take to die: 1-3 s were reported for the whole.
 	testGrace = time.Second
@@ -281,8 +272,7 @@ func (t *tester) budget() time.Duration {
 // room is how many of the GPUs there is time for.
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
-// run tests the GPUs in one process, then lets a second process look, one GPU at a time, at what the first could not
-// do: only what two saw may be called broken for certain.
+// run tests the GPUs in one process, then again one by one where that failed: two processes prove broken.
 func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 	t.until = t.Clock.Boot() + t.budget()
 	all := make([]gpu.Device, len(cards))
@@ -305,8 +295,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	left := t.until - t.Clock.Boot()
 	var answer backend.Answer
 	if left >= testBase && !t.stuck && len(devices) > 0 { // an earlier process may have taken it
-		// A killed test may take a while to die: a start of CUDA that is slow in the driver cannot be interrupted, and
-		// one that is given up makes every hook of the node blind until it has ended.
+		// A killed test may take a while to die, and one given up makes every hook blind until it has ended.
 		grace := min(testGrace, t.Left(left+testGrace, t.Reserve())-left)
 		request := wire.Request{
 			Op: wire.Probe, Devices: devices, DeadlineMillis: left.Milliseconds(), Probe: t.rule,
@@ -335,8 +324,7 @@ func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	return all
 }
 
-// unanswered is what is said of a device of which the backend came to no end. A crash is as bad as an error: programs
-// may crash there as well. A hang has its own finding.
+// unanswered is a device without an answer. A crash is as bad as an error; a hang has its own finding.
 func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
 	p := health.SkippedTest(id, "the backend did not test it")
 	p.At = t.Clock.Boot()

@@ -23,8 +23,7 @@ import (
 
 // What Archive keeps; tests keep less.
 var (
-	// keepRecent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a card,
-	// is told by them. They are few, because every hook reads them all.
+	// keepRecent closed runs stay at hand, for second epilogs and late processes; few, as every hook reads them all.
 	keepRecent = 32
 	// keepFindings further ones stay, because they left something on a card: the next prolog must know whose it is.
 	keepFindings = 64
@@ -89,8 +88,7 @@ func onCard(r ledger.Run) bool {
 	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
-// retire writes a run to the history, if it is not there, and marks or removes its record, unless that is not as it was
-// seen any more. No lock is held while the disk works.
+// retire archives a run, and marks or removes its record unless it has changed. No lock is held meanwhile.
 func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	if seen.Archived && stays {
 		return nil
@@ -121,8 +119,7 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	return err
 }
 
-// forget removes a run's report and drop. Its record goes after them: while it is there, an interrupted removal is
-// taken up again. The job's lock is held, so that nobody begins a run of it meanwhile.
+// forget removes a run's report and drop, its record last: an interrupted removal is taken up again.
 func (s *Store) forget(r ledger.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
 	records := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
@@ -155,8 +152,7 @@ func prune(history string, now time.Time) error {
 // abandonedAfter is longer than any hook takes: what is that old nobody is writing any more.
 const abandonedAfter = time.Hour
 
-// sweep removes what killed hooks left of their writing an hour ago: files without a name, who came back from users'
-// files, and folders of jobs that came to no record.
+// sweep removes what killed hooks left half written an hour ago, and directories of jobs without a record.
 func (s *Store) sweep(now time.Time) error {
 	all := []error{sweepFolder(reportFolder(s.run), now), sweepFolder(s.dir, now)}
 	jobs, _ := s.jobs()

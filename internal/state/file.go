@@ -23,8 +23,7 @@ const (
 	damagedName = "damaged"
 )
 
-// file is one JSON file below the node's directory. Its size is bounded, it is replaced as a whole, and it is set aside
-// when it cannot be used: what this program has not surely written must not be acted on.
+// file is one JSON file below the node's directory: bounded, replaced as a whole, set aside if it cannot be used.
 type file[T any] struct {
 	name   string
 	most   int64                   // it has less than so many bytes

@@ -50,8 +50,7 @@ func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
 	return ""
 }
 
-// keyOf names a run by what Slurm tells runs of one job id apart with: the SLUID (slurm.TellsRun), the start
-// time (slurm.TellsStart), and before that nothing: then by the time it was first seen.
+// keyOf names a run by its SLUID (slurm.TellsRun), start time (slurm.TellsStart), or when it was first seen.
 func keyOf(r ledger.Run) string {
 	if r.Job.SLUID != "" {
 		return string(r.Job.SLUID)
@@ -93,8 +92,7 @@ func ordered(e *ledger.End) *ledger.End {
 	return &o
 }
 
-// Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
-// first look, from before the job's own processes, is the one that counts.
+// Begin records the start of a run, or returns ErrExists: the first look, before the job's processes, counts.
 func (s *Store) Begin(run ledger.Run) (err error) {
 	defer of(run.Job, "begin run", &err)
 	if err := s.name(&run); err != nil {
@@ -112,8 +110,7 @@ func (s *Store) Begin(run ledger.Run) (err error) {
 // stir lets Openings know that a run has begun or ended: it watches the node's directory alone.
 func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
 
-// Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
-// ends are taken from the record, the rest from run.
+// Close adds an epilog's end to a run that Find returned, or to a new one. Start and ends are the record's.
 func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	defer of(run.Job, "close run", &err)
 	if run.Key == "" {
@@ -135,8 +132,7 @@ func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	return errors.Join(err, s.stir())
 }
 
-// Find returns the record of the run that an epilog is for, as ledger.Match picks it. The error is a Damage when
-// a record of this job id could not be used; the rest of the answer holds all the same.
+// Find returns the run that an epilog is for, by ledger.Match. A Damage leaves the rest of the answer valid.
 func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
 		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
@@ -150,8 +146,7 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	return run, which, err
 }
 
-// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns
-// those that were written last, and a Damage that is Unread.
+// Runs returns every record of the node that can be used, and what cannot. Of too many the newest, and Unread.
 func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	jobs, err := s.jobs()
 	slices.Reverse(jobs)

@@ -34,8 +34,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// What callers tell apart. A full or read-only file system matches unix.ENOSPC or unix.EROFS, a folder that is
-// not as this package makes it matches safefile.ErrNotOurs.
+// What callers tell apart, besides unix.ENOSPC, unix.EROFS and safefile.ErrNotOurs.
 var (
 	// ErrLocked: another hook held the lock for longer than this one may wait. The answer is unknown.
 	ErrLocked = safefile.ErrLocked

@@ -24,8 +24,7 @@ type Report struct {
 	End     string `json:"end,omitempty"`
 }
 
-// PutReport leaves a job's reports where its task hooks find them, readable for the job's user alone. It is root's:
-// a user who owned it could fill the file system of all records.
+// PutReport leaves a job's reports for its user alone to read; root's, or a user could fill the file system.
 func (s *Store) PutReport(job slurm.Job, report Report) error {
 	return s.named(job, "put report", func(name string) error {
 		data, err := json.Marshal(report)
@@ -76,8 +75,7 @@ func (s *Store) Report(job slurm.Job) (Report, error) {
 	return GetReport(s.run, s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
 }
 
-// GetReport reads a job's reports as that job's user. What task hooks claim to be is tried, not believed:
-// the kernel lets a user read their own reports only.
+// GetReport reads a job's reports as its user: the kernel lets users read their own only.
 func GetReport(run, node string, owner slurm.Owner) (report Report, err error) {
 	var data []byte
 	name, err := userName(node, owner)
@@ -132,8 +130,7 @@ func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
 func reportFolder(run string) string { return filepath.Join(run, "report") }
 
-// MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The
-// run's record is there before it, and is removed after it.
+// MakeDrop makes the file in which task hooks tell root what they saw: the user's, between its record's two ends.
 func (s *Store) MakeDrop(job slurm.Job) error {
 	return s.named(job, "make drop", func(name string) error {
 		return safefile.Give(dropFolder(s.run), name, job.UID, job.GID)

@@ -48,8 +48,7 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 // LastCheck is what the node's last health check saw, nil for none. An unusable file is a Damage, set aside, as below.
 func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.get(s)) }
 
-// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
-// Of too much it keeps the verdict rather than nothing.
+// PutLastCheck keeps what a health check saw. The caller is the only check. Of too much it keeps the verdict.
 func (s *Store) PutLastCheck(c ledger.Check) error {
 	c.Wall = c.Wall.UTC().Round(0)
 	return checkFile.put(s, versioned[ledger.Check]{fileVersion, c})
@@ -104,8 +103,7 @@ type drainContent struct {
 	drain.Memory
 }
 
-// Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set
-// aside: then nothing is remembered, and no reason that stands is ours.
+// Drain returns what the node remembers of its drain. An unusable file is a Damage: then no reason is ours.
 func (s *Store) Drain() (drain.Memory, error) {
 	c, err := drainFile.get(s)
 	return orNone(c).Memory, err
@@ -262,8 +260,7 @@ var baselineFile = cardFile("baseline.json", 256<<10, func(b finding.Baseline) g
 // is of another counts for nothing. An unusable file is a Damage, set aside; then no baseline is known.
 func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) { return baselineFile.all(s) }
 
-// PutBaseline records one card's baseline, in place of what was known of that card. Baselines of other epochs are
-// void and go. One without a known epoch is ErrEpoch.
+// PutBaseline replaces one GPU's baseline. Those of other epochs go; one without a known epoch is ErrEpoch.
 func (s *Store) PutBaseline(b finding.Baseline) error {
 	if !b.Epoch.Same(b.Epoch) {
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
@@ -284,12 +281,10 @@ func (s *Store) DropBaselines(ids ...gpu.ID) error {
 // probesFile holds 128 cards, each of them broken, with texts of a backend's length (serve.Bounded): 2 KiB a card.
 var probesFile = cardFile("probes.json", 512<<10, func(r health.TestRecord) gpu.ID { return r.Probe.Device })
 
-// Probes returns the last test of each card of the node, good for as long as health.TestRecord.Holds. An
-// unusable file is a Damage, set aside; then no test is known.
+// Probes returns each GPU's last test (see health.TestRecord.Holds). An unusable file is a Damage: none.
 func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 
-// PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
-// void and go. A record without a GPU or a known epoch is ErrEpoch: nobody could trust it.
+// PutProbes replaces GPUs' tests. Those of other epochs go; one without GPU or known epoch is ErrEpoch.
 func (s *Store) PutProbes(records ...health.TestRecord) error {
 	for _, r := range records {
 		if !r.Epoch.Same(records[0].Epoch) || r.Probe.Device == "" {

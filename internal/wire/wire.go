@@ -135,8 +135,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w, left: MaxReplyBytes} 
 // Renew gives a recording's next look all the room again: its looks are read one by one.
 func (w *Writer) Renew() { w.left = MaxReplyBytes }
 
-// Write sends one reply, in this version of the protocol. A reply for which no room is left is not sent: the
-// error is then an *Error with TooLong, and shorter ones may still be.
+// Write sends one reply. One without room is not sent: *Error with TooLong, and shorter ones may still be.
 func (w *Writer) Write(r Reply) error {
 	r.Bookend = Version
 	line, err := json.Marshal(r)
