@@ -59,14 +59,13 @@ type layout struct {
 	ask   Request
 	runs  []ledger.Run           // the one that was seen last is the last
 	jobs  map[gpu.ID][]Block     // by their start
-	until map[gpu.ID][]time.Time // of each job, the latest end of those that began no later
 	looks map[gpu.ID][]look
 }
 
 // Lay makes a Chart of the records: each GPU is a lane, jobs are blocks, what stayed on it between looks is Held,
 // findings are Marks. Places are fractions of the time shown; what no look saw has no place.
 func Lay(runs []ledger.Run, r Request) Chart {
-	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, until: map[gpu.ID][]time.Time{}, looks: map[gpu.ID][]look{}}
+	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
 	h.period()
 	h.ticks()

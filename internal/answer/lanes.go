@@ -34,6 +34,7 @@ type Block struct {
 	Course []string
 	Wide   int
 	run    *ledger.Run
+	until  time.Time // the latest End of those that began no later
 }
 
 const (
@@ -55,12 +56,10 @@ func (h *layout) readJobs() {
 			}
 		}
 	}
-	for id, list := range h.jobs {
+	for _, list := range h.jobs {
 		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
-		var last time.Time
-		for _, k := range list {
-			last = later(last, k.End)
-			h.until[id] = append(h.until[id], last)
+		for i := range list {
+			list[i].until = later(list[i].End, list[max(0, i-1)].until)
 		}
 	}
 }
@@ -242,7 +241,7 @@ func (h *layout) readLooks() {
 
 func (h *layout) busy(id gpu.ID, t time.Time) bool {
 	begun, _ := slices.BinarySearchFunc(h.jobs[id], t, func(k Block, t time.Time) int { return k.Start.Compare(t) })
-	return begun > 0 && h.until[id][begun-1].After(t)
+	return begun > 0 && h.jobs[id][begun-1].until.After(t)
 }
 
 // usedOf is the memory in use of which something can be told.

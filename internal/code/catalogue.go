@@ -17,17 +17,14 @@ func Lookup(c Code) (Entry, bool) {
 var entries = []Entry{
 	// one GPU
 	{Orphan, Serious, Card, Job, "process outlived its job",
-		"A process of the ended job still holds memory on the GPU. The evidence level shows how certain the " +
-			"attribution is.",
-		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner that workers must end with their " +
-			"parent.",
+		"A process of the ended job still holds memory on the GPU. The evidence level shows how certain.",
+		"Check it with ps -o pid,user,lstart,args -p PID and end it. Tell its owner: workers must end with their parent.",
 		Traits{Exit: 10, Start: ToWarn, End: ToDrain, Memory: OwnProcess}},
 	{Residue, Serious, Card, Node, "memory in use, no process",
 		"Memory is in use that no listed process accounts for. Usually a process that the driver does not list holds " +
 			"a handle to it. Candidates have the driver open; which of several holds the memory is unknown.",
 		"End the candidates that belong to no job (fuser -v /dev/nvidia* lists more). If the memory stays, reset the " +
-			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot. For up to 64 MiB without any job: bookend baseline " +
-			"accept GPU.",
+			"GPU (nvidia-smi --gpu-reset -i GPU) or reboot. Up to 64 MiB without any job: bookend baseline accept GPU.",
 		Traits{Exit: 11, Start: ToWarn, End: ToDrain, Memory: Unlisted}},
 	{Phantom, Serious, Card, Job, "driver lists a dead process",
 		"The driver lists memory under a process that is gone. A process that it started, or passed a handle to, " +
@@ -86,8 +83,7 @@ var entries = []Entry{
 		Traits{Start: ToNote, End: ToNote}},
 
 	{Gap, Warning, Card, Node, "free memory is fragmented",
-		"In two searches, the test allocation got a much smaller block than is free. Jobs that need one large block " +
-			"may fail.",
+		"In two searches, the test allocation got a much smaller block than is free. Large allocations may fail.",
 		"See bookend show JOBID for figures and holders. If it stays on an idle GPU, reset it or reboot the node.",
 		Traits{Exit: 16, Start: ToWarn, End: ToWarn, Condition: true, Milder: "had fragmented memory"}},
 	{Blocked, Serious, Card, Node, "no memory could be allocated",
@@ -156,8 +152,7 @@ var entries = []Entry{
 		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",
 		Traits{Exit: 22, Start: ToRepeat, End: ToRepeat, Fault: "no GPU driver, or not its library", Doubtful: true}},
 	{Mismatch, Serious, Driver, Node, "driver and library differ",
-		"Library and kernel module have different versions, as after an update without a reboot. No new GPU program " +
-			"can start.",
+		"Library and kernel module have different versions, as after an update without a reboot. No GPU program starts.",
 		"Reboot the node, or unload and load the kernel modules.",
 		Traits{Exit: 23, Start: ToRepeat, End: ToRepeat, Fault: "driver and library are of different versions"}},
 	{DriverKO, Warning, Driver, Node, "driver reported an error",
@@ -243,8 +238,7 @@ var entries = []Entry{
 		"Correct the lines named in the finding; docs/config.md lists every key.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{StateDamage, Warning, Own, Self, "record is damaged",
-		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued without " +
-			"it.",
+		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued.",
 		"None, if it happens once after a crash. If it recurs, check the file system of paths.run.",
 		Traits{Exit: 38, Start: ToWarn, End: ToWarn}},
 	{StateWrite, Warning, Own, Site, "record could not be written",

@@ -125,7 +125,6 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 		began = run.Start.At
 	}
 	in.Shared, in.SharedUnknown = c.shared()
-	in.Seen = ledger.Sightings(c.Node.Runs, run, began, now)
 	c.Past.Recording.Witness(&in, run, began, now)
 	d := diagnosis.Why(in)
 	return &d

@@ -67,13 +67,13 @@ func TestRecording(t *testing.T) {
 		t.Errorf("proofs of %v", owners)
 	}
 	others := 0
-	for _, s := range r.Sightings(job100()) {
+	for _, s := range r.sightings(job100()) {
 		if !s.Own && s.Bytes.Bytes == 700<<20 {
 			others++
 		}
 	}
 	if others == 0 {
-		t.Errorf("%+v", r.Sightings(job100()))
+		t.Errorf("%+v", r.sightings(job100()))
 	}
 }
 
@@ -316,29 +316,18 @@ func TestLastHealth(t *testing.T) {
 	}
 }
 
-// What other hooks saw on a job's GPU between its ends, with whose it was as far as a cgroup or a user proves it.
+// What samples saw on a job's GPU, with whose it was as far as a cgroup or a user proves it.
 func TestSightings(t *testing.T) {
-	end := func(at time.Duration, on gpu.ID, pids ...int) End {
-		r := gpu.Reading{Device: gpu.Device{ID: on}}
-		for _, pid := range pids {
-			r.Processes = append(r.Processes, gpu.Process{PID: pid, Memory: gpu.Bytes(uint64(pid))})
-		}
-		// its end is not its look
-		return End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{r}},
-			Processes: []finding.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
-				{PID: 9}, {PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"},
-				{PID: 12, UID: 1002, OtherPIDs: true}, {PID: 13, UID: 1002, Why: "not read"}}}
+	self, r := Run{Job: slurm.Job{ID: 42}}, Recording{GPUs: []Recorded{{ID: "A"}}}
+	var want []diagnosis.Sighting
+	for i, p := range []RecordedProcess{{Owner: slurm.Owner{ID: 42}}, {Owner: slurm.Owner{ID: 43}}, {}, {UID: 1002},
+		{UID: 1002, Apart: true}} {
+		p.PID, p.First, p.Last, p.Bytes = i, 5, 5, gpu.Bytes(uint64(i))
+		r.GPUs[0].Processes = append(r.GPUs[0].Processes, p)
+		want = append(want, diagnosis.Sighting{At: 5, Device: "A", PID: i, Bytes: p.Bytes, Own: i == 0,
+			Foreign: i == 1 || i == 3})
 	}
-	self := Run{Job: slurm.Job{ID: 42}, Epoch: life, Devices: []Assigned{{Index: 0, Device: gpu.Device{ID: "A"}}}}
-	before, late := end(1, "A", 7), end(8, "A", 7, 9, 10, 11, 12, 13, 14)
-	runs := []Run{{Epoch: life, Start: &before, Ends: []End{late, end(20, "A", 7), end(8, "C", 7)}},
-		{Epoch: life, Ends: []End{end(5, "A", 8)}}, {Epoch: gpu.Epoch{Boot: "other"}, Ends: []End{end(5, "A", 8)}}}
-	got := Sightings(runs, self, 2, 10)
-	want := []diagnosis.Sighting{{At: 5, Device: "A", PID: 8, Bytes: gpu.Bytes(8), Foreign: true}}
-	for _, pid := range []int{7, 9, 10, 11, 12, 13, 14} {
-		want = append(want, diagnosis.Sighting{At: 8, Device: "A", PID: pid, Bytes: gpu.Bytes(uint64(pid)), Own: pid == 7, Foreign: pid == 10})
-	}
-	if !reflect.DeepEqual(got, want) {
+	if got := r.sightings(self); !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 }

@@ -54,13 +54,6 @@ func sameOwner(was, now slurm.Owner) slurm.Owner {
 	return now
 }
 
-func inOrder(seen []diagnosis.Sighting) []diagnosis.Sighting {
-	slices.SortFunc(seen, func(a, b diagnosis.Sighting) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
-	})
-	return seen
-}
-
 func (r Run) had(id gpu.ID) bool {
 	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
 }
@@ -121,30 +114,6 @@ func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	return last
 }
 
-// Sightings are the processes that hooks of other jobs saw on a run's cards between two moments (CLOCK_BOOTTIME),
-// oldest first: a lower bound of what was there. A cgroup tells whose one was.
-func Sightings(runs []Run, self Run, from, to time.Duration) (seen []diagnosis.Sighting) {
-	for _, e := range endsOf(runs, self.Epoch) {
-		at := e.Snapshot.At // the look itself: what else an end did may have taken seconds
-		for _, r := range e.Snapshot.Readings {
-			if at <= from || at >= to || !self.had(r.Device.ID) {
-				continue
-			}
-			for _, p := range r.Processes {
-				d := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
-				owner, uid, apart := slurm.Owner{}, uint32(0), false
-				for _, known := range e.Processes {
-					if known.PID == p.PID {
-						owner, uid, apart = known.Cgroup, known.UID, known.Apart() || known.Why != "" || known.Gone
-					}
-				}
-				seen = append(seen, self.whose(d, owner, uid, apart))
-			}
-		}
-	}
-	return inOrder(seen)
-}
-
 // Proofs are the processes that a sample saw in a job's cgroup, for attribution.
 func (r *Recording) Proofs() (seen []finding.Sighting) {
 	if r == nil {
@@ -160,8 +129,8 @@ func (r *Recording) Proofs() (seen []finding.Sighting) {
 	return seen
 }
 
-// Sightings are the processes that samples saw on a run's GPUs, for diagnosis.
-func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
+// sightings are the processes that samples saw on a run's GPUs, for diagnosis, in order.
+func (r *Recording) sightings(self Run) (seen []diagnosis.Sighting) {
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
 			for at, bytes := range p.known() {
@@ -170,7 +139,10 @@ func (r *Recording) Sightings(self Run) (seen []diagnosis.Sighting) {
 			}
 		}
 	}
-	return inOrder(seen)
+	slices.SortFunc(seen, func(a, b diagnosis.Sighting) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
+	})
+	return seen
 }
 
 // Witness is what a recording tells of why a run's memory ran out.
@@ -178,7 +150,7 @@ func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duratio
 	if r == nil {
 		return
 	}
-	in.Seen, in.Every, in.Whole = append(in.Seen, r.Sightings(self)...), r.Every, r.Whole(from, to)
+	in.Seen, in.Every, in.Whole = r.sightings(self), r.Every, r.Whole(from, to)
 	for _, g := range r.GPUs {
 		in.Recorded = append(in.Recorded, diagnosis.Recorded{
 			Device: g.ID, Own: g.Own.Bytes, Unlisted: g.Unlisted.Bytes, Together: g.Together,

@@ -227,7 +227,8 @@ func (r *record) unworn() (outcomes []health.Outcome, open []finding.Card) {
 		if test.Worn(health.AtEnd{
 			SinceTest: health.SinceTest{At: r.Clock.Boot(), Epoch: r.Seen.Epoch, Kernel: r.Seen.Kernel, Scene: scene,
 				Card: card, MaxAge: time.Duration(r.Config.Probe.Every)},
-			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found, AfterJobs: r.Config.Probe.AfterJobs,
+			Start: known, Job: r.Job.Exit, Messages: len(r.heard.Messages), Found: r.Found,
+			AfterJobs: r.Config.Probe.AfterJobs,
 		}) {
 			open = append(open, card)
 			continue

@@ -175,9 +175,6 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"nameless device":  {snapshotLine(`{"device":{}}`), 0, Garbage},
 		"device twice":     {snapshotLine(`{"device":{"id":"a"}},{"device":{"id":"a"}}`), 0, Garbage},
 		"newline in an id": {snapshotLine(`{"device":{"id":"a\nb"}}`), 0, Garbage},
-		"impossible peak":  {strings.Replace(healthLine, `"bytes":5`, `"bytes":18446744073709551615`, 1), 0, Garbage},
-		"probe of nothing": {strings.Replace(probeLine, "GPU-1", "", 1), 0, Garbage},
-		"impossible free":  {strings.Replace(probeLine, `"bytes":9`, `"bytes":18446744073709551615`, 1), 0, Garbage},
 		"nameless fault":   {`{"bookend":1,"kind":"fault","fault":{}}` + "\n", 0, Garbage},
 	}
 	for name, tt := range tests {
