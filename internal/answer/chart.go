@@ -57,8 +57,8 @@ type Count struct {
 type layout struct {
 	Chart
 	ask   Request
-	runs  []ledger.Run           // the one that was seen last is the last
-	jobs  map[gpu.ID][]Block     // by their start
+	runs  []ledger.Run       // the one that was seen last is the last
+	jobs  map[gpu.ID][]Block // by their start
 	looks map[gpu.ID][]look
 }
 
