@@ -50,7 +50,6 @@ GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them.`, finding.M
 	return a.perNode(cmd)
 }
 
-// baselines are those on record, and the ids of their GPUs in order.
 func (a *app) baselines(cfg config.Config) (r records, cards map[gpu.ID]finding.Baseline, ids []gpu.ID, err error) {
 	if r, err = read(a.env, cfg.Paths, a.node); err == nil {
 		cards, err = r.store.Baselines()

@@ -33,7 +33,6 @@ var collected = map[string][]string{
 	"proc": {"sys/kernel/osrelease", "[0-9]*/fdinfo/*"},
 }
 
-// collect writes the archive to a new file.
 func (a *app) collect(file string) error {
 	paths := a.config().Paths
 	// Threat: none by the name, it is the admin's own; a file that is there is not written over.
@@ -108,7 +107,6 @@ func addFile(t *tar.Writer, name, file string) error {
 	return err
 }
 
-// hashed replaces unique ids, each by the same other one.
 func hashed(text string) string {
 	if regexp.MustCompile(`^[0-9a-f]{16}\s*$`).MatchString(text) {
 		return fmt.Sprintf("%016x\n", another(strings.TrimSpace(text)))

@@ -79,7 +79,6 @@ func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Ru
 	return a.perNode(a.inJSON(cmd))
 }
 
-// why writes the reports of a job's last run.
 func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
 	var start, end string
 	last := ledger.Newest(runs)[0]
@@ -94,7 +93,6 @@ func (a *app) why(ref slurm.Ref, runs []ledger.Run, all records) error {
 	return a.write(answer.NewOwnReport(all.node, ref.Text, start == "", start, end), false)
 }
 
-// show writes both ends of a job, every run of it.
 func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
 	return a.write(answer.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
 }

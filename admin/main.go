@@ -93,7 +93,6 @@ func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 	return nil
 }
 
-// config is the configuration, and says on the way what is wrong with it.
 func (a *app) config() config.Config {
 	cfg, problem := stage.LoadConfig(a.env)
 	if problem != "" {
@@ -135,7 +134,6 @@ func misused(cmd *cobra.Command, why string) error {
 	return ending{exitUsage, fmt.Sprintf(form, cmd.CommandPath(), why, cmd.UseLine())}
 }
 
-// notFound says that nothing is on record of what was asked for.
 func notFound(format string, args ...any) error {
 	return ending{exitNotFound, "bookend: " + fmt.Sprintf(format, args...)}
 }

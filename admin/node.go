@@ -227,7 +227,6 @@ func (a *app) snapshot() error {
 	return cmp.Or(problem, a.write(answer.NewSnapshot(a.scene(cfg, all, now), now.Problem), false))
 }
 
-// missing reports that there are no records, or none of what was asked for.
 func missing(err error) bool {
 	e, is := errors.AsType[ending](err)
 	return is && e.code == exitNotFound

@@ -87,7 +87,6 @@ func (a *app) sources(dir string) (records, answer.Request, error) {
 	return r, ask, nil
 }
 
-// copied reads a copy of records. Of several nodes one has to be named.
 func copied(dir, node string) (records, error) {
 	all, damaged, err := state.Copied(dir)
 	if err != nil {

@@ -64,7 +64,6 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.env.Stdout, report.Keep(fmt.Sprintf(format, args...), 8<<10))
 }
 
-// showConfig writes a configuration that says all that is in effect.
 func (a *app) showConfig(defaults bool) error {
 	path := cmp.Or(a.env.Getenv("BOOKEND_CONFIG"), config.DefaultFile)
 	var data []byte
@@ -133,7 +132,6 @@ func (a *app) checkSyntax(file string) error {
 	return nil
 }
 
-// unusable ends a check with why the hooks cannot work with a configuration.
 func (a *app) unusable(format string, args ...any) error {
 	a.say(format, args...)
 	return ending{code: exitTrouble}
@@ -204,7 +202,6 @@ many checks are ok. bookend config check lists every mistake of a configuration.
 	return a.inJSON(cmd)
 }
 
-// examine runs doctor's checks. What may hang is looked at in children.
 func (a *app) examine(all bool) error {
 	if a.env.EUID != 0 {
 		return denied("only root may look at all of it: run as root")

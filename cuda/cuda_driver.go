@@ -19,7 +19,6 @@ import (
 // cudaSoname is CUDA's library where the dynamic linker finds it.
 const cudaSoname = "libcuda.so.1"
 
-// cudaDevice is CUDA's number for one of the devices visible to this process.
 type cudaDevice C.int
 
 type outcome = serve.Outcome

@@ -15,7 +15,6 @@ const (
 	tellBookend = "Report it with both versions, the driver's and Bookend's"
 )
 
-// cuda is CUDA's library.
 var cuda = serve.Library{
 	Means: cudaErrors, Own: cudaName, Nobody: cudaDeviceUnavailable,
 	Full: func(o serve.Outcome) bool { return o.Code == cudaOutOfMemory && o.Call == "cuMemCreate" },

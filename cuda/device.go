@@ -11,7 +11,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// device is an open GPU or MIG instance.
 type device struct {
 	gpu.Device
 	handle   nvml.Device
@@ -36,13 +35,10 @@ type opened struct {
 	took    time.Duration // the last attempt
 }
 
-// isInstance tells a MIG instance's id from a card's.
 func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
 
-// cut reports whether a device is a whole card in MIG mode.
 func (d device) cut() bool { return d.Parent == "" && d.mig != nil && *d.mig }
 
-// openIndex opens the i-th card of the node and its MIG instances.
 func (l *library) openIndex(i int) opened {
 	handle, failed := ask(func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) }, l,
 		"nvmlDeviceGetHandleByIndex_v2")

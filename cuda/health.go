@@ -36,7 +36,6 @@ func (s *session) tellHealth(end time.Duration) error {
 	return err
 }
 
-// patient is a device whose condition is being asked.
 type patient struct {
 	device
 	lib *library
@@ -45,7 +44,6 @@ type patient struct {
 	lost string
 }
 
-// checkUp reads a device: a MIG instance has its card's condition.
 func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 	p := &patient{device: d, lib: s.lib}
 	for _, f := range s.last.Faults {
@@ -62,7 +60,6 @@ func (s *session) checkUp(d device, end time.Duration) gpu.Health {
 	return h
 }
 
-// examine holds examinations one after another.
 func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
 		var values []string
@@ -100,7 +97,6 @@ func (p *patient) refused(f failure) string {
 	return words
 }
 
-// examination is one call and the facts that it gives.
 type examination struct {
 	source string
 	codes  []gpu.FactCode
@@ -110,7 +106,6 @@ type examination struct {
 	slow    bool          // takes more than a millisecond, under a lock of the driver's (measured: 3.2, then 1.2)
 }
 
-// one is the examination of a call that gives one value.
 func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
 	word func(T) string) examination {
 	return examination{source: source, codes: []gpu.FactCode{code},

@@ -96,7 +96,6 @@ type failure struct {
 	ret  nvml.Return
 }
 
-// ask makes one call if the library has it.
 func ask[T any](call func() (T, nvml.Return), l *library, name string) (T, *failure) {
 	var none T
 	if l.symbol(name) == nil {
@@ -121,7 +120,6 @@ func (l *library) describe(f failure) string {
 	return serve.Bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
 }
 
-// faultCode says what a return code means for whoever has to act on it.
 func faultCode(ret nvml.Return) gpu.FaultCode {
 	switch ret {
 	case nvml.ERROR_DRIVER_NOT_LOADED:

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/serve"
 )
 
-// prober answers one request for test allocations.
 type prober struct {
 	*serve.Tests
 	init time.Duration // what CUDA took to start
@@ -90,7 +89,6 @@ type started struct {
 	opened []opened
 }
 
-// prepare prepares this process for the driver's libraries.
 func (p *prober) prepare(asked []gpu.Device) error {
 	var ids []string
 	for _, d := range asked {

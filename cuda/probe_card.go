@@ -11,7 +11,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// untestable says why a device's state forbids to test it, whoever is on it.
 func (p *prober) untestable(d device) string {
 	switch {
 	case d.cut():
@@ -24,7 +23,6 @@ func (p *prober) untestable(d device) string {
 	return p.forbidden(d)
 }
 
-// forbidden says why a device's compute mode does.
 func (p *prober) forbidden(d device) string {
 	mode, failed := ask(d.handle.GetComputeMode, p.lib, "nvmlDeviceGetComputeMode")
 	switch {

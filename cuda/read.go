@@ -43,7 +43,6 @@ func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	return r, faults
 }
 
-// deviceFaults adds a failure to a device's faults, once a kind.
 func (l *library) deviceFaults(d device, faults []gpu.Fault, failed *failure) []gpu.Fault {
 	if failed == nil || failed.ret == nvml.ERROR_NOT_SUPPORTED ||
 		slices.ContainsFunc(faults, func(f gpu.Fault) bool { return f.Code == faultCode(failed.ret) }) {
@@ -87,7 +86,6 @@ func impossible(total uint64, parts ...uint64) string {
 	return ""
 }
 
-// list is one of the driver's process lists.
 type list struct {
 	kind gpu.Kind
 	call string
@@ -145,7 +143,6 @@ func merge(all []gpu.Process, kind gpu.Kind, entries []entry) []gpu.Process {
 	return all
 }
 
-// entry is one line of a driver's process list.
 type entry struct {
 	pid      uint32
 	used     uint64 // bytes, or notAvailable

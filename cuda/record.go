@@ -10,7 +10,6 @@ import (
 	"bookend/internal/routine"
 )
 
-// record is one look of a recording.
 func (s *session) record() (gpu.Snapshot, error) {
 	if fault := s.list(); fault != nil {
 		return s.blank(*fault), nil
@@ -30,7 +29,6 @@ func (s *session) record() (gpu.Snapshot, error) {
 	return look, nil
 }
 
-// whole is a reading of all process lists.
 type whole struct {
 	gpu.Reading
 	at    time.Duration

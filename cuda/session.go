@@ -10,7 +10,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// session is one request being served.
 type session struct {
 	serve.Session
 	lib    *library
@@ -19,7 +18,6 @@ type session struct {
 	wholes map[gpu.ID]whole // of a recording
 }
 
-// answer serves a request.
 func answer(asked serve.Session) error {
 	if asked.Req.Op == wire.Probe {
 		return serveProbe(asked)
@@ -75,7 +73,6 @@ func (s *session) Look() (gpu.Snapshot, error) {
 	return look, nil
 }
 
-// blank is a look that has seen nothing yet.
 func (s *session) blank(faults ...gpu.Fault) gpu.Snapshot {
 	return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 }

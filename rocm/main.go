@@ -40,7 +40,6 @@ const (
 	optionSys  = "sys"
 )
 
-// answer serves a request.
 func answer(s serve.Session) error {
 	d := inventory.AMDDriver{Proc: s.Req.Options[optionProc], Sys: s.Req.Options[optionSys]}
 	if d.Proc == "" || d.Sys == "" {
@@ -79,7 +78,6 @@ func (e *eyes) skipTests() error {
 	return nil
 }
 
-// eyes look at the devices of a request.
 type eyes struct {
 	serve.Session
 	inventory.AMDDriver
@@ -157,7 +155,6 @@ func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
 	return used.Known() && used.Bytes > expected+max(e.Req.Watch.SlackBytes, least)
 }
 
-// tellHealth reads the condition of the devices of the last look.
 func (e *eyes) tellHealth() error {
 	cards, err := inventory.AMD(e.Sys)
 	if err != nil {

@@ -147,7 +147,6 @@ func clean(v reflect.Value) {
 	}
 }
 
-// cleaned is a document whose texts are clean.
 func cleaned[T any](document T) T {
 	clean(reflect.ValueOf(&document).Elem())
 	return document
@@ -175,7 +174,6 @@ func (t terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// table writes lines of cells that tabs divide, in columns.
 func table(w io.Writer, lines ...string) {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -188,7 +186,6 @@ func table(w io.Writer, lines ...string) {
 	}
 }
 
-// row is a line of a table.
 func row(cells ...string) string { return strings.Join(cells, "\t") }
 
 // Figure words bytes, or says that they are unknown.
@@ -202,7 +199,6 @@ func Figure(f gpu.Figure) string {
 // textWidth is of what is quoted; a name from outside has no more than a part of it.
 const textWidth = 400
 
-// cut is a text from outside for one line.
 func cut(text string) string { return string(report.Keep(text, textWidth)) }
 
 // stamp is a moment, or says that it is unknown.
@@ -213,7 +209,6 @@ func stamp(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// day is a moment as people say it on a day: of another one with its date.
 func day(at, now time.Time) string {
 	if !at.IsZero() && at.Local().Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
 		return at.Local().Format(time.TimeOnly)
@@ -229,7 +224,6 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s%s", n, one, more)
 }
 
-// each is a word for each of a list.
 func each[T any](list []T, word func(T) string) (words []string) {
 	for _, one := range list {
 		words = append(words, word(one))
@@ -237,7 +231,6 @@ func each[T any](list []T, word func(T) string) (words []string) {
 	return words
 }
 
-// some is each for the first of a list; more words how many are left.
 func some[T any](list []T, most int, more string, word func(T) string) []string {
 	words := each(list[:min(len(list), most)], word)
 	if left := len(list) - most; left > 0 {

@@ -115,10 +115,8 @@ func (s Scene) listed(r gpu.Reading) []Process {
 	return out
 }
 
-// seen reports that a process is there, and was read.
 func (p Process) seen() bool { return !p.Gone && p.Why == "" }
 
-// jobs are those that have a GPU now, or a part of it.
 func (s Scene) jobs(d gpu.Device) []string {
 	jobs := []string{}
 	for _, r := range s.Runs {
@@ -156,7 +154,6 @@ func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
 	return newest
 }
 
-// index is Slurm's number of a GPU, from the newest record that has it.
 func (s Scene) index(id gpu.ID) *int {
 	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
@@ -185,7 +182,6 @@ func (c Card) identity() string {
 		func(s string) bool { return s == "" }), "  ")
 }
 
-// rows are a GPU's: one for each process.
 func (c CardStatus) rows(now time.Time) (rows []string) {
 	processes := some(c.Processes, 8, "and %d more: bookend snapshot",
 		func(p Process) string { return p.short(now, len(c.Processes) > 1) })
@@ -223,7 +219,6 @@ func (c CardStatus) problem() bool {
 	return slices.Contains([]string{stateLeftover, stateUnexplained, stateStray}, c.state())
 }
 
-// state says in a word how a GPU is.
 func (c CardStatus) state() string {
 	left := func(p Process) bool { return !p.JobEnded.IsZero() || p.Gone && len(c.Jobs) == 0 }
 	stray := func(p Process) bool { return p.Cgroup.Found() || p.Service == "" && p.seen() && p.UID != 0 }

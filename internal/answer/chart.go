@@ -95,7 +95,6 @@ func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu
 // shortest is the least time shown: a node with one look on record has a chart too.
 const shortest = time.Minute
 
-// period finds the time that is on record, and the part of it that is shown.
 func (h *layout) period() {
 	h.each(func(at time.Time, _ []ledger.Assigned, _ gpu.Snapshot) {
 		if at.IsZero() {
@@ -119,7 +118,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// at is the place of a moment, cut to what is shown.
 func (c Chart) at(t time.Time) float64 {
 	return min(max(float64(t.Sub(c.Since))/float64(c.Until.Sub(c.Since)), 0), 1)
 }
@@ -289,7 +287,6 @@ type Mark struct {
 // markWidth is the part of a lane that a mark takes: nearer to each other, findings share one.
 const markWidth = 1.0 / 64
 
-// marks are those of a card's findings; of no id those that concern no card.
 func (c Chart) marks(id gpu.ID) (marks []Mark) {
 	for i, e := range slices.Backward(c.Entries) { // the latest come first
 		if e.GPU != id {

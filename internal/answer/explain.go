@@ -35,7 +35,6 @@ func Explain(w io.Writer, what string, here config.Config) bool {
 	return len(e.said) > 0
 }
 
-// explainer says paragraphs.
 type explainer struct {
 	here config.Config
 	said []string
@@ -49,7 +48,6 @@ func (e *explainer) paragraph(title, text string, lines ...[2]string) {
 	e.said = append(e.said, text)
 }
 
-// xid explains an error number of the driver's, if it is a known one.
 func (e *explainer) xid(number int) {
 	if row, ok := health.XidRow(number); ok {
 		e.paragraph(fmt.Sprintf("Xid %d", number), "an error that the driver writes to the kernel log",
@@ -61,7 +59,6 @@ func (e *explainer) xid(number int) {
 const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
 	"a node drains only if slurm.conf names the program itself. "
 
-// exit explains an exit status of a hook.
 func (e *explainer) exit(n int) {
 	text := ""
 	c, known := code.OfExit(n)
@@ -110,7 +107,6 @@ func (e *explainer) reason(what string) {
 	}
 }
 
-// code explains a code of the catalogue under this node's configuration.
 func (e *explainer) code(c code.Code) {
 	entry, _ := code.Lookup(c)
 	policy, shipped := policyOf(c, e.here), policyOf(c, config.Default())
@@ -153,7 +149,6 @@ func CodeOf(written string) (code.Code, bool) {
 	return "", false
 }
 
-// codesIn are the codes that stand in a text, in their order.
 func codesIn(words string) (found []code.Code) {
 	apart := func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
 	for _, word := range strings.FieldsFunc(words, apart) {

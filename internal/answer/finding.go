@@ -63,7 +63,6 @@ var evidence = map[finding.Level]string{
 	finding.ByEnvironment: " (its environment names the job: a hint)",
 }
 
-// processText names a process that began at a moment for an admin.
 func processText(p finding.Process, began time.Time) string {
 	switch {
 	case p.Gone:

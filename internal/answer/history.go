@@ -81,7 +81,6 @@ func (f Filter) lets(r ledger.Run) bool {
 	return false
 }
 
-// finds reports whether an end has a finding such as is looked for.
 func (f Filter) finds(e ledger.End) bool {
 	for i, found := range e.Findings {
 		if (f.Code == "" || found.Code == f.Code) && (!f.Found || e.Verdict.Tells(i)) {
@@ -91,7 +90,6 @@ func (f Filter) finds(e ledger.End) bool {
 	return false
 }
 
-// names reports whether a reference, as people type it, is of this run.
 func names(ref slurm.Ref, r ledger.Run) bool {
 	switch {
 	case ref.SLUID != "":
@@ -154,7 +152,6 @@ const (
 	SuspectNode Suspect = "node" // no one's job: what runs on the node beside them
 )
 
-// suspects say where to look first.
 var suspects = map[Suspect]string{
 	SuspectCard: "several users met it: look at the GPU and the node (nvidia-smi -q, dcgmi diag, the kernel's log)",
 	SuspectUser: "always the same user: look at what they run before you doubt the GPU",

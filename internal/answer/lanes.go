@@ -46,7 +46,6 @@ const (
 	rowTall, least = 0.96, 0.05
 )
 
-// readJobs finds the jobs of each card in the order in which they came.
 func (h *layout) readJobs() {
 	for i := range h.runs {
 		k, ok := h.block(&h.runs[i])
@@ -215,7 +214,6 @@ type look struct {
 	bytes       gpu.Figure
 }
 
-// readLooks finds the looks at each card, in their order.
 func (h *layout) readLooks() {
 	for _, r := range h.runs {
 		for _, d := range r.Devices {
@@ -244,7 +242,6 @@ func (h *layout) busy(id gpu.ID, t time.Time) bool {
 	return begun > 0 && h.jobs[id][begun-1].until.After(t)
 }
 
-// usedOf is the memory in use of which something can be told.
 func usedOf(r gpu.Reading) gpu.Figure {
 	if r.Device.ID == "" || r.Memory.Unjudged != "" {
 		return gpu.Unknown("not read")
@@ -296,7 +293,6 @@ type Held struct {
 	By   string // who saw it first
 }
 
-// held are a card's leftovers in the time shown.
 func (h *layout) held(c Slot) (all []Held) {
 	list := slices.DeleteFunc(slices.Clone(h.looks[c.ID]), func(l look) bool { return !l.tells })
 	for i, l := range list {

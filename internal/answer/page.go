@@ -59,7 +59,6 @@ type sheet struct {
 	Script template.JS
 }
 
-// functions of the template that need no report.
 var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": safe, "plural": count,
 	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
@@ -217,7 +216,6 @@ func (s sheet) LaneOf(e Entry) int {
 	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.Card.ID == e.GPU })
 }
 
-// shape tells findings apart without colour.
 func shape(e Entry) string {
 	return [...]string{"note", "note", "warning", "serious", "drained"}[e.Grave()]
 }
@@ -269,7 +267,6 @@ func process(p finding.Process) string {
 	return fmt.Sprintf("%d (%s)", p.PID, p.Name)
 }
 
-// whose words the job that a finding is blamed on, with its evidence.
 func whose(e Entry) string {
 	o := e.Owner
 	if o == nil {
@@ -290,7 +287,6 @@ func (s sheet) Occasion(e Entry) string {
 	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.Of(e.User))
 }
 
-// became words what policy made of a finding.
 func became(e Entry) string {
 	switch a := e.Judged.Action; {
 	case e.Drained:

@@ -59,7 +59,6 @@ type Brief struct {
 	At     string        `json:"at"` // start, end
 }
 
-// newRuns are runs in short, in their order; all are the node's.
 func newRuns(runs, all []ledger.Run) []Run {
 	out := []Run{}
 	for _, r := range runs {
@@ -94,7 +93,6 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 	return s
 }
 
-// ended adds what is known of a run that an epilog saw.
 func (s *Run) ended(r ledger.Run, first ledger.End) {
 	last := r.Last()
 	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &last.Verdict, stillThere(r, last)
@@ -132,7 +130,6 @@ func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
 	return bytes
 }
 
-// recorded adds what the recorder saw of a run.
 func (s *Run) recorded(r ledger.Run) {
 	end := r.Epilog()
 	if end == nil || end.Recording == nil {
@@ -178,7 +175,6 @@ func owner(user string, uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// gpus are the numbers of a run's GPUs.
 func (s Run) gpus() string {
 	if len(s.Cards) == 0 {
 		return "?"

@@ -87,7 +87,6 @@ func (r Shown) text(w io.Writer, node string) {
 	}
 }
 
-// cardText writes one GPU of a job with both ends next to each other.
 func cardText(w io.Writer, r ledger.Run, d ledger.Assigned) {
 	var last *ledger.End
 	if r.Closed() {
@@ -148,7 +147,6 @@ func watched(c settle.Curve, dirty bool) string {
 	return fmt.Sprintf("%s %.1f s (%s)", state, took.Seconds(), count(c.Looks, "look", "s"))
 }
 
-// end writes one end of a job; tests says to write its test allocations.
 func (r Shown) end(w io.Writer, title string, e ledger.End, tests bool) {
 	if e.Unseen != "" {
 		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(e.Wall), e.Unseen)
@@ -189,7 +187,6 @@ func (r Shown) end(w io.Writer, title string, e ledger.End, tests bool) {
 // searched reports whether a test has come to a largest block.
 func searched(t gpu.Probe) bool { return t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap }
 
-// testText words one test allocation.
 func testText(t gpu.Probe) string {
 	text := fmt.Sprintf("%s: %s", t.Result, t.Why)
 	switch e := t.Error; {
@@ -246,7 +243,6 @@ func (r Shown) why(w io.Writer, e ledger.End) {
 	}
 }
 
-// causeRow is one cause judged, a yes such that it stands out.
 func causeRow(c diagnosis.Cause) string {
 	answer, text := string(c.Answer), c.Evidence
 	if c.Answer == diagnosis.Yes {
@@ -258,7 +254,6 @@ func causeRow(c diagnosis.Cause) string {
 	return row("    "+answer, c.Name.Title(), text)
 }
 
-// outputText writes what was looked through of one of the job's outputs.
 func outputText(w io.Writer, o ledger.Output) {
 	text := "all searched"
 	switch {
@@ -300,7 +295,6 @@ func kernelText(w io.Writer, k gpu.KernelLog) {
 	}
 }
 
-// recordedText writes what a job used while it ran, as the recorder saw it.
 func (r Shown) recordedText(w io.Writer) {
 	recording, start := r.SoFar, r.Record.First()
 	if e := r.Record.Epilog(); e != nil {
@@ -328,7 +322,6 @@ func (r Shown) recordedText(w io.Writer) {
 	}
 }
 
-// peaks words one GPU.
 func peaks(g ledger.Recorded, clock func(time.Duration) string) string {
 	most := func(what string, m ledger.Most) string {
 		return fmt.Sprintf("%s %s at %s", what, diagnosis.Size(m.Bytes), clock(m.At))

@@ -120,7 +120,6 @@ func (s *Status) Checked(c ledger.Check) {
 	}
 }
 
-// recent is how many ended jobs a status lists.
 const recent = 5
 
 // NewStatus is the document of a node with these runs, when all else is in it.
@@ -174,7 +173,6 @@ func (s Status) Text(w io.Writer) {
 	}
 }
 
-// problems counts what an admin has to look at.
 func (s Status) problems() int {
 	n := len(s.Troubles) + len(s.Damaged)
 	for _, c := range s.Cards {
@@ -211,7 +209,6 @@ func (s Status) next() string {
 	return "bookend doctor"
 }
 
-// troublesText writes what is wrong.
 func (s Status) troublesText(w io.Writer) {
 	for _, t := range s.Troubles {
 		if t.Code == "" {
@@ -260,7 +257,6 @@ func (s Status) askedText(w io.Writer) {
 	}
 }
 
-// cardsText is a table of the node's GPUs, those with a problem first.
 func (s Status) cardsText(w io.Writer) {
 	if len(s.Cards) == 0 {
 		return

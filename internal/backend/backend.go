@@ -143,7 +143,6 @@ func Joined(answers ...Answer) (all Answer) {
 	return all
 }
 
-// record has a recording's looks taken one by one. A bad one ends it.
 func (p Params) record(spec child.Spec, req wire.Request) Answer {
 	const ever = 10 * 365 * 24 * time.Hour // the backend has an alarm for each look
 	var bad error

@@ -116,7 +116,6 @@ func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
 	r.problem(r.lines[at], at, "no such key")
 }
 
-// entry adds one pair to a map, over what is there.
 func (r *reader) entry(v reflect.Value, name, at string, value *yaml.Node, tag reflect.StructTag) {
 	k, why := reflect.New(v.Type().Key()).Elem(), ""
 	if k.Kind() == reflect.Int {

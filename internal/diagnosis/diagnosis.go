@@ -53,7 +53,6 @@ func yes(evidence string) Cause    { return Cause{Answer: Yes, Evidence: evidenc
 func no(evidence string) Cause     { return Cause{Answer: No, Evidence: evidence} }
 func untold(evidence string) Cause { return Cause{Answer: Unknown, Evidence: evidence} }
 
-// on names the card, where it is known.
 func (c Cause) on(card *finding.Card) Cause {
 	if card != nil {
 		c.Index = &card.Index

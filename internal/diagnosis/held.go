@@ -48,7 +48,6 @@ func bothEnds(in Input) (all []held) {
 	return all
 }
 
-// stock is what one end found of one kind on one card.
 type stock struct {
 	gpu   gpu.ID
 	start bool
@@ -221,7 +220,6 @@ func (j judge) weigh(n Name, stocks []stock) Cause {
 	return c
 }
 
-// about returns the failures that speak of a card, or may.
 func (j judge) about(id gpu.ID) []failure {
 	return slices.DeleteFunc(slices.Clone(j.failures),
 		func(f failure) bool { return f.card != nil && f.card.Device.ID != id })

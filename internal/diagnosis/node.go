@@ -102,7 +102,6 @@ func (j judge) shared() Cause {
 	return no("it had the whole GPU")
 }
 
-// fault judges the driver's and the card's condition.
 func (j judge) fault() Cause {
 	best := no("")
 	for _, f := range j.Findings {

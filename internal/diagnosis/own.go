@@ -10,7 +10,6 @@ import (
 	"bookend/internal/oom"
 )
 
-// pool judges pieces inside the framework's own pool.
 func (j judge) pool() Cause {
 	c := untold(cmp.Or(j.unsearched(), "no message in its output tells"))
 	for _, f := range j.failures {
@@ -69,7 +68,6 @@ func (j judge) own() Cause {
 	return j.measured()
 }
 
-// worse is the cause that says more; of two that say the same the first.
 func worse(a, b Cause) Cause {
 	rank := map[Answer]int{Yes: 2, Unknown: 1}
 	if rank[b.Answer] > rank[a.Answer] || a.Evidence == "" && rank[b.Answer] == rank[a.Answer] {
@@ -78,12 +76,10 @@ func worse(a, b Cause) Cause {
 	return a
 }
 
-// atOnce words a single allocation that no GPU of the kind has room for.
 func atOnce(asked, room uint64) string {
 	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
 }
 
-// need judges one balance.
 func need(f failure) Cause {
 	switch use := fmt.Sprintf("used %s, then requested %s more", pair(f.mine, " of ", f.total), Size(f.asked)); {
 	case f.asked > f.total:
@@ -126,7 +122,6 @@ func (j judge) measured() Cause {
 	return c
 }
 
-// peak is one process of accounting on one card.
 type peak struct {
 	gpu.Accounted
 	device gpu.ID

@@ -36,7 +36,6 @@ func Why(in Input) Diagnosis {
 	return d
 }
 
-// judge is the input in the order in which judging needs it.
 type judge struct {
 	Input
 	held     []held
@@ -125,7 +124,6 @@ func (j judge) sort() {
 
 func live(f finding.Finding) bool { return f.Holder != nil && !f.Holder.Gone }
 
-// said returns the messages of one kind.
 func (j judge) said(k oom.Kind) []oom.Message {
 	return slices.DeleteFunc(slices.Clone(j.Messages), func(m oom.Message) bool { return m.Kind != k })
 }
@@ -162,7 +160,6 @@ func (j judge) capacity(id gpu.ID) uint64 {
 	return 0
 }
 
-// roomiest is the capacity of the job's largest card.
 func (j judge) roomiest() (bytes uint64) {
 	for _, c := range j.Cards {
 		bytes = max(bytes, j.capacity(c.Device.ID))
@@ -184,7 +181,6 @@ func (j judge) elsewhere(c Cause) Cause {
 	return c
 }
 
-// sightedOn returns the cards on which other hooks saw a process of the job.
 func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 	on := map[gpu.ID]bool{}
 	for _, s := range j.Seen {
@@ -243,7 +239,6 @@ type failure struct {
 	restKnown  bool
 }
 
-// failure makes the balance of a message, if it says enough.
 func (j judge) failure(m oom.Message) (failure, bool) {
 	f := failure{Message: m, card: j.card(m), asked: m.Asked.Bytes, free: m.Free.Bytes, total: m.Total.Bytes}
 	if !m.Total.Known() && f.card != nil {
@@ -311,7 +306,6 @@ func (j judge) alone() bool {
 	return j.decided() && j.every(func(f failure) bool { return f.rest == 0 })
 }
 
-// sum adds up the processes that a message lists beside its own.
 func (f failure) sum(is map[int]bool) (bytes uint64) {
 	for _, p := range f.Others {
 		if p.PID != f.PID && is[p.PID] {

@@ -32,7 +32,6 @@ var texts = map[Name]words{
 	Share: {"only a share", "your job had only a share of the GPU", nil},
 }
 
-// better is what helps with one framework.
 var better = map[Name]map[oom.Framework][]string{
 	Pool: {
 		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
@@ -87,7 +86,6 @@ func (j judge) failed() string {
 	return fmt.Sprintf("%s failed (exit code %d)", what, status>>8&0xff)
 }
 
-// headline is the answer in one sentence.
 func (j judge) headline(d Diagnosis) string {
 	yes, lead := j.leading(d), ""
 	switch d.Reason {
@@ -113,7 +111,6 @@ func (j judge) headline(d Diagnosis) string {
 	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, j.Job.Node)
 }
 
-// question is what a message about memory asks.
 func (j judge) question() string {
 	switch {
 	case j.startless():
@@ -198,7 +195,6 @@ func (j judge) try(d Diagnosis) (out []string) {
 	return out
 }
 
-// remedies are what to try against one cause, each short enough for a line.
 func (j judge) remedies(n Name) []string {
 	if n == Unlisted && j.ownLeft() {
 		return []string{"end what your job starts in the background, and what it exports"}

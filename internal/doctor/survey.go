@@ -176,7 +176,6 @@ func (s Site) given() (count int, unsure string) {
 	return slurmconf.Count(node.Gres), ""
 }
 
-// mig reports that a GPU gives out instances: Slurm then counts these.
 func (s Site) mig() bool {
 	return slices.ContainsFunc(s.Survey.Glance.Snapshot.Readings, func(r gpu.Reading) bool {
 		return r.Device.Parent != "" || r.Parts

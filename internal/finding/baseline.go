@@ -80,7 +80,6 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 // wander is how far figures of services move by themselves: a few pages of 2 MiB.
 const wander = 4 << 20
 
-// same compares what is expected.
 func (b Baseline) same(o Baseline) bool {
 	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
 	sameResident := func(x, y Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }

@@ -65,7 +65,6 @@ func Compare(s Scene) []Finding {
 
 func (s Scene) ending() bool { return s.Job.Context == slurm.Epilog }
 
-// between reports a look at cards that no job has: a health check's.
 func (s Scene) between() bool { return s.Job.Context == slurm.HealthCheck }
 
 // card judges one GPU. What could not be read is said and nothing else is concluded from it.
@@ -169,7 +168,6 @@ func (s Scene) residents(c Card, r gpu.Reading) []Finding {
 	return s.certain(out, c.Device.ID)
 }
 
-// process judges one listed process that did not go away.
 func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	facts, read := s.Now.Processes[p.PID]
 	if !read {
@@ -204,7 +202,6 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	return s.owned(c, f, owner), true
 }
 
-// owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o Attribution) Finding {
 	f.Expected = "no process on this GPU"
 	f.Doubts = append(f.Doubts, s.against(c, f.Holder.Process, o, false)...)

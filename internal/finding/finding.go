@@ -58,7 +58,6 @@ func Saw(c code.Code, observed, expected string) Finding {
 // Unsure is a question about no GPU in particular that could not be answered, and why.
 func Unsure(c code.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
 
-// doubt adds a reason why a finding does not prove that the GPU is unusable.
 func (f *Finding) doubt(format string, args ...any) {
 	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))
 }
@@ -176,7 +175,6 @@ func Decide(c config.Config, phase slurm.Context, job slurm.Job, found []Finding
 	return v
 }
 
-// judge weakens the configured action where the finding does not carry it.
 func judge(c config.Config, phase slurm.Context, partition string, f Finding) Judged {
 	want := c.Action(phase, partition, f.Code)
 	entry, _ := code.Lookup(f.Code)

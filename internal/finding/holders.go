@@ -9,7 +9,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// listedOn is a process that the driver lists on a card.
 func listedOn(p gpu.Process, facts Process) *Holder {
 	return &Holder{Process: facts, Memory: p.Memory, Classes: Classes(facts, p.Kinds...)}
 }

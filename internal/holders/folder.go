@@ -80,7 +80,6 @@ func (f folder) ask(first child.Stat) folder {
 	return f
 }
 
-// text reads a file of the thread that answers for the process.
 func (f folder) text(name string, max int64) (string, error) {
 	file, err := f.at(path.Join(f.thread, name), 0)
 	if err != nil {
@@ -105,7 +104,6 @@ func (f folder) stat() (child.Stat, error) {
 // process is the folder of the process itself, whatever thread answers for it.
 func (f folder) process() folder { return folder{fd: f.fd} }
 
-// status reads who the process is.
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
 	text, err := f.process().text("status", maxStatus)
 	if err == nil {

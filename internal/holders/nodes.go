@@ -61,7 +61,6 @@ const dmaBuf = "/dmabuf:"
 // maxMinors is more than a node has GPUs.
 const maxMinors = 64
 
-// add takes a path in when it is a device node of this place.
 func (h *held) add(target []byte, in place) {
 	if bytes.HasPrefix(target, []byte(dmaBuf)) {
 		h.Buffers = true
@@ -102,7 +101,6 @@ func (h *held) addMinor(minor int, of *gpu.Vendor) {
 
 func (h held) any() bool { return h.Of(&gpu.NVIDIA) || h.Of(&gpu.AMD) }
 
-// join adds what an earlier look at the process found.
 func (h *held) join(o held) {
 	h.Control, h.UVM, h.Caps = h.Control || o.Control, h.UVM || o.UVM, h.Caps || o.Caps
 	h.Buffers = h.Buffers || o.Buffers

@@ -22,7 +22,6 @@ import (
 // errEnded says that a process ended while it was being read: its PID may be another's by now.
 var errEnded = errors.New("the process ended while it was being read, twice")
 
-// twice reads a process, and again where it ended meanwhile.
 func twice[T any](read func() (T, error)) (T, error) {
 	what, err := read()
 	if errors.Is(err, errEnded) {
@@ -50,7 +49,6 @@ type survey struct {
 	known map[int]finding.Process
 }
 
-// of reads until the crew's time is up, and answers for each.
 func (s *survey) of(c *crew, pids []int) []finding.Process {
 	for _, pid := range pids {
 		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
@@ -210,7 +208,6 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, folder)
 	return found, err
 }
 
-// of reports a process of the job that is not Slurm's own.
 func (f folder) of(uid uint32, in slurm.Owner) bool {
 	text, err := f.text("cgroup", maxCgroup)
 	owner := slurm.OwnerOfCgroup(text)

@@ -66,7 +66,6 @@ func newSearch(c *crew, proc, dev string) *search {
 // hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
 const hostPIDs = "pid:[4026531836]"
 
-// part is what of a process is looked at.
 type part int
 
 const (
@@ -290,7 +289,6 @@ func newCrew(budget time.Duration) *crew {
 
 func (c *crew) going() bool { return c.over.Err() == nil }
 
-// trouble notes why something may have been missed.
 func (c *crew) trouble(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,7 +303,6 @@ func (c *crew) partial() string {
 	return strings.Join(c.troubles, "; ")
 }
 
-// round is a crew's walk through a list of processes.
 type round struct {
 	pids []int
 	next atomic.Int64
@@ -345,7 +342,6 @@ func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
 	}
 }
 
-// hung are the processes that workers are still at.
 func (r *round) hung() (pids []int) {
 	for i := range r.at {
 		if pid := r.at[i].Load(); pid != 0 {

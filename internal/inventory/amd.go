@@ -14,7 +14,6 @@ import (
 	"bookend/internal/gpu"
 )
 
-// node is a device as KFD has it: a whole card, or a partition of one.
 type node struct {
 	id    string // gpu_id, which names it in the files of processes
 	bus   gpu.BusID
@@ -23,7 +22,6 @@ type node struct {
 	uuid  uint64 // 0 where the card has none
 }
 
-// nodesOf are KFD's, nothing where the kernel has no KFD.
 func nodesOf(sys string) (all []node, err error) {
 	root := filepath.Join(sys, "class/kfd/kfd/topology/nodes")
 	folders, err := os.ReadDir(root)
@@ -149,7 +147,6 @@ func renderNode(folder string) (minor int, ok bool) {
 // AMDDriver is where the kernel shows AMD's driver: the roots of /proc and /sys.
 type AMDDriver struct{ Proc, Sys string }
 
-// number reads a file that has one decimal number.
 func number(parts ...string) (uint64, error) {
 	text, err := read(parts...)
 	if err != nil {

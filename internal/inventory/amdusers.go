@@ -17,7 +17,6 @@ import (
 	"bookend/internal/gpu"
 )
 
-// byPID are the processes on one device.
 type byPID = map[int]gpu.Process
 
 // Users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
@@ -135,7 +134,6 @@ func add(on map[string]byPID, device string, pid int, bytes uint64) {
 	on[device][pid] = gpu.Process{PID: pid, Memory: gpu.Bytes(p.Memory.Bytes + bytes), Kinds: []gpu.Kind{gpu.Compute}}
 }
 
-// processes are all of the node's.
 func (d AMDDriver) processes() (pids []int, err error) {
 	names, err := list(d.Proc)
 	if err != nil {
@@ -149,7 +147,6 @@ func (d AMDDriver) processes() (pids []int, err error) {
 	return pids, nil
 }
 
-// client is one opening of the driver, as fdinfo tells it.
 type client struct {
 	bus   gpu.BusID
 	id    string // drm-client-id: the same in each descriptor of one opening, whoever has it
@@ -177,7 +174,6 @@ func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 	return all, nil
 }
 
-// opened are a process's descriptors of the driver's nodes.
 func (d AMDDriver) opened(pid int) (all []client, err error) {
 	own := filepath.Join(d.Proc, strconv.Itoa(pid))
 	links, err := os.Open(filepath.Join(own, "fd"))
@@ -224,7 +220,6 @@ func parseClient(text string) (c client, ok bool) {
 	return c, ok && c.id != "" && c.bus != ""
 }
 
-// parseSize reads "N", "N KiB" or "N MiB".
 func parseSize(text string) (bytes uint64, ok bool) {
 	digits, unit, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseUint(digits, 10, 40)

@@ -49,7 +49,6 @@ func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 
 var errRecords = fmt.Errorf("more than %d entries", maxRecords)
 
-// device gives the log to its end, which is where reading would wait.
 type device struct {
 	read  func([]byte) (int, error)
 	gap   *bool
@@ -240,7 +239,6 @@ func (c *collector) xid(x gpu.Xid) {
 	c.log.Xids = append(c.log.Xids, x)
 }
 
-// result is the log, or why this is not the log that the mark is of.
 func (c *collector) result() gpu.KernelLog {
 	switch {
 	case c.records == 0:

@@ -75,7 +75,6 @@ func Written(proc string, pid int) ([]Target, error) {
 	return found, nil
 }
 
-// writes reports whether a descriptor was opened for writing.
 func writes(proc string, pid, fd int) bool {
 	// Threat: none: the kernel writes it.
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "fdinfo", strconv.Itoa(fd)))
@@ -100,7 +99,6 @@ func Apart(proc string, pid int) bool {
 		elsewhere(proc, pid, unix.Stderr)
 }
 
-// elsewhere: a descriptor is open, and no file that could be read.
 func elsewhere(proc string, pid, fd int) bool {
 	_, err := Locate(proc, pid, fd)
 	return errors.Is(err, ErrNotFile)

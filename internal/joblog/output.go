@@ -54,7 +54,6 @@ func IsReason(text string) bool {
 	return slices.Contains(all, text)
 }
 
-// reason is that of an error, "" for none.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -78,7 +77,6 @@ func Append(t Target, uid uint32, text []byte) (refused string) {
 	return reason(errors.Join(err, f.Close())) // network file systems report a full disk on closing
 }
 
-// open opens the target, if it is what a job's output can be.
 func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, refused string) {
 	if t.check() != nil {
 		return nil, st, other
@@ -104,7 +102,6 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, refuse
 	return f, st, refused
 }
 
-// differs names what the opened file has against it, "" for nothing.
 func (t Target) differs(st unix.Stat_t, uid uint32) string {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -131,7 +128,6 @@ func (t Target) check() error {
 	return nil
 }
 
-// reasons are the system's errors that have a reason of their own.
 var reasons = map[unix.Errno]string{
 	unix.ENOENT: missing, unix.ENOTDIR: missing, unix.ESTALE: missing, unix.ENAMETOOLONG: missing,
 	// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.

@@ -64,7 +64,6 @@ func (c Check) Given() []finding.Card {
 	})
 }
 
-// book is the ledger as of a look, of every run that is on record.
 func (c Check) book(at time.Duration, node Node) ledger.Book {
 	return ledger.Open(node.Runs, ledger.Run{}, ledger.Now{
 		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Proofs: node.Proofs,

@@ -75,7 +75,6 @@ func (c Case) untried(found []finding.Finding) []finding.Finding {
 	return found
 }
 
-// repeated marks what the last other job met too, where policy asks for that.
 func (c Case) repeated(found []finding.Finding) []finding.Finding {
 	if c.Node == nil {
 		return found
@@ -325,7 +324,6 @@ func (c Case) Whole() finding.Scene {
 	return s
 }
 
-// addRecords adds who may use the GPUs, and who did.
 func (c Case) addRecords(s *finding.Scene) {
 	var node Node
 	if c.Node != nil {

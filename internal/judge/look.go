@@ -74,7 +74,6 @@ func Glance(e Eyes, s gpu.Snapshot) finding.Side {
 	return side
 }
 
-// watch looks until the cards are at rest, and reads who is on them.
 func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]finding.Process{}}
 	looks := e.Watch(o.Cards, o.Rule)
@@ -193,7 +192,6 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	return out
 }
 
-// pids lists every process of some looks once.
 func pids(looks ...gpu.Snapshot) (list []int) {
 	for _, s := range looks {
 		for _, r := range s.Readings {

@@ -106,7 +106,6 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 	return left
 }
 
-// endsOf lists every look on record of an epoch, newest first.
 func endsOf(runs []Run, epoch gpu.Epoch) []End {
 	var ends []End
 	for _, r := range runs {
@@ -308,7 +307,6 @@ func (n Node) mayShare(r Run) bool {
 	return r.Job.MPSPercent != "" || slices.Contains(n.Shared, r.Job.Partition)
 }
 
-// gotClean reports that a run was given a card with nobody on it.
 func (r Run) gotClean(d Assigned) bool {
 	reading, seen := r.Start.Snapshot.Reading(d.Device.ID)
 	return r.had(d.Device.ID) && seen && r.Start.Curves[d.Device.ID].State == settle.Clean &&

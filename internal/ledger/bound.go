@@ -119,7 +119,6 @@ type cutter struct {
 	rest map[string]int
 }
 
-// few keeps the first entries of a list, so many, and counts the others.
 func few[T any](c *cutter, name string, list []T, most int) []T {
 	if len(list) <= most {
 		return list

@@ -170,7 +170,6 @@ func (r *Recording) Whole(from, to time.Duration) bool {
 	return r != nil && len(r.Gaps(from, to)) == 0 && !slices.ContainsFunc(r.GPUs, unread)
 }
 
-// add adds one GPU's reading; first and last are the samples before it.
 func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	at := s.Look.At
 	reading, ok := s.Look.Reading(g.ID)
@@ -231,7 +230,6 @@ func (m *Most) see(bytes uint64, at time.Duration) {
 	}
 }
 
-// process adds what was seen of one process.
 func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duration, slot int) {
 	i := slices.IndexFunc(g.Processes,
 		func(o RecordedProcess) bool { return o.PID == p.PID && o.Start == facts.Start })
@@ -266,7 +264,6 @@ func (g *Recorded) keep(first, last, now time.Duration) {
 	g.Processes = g.Processes[:MaxRecorded]
 }
 
-// account follows the memory that no process accounts for.
 func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duration) {
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
 	if g.Beyond == nil && unknown == "" {
@@ -353,7 +350,6 @@ func reach(points []uint32, slot int, figure uint32) []uint32 {
 	return points
 }
 
-// halved joins each two points to the larger one.
 func halved(points []uint32) []uint32 {
 	for i := 0; i < len(points); i += 2 {
 		points[i/2] = slices.Max(points[i:min(i+2, len(points))])

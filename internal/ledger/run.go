@@ -159,7 +159,6 @@ func (r Run) Both() []End {
 	return append([]End{*r.Start}, r.Ends...)
 }
 
-// otherBoot reports that two runs are known to be of different boots.
 func (r Run) otherBoot(o Run) bool {
 	return r.Epoch.Boot != "" && o.Epoch.Boot != "" && r.Epoch.Boot != o.Epoch.Boot
 }

@@ -56,7 +56,6 @@ func (b *book) sample(name string, labels ...string) *sample {
 
 func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
 
-// observe adds a figure to a histogram.
 func (b *book) observe(name string, value float64, label string) {
 	bounds := families[name].bounds
 	value = max(0, value)
@@ -99,7 +98,6 @@ func (b *book) add(r Run) {
 	b.record(r.Recorded)
 }
 
-// record counts what was seen of a job while it ran.
 func (b *book) record(r *Recorded) {
 	if r == nil {
 		return
@@ -144,7 +142,6 @@ func (b *book) check(c ledger.Check) {
 // aDay without a trouble is the end of it.
 const aDay = 24 * time.Hour
 
-// find counts one finding of a run that has been added.
 func (b *book) find(r Run, f Finding) {
 	*b.at(findings, string(f.Code), string(r.Hook))++
 	if !f.Own {

@@ -36,7 +36,6 @@ const (
 	leakedBytes      = "bookend_gpu_leaked_bytes"
 )
 
-// family is one metric with all its samples.
 type family struct {
 	kind, help string
 	labels     []string
@@ -163,7 +162,6 @@ func (f family) lines(s sample) string {
 	return text + fmt.Sprintf("%s_sum{%s} %s\n%s_count{%s} %d\n", s.Name, labels, value, s.Name, labels, total)
 }
 
-// quoted writes a label's value, of printable ASCII without a line break.
 func quoted(value string) string {
 	clean := string(report.Clean(value, maxLabel))
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean) + `"`

@@ -15,7 +15,6 @@ var sizeForm = lazily(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\
 
 var impossible = gpu.Unknown("not a possible size")
 
-// notSaid is a figure that a message does not have.
 var notSaid = gpu.Unknown("not said")
 
 // sized reads a size at the beginning of a text, and tells the length of what it read and whether there was a unit.
@@ -43,7 +42,6 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	return gpu.Bytes(uint64(value)), len(words[0]), words[2] != ""
 }
 
-// meaning is what a size is of, by the words before it.
 type meaning byte
 
 const (
@@ -74,11 +72,9 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 	return all
 })
 
-// sizeOf are the words before "size" that make it another thing's.
 var sizeOf = lazily(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
 	`chunk|work|local|global|array|matrix|image|model|file|dataset|checkpoint|sample|tile|kernel|type|cluster)$`)
 
-// figure is a size in a text, and what it is of.
 type figure struct {
 	of   meaning
 	size gpu.Figure
@@ -99,7 +95,6 @@ var (
 	part  = lazily(`[A-Z]?[a-z]+|[A-Z]{2,}|\d+`)
 )
 
-// sizesIn reads a text.
 func sizesIn(text string) []figure {
 	s := sizes{text: text}
 	for i := 0; i < len(text); {
@@ -139,7 +134,6 @@ func (s *sizes) name(name string) {
 	}
 }
 
-// number reads the number at i, and tells its length.
 func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	rest := strings.ToLower(s.text[i+length:])
@@ -169,7 +163,6 @@ var (
 	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
 )
 
-// take fills in what is not known yet.
 func (m *Message) take(found []figure, only ...meaning) {
 	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated}
 	for _, f := range found {
@@ -222,7 +215,6 @@ func (st statement) whole() string {
 	return text
 }
 
-// sentence is the whole text with single blanks, as no console breaks it.
 func (st statement) sentence() string {
 	return strings.Join(strings.Fields(st.whole()), " ")
 }
@@ -260,7 +252,6 @@ func sizeIn(text string, f pattern) gpu.Figure {
 	return notSaid
 }
 
-// readTorch reads all generations of PyTorch's message, from the size on.
 func readTorch(m *Message, rest string) bool {
 	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence

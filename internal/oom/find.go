@@ -32,7 +32,6 @@ func Find(tail []byte) []Message {
 	return out
 }
 
-// found is a message and what makes it one with others.
 type found struct {
 	Message
 	group  string
@@ -40,7 +39,6 @@ type found struct {
 	at     int
 }
 
-// scan is one way through the lines.
 type scan struct {
 	lines []line
 	at    int
@@ -100,7 +98,6 @@ func (s *scan) near(step, count int) (all []*line) {
 	return all
 }
 
-// blank is a message that says nothing.
 func blank() Message {
 	m := Message{Count: 1}
 	for _, f := range m.figures() {

@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// line is one line of output in plain ASCII, and what was before its text.
 type line struct {
 	body   string // without what loggers, srun --label and launchers put in front
 	lower  string // body in lower case
@@ -19,7 +18,6 @@ type line struct {
 	words  *facts
 }
 
-// facts are those of the whole line.
 func (l *line) facts() *facts {
 	if l.words == nil {
 		f := evidenceIn(l.lower)
@@ -50,7 +48,6 @@ func split(tail []byte) []line {
 	return lines
 }
 
-// colour is a terminal's control sequence, as far as it goes on its line.
 var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
 
 // pattern is a regular expression that is compiled at its first use: hooks start for every job.
@@ -78,7 +75,6 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-// own says that Bookend wrote the line itself.
 func (l line) own() bool {
 	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
 }
@@ -86,7 +82,6 @@ func (l line) own() bool {
 // maxLead is how much may stand before the message itself on the line that is shown, where that is too long.
 const maxLead = 40
 
-// shown is the line that people see, of a message found at i.
 func shown(body string, i int) string {
 	if len(body) > MaxLine {
 		body = body[max(0, i-maxLead):]
@@ -127,7 +122,6 @@ var prefixes = []pattern{
 
 const srunLabel = 2 // its place among them; those before it are brackets
 
-// undecorated takes the prefixes off.
 func undecorated(text string) line {
 	l := line{body: text}
 	for range maxPrefixes {

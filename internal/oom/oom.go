@@ -94,7 +94,6 @@ func Valid(m Message) bool {
 
 func within(n, least, most int) bool { return n >= least && n <= most }
 
-// known: a framework that Find names.
 func known(f Framework) bool {
 	return f == CUDA || f == Slurm || f == Other ||
 		slices.ContainsFunc(vocabulary().speakers, func(s speaker) bool { return s.framework == f })

@@ -12,7 +12,6 @@ const (
 	maxRead   = maxBefore + maxAfter
 )
 
-// statement is a sign in its place.
 type statement struct {
 	hit
 	*scan
@@ -225,7 +224,6 @@ func (st statement) hostNear() bool {
 	return again && strings.Contains(st.around, "cudagetlasterror")
 }
 
-// called is what ran out, by the call that failed.
 func called(f *facts) Kind {
 	if f.has[isStart] {
 		return Init
@@ -233,13 +231,11 @@ func called(f *facts) Kind {
 	return Device
 }
 
-// speaker is a program that speaks.
 type speaker struct {
 	framework Framework
 	onlyGPU   bool // such words are about the GPU's memory
 }
 
-// speaker finds who says it, by the line itself.
 func (st statement) speaker() speaker {
 	if best := min(st.facts.speaker, st.line.facts().speaker); best != nowhere {
 		return vocabulary().speakers[best]
@@ -247,7 +243,6 @@ func (st statement) speaker() speaker {
 	return speaker{framework: Other}
 }
 
-// framework names who says it.
 func (st statement) framework(k Kind) Framework {
 	f := st.speaker().framework
 	if f == Other && (k != Host || st.facts.has[isGPU] || st.facts.has[isHostCall]) {

@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// class is what a word in a line is evidence of.
 type class byte
 
 const (
@@ -26,7 +25,6 @@ const (
 	isCompiler
 )
 
-// classes are the names of their sections in words.txt.
 var classes = []string{"sign", "speaker", "GPU", "host", "host call", "start", "error", "goes on", "memory", "other",
 	"code", "compiler"}
 
@@ -40,7 +38,6 @@ type word struct {
 	weak, soft, head, ends, memory, fails, coded bool
 }
 
-// unsaid is the kind of a sign that does not tell of what memory it speaks.
 const unsaid Kind = ""
 
 //go:embed words.txt
@@ -52,7 +49,6 @@ type words struct {
 	speakers []speaker
 }
 
-// vocabulary is made when it is needed first.
 var vocabulary = sync.OnceValue(func() *words {
 	var all words
 	var as word
@@ -108,7 +104,6 @@ const (
 	maxHits  = 8              // signs of one line that are looked at
 )
 
-// facts are what the words of a text are evidence of.
 type facts struct {
 	hits    []hit
 	has     [isCompiler + 1]bool
@@ -119,7 +114,6 @@ type facts struct {
 // nowhere is behind everything.
 const nowhere = 1 << 30
 
-// evidenceIn finds the words of the vocabulary in a text of lower case.
 func evidenceIn(lower string) facts {
 	f := facts{speaker: nowhere, code: nowhere}
 	all := &vocabulary().byStart
@@ -138,7 +132,6 @@ func evidenceIn(lower string) facts {
 	return f
 }
 
-// note keeps a word that was found, if it counts in its place.
 func (f *facts) note(w *word, at int, begins bool, lower string) {
 	switch w.class {
 	case isSign:

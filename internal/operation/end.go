@@ -51,7 +51,6 @@ var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 	return (&ending{r, read, open, send, map[int]int{}, make([]Result, len(r.Processes))}).run(), nil
 })
 
-// ending is clean-up at work.
 type ending struct {
 	CleanupRequest
 	read    func(pid int) finding.Process // again, once it is pinned

@@ -16,7 +16,6 @@ import (
 // Trap is a batch script's line that ends what it started and keeps its exit status: the inner trap spares the shell.
 const Trap = `trap 'trap "" TERM; kill 0' EXIT`
 
-// moment is the end of a job that a problem was seen at.
 type moment string
 
 const (
@@ -26,7 +25,6 @@ const (
 	meanwhile moment = "while your job ran"
 )
 
-// problems are two lines for each finding: what, and whose or what it means.
 func (s Scene) problems(told []finding.Finding, at moment) []string {
 	var out []string
 	for _, f := range told {
@@ -56,7 +54,6 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 	return []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
 }
 
-// inUse says how much memory is in use that should not be.
 func (s Scene) inUse(f finding.Finding, where string, at moment) string {
 	amount := "an unknown amount of memory"
 	if f.Bytes.Known() {
@@ -71,7 +68,6 @@ func (s Scene) inUse(f finding.Finding, where string, at moment) string {
 	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
 }
 
-// held says which process holds memory, or may, and whose it is.
 func (s Scene) held(f finding.Finding, at moment) string {
 	h, text := f.Holder, "Held by "
 	mine := h != nil && s.yours(h, f.Owner)
@@ -103,7 +99,6 @@ func (s Scene) held(f finding.Finding, at moment) string {
 
 func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PID, Clean(h.Name, 32)) }
 
-// mostCandidates is how many processes a report names for one finding.
 const mostCandidates = 3
 
 // candidates name the live processes that may hold what none is listed for. Others' are only counted in.
@@ -167,7 +162,6 @@ func (s Scene) who(f finding.Finding) string {
 	return text + "another user's job"
 }
 
-// blamed reports what this job left, as far as its owner can tell.
 func (s Scene) blamed(f finding.Finding) bool {
 	return f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty && f.Unknown == ""
 }
@@ -209,7 +203,6 @@ func failing(f finding.Finding) Safe {
 	return Clean(text, Width)
 }
 
-// startAdvice is what to do about a GPU that the job got like this.
 func (s Scene) startAdvice(told []finding.Finding) []string {
 	free, known := s.leastFree()
 	text := fmt.Sprintf("%s is free. Not enough? ", diagnosis.Size(free))

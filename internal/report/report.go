@@ -91,7 +91,6 @@ func (s Scene) told() []finding.Finding {
 	return out
 }
 
-// rank is a GPU's place among the job's, behind all of them for the driver.
 func (s Scene) rank(id gpu.ID) int {
 	i := slices.IndexFunc(s.Cards, func(c finding.Card) bool { return c.Device.ID == id })
 	if i < 0 {
@@ -173,7 +172,6 @@ func (s Scene) place() string {
 	return s.Node + " GPUs " + strings.Join(list, ",")
 }
 
-// free says how much a job can have: the least over its GPUs.
 func (s Scene) free() string {
 	least, all := s.leastFree()
 	switch {

@@ -45,7 +45,6 @@ func (s Scene) why() []string {
 	return out
 }
 
-// headline is the answer, with the GPU in it that ran out of memory.
 func (s Scene) headline() string {
 	on := s.Node
 	for _, c := range s.Why.Causes {
@@ -66,7 +65,6 @@ func (s Scene) headline() string {
 	).Replace(string(Clean(s.Why.Headline, Width)))
 }
 
-// evidence says of which GPU it is if the job has several.
 func (s Scene) evidence(c diagnosis.Cause) string {
 	text := string(Clean(c.Evidence, Width))
 	if !strings.HasPrefix(text, "ulimit") {
@@ -103,7 +101,6 @@ func (s Scene) answered(a diagnosis.Answer) string {
 	return strings.Join(names, ", ")
 }
 
-// strongest is the answer to several causes: yes if one is, no if all are.
 func (s Scene) strongest(of []diagnosis.Name) (answer diagnosis.Answer) {
 	for _, c := range s.Why.Causes {
 		switch {

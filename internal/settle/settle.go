@@ -190,7 +190,6 @@ func (s Stay) with(now gpu.Figure) Stay {
 // page of the driver's own keep a leak "moving" for ever.
 const tolerance = 2 << 20
 
-// look is what one snapshot says about one device.
 type look struct {
 	reading gpu.Reading
 	missing string // why the snapshot has no reading of the device; empty when it has
@@ -246,7 +245,6 @@ func (l look) clean(rule gpu.WatchRule) (clean bool, unknown string) {
 	return true, ""
 }
 
-// memoryWithin compares used memory with the expected.
 func (l look) memoryWithin(rule gpu.WatchRule) (within bool, unknown string) {
 	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {

@@ -207,7 +207,6 @@ func (r *record) settleRuns(c judge.Check) {
 	}
 }
 
-// gauge is what metrics show of the GPUs.
 func gauge(now ledger.Check) *ledger.Check {
 	seen := &ledger.Check{Cards: now.Cards, Unexplained: now.Unexplained, Leaked: now.Leaked}
 	for _, reading := range now.Snapshot.Readings {

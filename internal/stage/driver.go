@@ -93,14 +93,12 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	return backend.Joined(answers...)
 }
 
-// askBackend is ask, with what went wrong among the findings.
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
 	answer := d.ask(r, backend.Params{})
 	d.take(answer)
 	return answer
 }
 
-// take counts an answer, and what went wrong.
 func (d *Driver) take(answer backend.Answer) {
 	d.Seen.Looks += len(answer.Snapshots)
 	d.Add(d.troubles(answer, "")...)
@@ -242,7 +240,6 @@ func (d *Driver) ended() (last backend.Answer) {
 	return d.last
 }
 
-// stuck reports a backend that could not be killed.
 func (a *ahead) stuck() bool { return a != nil && a.answer().Abandoned != nil }
 
 // shows reports a whole answer in which each GPU has the names of the inventory, or the UUID that Slurm gave.

@@ -19,7 +19,6 @@ import (
 	"bookend/internal/state"
 )
 
-// prolog takes stock of the job's GPUs before the job starts.
 func (r *record) prolog() {
 	store, job := r.Store, r.Job
 	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
@@ -181,7 +180,6 @@ func (r *record) mayCleanUp() bool {
 	return r.Config.CleanUp.Enabled && !r.InJob && !r.Past.Again && !r.Past.Second
 }
 
-// endAll says what was done, and whether a process may have ended.
 func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended bool) {
 	// The time to see that the GPU is clean afterwards: teardown takes 0.1 to 0.4 s (measured).
 	const cleanWatch = 1500 * time.Millisecond

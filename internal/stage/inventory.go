@@ -65,7 +65,6 @@ func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (
 	return seen
 }
 
-// devices are the job's GPUs among those of the node.
 func (d *Driver) devices(recalled ledger.Run, cards []gpu.Card, list slurmconf.List) slurmconf.Result {
 	if slurmconf.GivesNumbers(d.Job) && settled(recalled, d.Job) {
 		return slurmconf.Again(recalled.Devices, recalled.Numbering.Source, cards)

@@ -228,7 +228,6 @@ func unplaced(kind ledger.OutputKind, why string) written {
 	return written{Output: ledger.Output{Kind: kind, Why: why}}
 }
 
-// add adds an output unless its file is known already.
 func add(all []written, w written) []written {
 	if w.Path != "" && slices.ContainsFunc(all, func(o written) bool { return o.target.Path == w.target.Path }) {
 		return all
@@ -236,7 +235,6 @@ func add(all []written, w written) []written {
 	return append(all, w)
 }
 
-// expanded is the output that a pattern of the batch script's names.
 func (o *output) expanded(kind ledger.OutputKind, pattern string) written {
 	if slurm.FirstHost(o.job.NodeList) != o.job.Node {
 		return unplaced(kind, onFirstNode)

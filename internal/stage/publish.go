@@ -167,7 +167,6 @@ func subject(f finding.Finding) string {
 	return key
 }
 
-// words are a finding in one line of the log.
 func words(f finding.Finding) string {
 	var parts []string
 	switch {
@@ -196,7 +195,6 @@ func detail(f finding.Finding) string {
 	return f.Observed
 }
 
-// counted is this run as the metrics count it.
 func (r *record) counted() metrics.Run {
 	run := metrics.Run{
 		Check: r.gauges, Version: r.Version, Hook: hooks[r.Phase], Job: r.Job.ID, At: r.Clock.Wall(),
@@ -362,7 +360,6 @@ func (r *record) remember(seen, next drain.Memory) error {
 	return err
 }
 
-// scontrol is Slurm's command as slurmd's own configuration leads it.
 func (r *record) scontrol(conf string, left func() time.Duration) slurmcmd.Scontrol {
 	return slurmcmd.Scontrol{Path: r.Config.Slurm.Scontrol, Conf: conf, Root: r.EUID == 0, Time: left}
 }

@@ -59,14 +59,12 @@ func (r *record) observe(since func() *gpu.KernelMark) {
 	r.Seen.Kernel = heard()
 }
 
-// fromPast is what counts of the past in the epoch that was seen.
 func (r *record) fromPast() (found []finding.Finding) {
 	r.Past.Before, found = judge.StartOf(r.Past.Run, r.Job, r.Seen.Epoch)
 	r.Past.Baselines = r.baselines(r.Seen.Epoch)
 	return found
 }
 
-// baselines are what the node's GPUs carry without any job.
 func (r *record) baselines(epoch gpu.Epoch) map[gpu.ID]finding.Baseline {
 	all, err := r.Store.Baselines()
 	r.Try(err)
@@ -165,7 +163,6 @@ func (r *record) test(earlier map[gpu.ID]health.TestRecord, sole bool) {
 	r.Tests, r.Later = outcomes, Once(r.Take(), r.Found)
 }
 
-// earlierTests are what earlier hooks found out by tests, for a start.
 func (r *record) earlierTests() map[gpu.ID]health.TestRecord {
 	if r.Config.Probe.At == config.ProbeNever {
 		return nil

@@ -39,7 +39,6 @@ func (r *record) startRecorder() {
 	}
 }
 
-// recorded is what the metrics count of the time between a job's ends.
 func (r *record) recorded() *metrics.Recorded {
 	of := r.Past.Recording
 	m := metrics.Recorded{Partition: r.Job.Partition, Seen: metrics.Nothing}
@@ -65,7 +64,6 @@ func (r *record) recorded() *metrics.Recorded {
 	return &m
 }
 
-// recorder is the one of a node.
 type recorder struct {
 	*Driver
 	open     *state.Openings
@@ -153,7 +151,6 @@ func (r *recorder) configFile() os.FileInfo {
 	return info
 }
 
-// changed reports another configuration than the one that was read.
 func (r *recorder) changed() bool {
 	is, was := r.configFile(), r.config
 	if is == nil || was == nil {
@@ -256,7 +253,6 @@ func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Sna
 	_ = r.Store.ChangeReport(run.Job, func(told *state.Report) { told.Running = text })
 }
 
-// shared reports that another open run has a GPU of a run.
 func shared(run ledger.Run, open []ledger.Run) bool {
 	return slices.ContainsFunc(open, func(o ledger.Run) bool {
 		return o.Name() != run.Name() && slices.ContainsFunc(run.Devices, func(d ledger.Assigned) bool {

@@ -17,7 +17,6 @@ import (
 	"bookend/internal/wire"
 )
 
-// session is one vendor's backend at work, or the wait for the next one.
 type session struct {
 	vendor  string
 	devices []gpu.Device
@@ -25,7 +24,6 @@ type session struct {
 	last    time.Duration // CLOCK_BOOTTIME of its last word
 }
 
-// sees reports that all of a run's GPUs are of the session's vendor.
 func (s *session) sees(run ledger.Run) bool {
 	another := func(d ledger.Assigned) bool { return gpu.VendorOf(d.Device).Name != s.vendor }
 	return !slices.ContainsFunc(run.Devices, another)
@@ -37,13 +35,11 @@ type pause struct {
 	in    string        // how often the driver was in use when a session ended: until that changes it rests
 }
 
-// sample is a look of a session's.
 type sample struct {
 	of   *session
 	look gpu.Snapshot
 }
 
-// end is a session's.
 type end struct {
 	of     *session
 	answer backend.Answer

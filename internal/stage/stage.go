@@ -113,7 +113,6 @@ func (r *record) attempt(steps func(*record) bool) (worth bool) {
 	return steps(r)
 }
 
-// ofJob are the steps of a job's hook, once it is known which job it is for.
 func ofJob(steps func(*record)) func(*record) bool {
 	return func(r *record) bool {
 		if problem := r.Configure(); problem != "" {
@@ -145,10 +144,8 @@ func (r *record) add(more ...finding.Finding) {
 	r.Reach(r.Verdict.Exit)
 }
 
-// late adds what went wrong after the last word.
 func (r *record) late(more ...finding.Finding) { r.Judgement = r.Late(more...) }
 
-// failed adds a panic to what was found by then, judged or not.
 func (r *record) failed(p *routine.Panic) {
 	if len(r.Found) == 0 {
 		r.add(r.Faults...)
@@ -171,7 +168,6 @@ func leave(d *Driver, phase slurm.Context, why string) {
 	fmt.Fprintf(d.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - d.Start).Round(time.Millisecond))
 }
 
-// end is the record as one end of the job's run.
 func (r *record) end() ledger.End {
 	e := r.End(r.Judgement)
 	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
@@ -196,7 +192,6 @@ func slurmConf(d *Driver) string {
 	return conf
 }
 
-// report is the record as its job's owner is to read it.
 func (r *record) report() report.Scene {
 	var began time.Duration
 	if start := r.Past.Run.Start; start != nil {

@@ -95,7 +95,6 @@ func printLines(w io.Writer, text string) {
 	w.Write(b.Bytes())
 }
 
-// quote puts the mark of the start's lines in front of each line of a text.
 func quote(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -55,7 +55,6 @@ func (d *Driver) Glance() {
 	}
 }
 
-// snapshot asks for one look at every device of the node.
 func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
 	return wire.Request{
 		Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Health: health,
@@ -269,7 +268,6 @@ func (t *tester) budget() time.Duration {
 	return left
 }
 
-// room is how many of the GPUs there is time for.
 func (t *tester) room(cards int) int { return max(0, min(cards, int((t.budget()-testBase)/testCard))) }
 
 // run tests the GPUs in one process, then again one by one where that failed: two processes prove broken.
@@ -289,7 +287,6 @@ func (t *tester) run(cards []finding.Card) (outcomes []health.Outcome) {
 	return outcomes
 }
 
-// allocate has devices tested by one process, and answers for each.
 func (t *tester) allocate(devices []gpu.Device) (all []gpu.Probe) {
 	t.stuck = t.stuck || t.ended().Abandoned != nil
 	left := t.until - t.Clock.Boot()

@@ -71,7 +71,6 @@ func (s *Store) moveOut(history string) error {
 	return errors.Join(all...)
 }
 
-// ended returns the runs that are over, the latest first.
 func ended(runs []ledger.Run) []ledger.Run {
 	var over []ledger.Run
 	for _, r := range runs {
@@ -83,7 +82,6 @@ func ended(runs []ledger.Run) []ledger.Run {
 	return over
 }
 
-// onCard reports whether a run left something on a card, or may have.
 func onCard(r ledger.Run) bool {
 	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }

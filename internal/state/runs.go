@@ -181,7 +181,6 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 	return runs, damage
 }
 
-// ofJob returns the records of one job id.
 func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)

@@ -72,7 +72,6 @@ func Open(run, node string) (*Store, error) {
 	return s, nil
 }
 
-// storeAt is the store of a node for those who make nothing.
 func storeAt(run, node string) (*Store, error) {
 	if !slurm.ValidNode(node) {
 		return nil, fmt.Errorf("node %q: %w", node, ErrName)
@@ -118,7 +117,6 @@ func (s *Store) locked(name string, f func() error) error {
 
 func lockOf(id slurm.JobID) string { return "lock-" + strconv.Itoa(int(id%jobLocks)) }
 
-// of says what was done for which job when an error came up.
 func of(job slurm.Job, what string, err *error) {
 	if *err != nil {
 		*err = fmt.Errorf("%s of job %d: %w", what, job.ID, *err)

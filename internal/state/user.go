@@ -58,7 +58,6 @@ func (s *Store) RemoveReport(job slurm.Job) error {
 	return s.named(job, "remove report", func(name string) error { return removeOwn(reportFolder(s.run), name) })
 }
 
-// named does something under each of a job's names.
 func (s *Store) named(job slurm.Job, what string, do func(name string) error) (err error) {
 	defer of(job, what, &err)
 	err = s.check(job)
@@ -167,7 +166,6 @@ func RemoveDrop(run, node string, job slurm.Owner) error {
 	return removeNamed(dropFolder(run), node, job)
 }
 
-// removeNamed removes what is there under each of a job's names.
 func removeNamed(folder, node string, job slurm.Owner) error {
 	var all []error
 	for _, name := range userNames(node, job) {

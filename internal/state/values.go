@@ -119,7 +119,6 @@ func (s *Store) SwapDrain(seen, next drain.Memory) error {
 	})
 }
 
-// equalDrain compares what would be written.
 func equalDrain(a, b drain.Memory) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
@@ -219,7 +218,6 @@ const maxCards = 128
 // ErrEpoch: the epoch of what is to be recorded is not known in all its parts, so it would hold for no sample.
 var ErrEpoch = errors.New("the driver's epoch is unknown")
 
-// perCard is a file with one entry of a kind for each card of the node.
 type perCard[T any] struct {
 	file[cards[T]]
 	id func(T) gpu.ID // the card's

@@ -188,7 +188,6 @@ func (f figure) mark(of *gpu.Figure) {
 	}
 }
 
-// mark says of each reading what was left out.
 func (s shape) mark(snapshot *gpu.Snapshot) {
 	if s.Snapshot == nil || snapshot == nil {
 		return

@@ -24,7 +24,6 @@ func validateRequest(r Request) *Error {
 	return nil
 }
 
-// kindOther stands for the kinds of later versions.
 const kindOther Kind = "other"
 
 // validateReply refuses a line without its content, or with impossible content. Other kinds' content is ignored.

@@ -60,7 +60,6 @@ func prepare(visible string) error {
 	return nil
 }
 
-// start loads the library and initialises it.
 func start(path string) *serve.Outcome {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -71,7 +70,6 @@ func start(path string) *serve.Outcome {
 	return hip.Returned("hipInit", int(C.hip_init()))
 }
 
-// device is HIP's number for one of the devices visible to this process.
 type device C.int
 
 func byBus(bus string) (device, *serve.Outcome) {
@@ -88,7 +86,6 @@ func (d device) granularity() (uint64, *serve.Outcome) {
 	return uint64(n), failed
 }
 
-// take takes memory, without a stream or a kernel, and gives it back.
 func (d device) take(bytes uint64) *serve.Outcome {
 	var handle unsafe.Pointer
 	if failed := hip.Returned("hipMemCreate", int(C.hip_create(C.int(d), C.size_t(bytes), &handle))); failed != nil {

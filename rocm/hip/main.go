@@ -32,7 +32,6 @@ func main() {
 	os.Exit(p.Run(os.Args[1:]))
 }
 
-// prober answers one request for test allocations.
 type prober struct {
 	*serve.Tests
 	inventory.AMDDriver
