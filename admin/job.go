@@ -257,7 +257,6 @@ type records struct {
 	damaged []state.Damage
 }
 
-// read opens a node's records; an empty name means this host's only node.
 func read(env operation.Env, paths config.Paths, node string) (r records, err error) {
 	if env.EUID != 0 {
 		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")

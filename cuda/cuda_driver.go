@@ -56,7 +56,6 @@ func cudaName(code int) string {
 	return C.GoString(name)
 }
 
-// cudaByBus finds a card by its bus id.
 func cudaByBus(bus string) (cudaDevice, *outcome) {
 	name := C.CString(bus)
 	defer C.free(unsafe.Pointer(name))

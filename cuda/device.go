@@ -175,7 +175,6 @@ func (l *library) instances(card device) ([]device, *failure) {
 	return found, worst
 }
 
-// instance opens the i-th instance of a card.
 func (l *library) instance(card device, i int) (device, *failure) {
 	d := card
 	d.Parent, d.instance = card.ID, nowhere

@@ -38,7 +38,6 @@ func (p *prober) forbidden(d device) string {
 	return ""
 }
 
-// test tests one device, under its lock.
 func (p *prober) test(d device, result *gpu.Probe) {
 	if !p.More() {
 		serve.Skip(result, fmt.Sprintf("%s: CUDA took %v to start", serve.OutOfTime, p.init.Round(time.Millisecond)))
@@ -67,7 +66,6 @@ func (p *prober) test(d device, result *gpu.Probe) {
 	v.search(result)
 }
 
-// strange says when CUDA's device is another one than NVML's.
 func strange(d device, number cudaDevice) string {
 	uuid, failed := number.uuid()
 	if failed != nil {

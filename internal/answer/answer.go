@@ -201,7 +201,6 @@ const textWidth = 400
 
 func cut(text string) string { return string(report.Keep(text, textWidth)) }
 
-// stamp is a moment, or says that it is unknown.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"
@@ -216,7 +215,6 @@ func day(at, now time.Time) string {
 	return stamp(at)
 }
 
-// count is a number of things: "1 run", "2 runs".
 func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one

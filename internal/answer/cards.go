@@ -75,7 +75,6 @@ func NewCards(s Scene) []CardStatus {
 	return cleaned(cards)
 }
 
-// order is a GPU's place; without a number it comes last.
 func (c Card) order() int {
 	if c.Index == nil {
 		return 1 << 20

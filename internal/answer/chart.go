@@ -139,7 +139,6 @@ const (
 	mostTicks = 9 // labels that stand beside each other without touching
 )
 
-// ticks are set at the smallest distance that gives no more than mostTicks.
 func (h *layout) ticks() {
 	minutes, step := int(h.Until.Sub(h.Since)/time.Minute), steps[0]
 	for i := 1; minutes/step >= mostTicks; i++ {

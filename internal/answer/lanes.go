@@ -197,7 +197,6 @@ func path(used []uint32, at func(int) int, total uint64, area bool) string {
 	return "M" + b.String()[1:]
 }
 
-// join adds a job to a block that is too short to show it apart.
 func (k *Block) join(o Block) {
 	k.Jobs, k.Job, k.User, k.Course = k.Jobs+1, "", "", nil
 	k.To, k.End = max(k.To, o.To), later(k.End, o.End)

@@ -167,7 +167,6 @@ func (s Run) name() string {
 	return s.Job
 }
 
-// owner is a user by name, else by number.
 func owner(user string, uid uint32) string {
 	if user != "" {
 		return user

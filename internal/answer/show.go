@@ -184,7 +184,6 @@ func (r Shown) end(w io.Writer, title string, e ledger.End, tests bool) {
 	}
 }
 
-// searched reports whether a test has come to a largest block.
 func searched(t gpu.Probe) bool { return t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap }
 
 func testText(t gpu.Probe) string {

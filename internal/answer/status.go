@@ -230,7 +230,6 @@ func (s Status) troublesText(w io.Writer) {
 	}
 }
 
-// lastBy is the hook that met a trouble last.
 func lastBy(m metrics.Trouble) string {
 	if m.Job == 0 {
 		return fmt.Sprintf("the %s at %s", hookName(m.Hook), stamp(m.Last))

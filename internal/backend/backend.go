@@ -262,34 +262,28 @@ func (a *Answer) take(replies []wire.Reply) {
 
 // ended says what is wrong with the way in which the backend ended, if anything.
 func ended(res child.Result, req wire.Request) *Trouble {
-	switch res.Outcome {
-	case child.Stopped:
+	is, how := code.BackendCrash, fmt.Sprintf("exit code %d", res.ExitCode)
+	switch {
+	case res.Outcome == child.Stopped:
 		return nil
-	case child.Hung:
+	case res.Outcome == child.Hung:
 		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
-	case child.Abandoned:
-		return &Trouble{Code: code.Hang,
-			Detail: fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
-	case child.Flooded:
+	case res.Outcome == child.Abandoned:
+		how = fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)
+		return &Trouble{Code: code.Hang, Detail: how}
+	case res.Outcome == child.Flooded:
 		return &Trouble{Code: code.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
-	case child.Crashed:
-		if res.Signal == syscall.SIGALRM { // set by the backend for the very deadline
-			return &Trouble{Code: code.Hang,
-				Detail: fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
-		}
-		return &Trouble{Code: code.BackendCrash,
-			Detail: withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
-	}
-	if res.ExitCode == 0 {
+	case res.Signal == syscall.SIGALRM: // set by the backend for the very deadline
+		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
+		return &Trouble{Code: code.Hang, Detail: how}
+	case res.Outcome == child.Crashed:
+		how = "ended by signal " + res.Signal.String()
+	case res.ExitCode == 0:
 		return nil
+	case res.ExitCode == 127 && strings.Contains(string(res.Stderr), "undefined symbol"):
+		is = code.Old // the dynamic linker's end of a program that calls what the driver's library lacks
 	}
-	// The dynamic linker's own end of a program that calls a function which the driver's library lacks.
-	const linkerGaveUp = 127
-	how := fmt.Sprintf("exit code %d", res.ExitCode)
-	if res.ExitCode == linkerGaveUp && strings.Contains(string(res.Stderr), "undefined symbol") {
-		return &Trouble{Code: code.Old, Detail: withLastWords(how, res.Stderr)}
-	}
-	return &Trouble{Code: code.BackendCrash, Detail: withLastWords(how, res.Stderr)}
+	return &Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
 }
 
 // breached says how the answer breaks the protocol. An answer that a crash or hang has cut off does not.

@@ -68,7 +68,6 @@ func feed(w *os.File, request []byte, hold bool) <-chan error {
 	return done
 }
 
-// output is what came out of one pipe.
 type output struct {
 	bytes []byte
 	over  bool // there was more

@@ -142,7 +142,6 @@ func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 // machine with too few processors for 64 hooks at once, the end of one took more than 200 ms of that.
 var maxNap = 5 * grace
 
-// finish reaps a child that has ended.
 func (res *Result) finish(outcome Outcome, err error) {
 	res.Outcome = outcome
 	if err != nil { // it cannot be waited for: whether it ended is unknown

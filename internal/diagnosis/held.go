@@ -132,7 +132,6 @@ func (j judge) meanwhile() (Cause, bool) {
 	return Cause{}, false
 }
 
-// clock says when something was seen.
 func (j judge) clock(at time.Duration) string {
 	if at == 0 || j.WallStart.IsZero() || j.Start == nil || j.Start.Snapshot.At == 0 {
 		return ""

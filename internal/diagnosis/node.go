@@ -278,7 +278,6 @@ func ambiguous(m oom.Message) bool {
 	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
 }
 
-// cramped reports a limit of address space.
 func (j judge) cramped() bool {
 	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
 }
@@ -300,7 +299,6 @@ func (j judge) addressSpace() string {
 	return ""
 }
 
-// unlimited answers where no limit was found.
 func (j judge) unlimited() Cause {
 	unread := cmp.Or(j.unreadLog(), j.unsearched())
 	switch {

@@ -139,7 +139,6 @@ func (j judge) unsearched() string {
 	return ""
 }
 
-// mine is the job's card of an id, nil for none.
 func (j judge) mine(id gpu.ID) *finding.Card {
 	if i := slices.IndexFunc(j.Cards, func(c finding.Card) bool { return c.Device.ID == id }); i >= 0 {
 		return &j.Cards[i]

@@ -110,7 +110,6 @@ func (v *view) wrong(seen, fix string) *Result   { return v.say(Wrong, seen, fix
 func (v *view) warn(seen, fix string) *Result    { return v.say(Warning, seen, fix) }
 func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, fix) }
 
-// conf is slurm.conf; only for checks that need it.
 func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 
 func (c Check) results(s Site) []Result {

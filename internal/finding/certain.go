@@ -22,7 +22,6 @@ func (s Scene) doubts(c Card) []string {
 	)
 }
 
-// doubt is a reason against certainty, where it holds.
 type doubt struct {
 	is   bool
 	text string

@@ -70,7 +70,6 @@ type Owner struct {
 	Level Level       `json:"level"`
 }
 
-// job is the owner that attribution found, nil for none.
 func (o Attribution) job() *Owner {
 	if o.Job == 0 && o.SLUID == "" {
 		return nil

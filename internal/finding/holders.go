@@ -174,7 +174,6 @@ func (s Scene) listedAnywhere() map[int]bool {
 	return listed
 }
 
-// leftBehind reports an owner that is over: at an end that is this job too.
 func (s Scene) leftBehind(o Attribution) bool {
 	return o.Whose == EndedJob && !o.Unseen || o.Whose == ThisJob && s.ending()
 }

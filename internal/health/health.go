@@ -80,7 +80,6 @@ func (in Input) about(c finding.Card, f finding.Finding) finding.Finding {
 	return f
 }
 
-// facts judges each fact by its first row that fits.
 func (in Input) facts(now gpu.Health) []finding.Finding {
 	var out []finding.Finding
 	for _, fact := range now.Facts {
@@ -130,7 +129,6 @@ func another(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	return r.Meaning + strconv.FormatUint(n, 10), ""
 }
 
-// underWay is neither well nor wrong yet.
 func underWay(r Row, value string, last gpu.Fact) (observed, unknown string) {
 	observed, _ = equal(r, value, last)
 	return observed, observed
@@ -169,7 +167,6 @@ func slowed(r Row, value string, _ gpu.Fact) (observed, unknown string) {
 	return r.Meaning + strings.Join(reasons, ", "), ""
 }
 
-// known is the value of a fact, empty where it is not known.
 func known(h gpu.Health, c gpu.FactCode) string {
 	if f, ok := h.Fact(c); ok && f.Unknown == "" {
 		return f.Value

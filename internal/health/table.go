@@ -32,7 +32,6 @@ func XidRow(number int) (Row, bool) {
 	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
-// expected is what a finding of each code is held against.
 var expected = map[code.Code]string{
 	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",
 	code.RemapPending: "no pending remapping", code.Pages: "no pages waiting",

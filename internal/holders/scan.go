@@ -247,7 +247,6 @@ func (h *held) identify(f *folder, pid int) (err error) {
 	return err
 }
 
-// keep adds a holder, or what a second look at one found.
 func (s *search) keep(pid int, h held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,7 +136,6 @@ const gone = "the recorder saw it while the job ran; this end does not"
 // AsksRecorded reports recorded processes of other jobs on this job's GPUs, or the reverse: records tell the right.
 func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.Past.Elsewhere) > 0 }
 
-// overlaps are the processes of other jobs on the job's GPUs.
 func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
 		return nil

@@ -113,7 +113,6 @@ func (e End) bare() End {
 	return b
 }
 
-// cutter shortens lists and counts what it leaves out.
 type cutter struct {
 	bounds
 	rest map[string]int
@@ -174,7 +173,6 @@ func Decisive(found []finding.Finding, v finding.Verdict) int {
 	return best
 }
 
-// clip shortens a text to so many bytes, and shows that it did.
 func clip(text string, most int) string {
 	const dots = "..."
 	if len(text) <= most {

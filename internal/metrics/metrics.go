@@ -126,7 +126,6 @@ func Record(f Files, r Run) (err error) {
 	return errors.Join(damage, shown, b.save(folder))
 }
 
-// makeFolder makes VAR/metrics, and VAR where it is missing.
 func makeFolder(varDir string) (string, error) {
 	// Threat: none yet: MakeDir checks owner and mode of the open folder before it makes anything in it.
 	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {

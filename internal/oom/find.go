@@ -45,7 +45,6 @@ type scan struct {
 	found []found
 }
 
-// message understands a line: its first sign that is reported, what ran out, who says it, and the figures.
 func (s *scan) message(l *line) (found, bool) {
 	if slurmLine().MatchString(l.lower) {
 		f := found{Message: blank()}
@@ -128,7 +127,6 @@ func (s *scan) add(f found) {
 
 func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
 
-// isAgain: the same message of the same process, or another part of it.
 func (f found) isAgain(old found) bool {
 	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank ||
 		f.PID != 0 && old.PID != 0 && f.PID != old.PID

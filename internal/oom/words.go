@@ -93,7 +93,6 @@ func start(text string) int {
 	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
 }
 
-// hit is where a sign stands in a line.
 type hit struct {
 	*word
 	pos int
@@ -111,7 +110,6 @@ type facts struct {
 	code    int // where source begins, or nowhere
 }
 
-// nowhere is behind everything.
 const nowhere = 1 << 30
 
 func evidenceIn(lower string) facts {

@@ -104,7 +104,6 @@ func (s Scene) accountedMost() uint64 {
 	return s.Why.Peaks[0].Peak.Bytes
 }
 
-// idle are the numbers of GPUs that were never used.
 func (s Scene) idle() (numbers []string) {
 	if s.Recording == nil {
 		return nil
@@ -117,7 +116,6 @@ func (s Scene) idle() (numbers []string) {
 	return numbers
 }
 
-// neverUsed is a line on GPUs of a long job that it did not use.
 func (s Scene) neverUsed() []string {
 	idle := s.idle()
 	switch {

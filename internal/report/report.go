@@ -160,7 +160,6 @@ func (s Scene) leftClean() string {
 	return s.place() + " clean: " + cmp.Or(s.peak(), s.free())
 }
 
-// place names the job's GPUs: "n1 GPU 0", "n1 GPUs 0,2,3".
 func (s Scene) place() string {
 	list := make([]string, len(s.Cards))
 	for i, c := range s.Cards {

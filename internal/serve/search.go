@@ -9,9 +9,6 @@ import (
 // SearchStep is how exactly a block is searched, in bytes: of a healthy idle GPU all but 2 MiB can be had in one block.
 const SearchStep = 2 << 20
 
-// mostAttempts bound a search: 28 find the largest block among 512 GiB in steps of 2 MiB.
-const mostAttempts = 32
-
 // leastGap: a healthy card's gap was measured as at most 3 MiB, in steps of 2 MiB.
 const leastGap = 2 * SearchStep
 
@@ -29,13 +26,12 @@ type Room interface {
 	Rest() bool
 }
 
-// block is what one search found.
 type block struct {
 	bytes    uint64 // the largest that was given, 0 for none
 	attempts int
 	failed   *Outcome // the last "no such block", or the failure that ended the search
 	broken   bool     // it was a failure
-	cut      bool     // time or attempts were used up before the largest was known
+	cut      bool     // time was up before the largest was known
 }
 
 // largest looks for the largest block. It never asks for more than free: the driver would take memory from others to
@@ -52,7 +48,7 @@ func largest(m Room, free, step, gap uint64) block {
 			next = max(next, units-less)
 			less *= min(2*less, 4) // 1, 2, 8, 32
 		}
-		if !m.More() || b.attempts == mostAttempts {
+		if !m.More() {
 			b.cut = true
 			break
 		}

@@ -164,13 +164,6 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-func TestSearchEndsByAttempts(t *testing.T) {
-	m := &pretended{asked: 1}
-	if b := largest(m, 1<<50, 1, 4); !b.cut || b.attempts != mostAttempts || b.bytes != 0 {
-		t.Errorf("got %+v", b)
-	}
-}
-
 // A gap below what the driver itself keeps is none, whatever was asked for.
 func TestLeastGap(t *testing.T) {
 	for _, step := range []uint64{SearchStep, 32 * mib} {

@@ -113,7 +113,7 @@ func (t *Tests) Tell(result gpu.Probe) {
 	}
 }
 
-// End ends the answer, without a test of these.
+// Skip ends the answer, without a test of these.
 func (t *Tests) Skip(asked []gpu.Device, why string, faults ...gpu.Fault) error {
 	for _, d := range asked {
 		t.Tell(Skipped(d.ID, why))

@@ -118,7 +118,6 @@ func (p *planner) theirs(key string) (own Value, ok bool) {
 	return own, ok
 }
 
-// hook plans Prolog or Epilog, and reports whether the site has its own.
 func (p *planner) hook(key, name string) bool {
 	own, has := p.theirs(key)
 	before := fmt.Sprintf("Slurm before %s uses one", slurm.SeveralHooks.Series())

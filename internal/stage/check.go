@@ -53,7 +53,6 @@ func (r *record) check() (worth bool) {
 	return true
 }
 
-// examine looks, judges what it saw, and keeps what later hooks want to know.
 func (r *record) examine() (c judge.Check) {
 	c.Last = r.lastCheck()
 	var since *gpu.KernelMark // nil where nobody knows where the last check's log ended

@@ -146,7 +146,6 @@ func (r *record) close(out *output) {
 	r.add(r.Take()...)
 }
 
-// leaveReport adds the end to what the job's user may read of it.
 func (r *record) leaveReport() {
 	if len(r.text) == 0 || r.Past.Again || r.Past.Second {
 		return

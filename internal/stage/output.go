@@ -18,7 +18,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// output is where a job writes: the user's claims.
 type output struct {
 	job   slurm.Job
 	drop  joblog.Drop // what the job's task hooks left

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +21,10 @@ import (
 	"bookend/internal/state"
 )
 
-// hooks are the root hooks as the metrics name them.
 var hooks = map[slurm.Context]metrics.Hook{
 	slurm.Prolog: metrics.Prolog, slurm.Epilog: metrics.Epilog, slurm.HealthCheck: metrics.HealthCheck,
 }
 
-// program is a root hook's as it is installed.
 func program(phase slurm.Context) string {
 	return "bookend-" + strings.ReplaceAll(string(hooks[phase]), "_", "")
 }
@@ -74,7 +71,6 @@ func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	return e
 }
 
-// syslog sends an entry to the log socket, where the admin wants that.
 func (r *record) syslog(e operation.Entry) {
 	line := e.Line(r.Config.Log)
 	if !r.Config.Log.Syslog || len(line) == 0 {
@@ -167,12 +163,12 @@ func subject(f finding.Finding) string {
 	return key
 }
 
+// words are a finding in one line of the log.
 func words(f finding.Finding) string {
 	var parts []string
-	switch {
-	case f.Index != nil:
+	if f.Index != nil {
 		parts = append(parts, fmt.Sprintf("GPU %d", *f.Index))
-	case f.GPU != "":
+	} else if f.GPU != "" {
 		parts = append(parts, "GPU "+string(f.GPU))
 	}
 	if f.Bytes.Known() && f.Bytes.Bytes > 0 {
@@ -184,8 +180,10 @@ func words(f finding.Finding) string {
 	if f.Owner != nil {
 		parts = append(parts, fmt.Sprintf("job %d (%s)", f.Owner.Job, f.Owner.Level))
 	}
-	parts = append(parts, detail(f))
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+	if said := detail(f); said != "" {
+		parts = append(parts, said)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func detail(f finding.Finding) string {

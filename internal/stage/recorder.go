@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -75,7 +76,7 @@ type recorder struct {
 	sessions map[string]*session // at work, by vendor
 	pauses   map[string]pause
 	broken   bool          // another recorder would do better
-	config   os.FileInfo   // the configuration's, as it was read
+	config   [3]any        // the configuration's, as it was read
 	put      time.Duration // CLOCK_BOOTTIME when what is kept was written
 	looked   time.Duration // and when it was looked whether program and configuration are still these
 }
@@ -123,7 +124,6 @@ func recordNode(env Env, node string) int {
 	}
 }
 
-// record is run with what was kept before.
 func (r *recorder) record() (idle bool) {
 	defer r.endSessions()
 	r.kept = r.Store.Recorded()
@@ -144,19 +144,13 @@ func (r *recorder) configure() bool {
 	return r.Store != nil && r.Config.Record.Every > 0
 }
 
-// configFile is what tells one content of the configuration from another; nil for none.
-func (r *recorder) configFile() os.FileInfo {
+// configFile is what tells one content of the configuration from another.
+func (r *recorder) configFile() (is [3]any) {
 	// Threat: none, it is only compared: what is in it is checked where it is read.
-	info, _ := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile))
-	return info
-}
-
-func (r *recorder) changed() bool {
-	is, was := r.configFile(), r.config
-	if is == nil || was == nil {
-		return is != was
+	if info, err := os.Stat(cmp.Or(r.Getenv("BOOKEND_CONFIG"), config.DefaultFile)); err == nil {
+		is = [3]any{info.Sys().(*syscall.Stat_t).Ino, info.ModTime().UnixNano(), info.Size()}
 	}
-	return !os.SameFile(is, was) || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()
+	return is
 }
 
 // run records until nothing is left to record, which is idle, or another recorder would do better.
@@ -197,7 +191,7 @@ func (r *recorder) current(runs []ledger.Run) bool {
 	if child.Replaced() {
 		return false
 	}
-	if r.changed() {
+	if r.configFile() != r.config {
 		r.endSessions()
 		return r.configure()
 	}

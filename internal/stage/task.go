@@ -50,7 +50,6 @@ func taskHook(env Env, body func(*task)) int {
 
 func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }
 
-// taskStep leaves a task hook time to print.
 const taskStep = 400 * time.Millisecond
 
 // ofJob asks about the job's processes, as far as its user may.

@@ -75,7 +75,6 @@ func decode[T any](data []byte, wrong func(T) string) (content *T, err error) {
 	return content, nil
 }
 
-// peek is read for programs that change nothing, and for files whose loss costs nothing: what cannot be used is none.
 func (f file[T]) peek(s *Store) *T {
 	content, _ := f.read(s)
 	return content

@@ -79,7 +79,6 @@ func storeAt(run, node string) (*Store, error) {
 	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
 }
 
-// made is a folder that is to be there.
 type made struct {
 	path  string
 	mode  os.FileMode

@@ -187,7 +187,6 @@ const sayAgain = time.Hour
 
 var faultsFile = file[map[string]fault]{name: "faults.json", most: maxShared}
 
-// fault is when a fault was last said, and how often it was not since.
 type fault struct {
 	Said       time.Duration `json:"said_ns"` // CLOCK_BOOTTIME
 	Suppressed int           `json:"suppressed"`

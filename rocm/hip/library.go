@@ -19,7 +19,6 @@ const (
 	notSupported = 801
 )
 
-// hip is HIP's library. Its codes are those of CUDA, where CUDA has the same.
 var hip = serve.Library{
 	Own: func(code int) string {
 		if name := C.hip_name(C.int(code)); name != nil {

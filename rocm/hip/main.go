@@ -89,7 +89,6 @@ func untestable(id gpu.ID) string {
 	return ""
 }
 
-// test tests one device, under its lock.
 func (p *prober) test(d gpu.Device, result *gpu.Probe) {
 	if !p.More() {
 		serve.Skip(result, serve.OutOfTime)
