@@ -97,7 +97,6 @@ func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
 	return a.write(answer.NewShow(all.node, ref.Text, runs, all.runs, all.store.Recorded()), found(runs))
 }
 
-// found reports whether any of the runs has a finding that policy does not hide.
 func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(runs)) > 0 }
 
 // own shows users their own job's reports, opened as the user: what this process may not open they may not see.
@@ -213,8 +212,7 @@ var dates = []string{
 	"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339,
 }
 
-// longestAge bounds how long ago something may be: a hundred years, in days.
-const longestAge = 36500
+const longestAge = 36500 // days: a hundred years
 
 // moment reads a date, or how long ago something was; empty is no moment at all.
 func moment(text string, now time.Time) (time.Time, error) {

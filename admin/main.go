@@ -17,8 +17,7 @@ import (
 	"bookend/internal/stage"
 )
 
-// version is set by the linker.
-var version = "unknown"
+var version = "unknown" // set by the linker
 
 func main() {
 	env := operation.Env{
@@ -101,8 +100,7 @@ func (a *app) config() config.Config {
 	return cfg
 }
 
-// Exit codes of this command line. Scripts rely on them: none changes its meaning. docs/exit-codes.md has the same
-// table.
+// Exit codes of this command line: none changes its meaning. docs/exit-codes.md has the same table.
 const (
 	exitOK       = 0
 	exitTrouble  = 1

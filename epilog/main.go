@@ -8,8 +8,7 @@ import (
 	"bookend/internal/stage"
 )
 
-// version is set by the linker.
-var version = "unknown"
+var version = "unknown" // set by the linker
 
 func main() {
 	os.Exit(stage.Epilog(stage.Env{

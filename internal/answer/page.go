@@ -119,8 +119,7 @@ func (s sheet) Text(raw string) report.Safe {
 	return report.Clean(raw, textWidth)
 }
 
-// namesOf matches any of the names that stands as a word, with its borders as groups; nil for no names. Of names that
-// begin alike the longest is found.
+// namesOf matches any of the names as a word, of names that begin alike the longest; nil for no names.
 func namesOf(people []string) *regexp.Regexp {
 	var names []string
 	slices.Sort(people)

@@ -152,7 +152,7 @@ var entries = []Entry{
 		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",
 		Traits{Exit: 22, Start: ToRepeat, End: ToRepeat, Fault: "no GPU driver, or not its library", Doubtful: true}},
 	{Mismatch, Serious, Driver, Node, "driver and library differ",
-		"Library and kernel module have different versions, as after an update without a reboot. No GPU program starts.",
+		"Library and kernel module differ in version, as after an update without a reboot: no GPU program starts.",
 		"Reboot the node, or unload and load the kernel modules.",
 		Traits{Exit: 23, Start: ToRepeat, End: ToRepeat, Fault: "driver and library are of different versions"}},
 	{DriverKO, Warning, Driver, Node, "driver reported an error",

@@ -76,8 +76,7 @@ func Ours(text string) bool {
 	return ours
 }
 
-// Recorded reports whether a text that is on record as ours can be: it begins with a code. The words behind it may be
-// those of another release.
+// Recorded reports whether a text can be one of ours: it begins with a code. The rest may be another release's words.
 func Recorded(text string) bool {
 	begins, _ := regexp.MatchString(`^BKD(-[A-Z]+)+( |$)`, text)
 	return begins && len(text) <= maxWhy

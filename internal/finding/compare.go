@@ -50,8 +50,7 @@ type Scene struct {
 	RunDoubt      string // why this end may be that of another run of the job, or the GPU another job's
 }
 
-// Compare judges every GPU of the job, at its start (without Before) or at its end; for a health check every GPU that
-// no job has.
+// Compare judges every GPU of the job at its start (without Before) or end; for a health check the GPUs without a job.
 func Compare(s Scene) []Finding {
 	var all []Finding
 	for _, c := range s.Cards {

@@ -48,8 +48,7 @@ func (d *Drop) Note(files []Target) {
 	}
 }
 
-// Encode returns the record's JSON, with as many of the steps' files as fit into MaxDrop, or an error when it would be
-// larger without them.
+// Encode returns the record's JSON, with as many of the steps' files as fit into MaxDrop, or an error if none would.
 func (d Drop) Encode() ([]byte, error) {
 	for {
 		d.Bookend = dropVersion

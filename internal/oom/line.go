@@ -110,7 +110,6 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 const maxPrefixes = 8
 
 // prefixes are what launchers, loggers and consoles put in front of a line, with the launcher's name for the process.
-// The first that fits is taken off.
 var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),

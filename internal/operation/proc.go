@@ -57,8 +57,7 @@ var Present = New("present", func(r MachineRequest) (bool, error) {
 	return inventory.OnBus(r.Sys)
 })
 
-// Kernel reads the kernel's log, a ring of up to many megabytes, record by record. It tells the epoch as well: the
-// driver need not answer for that.
+// Kernel reads the kernel's log, a ring of up to many megabytes, record by record, and the epoch.
 var Kernel = New("kernel", func(r MachineRequest) (gpu.KernelLog, error) {
 	log := inventory.ReadLog(r.Dev, r.Since)
 	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)

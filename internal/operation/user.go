@@ -72,8 +72,7 @@ type Searched struct {
 	Earlier bool   `json:"earlier,omitempty"` // as joblog.Search has it
 }
 
-// lookBack is how much is looked through before the last oom.MaxTail bytes, of all outputs of a job together: some 0.4
-// s of usual text.
+// lookBack is how much of a job's outputs is looked through before the last oom.MaxTail bytes: 0.4 s of usual text.
 const lookBack = 8 << 20
 
 // Tail gives root up, for good, before it opens anything of the user's. Only what is understood goes back.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -28,9 +27,6 @@ type output struct {
 func (r *record) output() *output {
 	o := &output{job: r.Job}
 	raw, err := r.Store.ReadDrop(r.Job)
-	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
-		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
-	}
 	if err == nil {
 		o.drop, err = joblog.ParseDrop(raw)
 	}
@@ -260,6 +256,3 @@ func (o *output) pattern() string {
 	}
 	return "slurm-%j.out"
 }
-
-// hindered are errors of the system in reading a drop. What a user made of theirs is not worth a word.
-var hindered = []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}

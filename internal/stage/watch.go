@@ -31,8 +31,7 @@ func (d *Driver) lookBeside(cards []finding.Card, others gpu.Snapshot) (finding.
 	return judge.Look(d, order)
 }
 
-// LookCloser watches some of the GPUs of a glance until they settle: a health check's second target. The others were
-// seen at the glance.
+// LookCloser watches some of the GPUs of a glance until they settle: a health check's second target.
 func (d *Driver) LookCloser(cards []finding.Card) judge.Residue {
 	others := d.Seen.Side.Snapshot
 	others.Readings = slices.DeleteFunc(slices.Clone(others.Readings), func(r gpu.Reading) bool {

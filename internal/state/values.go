@@ -35,8 +35,7 @@ var (
 	examinedFile  = versionedFile[time.Duration]("examined.json", 1<<10, nil)
 )
 
-// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
-// ErrLocked where there is another.
+// BeOnlyCheck makes the caller the node's one health check at work, until release; ErrLocked where there is another.
 func (s *Store) BeOnlyCheck() (release func(), err error) {
 	release, err = safefile.Lock(filepath.Join(s.dir, checkLock), 0, true)
 	if err != nil {
