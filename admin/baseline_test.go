@@ -50,7 +50,6 @@ func nodeConfig(dir string) string {
 	return strings.Replace(valid(dir), "paths: {", paths, 1) + "log: {level: error}\n"
 }
 
-// nodeIn is the node that lies in a folder.
 func nodeIn(t tester, dir string) testNode {
 	t.Helper()
 	store, err := state.Open(filepath.Join(dir, "run"), "n1")

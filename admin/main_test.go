@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// typed is what a command line wrote.
 type typed struct {
 	exit     int
 	out, err string
@@ -54,7 +53,6 @@ func onto(out io.Writer, euid int, environment map[string]string, args ...string
 	return exit, err.String()
 }
 
-// tester is a test, or a story.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
@@ -96,7 +94,6 @@ func must(t tester, err error) {
 	}
 }
 
-// tree is every command.
 func tree(t *testing.T) (all []*cobra.Command) {
 	t.Helper()
 	var walk func(*cobra.Command)

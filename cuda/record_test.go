@@ -36,7 +36,6 @@ func record(t *testing.T, w *fakegpu.World, devices ...gpu.Device) *recording {
 	return r
 }
 
-// until waits for a look that is so.
 func (r *recording) until(t *testing.T, what string, is func(gpu.Reading) bool) gpu.Reading {
 	t.Helper()
 	for deadline := time.After(20 * time.Second); ; {

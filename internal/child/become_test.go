@@ -27,7 +27,6 @@ const (
 	gid = 65532
 )
 
-// become is what every hook's child does.
 func become() error { return Become(uid, gid, []uint32{gid}) }
 
 func init() {
@@ -48,7 +47,6 @@ func init() {
 	}
 }
 
-// worked is an error where there was none.
 func worked(err error) error {
 	if err == nil {
 		return errors.New("it worked")

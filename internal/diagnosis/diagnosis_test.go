@@ -50,7 +50,6 @@ func well(cards int) Input {
 
 func unsaid() gpu.Figure { return gpu.Unknown("not said") }
 
-// says is a message without figures.
 func says(k oom.Kind, f oom.Framework) oom.Message {
 	return oom.Message{
 		Kind: k, Framework: f, Count: 1, Line: "out of memory", Asked: unsaid(), Total: unsaid(), Free: unsaid(), InUse: unsaid(),
@@ -182,7 +181,6 @@ func judged(t *testing.T, rows []row) {
 	}
 }
 
-// whole checks what holds of every diagnosis.
 func whole(t *testing.T, d Diagnosis) {
 	t.Helper()
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {

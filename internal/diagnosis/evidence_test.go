@@ -51,7 +51,6 @@ var restsOn = map[Name][][]source{
 	Share:     {{cards, sharing}},
 }
 
-// deniesOn is the same for what headlines say.
 var deniesOn = map[string][][]source{
 	"no message about memory in its output": {{output}},
 	"not the GPU":                           {{hostSaid}, {refusal}, {kill, output}, {sized}, {space}},

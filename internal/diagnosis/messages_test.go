@@ -75,7 +75,6 @@ func TestUnplaced(t *testing.T) {
 	}
 }
 
-// by is a message of a process, in a file.
 func by(pid, file int, m oom.Message) oom.Message {
 	m.PID, m.File = pid, file
 	return m

@@ -46,7 +46,6 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
-// node is a machine on which all is well.
 type node struct {
 	*testing.T
 	dir    string
@@ -109,7 +108,6 @@ func notWell(results []Result) []Result {
 	return bad
 }
 
-// do runs a fix as an admin does.
 func (n node) do(command string) {
 	n.Helper()
 	c := exec.Command("/bin/sh", "-ec", command)
@@ -118,7 +116,6 @@ func (n node) do(command string) {
 	}
 }
 
-// said is what one check says.
 func (n node) said(check string) []Result {
 	others := func(c Check) bool { return c.Name != check }
 	return examine(*n.site, time.Minute, slices.DeleteFunc(Checks(), others))

@@ -85,7 +85,6 @@ func awaitZombie(t *testing.T, pid int) int {
 	}
 }
 
-// fixture writes a process's folder.
 func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
 	t.Helper()
 	folder := filepath.Join(proc, pid)
@@ -557,7 +556,6 @@ func TestScanOfATree(t *testing.T) {
 		foreign.Exe != "/usr/bin/python3", "%+v", foreign)
 }
 
-// says fails unless a text has all these words.
 func says(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, word := range words {

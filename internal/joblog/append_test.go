@@ -30,7 +30,6 @@ type request struct {
 	Tail   int    // read so many bytes instead
 }
 
-// reply is what came of it.
 type reply struct {
 	Tail []byte
 	Why  string

@@ -20,7 +20,6 @@ const (
 	bar = "\rTraining:  47%|████▋     | 4711/10000 [12:34<14:06,  6.25it/s, loss=2.35, v_num=12]"
 )
 
-// text is so much of a log, in bytes.
 func text(line string, bytes int) string { return strings.Repeat(line, bytes/len(line)+1)[:bytes] }
 
 func always() bool { return true }
@@ -100,7 +99,6 @@ func TestSearchBeforeAFault(t *testing.T) {
 	}
 }
 
-// failing cannot be read before an offset.
 type failing struct {
 	io.ReaderAt
 	before int64

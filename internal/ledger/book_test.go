@@ -34,7 +34,6 @@ func run(id slurm.JobID, cards []gpu.ID, start *End, ends ...End) Run {
 	return r
 }
 
-// saw is a look at this second, of these cards.
 func saw(second int, readings ...gpu.Reading) End {
 	at := time.Duration(second) * time.Second
 	return End{At: at, Snapshot: gpu.Snapshot{At: at, Readings: readings}}

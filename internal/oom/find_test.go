@@ -16,7 +16,6 @@ import (
 	"bookend/test/must"
 )
 
-// parts reads testdata/said.txt.
 func parts(t testing.TB) map[string]string {
 	t.Helper()
 	text := must.Have(os.ReadFile("testdata/said.txt"))(t)

@@ -208,7 +208,6 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 	must.Fail(t, "linked directory", Replace(dir+"-link", "f", nil, 0o600), unix.ENOTDIR)
 }
 
-// guarded are the flags of every openAt.
 const guarded = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
 
 // opening is an open in a folder with these flags.

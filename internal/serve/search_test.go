@@ -59,7 +59,6 @@ const mib = 1 << 20
 
 const noBlock = 2
 
-// made is a library that nobody made.
 var made = &Library{
 	Means: []Meaning{{Code: noBlock, Name: "no block"}, {Code: 214, Call: "create", Name: "sick"}},
 	Own:   func(int) string { return "" }, Nobody: 46,

@@ -55,7 +55,6 @@ func process(pid int, bytes uint64) gpu.Process {
 	return gpu.Process{PID: pid, Memory: gpu.Bytes(bytes), Kinds: []gpu.Kind{gpu.Compute}}
 }
 
-// one is a short series of looks.
 func one(looks ...gpu.Snapshot) []gpu.Snapshot { return looks }
 
 // change returns the look with its reading changed.

@@ -51,7 +51,6 @@ var (
 	}
 )
 
-// parse reads lines of NAME=value.
 func parse(lines string) env {
 	e := env{}
 	for line := range strings.Lines(lines) {

@@ -171,7 +171,6 @@ func TestListTrusts(t *testing.T) {
 	must.Not(t, must.Err(os.Stat(filepath.Join(dir, "ran"))) == nil, "the forged program ran")
 }
 
-// process makes a process in a tree like /proc.
 func process(t *testing.T, proc string, pid, parent int, exe string, ticks int) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))

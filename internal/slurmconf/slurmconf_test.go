@@ -171,7 +171,6 @@ func TestRender(t *testing.T) {
 // second is a moment of the wall clock, in the seconds of these tables.
 func second(n int) time.Time { return time.Unix(int64(1000+n), 0) }
 
-// keyOf has one file, changed at a moment.
 func keyOf(changed int) Key {
 	at := second(changed).UnixNano()
 	return Key{
@@ -209,7 +208,6 @@ func own(a Asked) Asked {
 	return a
 }
 
-// restarted is an answer for the next daemon.
 func restarted(a Asked) Asked {
 	a.Key.Daemon = Daemon{PID: 8, Ticks: 80}
 	return a

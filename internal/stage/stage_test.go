@@ -31,7 +31,6 @@ import (
 	"bookend/test/must"
 )
 
-// a hook of a node with state, at work.
 func a(t *testing.T, phase slurm.Context) (r *record, run string) {
 	t.Helper()
 	run = t.TempDir()
@@ -262,7 +261,6 @@ func numbered(cards []finding.Card) string {
 	return strings.Join(all, " ")
 }
 
-// listedBySlurmd is an answer of slurmd -G.
 func listedBySlurmd(minors ...int) slurmconf.List {
 	l := slurmconf.List{Source: slurmconf.BySlurmd}
 	for _, m := range minors {

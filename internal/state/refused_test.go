@@ -23,7 +23,6 @@ func reading(errno unix.Errno) refuse.Call {
 	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
-// listing is an open of a folder by package os.
 func listing(errno unix.Errno) refuse.Call {
 	when := []refuse.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}
 	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
@@ -38,7 +37,6 @@ func removing(errno unix.Errno, folder bool) refuse.Call {
 	return refuse.Call{Number: unix.SYS_UNLINKAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: flags}}}
 }
 
-// refused runs f while a call is refused.
 func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	t.Helper()
 	calls := []refuse.Call{c}

@@ -30,7 +30,6 @@ const (
 	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
 )
 
-// folder is a fresh RUN that users can reach.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

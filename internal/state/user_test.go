@@ -36,7 +36,6 @@ func TestReport(t *testing.T) {
 	must.Fail(t, "a long one", s.PutReport(job(8), Report{Text: strings.Repeat("x", maxReport)}), safefile.ErrTooLarge)
 }
 
-// dropped are the names in the folder of drops.
 func dropped(t *testing.T, s *Store) (names []string) {
 	t.Helper()
 	for _, f := range byAge(dropFolder(s.run)) {

@@ -22,7 +22,6 @@ import (
 // maxNoGPU is the promise for a job without GPUs: at most this many times a static Go program that does nothing.
 const maxNoGPU = 1.5
 
-// nothing is the yardstick: func main() {}.
 func nothing(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -36,7 +35,6 @@ func nothing(b *testing.B) string {
 	return filepath.Join(dir, "nothing")
 }
 
-// built are the programs in a folder.
 func built(b *testing.B, programs ...string) (dir string) {
 	b.Helper()
 	dir = b.TempDir()

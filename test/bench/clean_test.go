@@ -118,7 +118,6 @@ func named(command []string) string {
 	return filepath.Base(command[0])
 }
 
-// figure is one that /proc shows of a process.
 func figure(t *testing.T, pid int, file, name string) (n int) {
 	text := must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)))(t)
 	_, rest, _ := strings.Cut(string(text), name)

@@ -35,7 +35,6 @@ func lookUp(root, name string) string {
 	panic(fmt.Errorf("no program %q below %q; test/install-slurm.sh installs Slurm", name, root))
 }
 
-// identity is who a command runs as.
 type identity struct {
 	name     string
 	uid, gid uint32

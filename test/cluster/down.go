@@ -81,7 +81,6 @@ func endDaemons(dir string, r record) error {
 	}
 }
 
-// kill ends processes that need not be asked.
 func kill(all []process) error {
 	left, err := end(all, syscall.SIGKILL, 5*time.Second)
 	if len(left) > 0 {

@@ -43,7 +43,6 @@ func (r run) job() rig.Job {
 	return rig.NewJob(nodeName, int(r.id), r.uid, r.card).With("SLURM_JOB_START_TIME", strconv.FormatInt(r.start, 10))
 }
 
-// step is one hook of a history.
 type step struct {
 	name    string
 	hook    hookName
@@ -74,7 +73,6 @@ var (
 // service is part of the node: what it holds is learned at a start.
 var service = holder{pid: 900, bytes: 20 << 20, cgroup: "0::/system.slice/dcgm.service\n", start: time.Second}
 
-// orphan is what a job leaves.
 var orphan = holder{pid: 4711, bytes: 700 << 20, uid: user, cgroup: "0::/user.slice/user-65534.slice/session-1.scope\n"}
 
 func quiet(n *node) { n.processes(service) }

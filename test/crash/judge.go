@@ -179,7 +179,6 @@ type tally struct {
 
 func newTally() *tally { return &tally{classes: map[string]int{}, wrong: map[string]int{}} }
 
-// add counts a trial.
 func (t *tally) add(tr trial, v verdict) {
 	t.mu.Lock()
 	t.classes[v.class]++
@@ -187,7 +186,6 @@ func (t *tally) add(tr trial, v verdict) {
 	t.fail(v.wrong, fmt.Sprintf("--only %q", tr.String()))
 }
 
-// fail notes what must not be.
 func (t *tally) fail(wrong []string, replay string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

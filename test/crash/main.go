@@ -26,7 +26,6 @@ func main() {
 	rig.Program("crash", work)
 }
 
-// bench is where everything happens.
 type bench struct{ *rig.Bench }
 
 // programs builds the hooks and the backend, with a mistake where one is named.

@@ -112,7 +112,6 @@ func (n *node) processes(all ...holder) {
 	n.put("backend/cards", cards.String())
 }
 
-// outcome is what slurmd sees of a hook.
 type outcome struct {
 	exit   int // -1: ended by a signal
 	output string
@@ -148,7 +147,6 @@ func (n *node) begin(s step) {
 	s.world(n)
 }
 
-// whole runs a step to its end without a fault.
 func (n *node) whole(s step) outcome {
 	n.begin(s)
 	return n.call(s, nil, nil)

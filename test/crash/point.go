@@ -14,7 +14,6 @@ import (
 	"bookend/test/intercept"
 )
 
-// fault is what becomes of one system call.
 type fault struct {
 	name   string
 	answer intercept.Answer
@@ -109,7 +108,6 @@ func (p point) faults() (all []fault) {
 	return all
 }
 
-// tracer finds the points of one run of a hook.
 type tracer struct {
 	dir   string
 	roles map[int]string

@@ -35,7 +35,6 @@ type image map[string]entry
 
 const logFile = "log/bookend.log"
 
-// capture reads what the hooks keep.
 func capture(dir string) image {
 	im := image{}
 	for _, top := range kept {
@@ -204,7 +203,6 @@ var (
 	took   = regexp.MustCompile(`[0-9]+(\.[0-9]+)? (s|ms)\b|[0-9]{2}:[0-9]{2}:[0-9]{2}`)
 )
 
-// plain is a value as text without its times.
 func plain(v any) string {
 	var tree any
 	rig.Try(json.Unmarshal([]byte(exact(v)), &tree))
@@ -213,7 +211,6 @@ func plain(v any) string {
 
 func exact(v any) string { return string(rig.Have(json.Marshal(v))) }
 
-// still removes times.
 func still(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -229,16 +226,13 @@ func still(v any) any {
 	return v
 }
 
-// equal compares but for times.
 func (r record) equal(o record) bool { return r.text() == o.text() }
 
-// alike compares what was found.
 func (r record) alike(o record) bool {
 	same := func(a, b end) bool { return a.bare == b.bare }
 	return r.who == o.who && same(r.start, o.start) && slices.EqualFunc(r.ends, o.ends, same)
 }
 
-// difference is where two records part.
 func (r record) difference(o record) string {
 	a, b := r.text(), o.text()
 	for len(a) > 60 && len(b) > 60 && a[:60] == b[:60] {

@@ -93,7 +93,6 @@ func disorder(points []point) (problems []string) {
 	return problems
 }
 
-// trial is one step with a fault at a point.
 type trial struct {
 	step int
 	point
@@ -104,7 +103,6 @@ func (t trial) String() string {
 	return history[t.step].name + ": " + t.point.String() + ": " + t.fault.name
 }
 
-// attempt is what became of a trial.
 type attempt struct {
 	out    outcome
 	met    bool

@@ -27,7 +27,6 @@ var (
 	allHooks = append([]string{"task-prolog", "task-epilog"}, drainers...)
 )
 
-// passed is what a hook makes of a verdict.
 func passed(name string, verdict int) int {
 	if slices.Contains(drainers, name) {
 		return verdict

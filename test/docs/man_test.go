@@ -13,7 +13,6 @@ import (
 	"bookend/internal/code"
 )
 
-// keyRow is a key's row of docs/config.md.
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.*?) ?\\| (.*) \\|\n")
 
 var placeholder = regexp.MustCompile(`\{[a-z. ]+\}`)

@@ -14,7 +14,6 @@ var (
 	named   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// tests are the names of a package's tests.
 func tests(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))

@@ -38,7 +38,6 @@ func calm(output string, differs []byte) story {
 	return s
 }
 
-// listen looks for messages in the output.
 func (s *story) listen() { s.Messages = oom.Find([]byte(s.output)) }
 
 // scene is what the report is made from: the messages are looked for in the output, every cause is judged.
@@ -129,7 +128,6 @@ func silent(s story) story {
 	return s
 }
 
-// well is a job that ended well.
 func well(s story) story {
 	s.Job.Exit.Raw = 0
 	return silent(s)

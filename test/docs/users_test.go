@@ -18,7 +18,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the samples in docs/users.md, docs/cli.md and README.md")
 
-// samples is a marker and the block behind it.
 var samples = regexp.MustCompile("(?s)<!-- sample: ([a-z ]+) -->\n(?:```\n(.*?)```\n)?")
 
 // TestSamples makes each sample anew: from a job's two ends and its output to the lines that its owner reads.

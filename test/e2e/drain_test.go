@@ -15,7 +15,6 @@ import (
 // resuming lets the health check put nodes back to work.
 const resuming = "drain: {reason_by: healthcheck, resume: {enabled: true, after: 2}}\n"
 
-// ofOrphan is the reason for a job's orphan.
 func (s *story) ofOrphan(job cluster.JobID) string { return s.ofOrphanOn(0, job) }
 
 func (s *story) ofOrphanOn(gpu int, job cluster.JobID) string {
@@ -63,7 +62,6 @@ func (s *story) comesBack(node string) {
 
 func isBack(n cluster.NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") }
 
-// untilNode waits until a node's state is so.
 func (s *story) untilNode(node, what string, is func(cluster.NodeState) bool) {
 	s.until("node "+node+" "+what, func() bool {
 		n, err := s.on.Node(node)
@@ -77,7 +75,6 @@ func (s *story) adminResumesAtWork(node string) {
 	s.untilNode(node, "is not drained", func(n cluster.NodeState) bool { return !n.Has("DRAIN") })
 }
 
-// adminSays is an admin's reason.
 func (s *story) adminSays(node, reason string) {
 	s.adminUpdates(node, "State=DRAIN", "Reason="+reason)
 }

@@ -51,7 +51,6 @@ func moreAt(job cluster.JobID) string {
 	return fmt.Sprintf("| bookend:   Details: bookend show %s on n1", job)
 }
 
-// lines joins lines and paragraphs.
 func lines(all ...string) []string { return strings.Split(strings.Join(all, "\n"), "\n") }
 
 // An orphan drains the node until an admin has dealt with it.

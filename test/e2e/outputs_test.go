@@ -75,5 +75,4 @@ func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) 
 	}
 }
 
-// at is a path in the user's folder.
 func (s *story) at(name string) string { return filepath.Join(s.home(s.user), name) }

@@ -92,7 +92,6 @@ func (s *story) slurmConfig() map[string]string {
 	return has
 }
 
-// slurmSays compares with it.
 func (s *story) slurmSays(want map[string]string) {
 	has := s.slurmConfig()
 	for key, form := range want {
@@ -131,7 +130,6 @@ func (s *story) takesAway(program string) (putBack func()) {
 	}
 }
 
-// hasOwn writes a script of the site's own.
 func (s *story) hasOwn(name, text string) {
 	file := s.on.Own(name)
 	must.Do(s.t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))

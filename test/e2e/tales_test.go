@@ -84,7 +84,6 @@ var jobsOn = map[string]struct {
 	}},
 }
 
-// noGPU asks for none.
 const noGPU = "--gres=none"
 
 // orphan is what a job that leaves a process reads, up to what it means.
@@ -115,7 +114,6 @@ var drains = tale{title: "an orphan drains", script: leavesOrphan, drains: true,
 	hooks: []string{"prolog 0", "epilog 10"},
 	show:  []string{"DRAIN for BKD-ORPHAN (exit 10)"}, epilog: []string{"BKD-ORPHAN", "action=drain", "exit=10"}}
 
-// tells has one tale happen after the other.
 func (s *story) tells(all ...tale) {
 	for _, a := range all {
 		s.tell(a.title, func(s *story) { s.happens(a) })
@@ -158,7 +156,6 @@ func (s *story) happens(a tale) cluster.JobID {
 	return job
 }
 
-// filled puts in what only the job's end tells.
 func (s *story) filled(job cluster.JobID, want []string) []string {
 	text := strings.NewReplacer("{job}", string(job), "{user}", s.user).Replace(strings.Join(want, "\x00"))
 	if strings.Contains(text, "{pid}") {

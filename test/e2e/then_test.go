@@ -14,7 +14,6 @@ import (
 	"bookend/test/rig"
 )
 
-// jobIs checks how a job ended.
 func (s *story) jobIs(id cluster.JobID, state string) {
 	j := must.Have(s.on.Job(id))(s.t)
 	if j.State != state {
@@ -22,7 +21,6 @@ func (s *story) jobIs(id cluster.JobID, state string) {
 	}
 }
 
-// nodeIsUp checks that a node takes jobs.
 func (s *story) nodeIsUp(node string) {
 	n := must.Have(s.on.Node(node))(s.t)
 	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {

@@ -12,7 +12,6 @@ import (
 
 // What differs from one Slurm to the next.
 
-// version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
 	t.Helper()
 	return must.Have(cluster.VersionIn(cluster.Root()))(t)

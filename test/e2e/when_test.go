@@ -13,7 +13,6 @@ import (
 	"bookend/test/must"
 )
 
-// oneGPU is what most jobs ask for.
 const oneGPU = "--gres=gpu:1"
 
 // script fills in what a job's script needs to know of the site: {cuda} is the user's CUDA program on the node
@@ -60,12 +59,10 @@ func (s *story) isReady(id cluster.JobID) {
 	})
 }
 
-// isRunning waits until a job has its GPUs.
 func (s *story) isRunning(id cluster.JobID) {
 	must.Have(s.on.Wait(id, patience, "RUNNING"))(s.t)
 }
 
-// cancels ends a job.
 func (s *story) cancels(id cluster.JobID) {
 	must.Do(s.t, s.on.Cancel(id))
 	s.ends(id)

@@ -13,7 +13,6 @@ import (
 // Holds is the variable by which a real process says what it has: "MINOR:MIB". A card's memory follows it.
 const Holds = "AMDHOLD"
 
-// held is what a process has.
 type held struct {
 	minor int
 	bytes uint64

@@ -20,10 +20,8 @@ import (
 // MiB is 2^20 bytes, the unit of world.conf's sizes.
 const MiB = 1 << 20
 
-// maxGPUs is MAX_GPUS of c/world.h.
 const maxGPUs = 64
 
-// settings are world.conf's keys and values.
 type settings map[string]string
 
 //go:embed defaults.conf
@@ -42,7 +40,6 @@ var globals, perGPU = func() (globals, perGPU settings) {
 	return globals, perGPU
 }()
 
-// parse reads lines of KEY = VALUE.
 func parse(text string) settings {
 	s := settings{}
 	for line := range strings.Lines(text) {
@@ -116,7 +113,6 @@ func check(key, value string) error {
 	return nil
 }
 
-// exported are the functions of the libraries.
 var exported = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, lib := range []string{nvmlName, cudaName} {

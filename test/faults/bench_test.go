@@ -83,7 +83,6 @@ type node struct {
 	others string
 }
 
-// conf is what tests change of a configuration.
 type conf struct {
 	mode, onUnknown string
 	backend         string
@@ -125,7 +124,6 @@ func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
 // inState is a path below the node's folder of records.
 func (n *node) inState(name string) string { return filepath.Join(n.conf.run, "state", nodeName, name) }
 
-// configure changes the configuration.
 func (n *node) configure(change func(*conf)) {
 	change(&n.conf)
 	n.put("bookend.yaml", n.text(), 0o644)
@@ -171,7 +169,6 @@ func (n *node) get(path string) string {
 	return string(text)
 }
 
-// give makes a file or folder a user's.
 func (n *node) give(path string, uid int) string {
 	must.Do(n, os.Chown(path, uid, uid))
 	return path
@@ -195,10 +192,8 @@ func (n *node) mount(path, options string) {
 	}
 }
 
-// set changes the fake driver.
 func (n *node) set(key, value string) { must.Do(n, n.world.Set(key, value)) }
 
-// log is what Bookend's own log says.
 func (n *node) log() string { return n.get(filepath.Join(n.conf.log, "bookend.log")) }
 
 // lines returns the lines of a text that contain all parts.
@@ -239,13 +234,11 @@ func (n *node) store() *state.Store {
 	return store
 }
 
-// runs are a job's records.
 func (n *node) runs(id int) []ledger.Run {
 	all, _ := n.store().Runs()
 	return slices.DeleteFunc(all, func(r ledger.Run) bool { return r.Job.ID != slurm.JobID(id) })
 }
 
-// run is a job's one record.
 func (n *node) run(id int) ledger.Run {
 	runs := n.runs(id)
 	if len(runs) != 1 {

@@ -23,7 +23,6 @@ func (n *node) check() ledger.Check {
 	return *c
 }
 
-// checked requires what a health check finds.
 func (n *node) checked(want string) ledger.Check {
 	c := n.check()
 	if codes(c.Findings) != want {

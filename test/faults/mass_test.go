@@ -92,7 +92,6 @@ func (n *node) quiet(id int) {
 	}
 }
 
-// series is what counts the cause.
 func (c cause) series() string {
 	if c.note {
 		return fmt.Sprintf("bookend_findings_total{code=%q,hook=\"epilog\"}", c.finds)

@@ -27,7 +27,6 @@ func (n *node) nobodyReadsOfOthers() {
 	}
 }
 
-// underTest is the user of the job under test.
 const underTest = "the-user-under-test"
 
 // known is what root's records tell of them.

@@ -44,7 +44,6 @@ var (
 	bySlurm     = job{"SLURMD_NODENAME": nodeName}
 )
 
-// outcome is what slurmd sees of a hook.
 type outcome struct {
 	exit   int // -1: ended by a signal
 	output string
@@ -52,7 +51,6 @@ type outcome struct {
 
 func (o outcome) String() string { return fmt.Sprintf("exit %d: %s", o.exit, o.output) }
 
-// running is a hook that has not ended.
 type running struct {
 	*node
 	cmd    *exec.Cmd
@@ -151,7 +149,6 @@ func (p *running) terminate(backend int) outcome {
 	return o
 }
 
-// hook runs one to its end.
 func (n *node) hook(h hook, j job) outcome {
 	o := n.start(h, j).wait()
 	if h.context == slurm.Prolog && j["SLURM_JOB_ID"] == strconv.Itoa(bystanderID) {
@@ -177,14 +174,12 @@ func (n *node) exits(want int, h hook, j job) outcome {
 	return o
 }
 
-// clean runs a hook that must find nothing.
 func (n *node) clean(h hook, j job) {
 	if o := n.hook(h, j); o.exit != 0 || o.output != "" {
 		n.Fatalf("a clean %s: %v\n%s", h.program, o, n.log())
 	}
 }
 
-// job runs a job with which all is well.
 func (n *node) job(id int) { n.clean(prolog, numbered(id)); n.clean(epilog, numbered(id)) }
 
 // together runs one hook of each job at the same moment: all must end with 0, and judge may look closer.
@@ -215,7 +210,6 @@ func (n *node) task(h hook, j job) outcome {
 	return o
 }
 
-// bookend runs the command line.
 func (n *node) bookend(args ...string) (string, int) {
 	cmd := exec.Command(program("bookend"), args...)
 	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/"
@@ -233,7 +227,6 @@ func (n *node) shows(want string, args ...string) {
 	}
 }
 
-// holder is a process on the first GPU.
 func (n *node) holder(uid int, env []string, args ...string) *fakegpu.Program {
 	p := must.Have(n.world.StartAs(rig.As(uid).Credential, env, append([]string{"alloc"}, args...)...))(n)
 	n.Cleanup(p.End)
@@ -367,7 +360,6 @@ func (n *node) ownPrograms() {
 	n.Cleanup(func() { rig.EndRecorders(n.dir) })
 }
 
-// own is a hook as this node runs it.
 func (n *node) own(h hook) hook {
 	h.program = n.in("bin/" + h.program)
 	return h

@@ -35,7 +35,6 @@ type story struct {
 	check  func(*node)
 }
 
-// tell plays stories.
 func tell(t *testing.T, stories map[string]story) {
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {

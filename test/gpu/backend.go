@@ -18,7 +18,6 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// gap is what a hook calls a gap as shipped.
 const gap = 64 * mib
 
 // slowCUDA is a library in front of the driver's that gives memory back 150 ms later.
@@ -40,7 +39,6 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 	return must(r.Line())
 }
 
-// requestOf is a request about some cards.
 func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000, Options: wire.Options{}}
 	if w := l.site.World(l.node); w != nil {
@@ -52,7 +50,6 @@ func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 	return r
 }
 
-// asked is a backend at work.
 type asked struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -69,7 +66,6 @@ func (l *lane) askBackend(line []byte, env ...string) *asked {
 	return a
 }
 
-// end waits for the answer.
 func (a *asked) end() []gpu.Probe {
 	late := time.AfterFunc(oneRun, func() { _ = a.cmd.Process.Kill() })
 	defer late.Stop()

@@ -189,7 +189,6 @@ func (r *run) leaks(h *record.Holder) {
 	r.bytes(*h, uint64(must(strconv.ParseFloat(string(line[1]), 64))))
 }
 
-// inService wants the node to take jobs.
 func (r *run) inService() { r.check("the node", inService, r.service()) }
 
 // ourReason is what the documentation of drain reasons promises: card, MiB, PID, job, and the job again.

@@ -184,7 +184,6 @@ func (l *lane) note(rec record.Run) {
 	}
 }
 
-// tell prints a line of its own.
 func (l *lane) tell(format string, args ...any) {
 	l.book.mu.Lock()
 	defer l.book.mu.Unlock()
@@ -211,7 +210,6 @@ func commandLine(args []string) string {
 	return strings.Join(said, " ")
 }
 
-// path names a record by time and machine.
 func (l *lane) path(kind string) string {
 	model := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(l.machine.GPU, "-")
 	if l.fake > 0 {

@@ -38,7 +38,6 @@ func (r *run) record(when string, args ...string) {
 	})
 }
 
-// books are who holds what of the fake cards.
 func (r *run) books(when string) {
 	all, err := r.site.World(r.node).Holdings()
 	e := record.Evidence{When: when, Command: "the fake driver's books"}

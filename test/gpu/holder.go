@@ -17,7 +17,6 @@ import (
 	"bookend/test/rig"
 )
 
-// holder is a program the daemon started.
 type holder struct {
 	record.Holder
 	line  string // its ready line
@@ -150,7 +149,6 @@ func driverUsers() (found []string) {
 	return found
 }
 
-// awaitGone waits until a PID is nobody's.
 func awaitGone(pid int) {
 	settled(func() {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {

@@ -62,7 +62,6 @@ func (v *visit) all(program string) time.Duration {
 	return atOnce(len(v.on), func(i int) { hook := v.timedHook(program, "", "", v.job+i, v.on[i], v.config); hook.once(-1) })
 }
 
-// atOnce is how long several take side by side.
 func atOnce(n int, do func(int)) time.Duration {
 	var done sync.WaitGroup
 	failed := make([]error, n)
@@ -147,7 +146,6 @@ func (l *lane) comparisons() []comparison {
 	return compared
 }
 
-// bare is one of build.sh's own programs.
 func (l *lane) bare(name, what string) timed {
 	t := timed{Timing: timing(name, what), argv: []string{l.site.Program(name)}, env: func(int) []string { return l.env }}
 	if w := l.site.World(l.node); w != nil {

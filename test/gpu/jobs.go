@@ -127,7 +127,6 @@ func (r *run) run1(script string, args ...string) *job {
 
 func tail(text string) string { return text[max(0, len(text)-600):] }
 
-// store is what Bookend keeps of the node.
 func (l *lane) store() *state.Store { return must(state.Open(l.site.Run(), l.node)) }
 
 // kept is a job's first run on record, empty without one.
@@ -142,7 +141,6 @@ func (r *run) kept(id slurm.JobID) (kept ledger.Run) {
 	return kept
 }
 
-// classes are those of a process, sorted.
 func classes(h finding.Holder) string {
 	var names []string
 	for _, c := range h.Classes {
@@ -152,7 +150,6 @@ func classes(h finding.Holder) string {
 	return strings.Join(names, " ")
 }
 
-// line is one of Bookend's own log.
 type line struct {
 	Job     int     `json:"job"`
 	Node    string  `json:"node"`
@@ -163,7 +160,6 @@ type line struct {
 	JobLog  string  `json:"job_log"`
 }
 
-// lines are those that some hooks wrote.
 func (l *lane) lines(wanted func(line) bool) (all []line) {
 	text, err := l.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -110,7 +110,6 @@ func (r *run) left(job *job, w leftover, exit int) {
 	r.draining(job, exit)
 }
 
-// names compares a finding with what is true.
 func (r *run) names(f finding.Finding, w leftover) {
 	holder, owner := accused(f)
 	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(holder.PID))
@@ -224,7 +223,6 @@ const (
 	drained   = "drained: " // and the reason
 )
 
-// service is what Slurm says of the node.
 func (r *run) service() string {
 	if n := must(r.site.Node(r.node)); n.Has("DRAIN") {
 		return drained + n.Reason

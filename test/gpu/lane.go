@@ -63,7 +63,6 @@ type lane struct {
 	beside  []*lane  // the other nodes' lanes
 }
 
-// book has all runs so far.
 type book struct {
 	mu   sync.Mutex
 	done []record.Run
@@ -179,7 +178,6 @@ func (l *lane) cudaJob() string {
 	return l.site.Program("cudajob")
 }
 
-// holderPrograms are what the daemon starts.
 func (l *lane) holderPrograms() map[string][]string {
 	all := map[string][]string{"cudajob": {l.cudaJob()}, contained: {l.cudaJob()}, "mps": {l.site.Program("mps.sh")}}
 	if l.python != "" {
@@ -235,7 +233,6 @@ func (l *lane) reset() {
 	time.Sleep(deadListed) // or the next scenario begins on a card with somebody on it
 }
 
-// resume ends a drain.
 func (l *lane) resume() {
 	if must(l.site.Node(l.node)).Has("DRAIN") {
 		try(l.site.Resume(l.node))

@@ -140,7 +140,6 @@ func (l *lane) used(index int) uint64 {
 
 const plainCSV = "--format=csv,noheader,nounits"
 
-// smiSays is what nvidia-smi answers.
 func (l *lane) smiSays(args ...string) string {
 	out, err := exec.Command(l.smi, args...).Output()
 	if err != nil {
@@ -149,7 +148,6 @@ func (l *lane) smiSays(args ...string) string {
 	return string(out)
 }
 
-// awaitIdle waits until all GPUs are idle.
 func (l *lane) awaitIdle() {
 	settled(l.idle)
 }
@@ -163,7 +161,6 @@ func (l *lane) idle() {
 	}
 }
 
-// total is the smallest card's memory in MiB.
 func (l *lane) total() uint64 {
 	if l.fake > 0 {
 		return 143771

@@ -9,7 +9,6 @@ import (
 	"bookend/test/cluster"
 )
 
-// accounts is how many users the lane may have.
 const accounts = 9
 
 // manyAtOnce runs a job a GPU at once, of as many users, of which two leave a process each.

@@ -27,7 +27,6 @@ func (r *run) probeIdle() {
 	r.draining(job, 0)
 }
 
-// onEveryCard runs a job that uses all cards.
 func (r *run) onEveryCard() *job {
 	var lines []string
 	for i := range r.cards {

@@ -99,7 +99,6 @@ func (r *run) each(all []program, how, state string, judge func(program, *job)) 
 	}
 }
 
-// program makes the shell line that runs one.
 func (r *run) program(p program, how string) string {
 	if p.name == "plain" {
 		return strings.TrimSpace(r.site.Program("plain") + " " + how)

@@ -60,7 +60,6 @@ func (c chain) settings(rehearsal bool, off map[string]string) map[string]string
 	return all
 }
 
-// scene is what the steps of a chain share.
 type scene struct {
 	left    *job           // the job that left something
 	holder  *record.Holder // what it left
@@ -201,7 +200,6 @@ func despite(what, name string, do func(*run)) []step {
 	return []step{{name: name, do: do, despite: what}}
 }
 
-// chains are all of them, each in its group.
 func chains() (all []chain) {
 	for _, g := range []struct {
 		name string

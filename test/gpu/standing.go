@@ -45,7 +45,6 @@ func (r *run) act(s *standing, line string) {
 	r.awaitOutput(s.id, "done")
 }
 
-// let lets the job end.
 func (s *standing) let() { try(errors.Join(open(s.work), open(s.gate))) }
 
 // ask has the daemon start a program for a job: as its user, on its card.
@@ -70,7 +69,6 @@ func (r *run) until(gate string) string {
 
 func open(gate string) error { return os.WriteFile(gate, nil, 0o644) }
 
-// release lets the job end and waits for that.
 func (r *run) release(s *standing) *job { return r.atEnd(s, func() {}) }
 
 // atEnd lets the job end and acts once its processes are gone and its epilog begins.
@@ -165,7 +163,6 @@ func (r *run) kin(role string) []record.Holder {
 // size is how much memory is left behind, in MiB: 20 GiB, less on smaller cards, in whole pages of 2 MiB.
 func (r *run) size() uint64 { return min(20<<10, r.total()/4) &^ 1 }
 
-// pids are the PIDs of some holders.
 func pids(all []record.Holder) []int {
 	var list []int
 	for _, h := range all {

@@ -10,7 +10,6 @@ import (
 // storyOf are the scenarios of the demonstration: what a user and an admin meet, first observed, then enforced.
 const storyOf = "cuda-clean,oom-self,oom-pool,orphan-observe,stray,orphan-enforce,check-resume"
 
-// typed is a command and what it answered.
 type typed struct{ who, command, output string }
 
 // screens are what users and admins see after a run: each job's own output, what Bookend has on record of it, and what

@@ -15,7 +15,6 @@ func (r *run) stray() {
 
 const ofNoJob = "another user's, of no job"
 
-// startAs starts a program as one of the users.
 func (r *run) startAs(userIndex int, card, program string, args ...string) *holder {
 	uid, gid := ids(r.site.Users[userIndex])
 	return r.daemon.start(uid, gid, card, program, args...)
@@ -46,7 +45,6 @@ func (r *run) beside(unknown bool, args ...string) {
 		unknown: unknown}, 0)
 }
 
-// saidPID is the PID in a job's ready line.
 func saidPID(text string) int {
 	m := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindStringSubmatch(text)
 	if m == nil {

@@ -31,7 +31,6 @@ const (
 //go:embed usual-epilog.sh
 var usualEpilog string
 
-// timed is one program of the comparison.
 type timed struct {
 	record.Timing
 	argv  []string
@@ -133,7 +132,6 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 		env: func(int) []string { return []string{path} }}
 }
 
-// every has the index of each GPU.
 func (l *lane) every() (all []int) {
 	for i := range l.cards {
 		all = append(all, i)

@@ -77,7 +77,6 @@ func keepLog(log *net.UnixConn, path string) {
 	fmt.Fprintln(os.Stderr, "install-test: syslog:", err)
 }
 
-// answer does what a line of the input says.
 func (n *node) answer(words []string) (string, error) {
 	arg := strings.Join(words[1:], " ")
 	switch words[0] {

@@ -21,7 +21,6 @@ const page = `
 | mains | ` + "`prolog/` `cuda/` `admin/`" + ` | exit |
 `
 
-// breaks are the rules that a source breaks.
 func breaks(t *testing.T, name, source string) string {
 	t.Helper()
 	f, err := parse(name, []byte("package x; "+source))

@@ -15,7 +15,6 @@ import (
 	"strings"
 )
 
-// file is one source file.
 type file struct {
 	name  string // "internal/child/child.go"
 	dir   string // "internal/child"

@@ -26,7 +26,6 @@ import (
 
 const nodeName = "gpu17"
 
-// cards is how many GPUs the machine has.
 const cards = 8
 
 // machine is a node with fake GPUs, on which the real hooks run as slurmd runs them.
@@ -101,7 +100,6 @@ func (m *machine) stop(name string) {
 	delete(m.running, name)
 }
 
-// kernel adds a line to the kernel's log.
 func (m *machine) kernel(text string) {
 	now, err := os.ReadFile(m.world.KernelLog())
 	must.Do(m, err)
@@ -202,7 +200,6 @@ func move(e *ledger.End, hour float64, j job) {
 	}
 }
 
-// hours is how long the week's story is.
 const hours = 6 * 24
 
 // ordinary fills some of the cards with jobs of one, two or four of them; the incidents have the others.

@@ -46,7 +46,6 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// report runs "bookend report" as a user.
 func report(m *machine, uid string, args ...string) (text string, exit int) {
 	cmd := exec.Command("/usr/bin/setpriv", append([]string{"--reuid", uid, "--clear-groups",
 		filepath.Join(programs, "bookend"), "report"}, args...)...)

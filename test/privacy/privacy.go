@@ -55,7 +55,6 @@ func (f *Facts) learn(r ledger.Run) {
 	}
 }
 
-// processes are all that a record names.
 func processes(r ledger.Run) (all []finding.Process) {
 	ends := slices.Clone(r.Ends)
 	if r.Start != nil {

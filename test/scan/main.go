@@ -82,7 +82,6 @@ func search(o options, out io.Writer) error {
 	return measure(o, filepath.Join(dir, "dev"), want, out)
 }
 
-// deep is a long name.
 var deep = strings.Repeat("deep", 20)
 
 // makeNodes makes the fake device nodes: character devices like /dev/null where that is allowed. The one to map is a
@@ -146,7 +145,6 @@ func populate(o options, dir string) (want map[int]finding.Holding, stop func())
 	}
 }
 
-// confine keeps this process to so many CPUs.
 func confine(cpus int) error {
 	runtime.GOMAXPROCS(min(cpus, runtime.NumCPU()))
 	return exec.Command("taskset", "-apc", fmt.Sprint("0-", cpus-1), fmt.Sprint(os.Getpid())).Run()

@@ -40,7 +40,6 @@ func (h *hook) blames() {
 	}
 }
 
-// weigh counts the evidence for an owner.
 func (h *hook) weigh(f finding.Finding) {
 	tracked, guessed := h.node.Site.Tracking != world.Linuxproc, f.Owner.Level == finding.ByExclusive
 	seen := f.Code == code.Orphan && f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]

@@ -15,7 +15,6 @@ type damage struct {
 
 const everyLook = -1
 
-// defect is named in stories.
 type defect string
 
 const (
@@ -58,7 +57,6 @@ func drawDamage(r *rand.Rand, cards int, marked bool) damage {
 // befalls reports whether a look, counted from 0, is damaged.
 func (d damage) befalls(look int) bool { return d.look == everyLook || d.look == look }
 
-// spoil damages one look.
 func (d damage) spoil(s *gpu.Snapshot, look int) {
 	if d.card >= len(s.Readings) || !d.befalls(look) && d.kind != lostOnce {
 		return

@@ -57,7 +57,6 @@ func (h *hook) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 	return looks
 }
 
-// stall lets a look wait for the driver.
 func (h *hook) stall(look int) {
 	switch {
 	case h.damage.kind == stalled && h.damage.befalls(look):

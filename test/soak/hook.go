@@ -32,7 +32,6 @@ type hook struct {
 	seen   moments
 }
 
-// moments are the world's times of a hook.
 type moments struct {
 	began     time.Duration
 	watches   int
@@ -136,7 +135,6 @@ func (h *hook) cardsOf() (cards []finding.Card) {
 	return cards
 }
 
-// recall finds the record of the job's start.
 func (h *hook) recall() {
 	h.book.boot(h.node.Epoch)
 	run, which := ledger.Match(h.book.runs, h.Job)
@@ -185,7 +183,6 @@ func sharingOf(s world.Site) *slurmconf.Answer {
 
 func (h *hook) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(h.node.Now) }
 
-// record puts this end on record.
 func (h *hook) record() {
 	e := h.Case.End(h.Judgement)
 	e.Wall = h.wall()

@@ -73,7 +73,6 @@ func (h *hook) startOnRecord() *start {
 	return h.starts[h.job]
 }
 
-// drains judges every finding that drained.
 func (h *hook) drains() {
 	if h.Exit == 0 {
 		return

@@ -13,7 +13,6 @@ import (
 	"bookend/test/soak/world"
 )
 
-// kind is what a hook did wrong.
 type kind string
 
 // The kinds of failures.
@@ -27,7 +26,6 @@ const (
 	panicked    kind = "panic"
 )
 
-// failure is one thing that a hook did wrong.
 type failure struct {
 	seed, n uint64
 	kind    kind
@@ -105,7 +103,6 @@ type start struct {
 	reruns int  // epilogs that were judged
 }
 
-// startOn is a job's start on one of its cards.
 type startOn struct {
 	stock     world.Stock
 	asService uint64 // of what was stuck there, what may have passed for a service's
@@ -134,7 +131,6 @@ func shipped(every time.Duration) config.Config {
 	return c
 }
 
-// play plays pair n of a seed.
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	p = &pair{
 		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{},
@@ -165,7 +161,6 @@ func (p *pair) fail(k kind, format string, args ...any) {
 	p.report("%s", f)
 }
 
-// report marks what was wrong in the story.
 func (p *pair) report(format string, args ...any) {
 	if p.tell != nil {
 		p.tell(p.node.Boottime(p.node.Now), "*** "+fmt.Sprintf(format, args...))

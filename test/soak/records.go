@@ -17,7 +17,6 @@ type records struct {
 	baselines map[gpu.ID]finding.Baseline
 }
 
-// begin keeps the first look at a run's start.
 func (r *records) begin(run ledger.Run) {
 	run.Key = keyOf(run)
 	run = run.Bounded(r.level)
@@ -45,7 +44,6 @@ func (r *records) at(id slurm.JobID, key string) int {
 	return slices.IndexFunc(r.runs, func(o ledger.Run) bool { return o.Job.ID == id && o.Key == key })
 }
 
-// lose takes a record away, as damage does.
 func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
 // boot forgets what was recorded before the node booted: records lie on a tmpfs.

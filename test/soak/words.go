@@ -9,7 +9,6 @@ import (
 	"bookend/test/soak/world"
 )
 
-// inWords tells what lies on a card.
 func inWords(s world.Stock) string {
 	text := ""
 	for _, i := range s {

@@ -27,7 +27,6 @@ func TestCollection(t *testing.T) {
 	}
 }
 
-// look logs a text that is not understood.
 func (text Text) look(t *testing.T) {
 	t.Helper()
 	s, found := text.Judge()

@@ -115,7 +115,6 @@ func link(to string) func(*world, string) {
 	}
 }
 
-// own plants a guarded file.
 func own(uid int, mode os.FileMode, forbidden uint32) func(*world, string) {
 	return func(w *world, at string) {
 		w.file(at, uid, mode, precious)
@@ -168,7 +167,6 @@ func giveAway(_ *world, over string) (func() error, error) {
 	return func() error { return os.Lchown(over, user, user) }, os.Lchown(over, other, user)
 }
 
-// bind mounts a kept thing over a place.
 func bind(kept string) func(*world, string) (func() error, error) {
 	return func(w *world, over string) (func() error, error) {
 		undo := func() error { return unix.Unmount(over, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }

@@ -60,7 +60,6 @@ var table []byte
 // guards are taken away one at a time: the torture must see the harm that each of them prevents.
 var guards = mutant.Table(table)
 
-// rack is the machine of the torture.
 type rack struct {
 	*rig.Bench
 	seed uint64
@@ -104,7 +103,6 @@ func (r rack) missed(g mutant.Mutant) (harm string) {
 	return fmt.Sprintf("after %d runs: %s", sum.counts["runs"], sum.harm())
 }
 
-// replay plays one run again.
 func (r rack) replay(number uint64, without string) error {
 	all := append(guards, mutant.Mutant{}) // the last one is for a replay with all of them
 	i := slices.IndexFunc(all, func(g mutant.Mutant) bool { return g.Name == without })

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// breach is a promise not kept.
 type breach struct {
 	what string
 	// harm: something happened that must not. Otherwise only what was to prevent it was seen missing.
@@ -19,7 +18,6 @@ type breach struct {
 
 func (b breach) String() string { return b.what + ": " + b.text }
 
-// outcome is what came of a run, or of many.
 type outcome struct {
 	counts   map[string]int
 	read     int // readings of the drop with a swap between look-up and use
@@ -58,7 +56,6 @@ func (o *outcome) harm() string {
 	return ""
 }
 
-// print writes the table.
 func (o *outcome) print(w io.Writer) {
 	row := func(what string, n int) { fmt.Fprintf(w, "%9d  %s\n", n, what) }
 	row("writes, each with a swap between look-up and use", o.wrote)

@@ -5,7 +5,6 @@ import (
 	"syscall"
 )
 
-// point is where a hook stands still.
 type point int
 
 // Of a drop record's reading, in this order.
@@ -30,7 +29,6 @@ var (
 	outNames  = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
 )
 
-// swap is what happens at a point.
 type swap struct {
 	at   point
 	kind *kind

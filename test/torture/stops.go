@@ -78,7 +78,6 @@ func (t *trial) stats(c intercept.Call, path string) {
 // planned is what happens in the reading under way.
 func (t *trial) planned() swap { return t.reads[(t.reading-1)%maxReads] }
 
-// dropAt is called at each point of a reading.
 func (t *trial) dropAt(at point) {
 	if t.reading == 0 {
 		return

@@ -33,7 +33,6 @@ const (
 // maxResident is more memory than a hook takes that reads at most 4 KiB of a user's file, KiB.
 const maxResident = 128 << 10
 
-// trial is one run under way.
 type trial struct {
 	*world
 	plan
@@ -52,7 +51,6 @@ type trial struct {
 	trouble   error // of the torture's own
 }
 
-// run plays one plan.
 func (w *world) run(program string, p plan) (*outcome, error) {
 	t := &trial{world: w, plan: p, o: newOutcome()}
 	if err := rig.Attempt(t.prepare); err != nil {
@@ -64,7 +62,6 @@ func (w *world) run(program string, p plan) (*outcome, error) {
 	return t.o, errors.Join(err, t.trouble, rig.Attempt(t.tidy))
 }
 
-// prepare makes what each run has anew.
 func (t *trial) prepare() {
 	if !t.whole {
 		return
@@ -124,7 +121,6 @@ func (t *trial) play(program string) {
 	rig.Try(err)
 }
 
-// judge says what a run came to.
 func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
 	state := cmd.ProcessState
 	t.o.slowest = took

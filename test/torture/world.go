@@ -26,7 +26,6 @@ const (
 	jobDrop  = "n1_100" // as package state names a job's drop
 )
 
-// ownWords are what the job itself wrote.
 const ownWords = "the job's own words\n"
 
 // world is one worker's part of the machine: a user's home with the job's output in it, Bookend's folders, and around
@@ -107,7 +106,6 @@ func (w *world) config() string {
 	return os.Expand(configuration, func(name string) string { return values[name] })
 }
 
-// keep makes what links and mounts lead to.
 func (w *world) keep() {
 	guarded := func(name string, uid int, mode os.FileMode, forbidden uint32) {
 		w.file(w.kept(name), uid, mode, precious)
@@ -151,7 +149,6 @@ func (w *world) mounts() {
 	rig.Try(unix.Mount("none", w.kept("read-only"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
-// settleIn remembers what belongs where.
 func (w *world) settleIn() {
 	for p := range w.places {
 		s := &w.places[p]

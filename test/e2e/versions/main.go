@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// said is what a program writes.
 func said(name string, args ...string) string {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = os.Stderr

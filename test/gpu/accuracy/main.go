@@ -58,7 +58,6 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	},
 }).Parse(text))
 
-// facts are what the pages are made from.
 type facts struct {
 	Files     []record.File
 	Scenarios []*scenario
@@ -73,7 +72,6 @@ type saying struct {
 	texts.Score
 }
 
-// page renders one of them.
 func (f facts) page(name string) string {
 	var b strings.Builder
 	if err := templates.ExecuteTemplate(&b, name, f); err != nil {
@@ -82,7 +80,6 @@ func (f facts) page(name string) string {
 	return b.String()
 }
 
-// pages renders every generated page, by path.
 func pages(root string) (map[string]string, error) {
 	records := filepath.Join(root, "test/gpu/records")
 	files, err := record.Load(records)

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capacity is what each card has, in bytes.
 const capacity = 80 << 30
 
 type request struct {
@@ -117,7 +116,6 @@ func probe(ask request) {
 	}
 }
 
-// devices are all GPUs.
 func devices() (all []object) {
 	if text, err := os.ReadFile(beside("devices")); err == nil {
 		_ = json.Unmarshal(text, &all)
@@ -125,7 +123,6 @@ func devices() (all []object) {
 	return all
 }
 
-// beside is a file next to this program.
 func beside(name string) string {
 	own, _ := os.Executable()
 	return filepath.Join(filepath.Dir(own), name)

@@ -69,7 +69,6 @@ func (n *Node) work(j *Job, c *Card) {
 	}
 }
 
-// leave starts what will outlive its job.
 func (n *Node) leave(j *Job, c *Card) {
 	p := n.spawn(j, "python")
 	bytes := n.size()

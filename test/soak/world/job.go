@@ -81,7 +81,6 @@ func (j *Job) mark() slurm.JobID {
 	return j.ID
 }
 
-// newJob makes a job that is not allocated yet.
 func (n *Node) newJob(cards ...*Card) *Job {
 	n.nextID++
 	j := &Job{ID: slurm.JobID(n.nextID), UID: 1001 + uint32(n.Rand.IntN(3)), Cards: cards, Partition: "main"}
@@ -127,7 +126,6 @@ func (n *Node) component(j *Job) {
 	n.allocate(o)
 }
 
-// requeued is a job's next run.
 func (n *Node) requeued(old *Job) *Job {
 	free := n.free()
 	j := n.newJob(slices.DeleteFunc(slices.Clone(old.Cards), func(c *Card) bool { return !slices.Contains(free, c) })...)

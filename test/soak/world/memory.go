@@ -57,7 +57,6 @@ func (n *Node) chunk(p *Process, c *Card, way Way, bytes uint64) *Chunk {
 	return ch
 }
 
-// share lets another process keep a chunk.
 func (n *Node) share(ch *Chunk, q *Process) {
 	if ch.gone != Forever {
 		return
@@ -72,7 +71,6 @@ func (n *Node) share(ch *Chunk, q *Process) {
 	n.tell("process %d (%s, uid %d) keeps memory of process %d on %s", q.PID, q.Name, q.UID, ch.Creator.PID, ch.Card.Device.ID)
 }
 
-// room is what may still be taken of a card.
 func (c *Card) room(now time.Duration) uint64 {
 	used := 64 * MiB
 	for _, ch := range c.chunks {
@@ -126,14 +124,12 @@ func (ch *Chunk) shown(at time.Duration) uint64 {
 // Moves reports memory that its owner takes and frees all the time.
 func (ch *Chunk) Moves() bool { return ch.wave > 0 }
 
-// freed reports memory that is gone for good.
 func (ch *Chunk) freed(at time.Duration) bool { return at >= ch.gone && at-ch.gone >= ch.teardown }
 
 // remembered is how long a card keeps what was freed: a hook is judged at its end as of its last look, which lies
 // back by less than a hook may take.
 const remembered = 20 * time.Second
 
-// sweep forgets what was freed long ago.
 func (c *Card) sweep(now time.Duration) {
 	c.chunks = slices.DeleteFunc(c.chunks, func(ch *Chunk) bool { return ch.freed(now - remembered) })
 }

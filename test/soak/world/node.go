@@ -134,13 +134,11 @@ func (n *Node) tell(format string, args ...any) {
 	}
 }
 
-// oneIn is true once in so many draws.
 func (n *Node) oneIn(many int) bool { return n.Rand.IntN(many) == 0 }
 
 // percent is true in so many draws of a hundred.
 func (n *Node) percent(p int) bool { return n.Rand.IntN(100) < p }
 
-// pick draws an index by weight.
 func (n *Node) pick(weights ...int) int { return pick(n.Rand, weights...) }
 
 func pick(r *rand.Rand, weights ...int) int {
@@ -157,7 +155,6 @@ func pick(r *rand.Rand, weights ...int) int {
 	return 0
 }
 
-// between draws a duration, to the microsecond.
 func (n *Node) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(n.Rand.Int64N(int64((b-a)/time.Microsecond)+1))*time.Microsecond
 }

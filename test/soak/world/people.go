@@ -39,7 +39,6 @@ func (n *Node) startServices() {
 	}
 }
 
-// monitor has a little memory on every card.
 func (n *Node) monitor() {
 	n.service("dcgm", func(p *Process) {
 		for _, c := range n.Cards {

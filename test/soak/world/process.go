@@ -87,7 +87,6 @@ func (n *Node) newPID() int {
 	return n.lastPID
 }
 
-// spawn starts a process of a live job.
 func (n *Node) spawn(j *Job, name string) *Process {
 	p := n.newProcess(name, j.UID)
 	p.Job = j
