@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"syscall"
 	"time"
 
 	"bookend/internal/child"
@@ -27,6 +28,9 @@ type output struct {
 func (r *record) output() *output {
 	o := &output{job: r.Job}
 	raw, err := r.Store.ReadDrop(r.Job)
+	if errors.Is(err, syscall.EACCES) { // this root may not: what a user made of theirs is not worth a word
+		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
+	}
 	if err == nil {
 		o.drop, err = joblog.ParseDrop(raw)
 	}

@@ -209,7 +209,7 @@ func unusable(err error) bool {
 }
 
 // setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. If that fails,
-// it stays and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
+// it stays and is reported again. Threat: none, root alone can write in either directory; rename opens nothing.
 func (s *Store) setAside(path string) {
 	name := strings.ReplaceAll(path, "/", "-")
 	folder := filepath.Join(s.dir, damagedName)

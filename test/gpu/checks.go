@@ -74,7 +74,7 @@ func (r *run) backToWork(job *job) {
 	r.daemon.killAll()
 	r.awaitIdle()
 	time.Sleep(deadListed)
-	for i, want := range []string{"counted clean: clean 1 of 2 times in a row",
+	for i, want := range []string{"left alone: clean 1 of 2 times in a row",
 		"resumed: clean 2 of 2 times in a row"} {
 		c := r.nodeCheck(fmt.Sprintf("the process gone, %d", i+1))
 		r.clear(c)
