@@ -50,9 +50,8 @@ func (p Problem) String() string {
 
 // Parse reads a configuration. What it does not mention has its default; an empty text is the default.
 //
-// Any mistake makes the whole text unusable, since half a policy is nobody's policy: Parse then returns
-// every problem it found, by line, and Default with only paths, backend, nvidia, log and metrics taken over
-// where they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
+// Any mistake makes the whole text unusable: Parse then returns every problem, by line, and Default with only valid
+// paths, backend, nvidia, log and metrics taken over, so that trouble is recorded where the site looks for it.
 // A key that only earlier versions knew is no mistake: Config.Unused names it.
 func Parse(data []byte) (Config, []Problem) {
 	c, r := parse(data)

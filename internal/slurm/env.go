@@ -21,12 +21,9 @@ const maxAccount = math.MaxUint32 - 1
 
 // FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog.
 //
-// The threat is a value that root uses as a path, a user id or a guard and that is not what it seems: those have
-// one strict form, and any other is an error. What users choose (paths, names) is raw and only bounded. A GPU
-// list that cannot be read is no error: GPUProblem says why, the job is still known.
-//
-// Under PrologFlags=RunInJob Slurm always reports an exit code of 0; the caller, who knows its own cgroup, then
-// replaces Exit by an unknown one.
+// Threat: a value that root uses as a path, a user id or a guard: those have one strict form, any other is an error.
+// What users choose (paths, names) is raw and only bounded. A GPU list that cannot be read is no error: GPUProblem
+// says why. Under PrologFlags=RunInJob Slurm always reports an exit code of 0; the caller knows its own cgroup.
 func FromEnv(getenv func(string) string) (Job, error) {
 	const account = "a user or group id"
 	e := reader{getenv: getenv}
