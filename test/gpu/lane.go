@@ -136,7 +136,11 @@ func (l *lane) equip() {
 	}
 	l.settleIn()
 	l.describe()
-	fmt.Fprintf(l.say, "gpu-lane: %+v\n", l.machine)
+	of := ""
+	if l.fake > 0 {
+		of = "fake GPUs, made to look like those of "
+	}
+	fmt.Fprintf(l.say, "gpu-lane: %s%+v\n", of, l.machine)
 	for _, name := range l.nodes()[1:] {
 		other := *l
 		other.node = name
