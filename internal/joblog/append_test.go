@@ -293,13 +293,6 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestTail(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "slurm-7.out")
 	for content, want := range map[string]string{

@@ -240,3 +240,10 @@ func FuzzParseDrop(f *testing.F) {
 		}
 	})
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
