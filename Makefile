@@ -117,8 +117,8 @@ bench-scan: ## measure the search for holders among real processes; flags: SCAN=
 soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 5 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
 	go run ./test/soak $(SOAK)
 
-soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 1 minute; SOAK="--only TEXT --pairs N"
-	go run ./test/soak --mutants --pairs 100000 --seed 1 $(SOAK)
+soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 3 minutes; SOAK="--only TEXT --pairs N"
+	go run ./test/soak --mutants --pairs 300000 --seed 1 $(SOAK)
 
 torture: ## swap files under the hooks, fail each system call near what they keep, kill them (as root); TORTURE=-help CRASH=-help
 	go run ./test/torture $(TORTURE)
