@@ -159,17 +159,23 @@ func TestReasonNamesTheLargest(t *testing.T) {
 	}
 }
 
-// What a hook that was stopped drained for is not known, and never verified.
+// A hook that was stopped drained for what it had found by then, of which its exit code is left, and is never verified.
 func TestStoppedHook(t *testing.T) {
 	stopped := func(exit int, c code.Code) *Exit {
 		return FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
 			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: finding.Verdict{Exit: exit, Code: c},
 		})
 	}
-	x := stopped(10, code.Deadline)
-	if x.Reason != "BKD-DEADLINE job=42 epilog; see: bookend show 42" || len(x.Causes) != 1 ||
-		(Written{Epoch: epoch, Causes: x.Causes}).unverifiable() == "" {
-		t.Errorf("%+v", x)
+	for exit, want := range map[int]string{
+		10: "ORPHAN", code.ExitOther: "DEADLINE", code.Exit(code.Deadline): "DEADLINE", 2: "DEADLINE",
+	} {
+		x := stopped(exit, code.Deadline)
+		if want := "BKD-" + want + " job=42 epilog; see: bookend show 42"; x.Reason != want || len(x.Causes) != 1 {
+			t.Errorf("exit %d: %+v, want %q", exit, x, want)
+		}
+		if (Written{Epoch: epoch, Causes: x.Causes}).unverifiable() == "" {
+			t.Errorf("exit %d: a stopped hook's drain could be resumed", exit)
+		}
 	}
 	if x := stopped(10, "x [root@now]"); x.Reason != "" {
 		t.Errorf("a record that is not whole gives the reason %q", x.Reason)

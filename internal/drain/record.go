@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
@@ -56,6 +57,10 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	f := e.Findings[i]
 	if len(x.Causes) == 0 {
 		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
+	}
+	// Of a stopped hook only its exit code is on record, and says what it drained for: that it was stopped did not.
+	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
+		f = finding.Finding{Code: c}
 	}
 	if text := string(Text(f, r.Job.ID, phase)); Ours(text) {
 		x.Reason = text

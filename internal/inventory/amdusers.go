@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 )
 
 type byPID = map[int]gpu.Process
@@ -155,13 +157,23 @@ type client struct {
 
 // clients are the VRAM of processes by the card's place on the bus: each opening once, of the lowest PID that has it.
 func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
-	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
-	for _, pid := range pids {
-		opened, err := d.opened(pid)
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, fmt.Errorf("look into process %d: %w", pid, err)
+	opened, failed := make([][]client, len(pids)), make([]error, len(pids))
+	threads := min(len(pids), runtime.GOMAXPROCS(0))
+	_, err := routine.Parallel(threads, func(first int) (none struct{}) {
+		for i := first; i < len(pids); i += threads {
+			opened[i], failed[i] = d.opened(pids[i])
 		}
-		for _, c := range opened {
+		return none
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, seen := map[gpu.BusID]map[int]uint64{}, map[string]bool{}
+	for i, pid := range pids {
+		if errors.Is(failed[i], fs.ErrPermission) {
+			return nil, fmt.Errorf("look into process %d: %w", pid, failed[i])
+		}
+		for _, c := range opened[i] {
 			if name := string(c.bus) + " " + c.id; !seen[name] {
 				seen[name] = true
 				if all[c.bus] == nil {

@@ -15,9 +15,9 @@
 //	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: user.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //
-// Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. Files are replaced
-// as a whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file that cannot
-// be used is set aside and reported, and the hook goes on.
+// Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. Files are
+// replaced as a whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file
+// that cannot be used is set aside and reported, and the hook goes on.
 package state
 
 import (
