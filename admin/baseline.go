@@ -192,7 +192,6 @@ func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds)
 	return b, nil
 }
 
-// holding names a job that has the card now, or may have it; empty for none.
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	related := func(a ledger.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
 	for _, r := range all.runs {

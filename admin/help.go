@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// root is the tree of commands, in the order of the help.
 func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bookend [COMMAND]", Short: "show what Bookend recorded of this node's GPUs and jobs",

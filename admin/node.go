@@ -12,7 +12,6 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/backend"
-	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -114,8 +113,8 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 
 // stuck says that a child which could not be killed is in the driver still; empty where none is.
 func stuck(env operation.Env, cfg config.Config, all records) string {
-	s, err := all.store.Stuck()
-	if err != nil || s == nil || !child.Alive(cfg.Paths.Proc, s.PID, s.StartTicks) {
+	s, err := all.store.Stuck(nil, operation.Alive(cfg.Paths.Proc))
+	if err != nil || s == nil {
 		return ""
 	}
 	return operation.StuckText(*s, env.Clock.Booted().Add(s.Since).Format(time.DateTime))
@@ -159,7 +158,7 @@ func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Gl
 	}
 	now := stage.Look(a.env, cfg, limit)
 	if now.Stuck != nil && all.store != nil {
-		if err := all.store.SetStuck(*now.Stuck); err != nil {
+		if err := all.store.SetStuck(*now.Stuck, operation.Alive(cfg.Paths.Proc)); err != nil {
 			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 		}
 	}

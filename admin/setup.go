@@ -141,7 +141,7 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	if text == "" {
 		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
 		if err = safefile.Trusted(conf); err == nil || a.env.EUID != 0 {
-			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf)
+			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf, slurmcmd.Patience)
 		}
 	}
 	v, ok := slurm.ParseVersion(said)

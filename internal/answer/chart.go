@@ -131,7 +131,6 @@ type Tick struct {
 	Day   bool // a day begins
 }
 
-// steps are the distances of ticks, in minutes; beyond the last they double.
 var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, aDay, 2 * aDay, 7 * aDay, 14 * aDay}
 
 const (

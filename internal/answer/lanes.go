@@ -63,7 +63,6 @@ func (h *layout) readJobs() {
 	}
 }
 
-// block is a run's time on its cards, and whether any is known.
 func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 	if len(r.Both()) == 0 {
 		return k, false

@@ -197,7 +197,6 @@ func failed(c code.Code, detail string) Answer {
 	return Answer{Troubles: []Trouble{{Code: c, Detail: detail}}}
 }
 
-// judge reads the answer of a backend that has ended, in whatever way.
 func judge(res child.Result, req wire.Request) Answer {
 	a := Answer{Took: res.Took}
 	switch defect := errors.As(res.Err, &a.Panic); {

@@ -124,7 +124,6 @@ func Run(s Spec) (res Result) {
 
 func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err} }
 
-// supervise talks to a started child until it has ended, or is given up.
 func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time) Result {
 	res := Result{PID: b.pid, StartTicks: b.ticks}
 	flood := make(chan struct{})

@@ -82,7 +82,6 @@ func start(s Spec, p *pipes) birth {
 	return birth{pid: pid, ticks: st.Ticks}
 }
 
-// ends are what ends a child that does not end by itself.
 type ends struct {
 	flood    <-chan struct{}
 	answered <-chan struct{} // after a while

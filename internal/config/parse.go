@@ -223,7 +223,7 @@ const KillWait = time.Second
 // checkTimes: the steps of each hook must fit into its time, and what is watched into its step.
 func (r *reader) checkTimes(c *Config) {
 	prolog := c.Deadlines.Prolog
-	prolog.Scan, prolog.Probe = 0, 0 // parts of its Driver
+	prolog.Scan, prolog.Probe = 0, 0 // beside, or after, its Driver: Total bounds them
 	for i, d := range []HookDeadline{prolog, c.Deadlines.Epilog, c.Deadlines.HealthCheck.Hook()} {
 		at := "deadlines." + []string{"prolog", "epilog", "health_check"}[i] + "."
 		sum := d.Driver + d.Scan + d.Probe + d.Append + d.Outputs

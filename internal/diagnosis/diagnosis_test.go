@@ -154,6 +154,9 @@ var (
 	mine41     = &finding.Owner{Job: 41, UID: 1001, Level: finding.ByExclusive}
 )
 
+// A node's clock is rarely UTC's, in which a record keeps its moments.
+func init() { time.Local = time.FixedZone("UTC-5", -5*3600) }
+
 // row is one world and what is to be said of one cause in it.
 type row struct {
 	name   string
@@ -229,6 +232,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
 		{"clean", nil, Leftover, No, "none on record"},
 		{"another's", dirty(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB when your job began"},
+		{"an earlier run's", dirty(there(code.Dirty, 20, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive})), Leftover, Yes, "probably by an earlier run of it"},
 		{"the user's own", dirty(there(code.Dirty, 20, 0, mine41)), Leftover, Yes, "probably by your job 41"},
 		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},
@@ -310,6 +314,8 @@ func TestOwn(t *testing.T) {
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
 		{"accounted before the job", accounts(ran(900, 130, time.Hour, time.Minute)), Own, Unknown, "not measured"},
 		{"accounted on a shared GPU", both(func(in *Input) { in.Shared = "shards" }, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
+		{"accounted, and it left something itself", both(ownResidue, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Yes, "at least 130.0"},
+		{"accounted beside another", both(finds(there(code.Stray, 20, 4711, nil)), accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
 		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB in one process"},
 		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
@@ -358,7 +364,7 @@ func TestRecorded(t *testing.T) {
 		}), Unlisted, Unknown, "whether that mattered"},
 		{"another's on one of two GPUs, and on which it failed is not known", both(seeing(seen(500, 5150, 30, false)), saying(jax(30)), func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
-		}), Others, Unknown, "30.0 GiB while your job ran, seen at 08:51:40; whether that mattered"},
+		}), Others, Unknown, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
 		{"idle ones", func(in *Input) {
 			in.Cards = append(in.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: gpu1}})
 			in.Recorded = []Recorded{crowd, {Device: gpu1, Unused: true}}
@@ -496,6 +502,18 @@ func TestCards(t *testing.T) {
 		if c := Why(in).Cause(Own); c.Answer != Yes || (c.Index != nil) != (tt.on == 0) || c.Index != nil && *c.Index != tt.on {
 			t.Errorf("%s: %+v", name, c)
 		}
+	}
+}
+
+// What a process had of a small GPU is not outdone by more on a larger one.
+func TestOwnOnUnequalCards(t *testing.T) {
+	in := well(2)
+	in.Start.Snapshot.Readings[0].Memory.Total, in.End.Snapshot.Readings[0].Memory.Total = gib(16), gib(16)
+	large := seen(500, 901, 30, true)
+	large.Device = gpu1
+	in.Seen = []Sighting{seen(500, 900, 15.2, true), large}
+	if c := Why(in).Cause(Own); c.Answer != Yes || !strings.Contains(c.Evidence, "15.2 of") {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -136,7 +136,7 @@ func (j judge) clock(at time.Duration) string {
 	if at == 0 || j.WallStart.IsZero() || j.Start == nil || j.Start.Snapshot.At == 0 {
 		return ""
 	}
-	return j.WallStart.Add(at - j.Start.Snapshot.At).Format(", seen at 15:04:05")
+	return j.WallStart.Add(at - j.Start.Snapshot.At).Local().Format(", seen at 15:04:05")
 }
 
 const unweighed = "; whether that mattered cannot be told"
@@ -235,6 +235,8 @@ func (j judge) wording(s stock) string {
 		return text + " at the end of your job, left by your job"
 	case !s.start:
 		return text + " at the end of your job"
+	case len(s.found) == 1 && o != nil && o.Job == j.Job.ID:
+		return text + fmt.Sprintf(" when your job began, %sby an earlier run of it", Probably(o))
 	case len(s.found) == 1 && o != nil && o.UID == j.Job.UID && o.Job != 0:
 		return text + fmt.Sprintf(" when your job began, %sby your job %d", Probably(o), o.Job)
 	}

@@ -60,7 +60,7 @@ func (j judge) untested() string {
 			return p.Device == c.Device.ID && done && p.Free.Known() && p.Largest.Known()
 		}
 		if !slices.ContainsFunc(j.Probes, tells) {
-			return "not tested (the probe does, at a clean end)"
+			return "not tested, or without a result (the probe does, at a clean end)"
 		}
 	}
 	return ""

@@ -100,7 +100,7 @@ func need(f failure) Cause {
 func (j judge) measured() Cause {
 	c, most := untold("not measured (the recorder or nvidia.accounting would)"), uint64(0)
 	see := func(bytes uint64, id gpu.ID, how string) {
-		if room := j.capacity(id); room > 0 && bytes > most {
+		if room := j.capacity(id); room > 0 && bytes > most && (c.Answer != Yes || bytes >= room/10*9) {
 			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process"+how).on(j.mine(id))
 			if bytes >= room/10*9 {
 				c.Answer = Yes
@@ -129,11 +129,12 @@ type peak struct {
 
 // accounted are the job's processes of accounting, by a sighting or begun while it was alone, largest first.
 func (j judge) accounted() []peak {
-	stranger := func(s Sighting) bool { return !s.Own }
-	alone := j.Shared+j.SharedUnknown == "" && len(j.held) == 0 && !slices.ContainsFunc(j.Seen, stranger) &&
-		!j.WallStart.IsZero()
 	var all []peak
 	for _, h := range j.Health {
+		another := func(o held) bool { return o.GPU == h.Device && (live(o.Finding) || o.Unknown != "") }
+		stranger := func(s Sighting) bool { return s.Device == h.Device && !s.Own }
+		alone := j.Shared+j.SharedUnknown == "" && !slices.ContainsFunc(j.held, another) &&
+			!slices.ContainsFunc(j.Seen, stranger) && !j.WallStart.IsZero()
 		for _, p := range h.Accounting.Processes {
 			if p.Peak.Known() && (j.sightedOn(p.PID)[h.Device] || alone && !p.Began.Before(j.WallStart)) {
 				all = append(all, peak{p, h.Device})

@@ -214,7 +214,6 @@ func (j judge) startless() bool {
 	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
 }
 
-// limited: it could not for want of address space.
 func (j judge) limited() bool { return j.startless() && j.addressSpace() != "" }
 
 const (

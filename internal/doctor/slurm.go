@@ -159,7 +159,6 @@ func slots() []slot {
 // drains reports the two whose failure drains the node, and of which Slurm takes all lines (slurm.SeveralHooks).
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
-// task reports a hook that runs as the job's user, and may be left out.
 func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
 
 // named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.

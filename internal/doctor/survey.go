@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
@@ -100,7 +99,7 @@ func (r request) slurm() (s Slurm, _ error) {
 	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
 	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {
 		if _, err := os.Stat(program); err == nil {
-			s.Version, err = slurmcmd.Version(program, found.Path)
+			s.Version, err = slurmcmd.Version(program, found.Path, slurmcmd.Patience)
 			if s.Silent = ""; err != nil {
 				s.Silent = err.Error()
 			}
@@ -112,8 +111,7 @@ func (r request) slurm() (s Slurm, _ error) {
 
 func (r request) driver() (d Driver, err error) {
 	c := r.Site.Config
-	stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName)
-	if stuck != nil && child.Alive(c.Paths.Proc, stuck.PID, stuck.StartTicks) {
+	if stuck := state.PeekStuck(c.Paths.Run, r.Site.NodeName, operation.Alive(c.Paths.Proc)); stuck != nil {
 		d.Silent = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
 	}
 	if c.NVIDIA.DriverProc == "" { // the backend lists the GPUs

@@ -207,6 +207,9 @@ func (s *Search) look(end int64) []byte {
 // ours begins a report of Bookend's, after an empty line.
 var ours = []byte("\n\n| bookend: ")
 
+// beginning is in the line that a step's start writes, in the middle of a run.
+var beginning = []byte(" before your job started")
+
 // thisRun is what stands after the last end report of Bookend's: that is of an earlier run, or of another job with the
 // same file: this run's own is written later. What the TaskEpilog says of processes is this run's.
 func thisRun(text []byte) []byte {
@@ -215,7 +218,8 @@ func thisRun(text []byte) []byte {
 		if at < 0 {
 			return text
 		}
-		if end = at; bytes.HasPrefix(text[at+len(ours):], []byte("process ")) {
+		line, _, _ := bytes.Cut(text[at+len(ours):], []byte("\n"))
+		if end = at; bytes.HasPrefix(line, []byte("process ")) || bytes.Contains(line, beginning) {
 			continue
 		}
 		for text = text[at+2:]; bytes.HasPrefix(text, ours[2:]); {

@@ -191,6 +191,7 @@ func TestSearchEarlierRun(t *testing.T) {
 		"end report":                 {message + "\n" + report, 0},
 		"end report after a start's": {message + "\n" + report + report, 0},
 		"start report":               {message + report, 1},
+		"what a step's start says":   {message + "\n| bookend: WARNING: n1 GPU 0 already had 3.0 GiB in use before your job started\n", 1},
 		"what a task hook says":      {message + "\n| bookend: process 7 (python) still uses a GPU at the end of your script\n", 1},
 	} {
 		if got := searched(t, tt.before+"\nanother line\n", 0, always).Messages; len(got) != tt.found {

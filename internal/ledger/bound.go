@@ -101,7 +101,7 @@ func (e End) bare() End {
 		Verdict: e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At}}
 	for _, f := range e.Findings {
 		b.Findings = append(b.Findings, finding.Finding{Code: f.Code, GPU: f.GPU, Index: f.Index, Unknown: f.Unknown,
-			Bytes: f.Bytes, Owner: f.Owner, Xid: f.Xid})
+			Bytes: f.Bytes, Owner: f.Owner, Xid: f.Xid, Doubts: f.Doubts[:min(len(f.Doubts), 1)]})
 	}
 	if k := e.Kernel; k != nil {
 		b.Kernel = &gpu.KernelLog{Last: k.Last, Epoch: k.Epoch, Lost: k.Lost, Unknown: k.Unknown}
@@ -148,6 +148,12 @@ func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding
 	v.Judged, v.Held = nil, clip(v.Held, c.text)
 	for _, i := range order {
 		f := found[i]
+		if len(f.Candidates) > c.few { // who has an owner says first whether it is still there
+			owned := func(h finding.Holder) bool { return h.Owner != nil }
+			others := slices.DeleteFunc(slices.Clone(f.Candidates), owned)
+			owners := slices.DeleteFunc(slices.Clone(f.Candidates), func(h finding.Holder) bool { return !owned(h) })
+			f.Candidates = append(owners, others...)
+		}
 		f.Candidates = few(c, "candidates", f.Candidates, c.few)
 		f.Observed, f.Expected, f.Unknown = clip(f.Observed, c.text), clip(f.Expected, c.text), clip(f.Unknown, c.text)
 		kept = append(kept, f)

@@ -162,6 +162,7 @@ func TestMetLast(t *testing.T) {
 		return Run{Job: slurm.Job{ID: id}, Epoch: here, Devices: devices, Ends: ends}
 	}
 	of := func(epoch gpu.Epoch, r Run) Run { r.Epoch = epoch; return r }
+	cut := func(r Run) Run { return r.Bounded(Bare) }
 	unseen := end(time.Second)
 	unseen.Unseen = "its epilog never came"
 	clean, met := end(time.Minute), end(time.Minute, broken)
@@ -178,6 +179,8 @@ func TestMetLast(t *testing.T) {
 		"on another GPU":                {[]Run{job(1, "GPU-1", end(time.Hour, finding.Finding{Code: code.Broken, GPU: "GPU-1"}))}, broken, false},
 		"this very job's other end":     {[]Run{job(7, "GPU-0", met)}, broken, false},
 		"with a doubt":                  {[]Run{job(1, "GPU-0", end(time.Hour, doubted))}, broken, false},
+		"with a doubt, cut":             {[]Run{cut(job(1, "GPU-0", end(time.Hour, doubted)))}, broken, false},
+		"cut":                           {[]Run{cut(job(1, "GPU-0", met))}, broken, true},
 		"one runs, of one no end came":  {[]Run{job(9, "GPU-0"), job(8, "GPU-0", unseen), job(1, "GPU-0", beforeMet)}, broken, true},
 		"of the node, whatever the GPU": {[]Run{job(1, "GPU-1", end(time.Hour, nodriver))}, nodriver, true},
 		"side by side, in one hiccup":   {[]Run{job(1, "GPU-1", end(-time.Second, nodriver))}, nodriver, false},
@@ -216,6 +219,7 @@ func TestBoundedLists(t *testing.T) {
 	}
 	e.Snapshot.Readings = []gpu.Reading{{Processes: listed}}
 	e.Findings[over-1] = finding.Finding{Code: code.Orphan, Candidates: make([]finding.Holder, over)}
+	e.Findings[over-1].Candidates[over-1].Owner = &finding.Owner{Job: 7}
 	before, _ := json.Marshal(e)
 	got := e.bounded(0)
 	few := over - b.few
@@ -225,6 +229,9 @@ func TestBoundedLists(t *testing.T) {
 		t.Errorf("rest %v, want %v", got.Rest, want)
 	}
 	f, r := got.Findings[len(got.Findings)-1], got.Snapshot.Readings[0]
+	if f.Candidates[0].Owner == nil {
+		t.Error("the candidate with an owner, which may clear it, is gone")
+	}
 	if got.Scan.Partial == "" || f.Code != code.Orphan || r.ProcessesUnknown == "" {
 		t.Errorf("what was left out is not told: %+v", got)
 	}

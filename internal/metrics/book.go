@@ -139,7 +139,6 @@ func (b *book) check(c ledger.Check) {
 	}
 }
 
-// aDay without a trouble is the end of it.
 const aDay = 24 * time.Hour
 
 func (b *book) find(r Run, f Finding) {

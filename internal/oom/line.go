@@ -24,11 +24,15 @@ func (l *line) facts() *facts {
 		if l.head != "" {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
+			f.has[isError] = f.has[isError] || isLevel().MatchString(l.head)
 		}
 		l.words = &f
 	}
 	return l.words
 }
+
+// isLevel is a logger's, of an error.
+var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
 
 // split makes lines of the end of an output. A first line that may be cut is left out: it could say the contrary.
 func split(tail []byte) []line {
@@ -93,7 +97,6 @@ func shown(body string, i int) string {
 	return body
 }
 
-// number is what digits say, nil where there are none, or more than can be.
 func number(digits string, most int) *int {
 	n, err := strconv.Atoi(digits)
 	if err != nil || n > most {

@@ -111,8 +111,9 @@ type Readers struct {
 	Store  *state.Store
 }
 
-func (r Readers) alive(s state.Stuck) bool {
-	return child.Alive(r.Config.Paths.Proc, s.PID, s.StartTicks)
+// Alive reports, by /proc, whether a stuck child lives.
+func Alive(proc string) func(state.Stuck) bool {
+	return func(s state.Stuck) bool { return child.Alive(proc, s.PID, s.StartTicks) }
 }
 
 // nodes are those of the host; none where that cannot be read, as without root.
@@ -124,7 +125,7 @@ func (r Readers) nodes() []string {
 // Stuck are the readers on record. Looking at them changes nothing.
 func (r Readers) Stuck() (all []state.Reader) {
 	for _, node := range r.nodes() {
-		all = append(all, state.PeekReaders(r.Config.Paths.Run, node, r.alive)...)
+		all = append(all, state.PeekReaders(r.Config.Paths.Run, node, Alive(r.Config.Paths.Proc))...)
 	}
 	return all
 }
@@ -141,7 +142,7 @@ func (r Readers) Keep(op string, failure error, at []finding.Instance) (err erro
 	if r.Store == nil {
 		return errors.Join(errors.New("no record of a stuck reader can be kept"), err)
 	}
-	return r.Store.AddReader(state.Reader{At: at, Stuck: *left}, r.alive)
+	return r.Store.AddReader(state.Reader{At: at, Stuck: *left}, Alive(r.Config.Paths.Proc))
 }
 
 // Read asks a child that reads other processes' /proc, but for what earlier ones hang at. Its answer stands even if it

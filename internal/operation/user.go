@@ -180,14 +180,15 @@ var ErrStuckVisit = errors.New("an earlier job's output lies on a file system th
 // Visited has an operation done among the user's files: while one lives that cannot be killed there, no other is
 // started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
 func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
-	earlier, err := v.Store.StuckVisit(v.UID, v.Alive)
+	earlier, err := v.Store.Stuck(&v.UID, v.Alive)
 	v.Trouble = errors.Join(v.Trouble, err)
 	if earlier != nil {
 		return reply, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, earlier.PID, earlier.Op)
 	}
 	reply, err = o.Ask(req, v.Left())
 	if left := stuck(o.Name, err, v.Now()); left != nil {
-		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuckVisit(v.UID, *left, v.Alive))
+		left.User = &v.UID
+		v.Trouble = errors.Join(v.Trouble, v.Store.SetStuck(*left, v.Alive))
 	}
 	return reply, err
 }

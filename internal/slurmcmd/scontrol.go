@@ -13,6 +13,9 @@ import (
 	"bookend/internal/safefile"
 )
 
+// Patience is enough for Version where nothing else limits it.
+const Patience = 3 * time.Second
+
 // maxOutput bounds scontrol's answer: one node is about 1 KiB.
 const maxOutput = 64 << 10
 
@@ -104,14 +107,14 @@ func failed(res child.Result, limit time.Duration) error {
 }
 
 // Version asks a program of Slurm's, with SLURM_CONF. Threat: it runs as root; a user's is not started.
-func Version(program, conf string) (string, error) {
-	const patience, enough = 3 * time.Second, 4 << 10
+func Version(program, conf string, within time.Duration) (string, error) {
+	const enough = 4 << 10
 	if err := safefile.Trusted(program); err != nil {
 		return "", fmt.Errorf("not started: %w", err)
 	}
 	res := child.Run(child.Spec{Path: program, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + conf},
-		MaxOutput: enough, Timeout: patience})
-	if err := failed(res, patience); err != nil {
+		MaxOutput: enough, Timeout: within})
+	if err := failed(res, within); err != nil {
 		return "", fmt.Errorf("%s -V: %w", program, err)
 	}
 	text, _, _ := strings.Cut(string(res.Stdout), "\n")

@@ -53,16 +53,18 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 			return nil, res, err
 		}
 	}
+	left := c.Timeout
 	for _, plugin := range []string{"disabled", "cgroup/v1"} {
 		dir, err := c.copyConf(plugin)
 		if err == nil {
-			res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
+			res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), left)
+			left = (left - res.Took) / 2 // for asking its version, and for another run
 			err = os.RemoveAll(dir)
 		}
 		if err != nil {
 			return nil, res, err
 		}
-		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 && !c.older() {
+		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 && !c.older(left) {
 			break
 		}
 	}
@@ -77,8 +79,8 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 }
 
 // older reports a version that does not know the value: it may have warned of the configuration before it ended.
-func (c Slurmd) older() bool {
-	said, _ := Version(c.Path, c.Conf)
+func (c Slurmd) older(within time.Duration) bool {
+	said, _ := Version(c.Path, c.Conf, within)
 	v, ok := slurm.ParseVersion(said)
 	return ok && !v.Has(slurm.TaskHookFails)
 }

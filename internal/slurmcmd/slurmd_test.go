@@ -141,6 +141,12 @@ echo 'slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)' >
 		got, _, _ := c.List()
 		must.Be(t, version, fmt.Sprint(got), want)
 	}
+	c := command(t, "")
+	c.Path, c.Timeout = filepath.Join(dir, "slurmd"), 200*time.Millisecond
+	must.Do(t, os.WriteFile(c.Path, []byte("#!/bin/sh\n[ \"$1\" = -V ] && exec sleep 60\necho error >&2; exit 1\n"), 0o755))
+	began := time.Now()
+	_, _, err := c.List()
+	must.Not(t, err == nil || time.Since(began) > 2*time.Second, "asked for its version it hung for %v: %v", time.Since(began), err)
 }
 
 func TestListHangs(t *testing.T) {

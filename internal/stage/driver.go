@@ -23,23 +23,18 @@ import (
 
 // answers reports that no child is stuck in the driver: while one lives, nobody starts another.
 func (d *Driver) answers() bool {
-	stuck, err := d.Store.Stuck()
+	stuck, err := d.Store.Stuck(nil, d.Alive)
 	d.Try(err)
-	if stuck == nil {
-		return true
-	}
-	if d.Alive(*stuck) {
+	if stuck != nil {
 		text := operation.StuckText(*stuck, d.At(stuck.Since))
 		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
-		return false
 	}
-	d.Try(d.Store.ClearStuck(*stuck))
-	return true
+	return stuck == nil
 }
 
 // abandoned records a child that could not be killed, so that no other is started while it lives.
 func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
-	d.Try(d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}))
+	d.Try(d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, d.Alive))
 }
 
 // abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about

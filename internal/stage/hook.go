@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"bookend/internal/backend"
-	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -123,9 +122,7 @@ func (d *Driver) At(sinceBoot time.Duration) string {
 }
 
 // Alive reports whether a child that could not be killed is still there.
-func (d *Driver) Alive(s state.Stuck) bool {
-	return child.Alive(d.Config.Paths.Proc, s.PID, s.StartTicks)
-}
+func (d *Driver) Alive(s state.Stuck) bool { return operation.Alive(d.Config.Paths.Proc)(s) }
 
 // Visit readies a child among the files of the job's user, which leaves the hook the reserve.
 func (d *Driver) Visit(reserve time.Duration) *operation.Visit {

@@ -234,7 +234,6 @@ func (r *recorder) take(s sample, runs []ledger.Run) {
 	}
 }
 
-// tell keeps what the job's user may read of it up to date.
 func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
 	text := joined(report.Running(report.Scene{
 		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look},

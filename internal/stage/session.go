@@ -29,7 +29,6 @@ func (s *session) sees(run ledger.Run) bool {
 	return !slices.ContainsFunc(run.Devices, another)
 }
 
-// pause is how long a vendor's GPUs are left alone.
 type pause struct {
 	until time.Duration // CLOCK_BOOTTIME
 	in    string        // how often the driver was in use when a session ended: until that changes it rests

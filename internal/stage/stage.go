@@ -96,9 +96,7 @@ func rootHook(env Env, phase slurm.Context, steps func(*record) (worth bool)) (e
 	if r.attempt(steps) {
 		r.giveReason()
 		r.publish()
-		if phase != slurm.Prolog { // a job need not wait until the backend has given back what it had of the driver
-			r.ended()
-		}
+		r.ended()
 	}
 	return r.Reached()
 }

@@ -50,10 +50,8 @@ func kinds() []kind {
 		{name: "numbering.json", blind: true,
 			put: func(s *Store) error { return s.PutNumbering(shipped[slurmconf.Kept]("numbering.json")) },
 			get: func(s *Store) (any, error) { return got(s.Numbering()) }},
-		{name: "stuck.json", put: func(s *Store) error { return s.SetStuck(child) },
-			get: func(s *Store) (any, error) { return got(s.Stuck()) }},
-		{name: "stuck-users.json", put: func(s *Store) error { return s.SetStuckVisit(5, child, anyone) },
-			get: func(s *Store) (any, error) { return got(s.StuckVisit(5, anyone)) }},
+		{name: "stuck-children.json", put: func(s *Store) error { return s.SetStuck(child, anyone) },
+			get: func(s *Store) (any, error) { return got(s.Stuck(nil, anyone)) }},
 		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(Reader{Stuck: child}, anyone) },
 			get: func(s *Store) (any, error) { return len(PeekReaders(s.run, node, anyone)), nil }, quiet: true},
 	}
@@ -183,9 +181,9 @@ func TestUnreadFilesAreKept(t *testing.T) {
 // Whoever only looks sees what there is, makes and sets aside nothing, and looks nowhere else.
 func TestPeek(t *testing.T) {
 	peeks := map[string]func(run, node string) bool{
-		"stuck.json":         func(run, node string) bool { return PeekStuck(run, node) != nil },
-		"stuck-readers.json": func(run, node string) bool { return len(PeekReaders(run, node, anyone)) > 0 },
-		"numbering.json":     func(run, node string) bool { return PeekNumbering(run, node) != nil },
+		"stuck-children.json": func(run, node string) bool { return PeekStuck(run, node, anyone) != nil },
+		"stuck-readers.json":  func(run, node string) bool { return len(PeekReaders(run, node, anyone)) > 0 },
+		"numbering.json":      func(run, node string) bool { return PeekNumbering(run, node) != nil },
 	}
 	for _, k := range kinds() {
 		sees := peeks[k.name]

@@ -52,13 +52,13 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 func TestManyRecords(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
-	const last = slurm.JobID(maxJobs + 4)
+	const last = slurm.JobID(maxRuns + 4)
 	for id := slurm.JobID(1); id <= last; id++ {
 		must.Do(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
 		must.Do(t, os.Chtimes(filepath.Join(s.dir, folderName(id)), time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
-	must.Not(t, len(runs) != maxJobs || runs[0].Job.ID != last || len(damage) != 1 || !damage[0].Unread,
+	must.Not(t, len(runs) != maxRuns || runs[0].Job.ID != last || len(damage) != 1 || !damage[0].Unread,
 		"%d runs, %.300v", len(runs), damage)
 	keeping(t, 1, 0, 1<<60, 1<<40)
 	for range 2 {

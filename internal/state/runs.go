@@ -26,7 +26,7 @@ const (
 	maxRecord = 1 << 20   // bytes of one record that is read
 	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxJobs   = 512       // whose records one hook reads: far more than Archive keeps; they take about a second
+	maxRuns   = 512       // that one hook reads: far more than Archive keeps; the largest take about half a second
 )
 
 // record is the file of one run, which must be of this node, job id and key.
@@ -170,11 +170,11 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
-	if over := len(jobs) - maxJobs; over > 0 {
-		why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", over, len(jobs))
-		jobs, damage = jobs[:maxJobs], []Damage{{Path: s.dir, Why: why, Unread: true}}
-	}
-	for _, id := range jobs {
+	for i, id := range jobs {
+		if len(runs) >= maxRuns {
+			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
+			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
+		}
 		r, d := s.ofJob(id)
 		runs, damage = append(runs, r...), append(damage, d...)
 	}

@@ -194,7 +194,7 @@ func TestUnwritable(t *testing.T) {
 			"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
 			"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
 			"PutReport": s.PutReport(job(1), Report{Text: "x"}),
-			"SetStuck":  s.SetStuck(Stuck{PID: 1}),
+			"SetStuck":  s.SetStuck(Stuck{PID: 1}, anyone),
 		} {
 			must.Fail(t, name, err, want)
 		}
@@ -214,7 +214,7 @@ func TestUnwritable(t *testing.T) {
 	}
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	writers(unix.EROFS)
-	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.ClearStuck(Stuck{})), unix.EROFS)
+	must.Fail(t, "read-only", errors.Join(s.MakeDrop(job(1)), s.SetStuck(Stuck{}, anyone)), unix.EROFS)
 	must.Fail(t, "a new node", must.Err(Open(run, "n2")), unix.EROFS)
 	must.Do(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
 	begin(t, s, job(2), 20)

@@ -88,66 +88,47 @@ func (s *Store) NoMPS() (string, error) {
 const maxPlaces = 8 // of one reader; with MaxReaders some 30 KiB of maxShared
 
 var (
-	stuckFile   = file[Stuck]{name: "stuck.json", most: maxShared}
-	usersFile   = file[map[uint32]Stuck]{name: "stuck-users.json", most: maxShared}
+	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for some 600
 	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxShared}
 )
 
-// Stuck is a child that could not be killed. While it lives, nobody starts another.
+// Stuck is a child that could not be killed. While it lives, no other is started where it is.
 type Stuck struct {
 	PID        int           `json:"pid"`
-	StartTicks uint64        `json:"start_ticks"` // its start time as /proc gives it
-	Since      time.Duration `json:"since_ns"`    // CLOCK_BOOTTIME when it was given up
-	Op         string        `json:"op"`          // what it was to do
+	StartTicks uint64        `json:"start_ticks"`   // its start time as /proc gives it
+	Since      time.Duration `json:"since_ns"`      // CLOCK_BOOTTIME when it was given up
+	Op         string        `json:"op"`            // what it was to do
+	User       *uint32       `json:"uid,omitempty"` // whose files it is among; nil: it is in the driver
 }
 
-// SetStuck records a stuck child. One that is on record already stays: it has been stuck for longer.
-func (s *Store) SetStuck(stuck Stuck) error {
-	return stuckFile.change(s, func(now *Stuck) (*Stuck, error) {
-		if now != nil {
-			return now, nil
-		}
-		return &stuck, nil
-	})
-}
-
-// Stuck returns the stuck child on record, nil when there is none. An unusable record is a Damage, set aside.
-func (s *Store) Stuck() (*Stuck, error) { return stuckFile.get(s) }
-
-// PeekStuck is Stuck for those who make and change nothing: nil too where nothing can be read.
-func PeekStuck(run, node string) *Stuck { return peek(run, node, stuckFile) }
-
-// ClearStuck forgets a stuck child that has ended, unless another has taken its place on record meanwhile.
-func (s *Store) ClearStuck(over Stuck) error {
-	return stuckFile.change(s, func(now *Stuck) (*Stuck, error) {
-		if now != nil && *now != over {
-			return now, nil
-		}
-		return nil, nil
-	})
-}
-
-// StuckVisit returns the live child that is stuck among a user's files, nil for none. An unusable record is a Damage.
-func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
-	on, err := usersFile.get(s)
-	if stuck, ok := orNone(on)[uid]; ok && alive(stuck) {
-		return &stuck, nil
-	}
-	return nil, err
-}
-
-// SetStuckVisit records a child that is stuck among a user's files, and forgets those that have ended. One of this
-// user's that lives on record stays: it has been stuck for longer. There is room for those of some 600 users.
-func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
-	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
-		all := map[uint32]Stuck{uid: stuck}
-		for other, on := range orNone(now) {
-			if alive(on) {
-				all[other] = on
-			}
-		}
+// SetStuck records a stuck child beside those that live, and forgets the others: hooks at once may each leave one.
+func (s *Store) SetStuck(stuck Stuck, alive func(Stuck) bool) error {
+	return stuckFile.change(s, func(now *[]Stuck) (*[]Stuck, error) {
+		all := slices.DeleteFunc(orNone(now), func(o Stuck) bool { return !alive(o) })
+		all = append(all, stuck)
 		return &all, nil
 	})
+}
+
+// Stuck returns a live child that is stuck among a user's files, or in the driver for nil. An unusable record is a
+// Damage, set aside.
+func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
+	all, err := stuckFile.get(s)
+	return firstStuck(all, user, alive), err
+}
+
+// PeekStuck is Stuck in the driver for those who make and change nothing: nil too where nothing can be read.
+func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
+	return firstStuck(peek(run, node, stuckFile), nil, alive)
+}
+
+func firstStuck(all *[]Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
+	for _, s := range orNone(all) {
+		if (user == nil) == (s.User == nil) && (user == nil || *user == *s.User) && alive(s) {
+			return &s
+		}
+	}
+	return nil
 }
 
 // Reader is a child that reads other processes' /proc and cannot be killed.

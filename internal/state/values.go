@@ -90,7 +90,7 @@ func (s *Store) SetExamined(at time.Duration) error {
 	return examinedFile.put(s, versioned[time.Duration]{fileVersion, at})
 }
 
-const maxDrain = 64 << 10 // 512 exits of 50 bytes and 64 causes of 100
+const maxDrain = 64 << 10 // of the exits on record, 50 bytes each, those that drained: more than a node can have
 
 var drainFile = file[drainContent]{name: "drain.json", most: maxDrain, wrong: wrongDrain}
 

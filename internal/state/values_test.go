@@ -21,46 +21,39 @@ import (
 	"bookend/test/must"
 )
 
+// Every child that lives is on record, in the driver and among each user's files: hooks at once may each leave one.
 func TestStuck(t *testing.T) {
 	s := open(t, folder(t))
-	first := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
-	must.Do(t, errors.Join(s.SetStuck(first), s.SetStuck(Stuck{PID: 8, Since: time.Hour})))
-	must.Be(t, "the one that has been stuck for longer", must.Have(s.Stuck())(t), &first)
-	must.Do(t, s.ClearStuck(Stuck{PID: 8}))
-	must.Be(t, "another was over", must.Have(s.Stuck())(t), &first)
-	must.Do(t, s.ClearStuck(first))
-	must.Be(t, "cleared", must.Have(s.Stuck())(t), nil)
-}
-
-// One child for each user is on record while it lives.
-func TestStuckVisits(t *testing.T) {
-	s := open(t, folder(t))
 	dead := map[int]bool{}
-	alive := func(stuck Stuck) bool { return stuck.PID > 0 && !dead[stuck.PID] }
-	check := func(uid uint32, want int) {
+	alive := func(stuck Stuck) bool { return !dead[stuck.PID] }
+	of := func(uid uint32) *uint32 { return &uid }
+	check := func(user *uint32, want int) {
 		t.Helper()
-		got, err := s.StuckVisit(uid, alive)
+		got, err := s.Stuck(user, alive)
 		must.Not(t, err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want,
-			"user %d: got %+v, %v, want PID %d", uid, got, err, want)
+			"got %+v, %v, want PID %d", got, err, want)
 	}
-	set := func(uid uint32, pid int) {
+	set := func(user *uint32, pid int) {
 		t.Helper()
-		must.Do(t, s.SetStuckVisit(uid, Stuck{PID: pid, StartTicks: 9, Op: "append"}, alive))
+		must.Do(t, s.SetStuck(Stuck{PID: pid, StartTicks: 9, Op: "append", User: user}, alive))
 	}
-	check(5, 0)
-	set(5, 50)
-	set(5, 51)
-	set(4294967294, 60)
-	check(5, 50)
-	check(6, 0)
-	check(4294967294, 60)
-	driver, err := s.Stuck()
-	must.Not(t, driver != nil || err != nil, "stuck in the driver: %+v, %v", driver, err)
-	dead[50] = true
-	check(5, 0)
-	set(5, 51)
-	check(5, 51)
-	check(4294967294, 60)
+	check(nil, 0)
+	set(nil, 7)
+	set(nil, 8)
+	set(of(5), 50)
+	set(of(5), 51)
+	set(of(0), 60)
+	check(nil, 7)
+	check(of(5), 50)
+	check(of(0), 60)
+	check(of(6), 0)
+	dead[7], dead[50] = true, true
+	check(nil, 8)
+	check(of(5), 51)
+	set(nil, 9)
+	must.Be(t, "those that live", len(*stuckFile.peek(s)), 4)
+	dead[8], dead[9] = true, true
+	check(nil, 0)
 }
 
 // A stuck reader is never forgotten for another, and the record of as many as there may be fits.

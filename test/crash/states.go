@@ -146,7 +146,7 @@ func (n *node) look() (l look) {
 	}
 	_, baselines := store.Baselines()
 	_, tests := store.Probes()
-	stuck, child := store.Stuck()
+	stuck, child := store.Stuck(nil, func(state.Stuck) bool { return true })
 	if stuck != nil {
 		child = errors.New("a stuck child is on record, and there was none")
 	}
