@@ -205,6 +205,26 @@ func TestStuckBackendLeavesOneChild(t *testing.T) {
 	n.sound()
 }
 
+// A backend that has answered and cannot end is on record: behind it nobody starts another.
+func TestBackendStuckAfterItsAnswer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	f := frozen.New(n, n.in("driver"))
+	path := n.script("backend", n.in("bin/bookend-gpu")+"\n: > "+f.Dir+"/mark")
+	n.clean(n.own(prolog), bystanding())
+	n.configure(func(c *conf) { c.backend, c.tight = path, true })
+	f.Freeze()
+	n.exits(0, n.own(prolog), newJob())
+	left := n.unkillable(1)
+	for id := 101; id < 104; id++ {
+		n.exits(0, n.own(prolog), numbered(id))
+	}
+	n.unkillable(1, left...)
+	f.Thaw()
+	n.sound()
+}
+
 // A backend that has answered and takes long to end costs the next look its time, and no hook its deadline: what was
 // seen is on record.
 func TestBackendThatEndsLate(t *testing.T) {
