@@ -232,7 +232,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
 		{"clean", nil, Leftover, No, "none on record"},
 		{"another's", dirty(there(code.Dirty, 20, 0, before)), Leftover, Yes, "20.0 GiB when your job began"},
-		{"an earlier run's", dirty(there(code.Dirty, 20, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive})), Leftover, Yes, "probably by an earlier run of it"},
+		{"an earlier run's", dirty(there(code.Dirty, 20, 0, &finding.Owner{Job: 42, UID: 1001, Level: finding.ByExclusive})), Leftover, Yes, "probably by an earlier run of this job"},
 		{"the user's own", dirty(there(code.Dirty, 20, 0, mine41)), Leftover, Yes, "probably by your job 41"},
 		{"of a dead process no one knows", dirty(dead(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"a process of no known job", dirty(there(code.Dirty, 20, 5150, nil)), Leftover, No, "none on record"},

@@ -236,7 +236,7 @@ func (j judge) wording(s stock) string {
 	case !s.start:
 		return text + " at the end of your job"
 	case len(s.found) == 1 && o != nil && o.Job == j.Job.ID:
-		return text + fmt.Sprintf(" when your job began, %sby an earlier run of it", Probably(o))
+		return text + fmt.Sprintf(" when your job began, %sby an earlier run of this job", Probably(o))
 	case len(s.found) == 1 && o != nil && o.UID == j.Job.UID && o.Job != 0:
 		return text + fmt.Sprintf(" when your job began, %sby your job %d", Probably(o), o.Job)
 	}

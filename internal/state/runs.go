@@ -171,7 +171,7 @@ func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
 	for i, id := range jobs {
-		if len(runs) >= maxRuns {
+		if len(runs)+len(damage) >= maxRuns {
 			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
 			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}
