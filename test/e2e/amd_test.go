@@ -18,7 +18,7 @@ func instinct(bus string, minor int, id string) fakeamd.Card {
 
 // computes is a script whose process has so much of an AMD GPU; with setsid it outlives the job.
 func computes(how string, minor, mib int) string {
-	return fmt.Sprintf("AMDHOLD=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", minor, mib, how)
+	return fmt.Sprintf("%s=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", fakeamd.Holds, minor, mib, how)
 }
 
 // All fake nodes of AMD's see all processes that say what they hold: each test has minors of its own.

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Holds is the variable by which a real process says what it has: "MINOR:MIB". A card's memory follows it.
-const Holds = "AMDHOLD"
+// Holds is the variable by which a real process says what it has: "MINOR:MIB". A card's memory follows it. Each test
+// program has its own: several run side by side on one machine.
+var Holds = fmt.Sprint("AMDHOLD_", os.Getpid())
 
 type held struct {
 	minor int
