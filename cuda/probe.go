@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -103,8 +104,8 @@ func (p *prober) prepare(asked []gpu.Device) error {
 	return nil
 }
 
-// load starts CUDA, which takes longest, beside NVML, then opens the devices: both at once wait for each other.
-func (p *prober) load(path string, asked []gpu.Device) (s started, err error) {
+// load starts CUDA, which takes longest, beside NVML.
+func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 	type answer struct {
 		failed *outcome
 		took   time.Duration
@@ -120,13 +121,9 @@ func (p *prober) load(path string, asked []gpu.Device) (s started, err error) {
 	if err != nil || fault != nil {
 		return started{fault: fault}, err
 	}
+	all, err := routine.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
 	cuda := <-starting
-	if cuda.err != nil {
-		return s, cuda.err
-	}
-	s = started{failed: cuda.failed, took: cuda.took, lib: lib}
-	s.opened, err = routine.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
-	return s, err
+	return started{cuda.failed, cuda.took, lib, nil, all}, errors.Join(err, cuda.err)
 }
 
 // testAll tests the cards in the order of their ids, as all do that lock several. NVML tells what CUDA does not: free

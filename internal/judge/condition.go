@@ -31,9 +31,6 @@ func (c Case) condition() []finding.Finding {
 	return health.Judge(in)
 }
 
-// AsksCondition reports whether the GPUs' condition is judged by the node's records: most never is.
-func (c Case) AsksCondition() bool { return health.Compares(c.Seen.Health) }
-
 // Subjects are the job's GPUs, with those of its start that are missing now and have findings.
 func (c Case) Subjects(j Judgement) []finding.Card {
 	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {

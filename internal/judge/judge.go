@@ -325,10 +325,7 @@ func (c Case) Whole() finding.Scene {
 }
 
 func (c Case) addRecords(s *finding.Scene) {
-	var node Node
-	if c.Node != nil {
-		node = *c.Node
-	}
+	node := cmp.Or(c.Node, &Node{})
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,

@@ -6,6 +6,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +95,7 @@ func (p Program) serve(stopping *atomic.Bool) error {
 		return err
 	}
 	out := wire.NewWriter(os.Stdout)
+	routine.Go(func(*routine.Panic) {}, func() { _, _ = json.Marshal(wire.Reply{}) }) // which takes long the first time
 	hello := wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: p.Vendor, Version: p.Version}}
 	req, err := wire.ReadRequest(os.Stdin)
 	if err != nil {

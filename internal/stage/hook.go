@@ -98,9 +98,6 @@ func (d *Driver) IdentifyJob() (ok bool) {
 // the site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
 func (d *Driver) blinded() bool { return d.InJob && !d.Config.Slurm.RunInJobBackend }
 
-// MayAsk reports whether the driver is to be asked for the job's GPUs at all.
-func (d *Driver) MayAsk() bool { return d.Job.GPUProblem == "" && !d.blinded() }
-
 // OpenState opens the node's state. Without it nothing is looked at: a child may be stuck, and no start is known.
 func (d *Driver) OpenState() (ok bool) {
 	store, err := state.Open(d.Config.Paths.Run, d.Job.Node)

@@ -9,6 +9,7 @@
 package stage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -170,10 +171,7 @@ func (r *record) end() ledger.End {
 	e := r.End(r.Judgement)
 	e.Wall, e.Report, e.Diagnosis, e.SlurmConf = r.Clock.Wall(), joined(r.text), r.why, slurmConf(r.Driver)
 	e.Messages, e.Outputs = r.heard.Messages, r.heard.Outputs
-	var began time.Time
-	if start := r.Past.Run.Start; start != nil {
-		began = start.Wall
-	}
+	began := cmp.Or(r.Past.Run.Start, &ledger.End{}).Wall
 	if e.Health = ledger.Accounts(r.Seen.Health, began); e.At == 0 {
 		e.At = r.Clock.Boot()
 	}
@@ -191,10 +189,7 @@ func slurmConf(d *Driver) string {
 }
 
 func (r *record) report() report.Scene {
-	var began time.Duration
-	if start := r.Past.Run.Start; start != nil {
-		began = start.At
-	}
+	began := cmp.Or(r.Past.Run.Start, &ledger.End{}).At
 	return report.Scene{
 		Recording: r.Past.Recording, Began: began,
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,

@@ -81,7 +81,7 @@ func validateReading(r gpu.Reading) *Error {
 	}
 	seen := map[int]bool{}
 	for _, p := range r.Processes {
-		if !validPID(p.PID) || seen[p.PID] || !validFigures(p.Memory) {
+		if p.PID <= 0 || p.PID > gpu.MaxPID || seen[p.PID] || !validFigures(p.Memory) {
 			return garbage("device %q: process %d is impossible or listed twice", r.Device.ID, p.PID)
 		}
 		seen[p.PID] = true
@@ -113,8 +113,6 @@ func validBusID(b gpu.BusID) bool {
 	normal, err := gpu.ParseBusID(string(b))
 	return err == nil && normal == b
 }
-
-func validPID(pid int) bool { return pid > 0 && pid <= gpu.MaxPID }
 
 func validFigures(figures ...gpu.Figure) bool {
 	return !slices.ContainsFunc(figures, func(f gpu.Figure) bool { return f.Bytes > maxBytes })

@@ -139,6 +139,9 @@ func (l *lane) every() (all []int) {
 	return all
 }
 
+// cores is GOMAXPROCS as the scripts in slurm.conf give it to a hook.
+const cores = "4"
+
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
 func (l *lane) hookEnv(context slurm.Context, job int, on []int, config string) []string {
 	uid, gid := ids(l.site.Users[0])
@@ -147,7 +150,7 @@ func (l *lane) hookEnv(context slurm.Context, job int, on []int, config string) 
 		indexes = append(indexes, fmt.Sprint(i))
 	}
 	return rig.NewJob(l.node, job, int(uid), 0).On(strings.Join(indexes, ",")).With("SLURM_JOB_GID", fmt.Sprint(gid),
-		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile()).Environ(config, context)
+		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile(), "GOMAXPROCS", cores).Environ(config, context)
 }
 
 // once runs the program and returns its wall time, from before its start to after its end.
