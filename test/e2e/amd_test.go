@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"bookend/test/cluster"
 	"bookend/test/fakeamd"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -21,17 +22,18 @@ func computes(how string, minor, mib int) string {
 	return fmt.Sprintf("%s=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", fakeamd.Holds, minor, mib, how)
 }
 
-// All fake nodes of AMD's see all processes that say what they hold: each test has minors of its own.
+// All fake nodes of AMD's see all processes that say what they hold: each test has minors of its own. None is tracked
+// by cgroups: Slurm ends what a job leaves in them.
 
 // A node with AMD's GPUs alone, of which one is cut into partitions: their processes are judged, not their memory.
 func TestAMDAlone(t *testing.T) {
 	t.Parallel()
 	cut := instinct("0000:26:00.0", 158, "a1b2c3d4e5f60728")
 	cut.Partitions = []int{158, 159}
-	s := given(t, site.Options{Mode: "enforce", AMDAlone: true, Conf: []string{soonAgain}, AMD: []fakeamd.Card{
-		cut, instinct("0000:46:00.0", 166, "a1b2c3d4e5f60719"),
-	}, Gres: "gpu:cpx:2,gpu:spx:1", GresConf: []string{"Name=gpu Type=cpx File=DEV/dri/renderD[158,159]",
-		"Name=gpu Type=spx File=DEV/dri/renderD166"}})
+	s := given(t, site.Options{Mode: "enforce", Track: cluster.LinuxProc, AMDAlone: true, Conf: []string{soonAgain},
+		AMD: []fakeamd.Card{cut, instinct("0000:46:00.0", 166, "a1b2c3d4e5f60719")}, Gres: "gpu:cpx:2,gpu:spx:1",
+		GresConf: []string{"Name=gpu Type=cpx File=DEV/dri/renderD[158,159]",
+			"Name=gpu Type=spx File=DEV/dri/renderD166"}})
 	w := s.on.AMD("n1")
 	t.Cleanup(w.Keep())
 
@@ -54,10 +56,11 @@ func TestAMDAlone(t *testing.T) {
 // A node with GPUs of both vendors: Slurm gives out either, and what stays on AMD's is told and never drains.
 func TestAMD(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", GPUs: 1, Conf: []string{soonAgain}, AMD: []fakeamd.Card{
-		instinct("0000:26:00.0", 128, "a1b2c3d4e5f60718"), instinct("0000:46:00.0", 136, "a1b2c3d4e5f60719"),
-	}, Gres: "gpu:h200:1,gpu:mi300x:2", GresConf: []string{"Name=gpu Type=h200 File=DEV/nvidia0",
-		"Name=gpu Type=mi300x File=DEV/dri/renderD[128,136]"}})
+	s := given(t, site.Options{Mode: "enforce", Track: cluster.LinuxProc, GPUs: 1, Conf: []string{soonAgain},
+		AMD: []fakeamd.Card{instinct("0000:26:00.0", 128, "a1b2c3d4e5f60718"),
+			instinct("0000:46:00.0", 136, "a1b2c3d4e5f60719")},
+		Gres: "gpu:h200:1,gpu:mi300x:2", GresConf: []string{"Name=gpu Type=h200 File=DEV/nvidia0",
+			"Name=gpu Type=mi300x File=DEV/dri/renderD[128,136]"}})
 	w := s.on.AMD("n1")
 	t.Cleanup(w.Keep())
 	const one, two = "--gres=gpu:mi300x:1", "--gres=gpu:mi300x:2"

@@ -79,7 +79,8 @@ func (s *story) surely(text string) string {
 	if s.track == cluster.LinuxProc {
 		return text
 	}
-	return strings.NewReplacer("probably ", "", "evidence: recorded", "evidence: exclusive").Replace(text)
+	return strings.NewReplacer("probably ", "", "evidence: recorded", "evidence: exclusive",
+		"evidence: sighting", "evidence: exclusive").Replace(text)
 }
 
 // userReads checks a job's whole output, without the lines of the fake CUDA program and of Slurm itself.
