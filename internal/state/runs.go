@@ -15,7 +15,6 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
-	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
 
@@ -168,27 +167,16 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 
 // runsOf returns the records of these jobs, as many as can be read; err says that the jobs could not be listed.
 func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
-	const readers = 4 // of files that are 0.2 ms each
-	most := min(len(jobs), maxRuns)
-	read, bad := make([][]ledger.Run, most), make([][]Damage, most)
-	if err == nil {
-		_, err = routine.Parallel(readers, func(first int) (none struct{}) {
-			for i := first; i < most; i += readers {
-				read[i], bad[i] = s.ofJob(jobs[i])
-			}
-			return none
-		})
-	}
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
-	for i := range most {
-		runs, damage = append(runs, read[i]...), append(damage, bad[i]...)
-		full := len(runs)+len(damage) >= maxRuns || i == most-1
-		if left := len(jobs) - i - 1; full && left > 0 {
-			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", left, len(jobs))
+	for i, id := range jobs {
+		if len(runs)+len(damage) >= maxRuns {
+			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
 			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}
+		r, d := s.ofJob(id)
+		runs, damage = append(runs, r...), append(damage, d...)
 	}
 	return runs, damage
 }

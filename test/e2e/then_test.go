@@ -211,7 +211,7 @@ func (s *story) hookProcesses() (found []string) {
 	}) {
 		parent := rig.Process{PID: p.Parent}
 		if !slices.Contains([]string{p.Exe(), parent.Exe()}, s.on.Program("bookend-healthcheck")) &&
-			!slices.Contains(append(p.Args(), parent.Args()...), "--record") {
+			!slices.Contains(append(p.Args(), parent.Args()...), "--record") && p.Exe() != "" { // else it has ended by now
 			found = append(found, fmt.Sprintf("process %d: %s %q", p.PID, p.State, p.Args()))
 		}
 	}
