@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/deploy"
+	"bookend/internal/config"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmcmd"
@@ -109,8 +110,12 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 			break
 		}
 	}
-	if err != nil {
-		return s, fmt.Errorf("read slurm.conf: %w: name it with --slurm-conf", err)
+	switch {
+	case err != nil && o.conf != "":
+		return s, fmt.Errorf("read slurm.conf: %w", err)
+	case err != nil:
+		all := strings.Join(config.SlurmFolders(), ", ")
+		return s, fmt.Errorf("read slurm.conf: %w, nor is it in any of %s: name it with --slurm-conf", err, all)
 	}
 	if err := whole(s.Conf); err != nil {
 		return s, err
@@ -204,7 +209,7 @@ func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []stri
 	if len(done) > 0 {
 		fmt.Fprintf(w, "%s\n\nNext:\n", strings.Join(done, "\n"))
 	} else {
-		fmt.Fprintf(w, "%s\nNothing was written. Next:\n  bookend setup --write, which writes these lines to %s/%s, "+
+		fmt.Fprintf(w, "%s\nNothing was written. Next: the same with --write, which writes these lines to %s/%s, "+
 			"and %d scripts\n", plan.Text, filepath.Dir(site.Conf.Path), slurmconf.Written, len(plan.Scripts))
 	}
 	spread := "distribute all of it to every host, as you distribute slurm.conf"

@@ -325,9 +325,12 @@ func peaks(g ledger.Recorded, clock func(time.Duration) string) string {
 	most := func(what string, m ledger.Most) string {
 		return fmt.Sprintf("%s %s at %s", what, diagnosis.Size(m.Bytes), clock(m.At))
 	}
-	parts := []string{"memory could not be read"}
-	if g.Peak.At > 0 {
+	parts := []string{"peak 0 MiB"}
+	switch {
+	case g.Peak.At > 0:
 		parts[0] = most("peak", g.Peak)
+	case g.Unread > 0:
+		parts[0] = "memory could not be read"
 	}
 	switch {
 	case g.Unused():

@@ -235,7 +235,7 @@ var entries = []Entry{
 	{BadConfig, Warning, Own, Site, "configuration is not valid",
 		"The configuration file has mistakes or is not trusted. Bookend observes with the default policy; paths, " +
 			"backend, nvidia, log and metrics are kept if they are valid.",
-		"Correct the lines named in the finding; docs/config.md lists every key.",
+		"Correct the lines that the finding names, or install the file that it misses; docs/config.md lists every key.",
 		Traits{Start: ToWarn, End: ToWarn}},
 	{StateDamage, Warning, Own, Self, "record is damaged",
 		"A record in Bookend's state is incomplete or was altered. It was set aside, and the hook continued.",

@@ -98,7 +98,11 @@ func need(f failure) Cause {
 // measured judges by what the recorder, other hooks and the driver's accounting saw of the job's processes. From nine
 // tenths of a GPU on a process had no room for another step; less proves nothing, nor does what several had.
 func (j judge) measured() Cause {
-	c, most := untold("not measured (the recorder or nvidia.accounting would)"), uint64(0)
+	unseen, sampled := "not measured (the recorder or nvidia.accounting would)", ""
+	if j.Every > 0 {
+		unseen, sampled = "no sample saw any", ", sampled every "+j.Every.String()
+	}
+	c, most := untold(unseen), uint64(0)
 	see := func(bytes uint64, id gpu.ID, how string) {
 		if room := j.capacity(id); room > 0 && bytes > most && (c.Answer != Yes || bytes >= room/10*9) {
 			most, c = bytes, untold("at least "+pair(bytes, " of ", room)+" in one process"+how).on(j.mine(id))
@@ -106,10 +110,6 @@ func (j judge) measured() Cause {
 				c.Answer = Yes
 			}
 		}
-	}
-	sampled := ""
-	if j.Every > 0 {
-		sampled = ", sampled every " + j.Every.String()
 	}
 	for _, s := range j.Seen {
 		if s.Own {

@@ -158,8 +158,8 @@ func (p *planner) taskHooks() {
 			slurm.ConfiglessTaskHooks.Series())
 		return
 	case !p.Sure:
-		p.step("No pyxis was found in plugstack.conf on this host. If a node has it, run bookend setup --pyxis yes: " +
-			"with task hooks, its container jobs fail.")
+		p.step("No pyxis was found in plugstack.conf on this host. If any node has it, run bookend setup --pyxis yes " +
+			"--write: else its container jobs fail.")
 	}
 	for _, h := range [][2]string{{"TaskProlog", "task-prolog"}, {"TaskEpilog", "task-epilog"}} {
 		key, name := h[0], h[1]

@@ -1,6 +1,7 @@
 package main
 
 /*
+#cgo LDFLAGS: -ldl
 #include <stdlib.h>
 
 #include "hip.h"

@@ -107,7 +107,10 @@ const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, processes: 60s, pr
 
 // sections are what the lane configures beside the shipped defaults, with further or other sections by name.
 func (l *lane) sections(other map[string]string) string {
-	all := map[string]string{"log": "{format: json, syslog: false}", "drain": "{reason_by: healthcheck}"}
+	all := map[string]string{"log": "{format: json, syslog: false}"}
+	if !l.story { // a story shows what sites see; else Slurm's own words are the judge
+		all["drain"] = "{reason_by: healthcheck}"
+	}
 	if l.fake > 0 {
 		all["settle"], all["deadlines"] = rehearsalSettle, rehearsalDeadlines
 		all["record"] = "{every: 100ms}" // what is played is over in a second

@@ -136,5 +136,9 @@ func (l *lane) finish() int {
 		fmt.Fprintln(l.say, "gpu-lane: take down:", err)
 		exit = exitWrong
 	}
+	if l.story {
+		fmt.Fprintf(l.say, "\nThese were the user's and the admin's views of the same jobs; \"ok\" is what was checked of each. All of it "+
+			"is in %s. Next: Install, in README.md\n", l.out)
+	}
 	return exit
 }

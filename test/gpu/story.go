@@ -7,7 +7,7 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// storyOf are the scenarios of the demonstration: what a user and an admin meet, first observed, then enforced.
+// storyOf are the scenarios of the demonstration: what a user and an admin meet.
 const storyOf = "cuda-clean,oom-self,oom-pool,orphan-observe,stray,orphan-enforce,check-resume"
 
 type typed struct{ who, command, output string }
@@ -22,9 +22,9 @@ func (r *run) screens() (all []typed) {
 		show, _ := r.site.Bookend(r.node, "show", "--node", r.node, fmt.Sprint(j.ID))
 		all = append(all, typed{"root#", fmt.Sprintf("bookend show %d", j.ID), show})
 	}
-	if cmd, err := r.site.Command("", "sinfo", "-R"); err == nil {
+	if cmd, err := r.site.Command("", "sinfo", "-R", "-o", "%E %N"); err == nil {
 		out, _ := cmd.CombinedOutput()
-		all = append(all, typed{"root#", "sinfo -R", string(out)})
+		all = append(all, typed{"root#", "sinfo -R -o '%E %N'", string(out)})
 	}
 	return all
 }
