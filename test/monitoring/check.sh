@@ -101,6 +101,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups env CUDA_VISIBLE_DEVICES=0 "$
 	>"$dir/left" &
 left=$!
 eventually test -s "$dir/left" || fail "no process is on the GPU"
+sleep 3 # the recorder looks once a second
 hook bookend-epilog epilog_slurmd 8
 hook bookend-healthcheck
 kill "$left"
