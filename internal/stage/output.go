@@ -28,7 +28,9 @@ type output struct {
 func (r *record) output() *output {
 	o := &output{job: r.Job}
 	raw, err := r.Store.ReadDrop(r.Job)
-	if errors.Is(err, syscall.EACCES) { // this root may not: what a user made of theirs is not worth a word
+	// What a user made of theirs is not worth a word.
+	hindered := []error{syscall.EIO, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EAGAIN}
+	if slices.ContainsFunc(hindered, func(by error) bool { return errors.Is(err, by) }) {
 		r.Add(finding.Saw(code.Output, err.Error(), "what the job's task hooks left is read"))
 	}
 	if err == nil {
