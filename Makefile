@@ -114,7 +114,7 @@ bench-scan: ## measure the search for holders among real processes; flags: SCAN=
 	$(CC) -O2 -static -o bin/nursery test/scan/nursery/nursery.c
 	bin/scanbench $(SCAN)
 
-soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 5 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
+soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 11 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
 	go run ./test/soak $(SOAK)
 
 soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 3 minutes; SOAK="--only TEXT --pairs N"
