@@ -65,7 +65,7 @@ lint: vet build ## check form, architecture and what the programs are linked wit
 	go tool -modfile=test/tools/go.mod staticcheck ./...
 	test/vulns.sh
 
-coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
+coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 3 minutes; COVERAGE=-help
 	test/coverage/measure.sh $(COVERAGE)
 
 SLURM ?= native
