@@ -261,6 +261,6 @@ func (a *app) explain(what string) error {
 	if answer.Explain(a.env.Stdout, what, here) {
 		return nil
 	}
-	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all findings, "+
-		"and NVIDIA lists all Xids", what)
+	return notFound("no such finding, exit status, Xid (xid79) or drain reason: %q; docs/findings.md has all "+
+		"findings, and NVIDIA lists all Xids", what)
 }
