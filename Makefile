@@ -53,7 +53,9 @@ check: ## the inner loop, as any user, in half a minute: form, architecture, the
 	go run ./test/soak --pairs 20000
 
 # Some tests build the programs that they try, of which go test's cache knows nothing: -count=1.
-test: lint ## lint, and run every test that needs no GPU; installs Slurm first (as root)
+test: lint ## lint, and run every test that needs no GPU; installs Slurm and busybox first (as root)
+	@command -v busybox >/dev/null || { apt-get -q update && apt-get -q -y install busybox; } >/dev/null || \
+		echo "without busybox: the hooks' scripts are not run by it"
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
 	go test -count=1 -timeout 30m -ldflags "$(LAZY)" ./... && \
 	go test -timeout 30m -ldflags "$(LAZY)" -race -skip AreBounded $(RACE)

@@ -123,7 +123,7 @@ func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 	}
 	all, err := routine.Parallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
 	cuda := <-starting
-	return started{cuda.failed, cuda.took, lib, nil, all}, errors.Join(err, cuda.err)
+	return started{failed: cuda.failed, took: cuda.took, lib: lib, opened: all}, errors.Join(err, cuda.err)
 }
 
 // testAll tests the cards in the order of their ids, as all do that lock several. NVML tells what CUDA does not: free

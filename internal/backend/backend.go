@@ -83,9 +83,9 @@ func Ask(p Params, req wire.Request) Answer {
 	}
 	spec := child.Spec{
 		Path: p.Path,
-		// Nothing else: LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would put
-		// somebody's code into it, CUDA_* would hide devices.
-		// On a node with 128 cores it would take 1 ms longer to start, to be ready for all of them.
+		// On a node with 128 cores it would take 1 ms longer to start, to be ready for all of them. Nothing else goes
+		// with it: LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would put somebody's
+		// code into it, CUDA_* would hide devices.
 		Env:       []string{fmt.Sprint("GOMAXPROCS=", 4+len(req.Devices))},
 		Stdin:     line,
 		HoldStdin: true, // its end tells the backend that nobody waits any more

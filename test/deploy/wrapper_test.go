@@ -74,7 +74,8 @@ func under(t *testing.T, shell, name, text string) (cmd *exec.Cmd, out, errs *by
 // task. Nor is a program that is there and cannot be started: cut short by a crash, or without its interpreter.
 func TestHooksPassVerdictsOnly(t *testing.T) {
 	t.Parallel()
-	const starts = "#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "
+	// Go is to start for four cores.
+	const starts = "#!/bin/sh\necho \"$# $SLURMD_NODENAME $GOMAXPROCS\"; echo e >&2; "
 	ends := map[string]int{starts + "exit 0\n": 0, starts + "exit 40\n": code.ExitOther,
 		"\x7fELF\x02\x01\x01\x00((( ;": 0, "": 0, "#!/nowhere/sh\n": 0}
 	for _, e := range code.Exits() {
@@ -88,7 +89,7 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 	}
 	underEachShell(t, func(t *testing.T, shell string) {
 		for text, verdict := range ends {
-			said := map[bool]string{true: "0 n1\n"}[strings.HasPrefix(text, starts)]
+			said := map[bool]string{true: "0 n1 4\n"}[strings.HasPrefix(text, starts)]
 			for _, name := range allHooks {
 				cmd, out, errs := under(t, shell, name, text)
 				_ = cmd.Run()

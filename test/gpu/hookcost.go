@@ -148,7 +148,7 @@ func (l *lane) comparisons() []comparison {
 
 func (l *lane) bare(name, what string) timed {
 	t := timed{Timing: timing(name, what), argv: []string{l.site.Program(name)},
-		env: func(int) []string { return append(slices.Clone(l.env), "GOMAXPROCS="+cores) }}
+		env: func(int) []string { return append(slices.Clone(l.env), "GOMAXPROCS="+cores()) }}
 	if w := l.site.World(l.node); w != nil {
 		t.argv = append(t.argv, map[string][]string{"barelook": {w.NVML()}, "bareprobe": {"142000", w.CUDA()}}[name]...)
 	}

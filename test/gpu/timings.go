@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"bookend/deploy"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
@@ -140,7 +143,10 @@ func (l *lane) every() (all []int) {
 }
 
 // cores is GOMAXPROCS as the scripts in slurm.conf give it to a hook.
-const cores = "4"
+var cores = sync.OnceValue(func() string {
+	script := must(deploy.Hooks.ReadFile("slurm/hooks/prolog"))
+	return regexp.MustCompile(`(?m)^export GOMAXPROCS=(\d+)$`).FindStringSubmatch(string(script))[1]
+})
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
 func (l *lane) hookEnv(context slurm.Context, job int, on []int, config string) []string {
@@ -150,7 +156,7 @@ func (l *lane) hookEnv(context slurm.Context, job int, on []int, config string) 
 		indexes = append(indexes, fmt.Sprint(i))
 	}
 	return rig.NewJob(l.node, job, int(uid), 0).On(strings.Join(indexes, ",")).With("SLURM_JOB_GID", fmt.Sprint(gid),
-		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile(), "GOMAXPROCS", cores).Environ(config, context)
+		"SLURM_JOB_USER", l.site.Users[0], "SLURM_CONF", l.site.ConfFile(), "GOMAXPROCS", cores()).Environ(config, context)
 }
 
 // once runs the program and returns its wall time, from before its start to after its end.
