@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -35,13 +36,13 @@ var collected = map[string][]string{
 
 func (a *app) collect(file string) error {
 	paths := a.config().Paths
-	// Threat: none by the name, it is the admin's own; a file that is there is not written over.
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("collect: %w", err)
-	}
-	if err := errors.Join(archive(paths.Proc, paths.Sys, f), f.Close()); err != nil {
+	var b bytes.Buffer
+	if err := archive(paths.Proc, paths.Sys, &b); err != nil {
 		return err
+	}
+	// Threat: a user's link on the way, to where root would write: Create refuses it, and overwrites nothing.
+	if err := safefile.Create(file, b.Bytes(), false); err != nil {
+		return fmt.Errorf("collect: %w", err)
 	}
 	fmt.Fprintf(a.env.Stdout, "written: %s\n", file)
 	return nil

@@ -15,6 +15,24 @@ import (
 	"bookend/test/fakeamd"
 )
 
+// Root writes the archive where it was told to, not where a user's link leads, and over nothing.
+func TestCollectFollowsNoUsersLink(t *testing.T) {
+	dir, config := home(t)
+	must(t, os.Mkdir(filepath.Join(dir, "root"), 0o755))
+	must(t, os.Symlink("root", filepath.Join(dir, "link")))
+	must(t, os.Lchown(filepath.Join(dir, "link"), me, me))
+	if got := bookend(0, config, "snapshot", "--collect", filepath.Join(dir, "link/x.tar")); got.exit == 0 {
+		t.Errorf("%+v", got)
+	}
+	file := filepath.Join(dir, "root/x.tar")
+	if got := bookend(0, config, "snapshot", "--collect", file); got.exit != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := bookend(0, config, "snapshot", "--collect", file); got.exit == 0 || !strings.Contains(got.err, "exists") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What a site sends has all that the backend reads, which finds the same processes in it, and neither its cards' ids nor
 // other programs' files.
 func TestCollect(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (a *app) setupCommand() *cobra.Command {
 site already has: its own scripts, NHC, Contain, X11, pyxis, configless nodes.
 --write writes them to bookend.conf next to slurm.conf and the scripts to a directory
 there, so that they reach every host as slurm.conf does. It changes no other file, and
-keeps what it replaces as FILE.old.`,
+keeps what it replaces as FILE.old, or FILE.old.2 and so on.`,
 		Args: none,
 	}
 	f := cmd.Flags()
@@ -71,8 +72,8 @@ func (a *app) setup(site slurmconf.Site, write bool) error {
 		if !write {
 			return nil
 		}
-		what, err := put(filepath.Join(filepath.Dir(site.Conf.Path), name), text)
-		done = append(done, what)
+		what, err := put(filepath.Dir(site.Conf.Path), name, text)
+		done = append(done, what...)
 		return err
 	}
 	for _, s := range plan.Scripts { // before the lines: one whose script is missing would drain a node
@@ -167,41 +168,88 @@ var (
 	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
 )
 
-// put writes a file, unless it is there already. What an admin has set in a script stays; what is replaced is kept.
-func put(path, text string) (done string, err error) {
-	dir, name := filepath.Split(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("write scripts: %w", err)
+// put writes a file below the directory of slurm.conf, unless it is there already. What an admin has set in a script
+// stays; what is replaced is kept.
+func put(base, below, text string) (done []string, err error) {
+	done, err = openDirs(base, filepath.Dir(below))
+	if err != nil {
+		return done, fmt.Errorf("write scripts: %w", err)
 	}
+	path := filepath.Join(base, below)
+	dir, name := filepath.Split(path)
 	mode := os.FileMode(0o755)
 	if name == slurmconf.Written {
 		mode = 0o644
 	}
-	done = "new: " + path
+	what := "new: " + path
 	// Threat: a file that a user could have written: none of its lines is taken over.
 	old, err := os.ReadFile(path)
 	untrusted := safefile.Trusted(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return "", fmt.Errorf("read what is there: %w", err)
+		return done, fmt.Errorf("read what is there: %w", err)
 	default:
 		if set := configured.FindAll(old, -1); len(set) > 0 && untrusted == nil {
 			text = shippedLine.ReplaceAllLiteralString(text, string(set[len(set)-1]))
 		}
 		info, err := os.Stat(path)
 		if string(old) == text && untrusted == nil && err == nil && info.Mode().Perm() == mode {
-			return "unchanged: " + path, nil
+			return append(done, "unchanged: "+path), nil
 		}
-		if err := safefile.Replace(dir, name+".old", old, 0o644); err != nil {
-			return "", fmt.Errorf("keep what is there: %w", err)
+		if what, err = keep(path, old, text); err != nil {
+			return done, fmt.Errorf("keep what is there: %w", err)
 		}
-		done = fmt.Sprintf("changed: %s, what was there is %s.old", path, name)
 	}
 	if err := safefile.Replace(dir, name, []byte(text), mode); err != nil {
-		return "", fmt.Errorf("write %q: %w", path, err)
+		return done, fmt.Errorf("write %q: %w", path, err)
+	}
+	return append(done, what), nil
+}
+
+// openDirs makes the directories of a path below base, with a mode by which users can reach their task hooks whatever
+// the umask is, and corrects those that have another.
+func openDirs(base, below string) (done []string, err error) {
+	for rest := range strings.SplitSeq(below, "/") {
+		path := filepath.Join(base, rest)
+		info, err := os.Stat(path)
+		base = path
+		if rest == "." || err == nil && info.IsDir() && info.Mode().Perm()&0o055 == 0o055 {
+			continue
+		}
+		// Threat: none from users: a parent that others can write to is refused, and so is a link. The parent itself may
+		// be a link of the site's, hence the slash.
+		if err := safefile.MakeDir(filepath.Dir(path)+"/", filepath.Base(path), 0o755); err != nil {
+			return done, err
+		}
+		if info != nil {
+			done = append(done, fmt.Sprintf("changed: %s, its mode was %#o", path, info.Mode().Perm()))
+		}
 	}
 	return done, nil
+}
+
+// keep saves a file that is about to be replaced under the first free name next to it: an earlier run may have saved the
+// site's own there.
+func keep(path string, old []byte, text string) (done string, err error) {
+	if string(old) == text {
+		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
+	}
+	dir, name := filepath.Split(path)
+	for n := 1; ; n++ {
+		kept := name + ".old"
+		if n > 1 {
+			kept = fmt.Sprintf("%s.%d", kept, n)
+		}
+		// Threat: none from users, who cannot write here, or the new file is refused.
+		there, err := os.ReadFile(dir + kept)
+		if errors.Is(err, fs.ErrNotExist) {
+			there, err = old, safefile.Replace(dir, kept, old, 0o644)
+		}
+		if err != nil || bytes.Equal(there, old) {
+			return fmt.Sprintf("changed: %s, what was there is %s", path, kept), err
+		}
+	}
 }
 
 func tellPlan(w io.Writer, site slurmconf.Site, plan slurmconf.Plan, done []string) {

@@ -28,6 +28,7 @@ type entry struct {
 	real     string              // where all links lead to
 	mode     uint32              // of what the path leads to
 	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
+	closed   *safefile.ClosedDir // the first directory on the way that keeps users out
 }
 
 func inspect(path string) (f entry, there bool) {
@@ -47,6 +48,7 @@ func inspect(path string) (f entry, there bool) {
 	if err := safefile.Trusted(path); err != nil && !errors.As(err, &f.distrust) {
 		f.distrust = &safefile.Untrusted{Path: path, Why: err.Error()}
 	}
+	_ = errors.As(safefile.Passable(path), &f.closed)
 	return f, true
 }
 
@@ -76,8 +78,22 @@ func (r rule) judgeFile(v *view, f entry) {
 		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
 	case c != nil: // a command about the file itself could meet another by then
 		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key, "the configuration")+" say so")
+	case r.need&0o007 != 0 && f.closed != nil:
+		r.judgeWay(v, f)
 	case r.need&^f.mode != 0:
 		say(Wrong, fmt.Sprintf("mode %#o, should be %#o: too little", f.mode, r.mode), chmod)
+	}
+}
+
+// judgeWay reports a directory that keeps users from a file that they need: the members of a group may be all of them.
+func (r rule) judgeWay(v *view, f entry) {
+	level, seen := Wrong, fmt.Sprintf("users cannot reach it: %s has mode %#o", f.closed.Path, f.closed.Mode)
+	if f.closed.Mode&0o010 != 0 && f.closed.GID != 0 {
+		level, seen = Warning, fmt.Sprintf("only group %d can reach it: %s has mode %#o", f.closed.GID, f.closed.Path,
+			f.closed.Mode)
+	}
+	if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == seen }) {
+		v.say(level, seen, "chmod go+x "+quoted(f.closed.Path)).Path = f.path
 	}
 }
 

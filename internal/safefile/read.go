@@ -166,6 +166,29 @@ func trustedMode(path string, st unix.Stat_t) error {
 	return &u
 }
 
+// ClosedDir is a directory on the way to a path that users cannot pass unless they are its owner or in its group.
+type ClosedDir struct {
+	Path string
+	Mode uint32 // permission bits
+	GID  uint32
+}
+
+func (c *ClosedDir) Error() string {
+	return fmt.Sprintf("check %q: mode %#o keeps users out", c.Path, c.Mode)
+}
+
+// Passable refuses (*ClosedDir) a path on which a directory, behind links too, keeps users out.
+func Passable(path string) error {
+	fd, _, err := walk(path, func(at string, st unix.Stat_t) error {
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o001 == 0 {
+			return &ClosedDir{Path: at, Mode: st.Mode & 0o7777, GID: st.Gid}
+		}
+		return nil
+	})
+	closeAll(fd)
+	return err
+}
+
 // Read returns a file of an own folder: regular, one link, this user's or root's, of at most limit bytes.
 func Read(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/safefile"
+)
+
+// Users can run the task hooks that setup writes, whatever the umask of the admin's shell; and a second run opens what an
+// earlier release left closed.
+func TestSetupUnderUmask(t *testing.T) {
+	for _, umask := range []int{0, 0o027, 0o077, 0o777} {
+		t.Run(fmt.Sprintf("%#o", umask), func(t *testing.T) {
+			dir, config := home(t)
+			conf := filepath.Join(dir, "slurm.conf")
+			write(t, conf, "ClusterName=lab\nProlog=/site/prolog\nSlurmctldPort=1\n", 0o644)
+			was := unix.Umask(umask)
+			defer unix.Umask(was)
+			setUp := func() string {
+				t.Helper()
+				got := bookend(0, config, "setup", "--slurm", "23.11", "--pyxis", "no", "--slurm-conf", conf, "--write")
+				if got.exit != 0 {
+					t.Fatalf("%+v", got)
+				}
+				return got.out
+			}
+			setUp()
+			scripts := []string{"task-prolog", "task-epilog", "prolog.d/00-bookend.sh", "prolog.d/50-site.sh"}
+			for _, script := range scripts {
+				runnable(t, filepath.Join(dir, "bookend", script))
+			}
+			must(t, os.Chmod(filepath.Join(dir, "bookend"), 0o750))
+			if out := setUp(); !strings.Contains(out, "changed: "+dir+"/bookend, its mode was 0750\n") {
+				t.Errorf("a closed directory is not mentioned:\n%s", out)
+			}
+			runnable(t, filepath.Join(dir, "bookend", scripts[0]))
+		})
+	}
+}
+
+func runnable(t *testing.T, script string) {
+	t.Helper()
+	info, err := os.Stat(script)
+	must(t, err)
+	if info.Mode().Perm() != 0o755 {
+		t.Errorf("%s has mode %v", script, info.Mode())
+	}
+	if err := safefile.Passable(script); err != nil {
+		t.Errorf("users cannot run it: %v", err)
+	}
+}
