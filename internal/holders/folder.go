@@ -80,6 +80,37 @@ func (f folder) ask(first child.Stat) folder {
 	return f
 }
 
+// successor returns the same process with a living thread to ask, if the thread that was asked has ended.
+func (f folder) successor() (next folder, found bool) {
+	if asked, err := f.stat(); err == nil && asked.State != ended {
+		return f, false
+	}
+	first, err := f.process().stat()
+	if err != nil {
+		return f, false
+	}
+	next = f.process().ask(first)
+	return next, next.thread != f.thread
+}
+
+// gap returns err unless nothing was missed: the process has ended, or only one descriptor or thread of it has.
+// The kernel also answers EACCES, even to root, when the process of a link in /proc no longer exists.
+func (f folder) gap(err error) error {
+	if err == nil {
+		return nil
+	}
+	first, now := f.process().stat()
+	switch {
+	case gone(now):
+		return errEnded
+	case now == nil && first.State == ended && f.process().ask(first).thread == "":
+		return nil // a zombie has nothing open or mapped
+	case gone(err):
+		return nil
+	}
+	return err
+}
+
 func (f folder) text(name string, max int64) (string, error) {
 	file, err := f.at(path.Join(f.thread, name), 0)
 	if err != nil {
@@ -164,8 +195,8 @@ type reader struct {
 func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
 
 // descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
-// is asked. The target is only good during the call. A link that vanishes meanwhile is no error, one that cannot be
-// read is passed over and its error returned in the end. Threat: opening an entry would open the device, or hang on a
+// is asked. The target is only good during the call. A link that cannot be read is passed over and its error returned in
+// the end; for one that was closed meanwhile gone reports that error. Threat: opening an entry would open the device, or hang on a
 // pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
 func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
@@ -182,7 +213,7 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 			switch {
 			case err == nil:
 				visit(r.target[:n])
-			case !gone(err):
+			case failed == nil || !gone(err): // of a link that has only vanished the first error is kept
 				failed = fmt.Errorf("read link %.20q: %w", name, err)
 			}
 			if !going() {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -616,6 +617,69 @@ func TestScanWhileAHolderEnds(t *testing.T) {
 			t.Errorf("%s: %+v", next, scan)
 		}
 	}
+}
+
+// A process or thread that ends while it is read leaves no doubt, whatever error the kernel gives for it: another thread
+// is asked if one lives. An error about a process that still exists is reported.
+func TestScanOfAProcessThatEnds(t *testing.T) {
+	ends := func(file string) { check(os.WriteFile(file, []byte("10 (x) Z"+statTail), 0o644)) }
+	for name, tt := range map[string]struct {
+		change  func(folder string)
+		partial bool
+		found   []int
+	}{
+		"lives": {func(string) {}, true, nil},
+		"vanishes": {func(folder string) {
+			check(os.Remove(filepath.Join(folder, "stat"))) // what the open directory shows from then on
+			check(os.Rename(folder, folder+".old"))
+		}, false, nil},
+		"becomes a zombie": {func(folder string) { ends(filepath.Join(folder, "stat")) }, false, nil},
+		"first thread ends": {func(folder string) {
+			other := filepath.Join(folder, "task/11")
+			put(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
+			put(t, filepath.Join(other, "cgroup"), jobCgroup)
+			put(t, filepath.Join(other, "maps"), mapLine("/dev/nvidia2"))
+			ends(filepath.Join(folder, "stat"))
+		}, false, []int{10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			folder := holder(t, proc, "10", "/dev/null")
+			maps, answer := pipe(folder, "maps"), make(chan finding.Scan)
+			go func() { answer <- Scan(proc, "/dev", time.Hour) }()
+			await(t, maps, func() string {
+				unreadable := strings.Repeat("x", maxLine) // an error, as a directory tree refuses nothing to root
+				check(os.Remove(maps))
+				put(t, maps, unreadable)
+				tt.change(folder)
+				return unreadable
+			})
+			scan := <-answer
+			must.Not(t, (scan.Partial != "") != tt.partial, "%q", scan.Partial)
+			must.Be(t, "holders", pidsOf(scan), tt.found)
+		})
+	}
+}
+
+// A thread that ends after its descriptors were listed shows only some of them: the others are read from another thread.
+func TestDescriptorsOfAThreadThatEnds(t *testing.T) {
+	proc := t.TempDir()
+	folder := holder(t, proc, "10", "/dev/null", "/dev/null", "/dev/nvidia1")
+	other := filepath.Join(folder, "task/11")
+	put(t, filepath.Join(other, "stat"), "11 (x) S"+statTail)
+	link(t, filepath.Join(other, "fd/5"), "/dev/nvidia1")
+	f := must.Have(openFolder(proc, 10))(t)
+	defer f.close()
+	var seen []string
+	once := sync.OnceFunc(func() {
+		put(t, filepath.Join(folder, "stat"), "10 (x) Z"+statTail)
+		check(os.RemoveAll(filepath.Join(folder, "fd")))
+	})
+	going := func() bool { once(); return true }
+	err := f.answered(func(n *int) error {
+		return newReader().descriptors(f, going, func(target []byte) { *n++; seen = append(seen, string(target)) })
+	})
+	must.Not(t, err != nil || !slices.Contains(seen, "/dev/nvidia1"), "%q, %v", seen, err)
 }
 
 // A defect ends one worker, and says so; of too many holders the first are kept.

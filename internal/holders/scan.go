@@ -186,21 +186,19 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 		return h, err
 	}
 	defer f.close()
-	in := place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}
 	var failed [2]error
 	if what&links != 0 {
 		failed[0] = f.answered(func(n *int) error {
+			in := s.placeOf(f)
 			return r.descriptors(f, s.going, func(target []byte) { *n++; h.add(target, in) })
 		})
-	}
-	if gone(failed[0]) && !h.any() {
-		return h, failed[0]
 	}
 	if err := h.identify(&f, pid); err != nil {
 		return held{}, err
 	}
 	if what&memory != 0 && !s.skips(pid, h.Start) {
 		failed[1] = f.answered(func(n *int) error {
+			in := s.placeOf(f)
 			return r.maps(f, s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
 		})
 		if err := h.identify(&f, pid); err != nil {
@@ -215,25 +213,33 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return held{}, err
 		}
 	}
-	for i, err := range failed {
-		if gone(err) { // a thread has ended, or nothing was there: the process has not
-			failed[i] = nil
-		}
-	}
 	return h, errors.Join(failed[:]...)
 }
 
-// answered reads and counts. A first thread that has ended shows nothing: then another is asked.
+// placeOf returns where the device nodes of an open process are.
+func (s *search) placeOf(f folder) place {
+	return place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}
+}
+
+// maxAsked is how many threads of one process are asked in turn while each ends before it was read.
+const maxAsked = 4
+
+// answered reads and counts what is found, from a thread that lives until it was read: one that ends shows less than
+// all, or nothing, without an error.
 func (f *folder) answered(read func(n *int) error) error {
-	n := 0
-	err := read(&n)
-	if n == 0 && f.thread == "" {
-		if st, _ := f.stat(); st.State == ended {
-			*f = f.ask(st)
-			err = read(&n)
+	for range maxAsked {
+		n := 0
+		err := read(&n)
+		if n > 0 && err == nil {
+			return nil
 		}
+		next, found := f.successor()
+		if !found {
+			return f.gap(err)
+		}
+		*f = next
 	}
-	return err
+	return fmt.Errorf("%d threads ended while they were read", maxAsked)
 }
 
 // identify says what a holder is, as far as that can be read, once something was found that it holds.
