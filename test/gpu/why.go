@@ -58,8 +58,14 @@ func (r *run) oomSilent() {
 	r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
 		diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
 	c := job.because(diagnosis.Own)
-	r.holds("the job's own need", "as much as was seen, or that it was not measured", c.Evidence,
-		strings.Contains(c.Evidence, "at least ") || strings.Contains(c.Evidence, "not measured"))
+	r.holds("the job's own need", "as much as was seen, or that nothing was", c.Evidence, ownNeedTold(c.Evidence))
+}
+
+// ownNeedTold: a job that says nothing of its own need may be over before the recorder's first sample, or between two.
+func ownNeedTold(evidence string) bool {
+	return slices.ContainsFunc([]string{"at least ", "not measured", "no sample saw any"}, func(told string) bool {
+		return strings.Contains(evidence, told)
+	})
 }
 
 // cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
