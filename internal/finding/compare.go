@@ -3,6 +3,7 @@ package finding
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -39,7 +40,9 @@ type Scene struct {
 	Self   Record
 	Others []Record
 	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
-	Left   []Finding
+	Left []Finding
+	// Ending are processes that earlier hooks saw ending, with the time of the first such sample (CLOCK_BOOTTIME).
+	Ending map[Instance]time.Duration
 	Limits Limits
 	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
 	Baselines map[gpu.ID]Baseline
@@ -137,9 +140,6 @@ func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
 	f.Bytes = stay.Memory
 	if f.Holder.Gone {
 		f.Doubts = append(f.Doubts, unsettled+"a process that has ended may be on its way out")
-	}
-	if f.Holder.State == "Z" { // its first thread has ended, and the others may follow
-		f.Doubts = append(f.Doubts, unsettled+"it may be ending: state Z")
 	}
 	if stay.Falling {
 		f.Doubts = append(f.Doubts, unsettled+"it was giving memory back")

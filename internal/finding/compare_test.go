@@ -111,6 +111,9 @@ func left(all ...Finding) func(*Scene)  { return func(s *Scene) { s.Left = all }
 func sawAlive(job slurm.JobID) func(*Scene) {
 	return func(s *Scene) { s.Self.Seen = []Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: job}}} }
 }
+func wasEnding(start float64, pid int, seen float64) func(*Scene) {
+	return func(s *Scene) { s.Ending = map[Instance]time.Duration{{PID: pid, Start: at(start)}: at(seen)} }
+}
 func ended(s *Scene)                { s.Self.End = at(200) }
 func before(then Side) func(*Scene) { return func(s *Scene) { s.Before = &then } }
 func shared(s *Scene)               { s.Shared = "partition" }
@@ -212,7 +215,14 @@ func TestCompare(t *testing.T) {
 			"LOST", "-"},
 		{"a fault seen once", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Looks: 1})),
 			"LOST", "1 looks"},
-		{"it is ending", ending(on(200, state("D", orphan))), "ORPHAN 10 exclusive", "state D"},
+		{"it is ending", ending(on(200, state("X", orphan))), "ORPHAN 10 exclusive", "it is ending"},
+		{"it sleeps in the kernel", ending(on(200, state("D", orphan))), "ORPHAN 10 exclusive", "-"},
+		{"an earlier hook saw it ending", with(ending(on(200, state("X", orphan))), wasEnding(150, 70, 150)),
+			"ORPHAN 10 exclusive", "-"},
+		{"this watch saw it ending before", with(ending(on(200, state("X", orphan))), wasEnding(150, 70, 197)),
+			"ORPHAN 10 exclusive", "it is ending"},
+		{"another of its PID was ending", with(ending(on(200, state("X", orphan))), wasEnding(120, 70, 150)),
+			"ORPHAN 10 exclusive", "it is ending"},
 		{"its first thread has ended", ending(on(200, state("Z", orphan))), "ORPHAN 10 exclusive", "-"},
 		{"the start's memory was unknown", with(ending(unlisted(200)), before(blind)), "RESIDUE", "not supported"},
 		{"memory that cannot be judged", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host" }),
@@ -246,7 +256,7 @@ func TestCompare(t *testing.T) {
 		{"stayed: gone, as no start time proves it", ending(moving(19*gib, gone)), "PHANTOM 10 exclusive MOVING", "did not settle"},
 		{"stayed: a live job's", with(ending(moving(19*gib, in(11, orphan))), others(live)), "FOREIGN 11 cgroup MOVING", "live job"},
 		{"stayed: the node's own little", ending(moving(mib, service("x.service", since(5, orphan)))), "MOVING", ""},
-		{"stayed: its first thread has ended", ending(moving(19*gib, state("Z", in(10, orphan)))), "ORPHAN 10 cgroup MOVING", "state Z"},
+		{"stayed: its first thread has ended", ending(moving(19*gib, state("Z", in(10, orphan)))), "ORPHAN 10 cgroup MOVING", "-"},
 
 		// Who may hold a dead process's memory: whoever has this very GPU open.
 		{"the forked child", searched(on(200, gone), onCard(child, 3)), "PHANTOM 10 exclusive [71]", "-"},

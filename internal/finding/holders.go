@@ -3,6 +3,7 @@ package finding
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -96,8 +97,6 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely boo
 // A job may have ended while the GPU was watched: it had less time to go than the watch took.
 func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []string {
 	began := s.Now.Snapshot.At - s.Now.Curves[c.Device.ID].Span
-	// Z is no end on a settled GPU: a mere zombie counts as gone, and one with live threads holds its memory.
-	ends := p.State == "X" || p.State == "D"
 	// At a start the driver lists what root's process holds: it takes no blame from the job before.
 	rootly := (candidate || s.ending()) && o.Whose != ThisJob && (p.UID == 0 || p.OfSystem())
 	return holding(
@@ -106,9 +105,16 @@ func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []strin
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
 		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
 		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
-		doubt{ends, "it may be ending: state " + p.State},
+		doubt{s.ends(p, began), "it is ending, and may be gone in a moment"},
 		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != LiveJob, "its job ended while the GPU was watched"},
 	)
+}
+
+// ends reports a process on its way out, which excuses it once: one that an earlier hook saw ending hangs there. No
+// other state is an end: a process in D may stay in the kernel for days, and can choose to.
+func (s Scene) ends(p Process, began time.Duration) bool {
+	seen, before := s.Ending[Instance{PID: p.PID, Start: p.Start}]
+	return p.State == "X" && !(before && seen < began)
 }
 
 // mayHoldPhantom selects what may keep a dead process's memory: it has this GPU open, and is not listed itself.

@@ -18,7 +18,7 @@ type Process struct {
 	Start    time.Duration `json:"start_ns,omitempty"`
 	UID      uint32        `json:"uid"`
 	Name     string        `json:"name,omitempty"`    // comm
-	State    string        `json:"state,omitempty"`   // R S D T Z …
+	State    string        `json:"state,omitempty"`   // R S D T Z …; X once all threads that live are ending
 	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
 	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
 	// Service is the system manager's unit in its cgroup ("dcgm.service"), Container its container; never with a job.
@@ -43,7 +43,7 @@ const (
 	Phantom   Class = "phantom"   // the driver lists it, but it is gone
 	Exported  Class = "exported"  // may hold an exported handle: it has the driver open and nothing that explains why
 	Stopped   Class = "stopped"   // state T or t: SIGKILL ends it
-	Dying     Class = "dying"     // a zombie whose threads live on, or in uninterruptible sleep
+	Dying     Class = "dying"     // ending, a zombie whose threads live on, or in uninterruptible sleep
 	MPS       Class = "mps"       // a vendor's multi-process service: its server, its daemon or a client
 	Container Class = "container" // in a container, or in another PID namespace
 	System    Class = "system"    // a service of the system manager: not a job's

@@ -60,36 +60,42 @@ func (f folder) at(name string, flags int) (*os.File, error) {
 }
 
 // ask picks the thread that answers for the process, given what its first one says. One that has ended (Z) shows
-// no descriptors, no environment and, on cgroup v1, no cgroup, though the others still hold all of them.
-func (f folder) ask(first child.Stat) folder {
-	if first.State != ended || f.thread != "" {
-		return f
+// no descriptors, no environment and, on cgroup v1, no cgroup, though the others still hold all of them. One that is
+// ending answers only if no thread lives on.
+func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
+	if asked, answer = f.process(), first; goesOn(first) {
+		return asked, answer
 	}
 	tasks, err := f.at("task", unix.O_DIRECTORY)
 	if err != nil {
-		return f
+		return asked, answer
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
-		asked := folder{f.fd, path.Join("task", tid)}
-		if st, err := asked.stat(); err == nil && st.State != ended {
-			return asked
+		thread := folder{f.fd, path.Join("task", tid)}
+		st, err := thread.stat()
+		switch {
+		case err != nil || st.State == ended:
+		case goesOn(st):
+			return thread, st
+		case answer.State == ended:
+			asked, answer = thread, st
 		}
 	}
-	return f
+	return asked, answer
 }
 
-// successor returns the same process with a living thread to ask, if the thread that was asked has ended.
+// successor returns the same process with a living thread to ask, if the thread that was asked has ended or is ending.
 func (f folder) successor() (next folder, found bool) {
-	if asked, err := f.stat(); err == nil && asked.State != ended {
+	if asked, err := f.stat(); err == nil && goesOn(asked) {
 		return f, false
 	}
 	first, err := f.process().stat()
 	if err != nil {
 		return f, false
 	}
-	next = f.process().ask(first)
+	next, _ = f.ask(first)
 	return next, next.thread != f.thread
 }
 
@@ -100,12 +106,11 @@ func (f folder) gap(err error) error {
 		return nil
 	}
 	first, now := f.process().stat()
-	switch {
-	case gone(now):
+	if gone(now) {
 		return errEnded
-	case now == nil && first.State == ended && f.process().ask(first).thread == "":
-		return nil // a zombie has nothing open or mapped
-	case gone(err):
+	}
+	_, answer := f.ask(first)
+	if gone(err) || now == nil && answer.State == ended { // a zombie has nothing open or mapped
 		return nil
 	}
 	return err

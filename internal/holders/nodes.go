@@ -134,12 +134,15 @@ func parseMap(line []byte) []byte {
 // exiting is PF_EXITING: a process on its way out was seen to take half a second for 6 GiB of memory.
 const exiting = 0x4
 
-// stateOf is the state letter of a process or thread, X for one on its way out.
-func stateOf(st child.Stat) string {
-	if st.Flags&exiting != 0 && st.State != ended {
+// goesOn reports a thread that has not ended and is not ending.
+func goesOn(st child.Stat) bool { return st.State != ended && st.Flags&exiting == 0 }
+
+// stateOf returns the state letter of a process's first thread, or X if the thread that answers for all is ending.
+func stateOf(first, answer child.Stat) string {
+	if answer.State != ended && !goesOn(answer) {
 		return "X"
 	}
-	return string(st.State)
+	return string(first.State)
 }
 
 func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * finding.Tick }

@@ -125,7 +125,8 @@ func (f *folder) identify(pid int) (p finding.Process, err error) {
 	if err != nil {
 		return p, whyNot(err)
 	}
-	*f = f.ask(first)
+	asked, answer := f.ask(first)
+	*f = asked
 	uid, otherPIDs, err := f.status()
 	if err != nil {
 		return p, whyNot(err)
@@ -135,9 +136,9 @@ func (f *folder) identify(pid int) (p finding.Process, err error) {
 		return p, whyNot(err)
 	}
 	p = finding.Process{
-		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first), UID: uid, Exe: f.exe(),
+		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first, answer), UID: uid, Exe: f.exe(),
 		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
-		Gone: first.State == ended && f.thread == "", OtherPIDs: otherPIDs,
+		Gone: answer.State == ended, OtherPIDs: otherPIDs,
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
 	if !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
@@ -199,7 +200,7 @@ func find(proc string, uid uint32, in slurm.Owner, fits func(child.Stat, folder)
 			continue // ended
 		}
 		if st, err := f.stat(); err == nil {
-			if asked := f.ask(st); asked.of(uid, in) && fits(st, asked) {
+			if asked, _ := f.ask(st); asked.of(uid, in) && fits(st, asked) {
 				found = append(found, OfJob{pid, st.Name})
 			}
 		}

@@ -86,6 +86,40 @@ func awaitZombie(t *testing.T, pid int) int {
 	}
 }
 
+// A process is ending once all of its threads that live are: the state of none of them says so, and neither does its
+// first thread alone.
+func TestEnding(t *testing.T) {
+	const going, exits = "4194560", "4194564"
+	thread := func(state, flags string) string {
+		return "10 (py) " + state + strings.Replace(statTail, going, flags, 1)
+	}
+	for name, tt := range map[string]struct {
+		threads []string // the first thread first
+		want    string
+		gone    bool
+	}{
+		"sleeps in the kernel":                {[]string{thread("D", going)}, "D", false},
+		"ends":                                {[]string{thread("D", exits)}, "X", false},
+		"the first has ended":                 {[]string{thread("Z", exits), thread("S", going)}, "Z", false},
+		"the first has ended, the others end": {[]string{thread("Z", exits), thread("R", exits)}, "X", false},
+		"the first ends alone":                {[]string{thread("D", exits), thread("S", going)}, "D", false},
+		"one of them does not end": {[]string{thread("Z", exits), thread("R", exits), thread("S", going)}, "Z",
+			false},
+		"all have ended": {[]string{thread("Z", exits), thread("Z", exits)}, "Z", true},
+	} {
+		proc := t.TempDir()
+		folder := fixture(t, proc, "10", jobCgroup, "")
+		put(t, filepath.Join(folder, "stat"), tt.threads[0])
+		for i, stat := range tt.threads {
+			for file, text := range map[string]string{"stat": stat, "cgroup": jobCgroup, "environ": ""} {
+				put(t, filepath.Join(folder, "task", strconv.Itoa(10+i), file), text)
+			}
+		}
+		p := one(t, proc, 10)
+		must.Not(t, p.State != tt.want || p.Gone != tt.gone || p.Why != "", "%s: %+v", name, p)
+	}
+}
+
 func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
 	t.Helper()
 	folder := filepath.Join(proc, pid)

@@ -331,7 +331,7 @@ func (c Case) addRecords(s *finding.Scene) {
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Proofs: node.Proofs,
 	})
-	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
+	s.Self, s.Others, s.Left, s.Ending = book.Self, book.Others, book.Left, book.Ending
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}

@@ -19,6 +19,8 @@ type Book struct {
 	Others []finding.Record
 	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
 	Left []finding.Finding
+	// Ending are the processes that ends on record saw ending, with the time of the first such end (CLOCK_BOOTTIME).
+	Ending map[finding.Instance]time.Duration
 }
 
 // Now is the look from which a ledger is read.
@@ -36,7 +38,7 @@ type Now struct {
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
 // self but what the recorder saw.
 func Open(runs []Run, self Run, now Now) Book {
-	b := Book{Left: leftovers(runs, now)}
+	b := Book{Left: leftovers(runs, now), Ending: ending(runs, now)}
 	ofRun := self.Job.ID != 0
 	if ofRun {
 		b.Self = record(self)
@@ -104,6 +106,25 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 		}
 	}
 	return left
+}
+
+// ending finds the processes that ends of this boot saw ending. One that a later hook meets again hangs in the kernel.
+func ending(runs []Run, now Now) map[finding.Instance]time.Duration {
+	all := map[finding.Instance]time.Duration{}
+	for _, r := range runs {
+		if r.Epoch.Boot == "" || r.Epoch.Boot != now.Epoch.Boot {
+			continue
+		}
+		for _, e := range r.Both() {
+			for _, p := range e.Processes {
+				i := finding.Instance{PID: p.PID, Start: p.Start}
+				if first, seen := all[i]; p.State == "X" && (!seen || e.At < first) {
+					all[i] = e.At
+				}
+			}
+		}
+	}
+	return all
 }
 
 func endsOf(runs []Run, epoch gpu.Epoch) []End {

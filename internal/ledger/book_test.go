@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -93,6 +94,28 @@ func TestLeftovers(t *testing.T) {
 	}
 	if got := leftovers(runs, looking()); len(got) != 2 || got[0].GPU != card0 || got[1].GPU != card1 {
 		t.Errorf("the newest is not first, or a look acquits of another card too: %+v", got)
+	}
+}
+
+// A process that an end of this boot saw ending is known by its PID and start time, with the first time that was seen.
+func TestEnding(t *testing.T) {
+	process := func(pid int, state string) finding.Process {
+		return finding.Process{PID: pid, Start: time.Duration(pid) * time.Second, State: state}
+	}
+	first, second, earlier := saw(20), saw(30), saw(10)
+	first.Processes = []finding.Process{process(1, "X"), process(2, "D")}
+	second.Processes = []finding.Process{process(1, "X"), process(3, "X")}
+	earlier.Processes = []finding.Process{process(4, "X")}
+	another := run(102, []gpu.ID{card0}, &earlier)
+	another.Epoch.Boot = "a"
+	reloaded := run(101, []gpu.ID{card1}, &second)
+	reloaded.Epoch = otherEpoch
+	got := Open([]Run{reloaded, run(100, []gpu.ID{card0}, at(1), first), another}, Run{}, looking()).Ending
+	want := map[finding.Instance]time.Duration{
+		{PID: 1, Start: time.Second}: 20 * time.Second, {PID: 3, Start: 3 * time.Second}: 30 * time.Second,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -123,7 +123,7 @@ func (s Scene) candidates(f finding.Finding) string {
 
 // condition says what is unusual about a process that its owner can do something about.
 func condition(h finding.Holder) string {
-	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "about to end",
+	words := map[finding.Class]string{finding.Stopped: "stopped: kill -9 ends it", finding.Dying: "stuck or ending",
 		finding.MPS: "of CUDA MPS", finding.Container: "in a container"}
 	text := ""
 	for _, c := range h.Classes {

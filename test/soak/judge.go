@@ -299,8 +299,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
 func (h *hook) alone(i world.Item) bool {
-	ending := i.Creator.State == "Z" // for all that can be seen
-	return i.Way == world.Plain && !i.Moves() && !ending && h.watched(i) && i.Bytes >= h.limits.Drain
+	return i.Way == world.Plain && !i.Moves() && h.watched(i) && i.Bytes >= h.limits.Drain
 }
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look
@@ -316,7 +315,7 @@ func (h *hook) plainly(i world.Item) bool {
 		}
 		apart := p.Container != "" || p.OtherPIDs
 		anothers := p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job
-		if apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || anothers {
+		if apart && p.UID != h.job.UID || p.State == "X" || p.UID == 0 || p.Service != "" || anothers {
 			return false
 		}
 	}
