@@ -195,8 +195,7 @@ func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds)
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	related := func(a ledger.Assigned) bool { return a.Device.ID == d.Parent || a.Device.Parent == d.ID }
 	for _, r := range all.runs {
-		now := r.Running(all.runs) && (r.Epoch == (gpu.Epoch{}) || r.Epoch.Same(epoch))
-		if now && (r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
+		if r.Running(all.runs) && !r.Epoch.OtherBoot(epoch) && (r.Given(d.ID) || slices.ContainsFunc(r.Devices, related)) {
 			return r.JobName()
 		}
 	}

@@ -119,7 +119,7 @@ func (p Process) seen() bool { return !p.Gone && p.Why == "" }
 func (s Scene) jobs(d gpu.Device) []string {
 	jobs := []string{}
 	for _, r := range s.Runs {
-		if !r.Running(s.Runs) || r.Epoch != (gpu.Epoch{}) && r.Epoch.Changed(s.Epoch) {
+		if !r.Running(s.Runs) || r.Epoch.OtherBoot(s.Epoch) {
 			continue
 		}
 		for _, a := range r.Devices {

@@ -221,7 +221,7 @@ func (h *layout) readLooks() {
 					continue
 				}
 				l := h.judge(e, d.Device.ID, start)
-				l.epoch, l.by = r.Epoch, "a hook of job "+r.JobName()
+				l.epoch, l.by = r.EpochOf(e), "a hook of job "+r.JobName()
 				if i == 0 && r.Start != nil {
 					start = &l
 				}

@@ -44,7 +44,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
 	}
-	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf}
+	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.EpochOf(e), Wall: e.Wall, Conf: e.SlurmConf}
 	for i, f := range e.Findings {
 		if e.Verdict.Drains(i) {
 			x.Causes = append(x.Causes, Cause{f.Code, f.GPU, f.Index})
@@ -71,7 +71,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 // Exits are the exits that a node's records tell of in this boot, oldest first; none where that is not known.
 func Exits(runs []ledger.Run, boot string) (list []Exit) {
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
-		if x := FromEnd(r, phase, e); x != nil && boot != "" && r.Epoch.Boot == boot {
+		if x := FromEnd(r, phase, e); x != nil && boot != "" && r.EpochOf(e).Boot == boot {
 			list = append(list, *x)
 		}
 	}

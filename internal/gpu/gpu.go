@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -185,6 +186,20 @@ func (e Epoch) Same(other Epoch) bool {
 func (e Epoch) Changed(other Epoch) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)
+}
+
+// OtherBoot reports that the node has booted between the two.
+func (e Epoch) OtherBoot(other Epoch) bool {
+	return Epoch{Boot: e.Boot}.Changed(Epoch{Boot: other.Boot})
+}
+
+// Or fills in what is unknown from an earlier epoch that nothing contradicts. If that is the present one again, the
+// driver was never reloaded meanwhile; if it is not, what is filled in equals no other epoch either.
+func (e Epoch) Or(earlier Epoch) Epoch {
+	if e.Changed(earlier) {
+		return e
+	}
+	return Epoch{cmp.Or(e.Boot, earlier.Boot), cmp.Or(e.Driver, earlier.Driver), cmp.Or(e.Module, earlier.Module)}
 }
 
 func known(a, b string) bool { return a != "" && a == b }

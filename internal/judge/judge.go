@@ -182,6 +182,9 @@ func (c Case) End(j Judgement) ledger.End {
 	}
 	if c.Phase == slurm.Epilog {
 		e.Recording = c.Past.Recording
+		if began := c.Past.Run.Epoch; began != (gpu.Epoch{}) && c.Seen.Epoch != began {
+			e.Epoch = c.Seen.Epoch
+		}
 	}
 	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}

@@ -77,10 +77,14 @@ func Open(runs []Run, self Run, now Now) Book {
 	return b
 }
 
-// counts leaves out runs of another epoch. One whose prolog learned nothing has no epoch, and may be on any card.
+// counts reports whether a run bears on this look. An open run of this boot always does: its job is live until its end
+// is seen. A closed run does unless the driver was reloaded after it. Without a boot id only a run from before now can.
 func (n Now) counts(r Run) bool {
-	unknown := r.Epoch == (gpu.Epoch{}) && r.Start != nil && r.Start.At <= n.At
-	return unknown || r.Epoch.Same(n.Epoch)
+	if (r.Epoch.Boot == "" || n.Epoch.Boot == "") && r.First().At > n.At {
+		return false
+	}
+	epoch := r.EpochOf(r.Last())
+	return !epoch.OtherBoot(n.Epoch) && !(r.Closed() && epoch.Changed(n.Epoch))
 }
 
 // leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card
@@ -127,16 +131,15 @@ func ending(runs []Run, now Now) map[finding.Instance]time.Duration {
 	return all
 }
 
+// endsOf are the ends that are known to be of an epoch, newest first.
 func endsOf(runs []Run, epoch gpu.Epoch) []End {
 	var ends []End
 	for _, r := range runs {
-		if !r.Epoch.Same(epoch) {
-			continue
+		for _, e := range r.Both() {
+			if r.EpochOf(e).Same(epoch) {
+				ends = append(ends, e)
+			}
 		}
-		if r.Start != nil {
-			ends = append(ends, *r.Start)
-		}
-		ends = append(ends, r.Ends...)
 	}
 	slices.SortFunc(ends, func(a, b End) int { return cmp.Compare(b.At, a.At) })
 	return ends
@@ -273,6 +276,7 @@ func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bo
 // Node is what a node knows of itself, for judging runs whose end nobody saw.
 type Node struct {
 	Epoch  gpu.Epoch
+	GPUs   []gpu.ID // all that Slurm gives out
 	Shared []string // partitions that hand one card to several jobs
 	// Exclusive reports that no card is given out in parts, for certain. It is asked only where it matters.
 	Exclusive func() bool
@@ -295,29 +299,52 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 		}
 		by := r.Superseded(runs)
 		switch {
-		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
+		case r.Epoch.OtherBoot(n.Epoch):
 			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.First().At})
 		case by != nil:
 			over = append(over, Unfinished{Run: r, Why: "its job began again", Over: by.First().At})
 		default:
-			if o := n.follower(r, runs); o != nil && n.Exclusive() {
-				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),
-					Presumed: true, Over: o.Start.At})
+			if by, why := n.follower(r, runs); by != nil && n.Exclusive() {
+				over = append(over, Unfinished{Run: r, Why: why, Presumed: true, Over: by.Start.At})
 			}
 		}
 	}
 	return over
 }
 
-// follower is a job that was given one of a run's cards later, alone and clean, and whose end was seen. Slurm gives a
-// card that a job has to no other, suspended or not, unless it is shared by right.
-func (n Node) follower(r Run, runs []Run) *Run {
+// follower is a job that was given a GPU of a run later, and why the run is over by that. If the run's GPUs are not
+// known, later jobs must have been given all of the node's, and it is the last of them.
+func (n Node) follower(r Run, runs []Run) (last *Run, why string) {
 	if r.Start == nil || n.mayShare(r) {
-		return nil
+		return nil, ""
 	}
+	for _, d := range r.Devices {
+		if o := n.heir(r, d.Device.ID, runs); o != nil {
+			return o, fmt.Sprintf("job %d was given its GPU", o.Job.ID)
+		}
+	}
+	if !record(r).Unplaced {
+		return nil, ""
+	}
+	for _, id := range n.GPUs {
+		o := n.heir(r, id, runs)
+		if o == nil {
+			return nil, ""
+		}
+		if last == nil || o.after(*last) {
+			last = o
+		}
+	}
+	return last, "later jobs were given every GPU of the node"
+}
+
+// heir is a job of this boot that was given a GPU after a run began, alone and clean, and whose end was seen. Slurm
+// gives a GPU that a job has to no other, suspended or not, unless it is shared by right.
+func (n Node) heir(r Run, id gpu.ID, runs []Run) *Run {
 	for i, o := range runs {
-		later := o.Job.ID != r.Job.ID && o.Start != nil && o.Start.At > r.Start.At && o.Epoch.Same(r.Epoch)
-		if later && o.Epilog() != nil && !n.mayShare(o) && slices.ContainsFunc(r.Devices, o.gotClean) {
+		later := o.Job.ID != r.Job.ID && o.Start != nil && o.Start.At > r.Start.At && !o.Epoch.OtherBoot(r.Epoch)
+		ofBoot := o.Epoch.Boot != "" && o.Epoch.Boot == n.Epoch.Boot
+		if later && ofBoot && o.Epilog() != nil && !n.mayShare(o) && o.gotClean(id) {
 			return &runs[i]
 		}
 	}
@@ -328,8 +355,8 @@ func (n Node) mayShare(r Run) bool {
 	return r.Job.MPSPercent != "" || slices.Contains(n.Shared, r.Job.Partition)
 }
 
-func (r Run) gotClean(d Assigned) bool {
-	reading, seen := r.Start.Snapshot.Reading(d.Device.ID)
-	return r.had(d.Device.ID) && seen && r.Start.Curves[d.Device.ID].State == settle.Clean &&
+func (r Run) gotClean(id gpu.ID) bool {
+	reading, seen := r.Start.Snapshot.Reading(id)
+	return r.had(id) && seen && r.Start.Curves[id].State == settle.Clean &&
 		reading.ProcessesUnknown == "" && len(reading.Processes) == 0
 }

@@ -182,26 +182,67 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// Runs of another epoch are history. One whose prolog learned nothing has no epoch; if it began before now it may
-// be here.
+// An open run of this boot counts, whatever else is known of its epoch: its job is live until its end is seen. A closed
+// run counts unless the driver was reloaded since. Without a boot id only a run that began before now can be of this one.
 func TestCounts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		epoch gpu.Epoch
-		start *End
-		want  bool
+	const none = -1
+	epochs := map[string]gpu.Epoch{
+		"this": thisEpoch, "a driver reload": otherEpoch, "half": {Boot: "b"}, "none": {},
+		"another boot": {Boot: "a", Driver: "580", Module: "m"}, "another boot, half": {Boot: "a"},
+		"no boot id": {Driver: "580", Module: "m"}, "no boot id, reload": {Driver: "590", Module: "m"},
+	}
+	for _, tt := range []struct {
+		epoch, end   string // the start's epoch, and the end's where it knew another
+		start, ended int    // seconds
+		want         bool
 	}{
-		"this epoch":           {thisEpoch, at(50), true},
-		"this epoch, no start": {thisEpoch, nil, true},
-		"another epoch":        {otherEpoch, at(50), false},
-		"half an epoch":        {gpu.Epoch{Boot: "b"}, at(50), false},
-		"none":                 {gpu.Epoch{}, at(50), true},
-		"none, from before":    {gpu.Epoch{}, at(101), false}, // of an earlier boot, whose clock was ahead
-		"none, no start":       {gpu.Epoch{}, nil, false},
+		{"this", "", 50, none, true}, {"this", "", 50, 60, true}, {"this", "", none, 60, true},
+		{"a driver reload", "", 50, none, true}, {"a driver reload", "", 50, 60, false},
+		{"a driver reload", "this", 50, 60, true}, {"this", "a driver reload", 50, 60, false},
+		{"half", "", 50, none, true}, {"half", "", 50, 60, true}, {"half", "", none, 60, true},
+		{"half", "this", 50, 60, true}, {"half", "a driver reload", 50, 60, false}, {"this", "half", 50, 60, true},
+		{"none", "", 50, none, true}, {"none", "", 50, 60, true}, {"none", "", none, 60, true},
+		{"none", "", 101, none, false}, {"none", "", none, 101, false},
+		{"another boot", "", 50, none, false}, {"another boot", "", 50, 60, false},
+		{"another boot, half", "", 50, none, false},
+		{"no boot id", "", 50, none, true}, {"no boot id", "", 101, none, false},
+		{"no boot id, reload", "", 50, none, true}, {"no boot id, reload", "", 50, 60, false},
 	} {
-		r := run(1, nil, tt.start)
-		r.Epoch = tt.epoch
+		r := run(1, nil, nil)
+		if r.Epoch = epochs[tt.epoch]; tt.start != none {
+			r.Start = at(tt.start)
+		}
+		if tt.ended != none {
+			r.Ends = []End{saw(tt.ended)}
+			r.Ends[0].Epoch = epochs[tt.end]
+		}
 		if got := looking().counts(r); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+	blind := Now{At: 100 * time.Second} // /proc tells nothing: any run that began before now may be live
+	if r := run(1, nil, at(50)); !blind.counts(r) || blind.counts(run(1, nil, at(101))) {
+		t.Error("without a boot id, an open run from before now does not count, or one from later does")
+	}
+}
+
+// What an end saw belongs to the driver's life that the end saw: a job that began without a driver has leftovers too.
+func TestLeftoversOfHalfAnEpoch(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start, end gpu.Epoch
+		want       int
+	}{
+		"one epoch":            {thisEpoch, gpu.Epoch{}, 1},
+		"completed at the end": {gpu.Epoch{Boot: "b"}, thisEpoch, 1},
+		"reloaded meanwhile":   {otherEpoch, thisEpoch, 1},
+		"half at the end":      {thisEpoch, gpu.Epoch{Boot: "b"}, 1},
+		"never known":          {gpu.Epoch{Boot: "b"}, gpu.Epoch{}, 0},
+		"reloaded since":       {thisEpoch, otherEpoch, 0},
+	} {
+		r := run(100, []gpu.ID{card0}, at(1), left(20, card0))
+		r.Epoch, r.Ends[0].Epoch = tt.start, tt.end
+		if got := leftovers([]Run{r}, looking()); len(got) != tt.want {
+			t.Errorf("%s: %d, want %d", name, len(got), tt.want)
 		}
 	}
 }
@@ -331,8 +372,17 @@ func TestUnended(t *testing.T) {
 			false, "", false},
 		"MPS": {[]Run{changed(open, func(r *Run) { r.Job.MPSPercent = "50" }), later},
 			false, "", false},
-		"another life of the driver": {[]Run{open, changed(later, func(r *Run) { r.Epoch = another })}, false,
+		"the driver was reloaded": {[]Run{open, changed(later, func(r *Run) { r.Epoch = another })}, false,
+			"job 101 was given its GPU", true},
+		"it began without a driver": {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{Boot: "b"} }), later},
+			false, "job 101 was given its GPU", true},
+		"it knew no epoch": {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} }), later}, false,
+			"job 101 was given its GPU", true},
+		"the later one knew no boot": {[]Run{open, changed(later, func(r *Run) { r.Epoch.Boot = "" })}, false, "", false},
+		"its GPUs are unknown, one was given": {[]Run{changed(open, func(r *Run) { r.Devices = nil }), later}, false,
 			"", false},
+		"its GPUs are unknown, all were given": {[]Run{changed(open, func(r *Run) { r.Devices = nil }), later,
+			runOn(102, "GPU-1", 40, 50)}, false, "later jobs were given every GPU of the node", true},
 		"the later one did not get it clean": {[]Run{open,
 			changed(later, func(r *Run) { r.Start.Curves = map[gpu.ID]settle.Curve{"GPU-0": {State: settle.Flat}} })},
 			false, "", false},
@@ -341,6 +391,9 @@ func TestUnended(t *testing.T) {
 				Processes: []gpu.Process{{PID: 7}}}}
 		})}, false, "", false},
 		"a GPU without a name": {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
+		"one of its GPUs has no name": {[]Run{changed(open, func(r *Run) {
+			r.Devices = append(r.Devices, Assigned{Index: 1})
+		}), later}, false, "job 101 was given its GPU", true},
 		"no start on record": {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life,
 			Devices: open.Devices}, later}, false, "", false},
 		"its job id began again": {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began again", false},
@@ -349,7 +402,7 @@ func TestUnended(t *testing.T) {
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},
 		"its own end is on file": {[]Run{runOn(100, "GPU-0", 10, 15), later}, false, "", false},
 	} {
-		got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"},
+		got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"}, GPUs: []gpu.ID{"GPU-0", "GPU-1"},
 			Exclusive: func() bool { return !tt.shared }})
 		switch {
 		case tt.want == "" && len(got) == 0:

@@ -43,8 +43,10 @@ type Display struct {
 
 // End is one of a run's two ends: its prolog's or epilog's look, and what was made of it.
 type End struct {
-	At        time.Duration           `json:"at_ns"` // CLOCK_BOOTTIME
-	Wall      time.Time               `json:"wall"`  // for display
+	At   time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+	Wall time.Time     `json:"wall"`  // for display
+	// what this end knew of the driver's epoch, if that is not the run's
+	Epoch     gpu.Epoch               `json:"epoch,omitzero"`
 	Snapshot  gpu.Snapshot            `json:"snapshot"`
 	Curves    map[gpu.ID]settle.Curve `json:"curves,omitempty"`
 	Processes []finding.Process       `json:"processes,omitempty"`
@@ -104,7 +106,7 @@ func (r Run) Superseded(runs []Run) (by *Run) {
 		return nil
 	}
 	for i, o := range runs {
-		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (by == nil || by.after(o)) {
+		if (o.Job.ID == r.Job.ID || o.Epoch.OtherBoot(r.Epoch)) && o.after(r) && (by == nil || by.after(o)) {
 			by = &runs[i]
 		}
 	}
@@ -124,6 +126,9 @@ func (r Run) JobName() string {
 
 // Name tells a run from all others of its node.
 func (r Run) Name() string { return fmt.Sprintf("%d-%s", r.Job.ID, r.Key) }
+
+// EpochOf is the driver's epoch in which one of the run's ends looked.
+func (r Run) EpochOf(e End) gpu.Epoch { return e.Epoch.Or(r.Epoch) }
 
 // Owner names the run's job as a cgroup does.
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
@@ -159,13 +164,9 @@ func (r Run) Both() []End {
 	return append([]End{*r.Start}, r.Ends...)
 }
 
-func (r Run) otherBoot(o Run) bool {
-	return r.Epoch.Boot != "" && o.Epoch.Boot != "" && r.Epoch.Boot != o.Epoch.Boot
-}
-
 // after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
 func (r Run) after(o Run) bool {
-	if r.otherBoot(o) {
+	if r.Epoch.OtherBoot(o.Epoch) {
 		return r.First().Wall.After(o.First().Wall)
 	}
 	return r.First().At > o.First().At

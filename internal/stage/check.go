@@ -186,8 +186,12 @@ func (r *record) settleRuns(c judge.Check) {
 		return
 	}
 	exclusive := false
+	var given []gpu.ID
+	for _, card := range c.Given() {
+		given = append(given, card.Device.ID)
+	}
 	unended := ledger.Unended(c.Latest().Runs, ledger.Node{
-		Epoch: r.Seen.Epoch, Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
+		Epoch: r.Seen.Epoch, GPUs: given, Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
 			// Slurm's files say for certain that no GPU of this node is given out in parts.
 			exclusive = exclusive || r.nodeSharing().Shared == slurmconf.No
 			return exclusive

@@ -3,6 +3,7 @@ package faults
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -214,5 +215,30 @@ func TestBriefEndDeniesNothing(t *testing.T) {
 	}
 	if c := d.Cause(diagnosis.Fault); c.Answer != diagnosis.Unknown {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A job that began while the driver was not loaded, or during which it is reloaded, is as live as any other: what is on
+// its GPU is its own until its end, and what it leaves there is named.
+func TestHalfAnEpoch(t *testing.T) {
+	for name, known := range map[string]string{
+		"a driver that was not loaded": `$1}`,
+		"a driver reload":              `$1,"driver":"1.2","module":"1"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.clean(prolog, newJob())
+			record := must.Have(filepath.Glob(n.inState("100/*.json")))(n)[0]
+			epoch := regexp.MustCompile(`("epoch":\{"boot":"[^"]*")[^}]*\}`)
+			n.put(record, epoch.ReplaceAllString(n.get(record), known), 0o600)
+			p := n.leftover()
+			n.checked("")
+			n.inCgroup(p, "100")
+			n.hook(epilog, newJob())
+			if f := n.checked("BKD-ORPHAN").Findings[0]; f.Owner == nil || f.Owner.Job != 100 {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
 }

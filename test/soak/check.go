@@ -106,6 +106,9 @@ func (h *hook) settleRuns() {
 	node := ledger.Node{Epoch: h.node.Epoch, Shared: h.cfg.Slurm.SharedPartitions, Exclusive: func() bool {
 		return site == world.Exclusive || site == world.Gang
 	}}
+	for _, c := range h.node.Cards {
+		node.GPUs = append(node.GPUs, c.Device.ID)
+	}
 	for _, u := range ledger.Unended(h.book.runs, node) {
 		h.tally.settled++
 		h.book.close(u.Run, ledger.End{At: max(u.Over, 1), Wall: h.wall(), Unseen: u.Why, Presumed: u.Presumed})

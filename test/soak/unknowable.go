@@ -55,7 +55,7 @@ func (h *hook) sharesOnRecord(c *world.Card) bool {
 // openOn reports another job's record of this epoch that has the card and no end.
 func (h *hook) openOn(c *world.Card, r ledger.Run) bool {
 	has := slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == c.Device.ID })
-	return r.Job.ID != h.job.ID && !r.Closed() && r.Epoch.Same(h.node.Epoch) && has
+	return r.Job.ID != h.job.ID && !r.Closed() && !r.Epoch.OtherBoot(h.node.Epoch) && has
 }
 
 // hidden is what a balance lacks because of shared memory: each process that shares it is listed for all of it, so that
