@@ -108,46 +108,71 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 	return Finding{}, false
 }
 
-// moving reports a GPU that did not settle, with processes that were there all the time, and other live jobs'.
+// moving reports a GPU that did not settle, with what was on it all the time, and other live jobs' processes.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
-	var out []Finding
-	all := s.Now.Stayed[c.Device.ID]
-	if r.ProcessesUnknown != "" {
-		r.Processes = nil
-	}
-	for _, p := range r.Processes {
-		f, worth := s.process(c, p)
-		i := slices.IndexFunc(all, func(q settle.Stay) bool { return q.PID == p.PID })
-		stayed := i >= 0
-		switch {
-		case !worth:
-		case stayed:
-			out = append(out, s.atLeast(f, all[i]))
-		case f.Code == code.Foreign:
-			out = append(out, f)
-		}
-	}
-	return append(s.certain(out, c.Device.ID), Finding{
+	return append(s.certain(s.stayed(c, r), c.Device.ID), Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	})
 }
 
-// atLeast is a finding on a GPU that did not settle: without a total each process has to hold enough by itself.
-func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
-	const unsettled = "the memory of this GPU did not settle, and "
-	f.Bytes = stay.Memory
-	if f.Holder.Gone {
-		f.Doubts = append(f.Doubts, unsettled+"a process that has ended may be on its way out")
+// stayed names what every look showed, each with the least that it ever held. Of a live job's process one look is enough.
+func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
+	if r.ProcessesUnknown != "" {
+		return nil
 	}
-	if stay.Falling {
-		f.Doubts = append(f.Doubts, unsettled+"it was giving memory back")
+	var soon []uint64 // of each
+	add := func(f Finding, stay settle.Stay) {
+		if stay.Ending {
+			f.doubt(unsettled + "a process that holds this, or may hold it, had just ended")
+		}
+		out, soon = append(out, f), append(soon, stay.Soon)
 	}
-	if stay.Memory.Known() && stay.Memory.Bytes < s.Limits.Drain {
-		f.doubt(unsettled+"it held %d MiB at the least", stay.Memory.Bytes>>20)
+	for _, p := range r.Processes {
+		f, worth := s.process(c, p)
+		stay, stayed := s.Now.stay(c.Device.ID, p.PID)
+		if stayed {
+			f.Bytes = stay.Memory
+		}
+		if worth && (stayed || f.Code == code.Foreign) {
+			add(f, stay)
+		}
 	}
-	return f
+	if rest, stayed := s.Now.stay(c.Device.ID, 0); stayed {
+		if f, worth := s.unexplained(c, r, rest.Memory); worth {
+			add(f, rest)
+		}
+	}
+	s.givenBack(out, soon)
+	return out
+}
+
+// stay finds what stayed on a GPU of a process, or with PID 0 of no listed one.
+func (s Side) stay(id gpu.ID, pid int) (settle.Stay, bool) {
+	i := slices.IndexFunc(s.Stayed[id], func(p settle.Stay) bool { return p.PID == pid })
+	if i < 0 {
+		return settle.Stay{}, false
+	}
+	return s.Stayed[id][i], true
+}
+
+const unsettled = "the memory of this GPU did not settle, and "
+
+// givenBack doubts what becomes less, given what will soon be left of each finding, unless enough to drain will be left
+// of all that is certain.
+func (s Scene) givenBack(found []Finding, soon []uint64) {
+	var left uint64
+	for i, f := range found {
+		if f.Unknown == "" && len(f.Doubts) == 0 {
+			left += min(soon[i], f.Bytes.Bytes)
+		}
+	}
+	for i := range found {
+		if left < s.Limits.Drain && soon[i] < found[i].Bytes.Bytes {
+			found[i].doubt(unsettled + "this was being given back")
+		}
+	}
 }
 
 // residents names everything that stays on a settled card: listed processes, then memory nobody explains.
@@ -161,7 +186,7 @@ func (s Scene) residents(c Card, r gpu.Reading) []Finding {
 			out = append(out, f)
 		}
 	}
-	if f, worth := s.unexplained(c, r); worth {
+	if f, worth := s.unexplained(c, r, Rest(r, s.Limits, s.Baselines[c.Device.ID])); worth {
 		out = append(out, f)
 	}
 	return s.certain(out, c.Device.ID)
@@ -266,9 +291,9 @@ func (s Scene) sawAlive(pid int, o Owner) bool {
 	})
 }
 
-// unexplained is the memory beyond what the listed processes account for. Known residue of the start counts
-// as expected, up to what was seen there.
-func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
+// unexplained is the memory beyond what the listed processes account for: now, of which known residue of the start
+// counts as expected, up to what was seen there.
+func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool) {
 	if s.Shared != "" || r.Memory.Unjudged != "" {
 		return Finding{}, false // the others' processes need not be listed here
 	}
@@ -283,16 +308,16 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	if r.KnownBad != "" {
 		f.Observed += "; " + r.KnownBad
 	}
-	now, why := Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
+	why := now.Unknown
 	before, whyBefore := s.before(c)
-	if why == "" && now >= s.Limits.Report {
+	if why == "" && now.Bytes >= s.Limits.Report {
 		why = whyBefore
 	}
 	if why != "" {
 		f.Unknown, f.Bytes = why, gpu.Unknown(why)
 		return f, true
 	}
-	extra := now - min(now, before)
+	extra := now.Bytes - min(now.Bytes, before)
 	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
 		return f, false
 	}
@@ -336,6 +361,12 @@ func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown str
 		return 0, "processes account for more than is used: shared memory counted twice"
 	}
 	return 0, ""
+}
+
+// Rest is the balance of a GPU as a figure.
+func Rest(r gpu.Reading, l Limits, b Baseline) gpu.Figure {
+	bytes, unknown := Unexplained(r, l, b)
+	return gpu.Figure{Bytes: bytes, Unknown: unknown}
 }
 
 // before returns what was unexplained at the job's start, 0 without a record of it, or why it cannot be told.

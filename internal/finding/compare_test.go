@@ -166,7 +166,7 @@ func TestCompare(t *testing.T) {
 	}
 	moving := func(least uint64, facts Process) Side {
 		s := side(at(200), settle.Moving, reading(21*gib, listed(70, least), listed(71, gib)), facts, by(1002, child))
-		s.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: gpu.Process{PID: 70, Memory: gpu.Bytes(least)}}}}
+		s.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: gpu.Process{PID: 70, Memory: gpu.Bytes(least)}, Soon: least, Ending: facts.Gone}}}
 		return s
 	}
 	over := Record{Job: 10, UID: alice, Start: at(100), End: at(160)}
@@ -253,7 +253,7 @@ func TestCompare(t *testing.T) {
 		{"stayed: the job's own", ending(moving(19*gib, in(10, orphan))), "ORPHAN 10 cgroup MOVING", "-"},
 		{"stayed, between jobs", with(between(moving(19*gib, in(10, orphan))), others(over)), "ORPHAN 10 cgroup MOVING", "-"},
 		{"stayed: little at one look", ending(moving(500*mib, in(10, orphan))), "ORPHAN 10 cgroup MOVING", "500 MiB"},
-		{"stayed: gone, as no start time proves it", ending(moving(19*gib, gone)), "PHANTOM 10 exclusive MOVING", "did not settle"},
+		{"stayed: it had just ended", ending(moving(19*gib, gone)), "PHANTOM 10 exclusive MOVING", "had just ended"},
 		{"stayed: a live job's", with(ending(moving(19*gib, in(11, orphan))), others(live)), "FOREIGN 11 cgroup MOVING", "live job"},
 		{"stayed: the node's own little", ending(moving(mib, service("x.service", since(5, orphan)))), "MOVING", ""},
 		{"stayed: its first thread has ended", ending(moving(19*gib, state("Z", in(10, orphan)))), "ORPHAN 10 cgroup MOVING", "-"},

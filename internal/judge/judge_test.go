@@ -294,7 +294,7 @@ func TestLook(t *testing.T) {
 		"stayed, and no last look":   {eyes{who: is(there), watches: series(first)}, "moving wpqwpr known"},
 		"not in the first look":      {eyes{who: is(there), watches: series(append(moving(10, 1), moving(11, 7, big)...))}, "moving wp known"},
 		"gone, for another watch":    {eyes{who: is(gone), watches: series(first, moving(17, 7, big))}, "moving wpqswpr known stayed"},
-		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known"},
+		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known stayed ending"},
 	} {
 		o := order()
 		o.Neighbours = tt.eyes.beside
@@ -308,6 +308,9 @@ func TestLook(t *testing.T) {
 		}
 		if len(side.Stayed[card]) > 0 && side.Stayed[card][0].PID == 70 && side.Stayed[card][0].Memory == big.Memory {
 			got += " stayed"
+			if side.Stayed[card][0].Ending {
+				got += " ending"
+			}
 		}
 		if got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)

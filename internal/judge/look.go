@@ -87,23 +87,32 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	}
 	side.Neighbours = o.Neighbours
 	side.Processes = e.Processes(pids(side.Snapshot, side.Neighbours))
-	side.Stayed = o.stayed(side, func(gpu.ID) []gpu.Snapshot { return looks })
+	side.Stayed = o.stayed(side, looks)
 	return side, looks
 }
 
-// stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the
-// looks: a process that started before the first of them is the one that each of them listed.
-func (o Order) stayed(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[gpu.ID][]settle.Stay {
+// stayed finds what every look showed on a GPU whose memory is still moving: processes, and memory that no process is
+// listed for. /proc is read after the looks: a process that started before the first of them is the one that each of
+// them listed.
+func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]settle.Stay {
 	all := map[gpu.ID][]settle.Stay{}
 	for _, c := range o.Cards {
-		if id := c.Device.ID; side.Curves[id].State == settle.Moving {
-			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks(id)), func(p settle.Stay) bool {
-				facts, read := side.Processes[p.PID]
-				return !read || facts.Why != "" || !facts.Gone && facts.Start+finding.Tick > looks(id)[0].At
-			})
-			if len(same) > 0 {
-				all[id] = same
-			}
+		id := c.Device.ID
+		if side.Curves[id].State != settle.Moving {
+			continue
+		}
+		same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p settle.Stay) bool {
+			facts, read := side.Processes[p.PID]
+			return !read || facts.Why != "" || !facts.Gone && facts.Start+finding.Tick > looks[0].At
+		})
+		rest := settle.Rest(o.Rule, c.Device, looks, func(r gpu.Reading) gpu.Figure {
+			return finding.Rest(r, o.Limits, o.Baselines[id])
+		})
+		if rest.Memory.Known() && rest.Memory.Bytes >= o.Limits.Report {
+			same = append(same, rest)
+		}
+		if len(same) > 0 {
+			all[id] = same
 		}
 	}
 	return all
@@ -153,8 +162,10 @@ func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
 // unexplained reports memory without a process, or a process that is gone: only then /proc is searched.
 func (o Order) unexplained(side finding.Side) bool {
 	for _, c := range o.Cards {
+		id := c.Device.ID
 		bytes, _ := o.rest(side.Snapshot, c)
-		if side.Curves[c.Device.ID].State == settle.Flat && bytes >= o.Limits.Report {
+		stayed := slices.ContainsFunc(side.Stayed[id], func(p settle.Stay) bool { return p.PID == 0 })
+		if side.Curves[id].State == settle.Flat && bytes >= o.Limits.Report || stayed {
 			return true
 		}
 	}
@@ -230,7 +241,6 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	}
 	then := side.Snapshot
 	if len(more) > 0 {
-		o.outdate(side, more[len(more)-1])
 		side.Snapshot = more[len(more)-1]
 	}
 	ended, same := o.endedSince(e, *side, then)
@@ -249,21 +259,32 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	if len(more) == 0 {
 		return
 	}
-	side.Stayed = o.stayed(*side, since)
+	o.outdate(side, then)
+	side.Stayed = o.stayed(*side, all)
+	later := o.stayed(*side, more)
 	for id, list := range side.Stayed {
-		side.Stayed[id] = slices.DeleteFunc(list, func(p settle.Stay) bool { return !same[p.PID] })
+		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !same[p.PID] })
+		for i, p := range list {
+			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
+			gone := side.Processes[p.PID].Gone
+			list[i].Ending = gone && anew[id] && short || (gone || p.PID == 0) && ended[id]
+		}
+		side.Stayed[id] = list
 	}
 }
 
-// outdate notes that memory which nobody is listed for appeared after the search for holders: who came with it was not
-// looked into.
-func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
+// outdate notes that memory which no process is listed for appeared after the search for holders: who came with it was
+// not looked into. On a GPU that does not settle only what was there before counts anyway.
+func (o Order) outdate(side *finding.Side, then gpu.Snapshot) {
 	if side.Scan == nil || side.Scan.Partial != "" {
 		return
 	}
 	for _, c := range o.Cards {
-		searched, unknown := o.rest(side.Snapshot, c)
-		bytes, _ := o.rest(last, c)
+		if side.Curves[c.Device.ID].State == settle.Moving {
+			continue
+		}
+		searched, unknown := o.rest(then, c)
+		bytes, _ := o.rest(side.Snapshot, c)
 		if bytes > searched+finding.AsMuch || unknown != "" && bytes > 0 {
 			scan := *side.Scan
 			scan.Partial = "memory appeared after the search"

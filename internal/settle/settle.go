@@ -138,50 +138,97 @@ func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len
 // since never goes back: stamps come from another process.
 func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
 
-// Stay is a process that every look shows, with the least that any of them saw it hold.
+// Stay is memory that every look showed: a process's, or with PID 0 what no listed process accounts for. Its figure is
+// the least that any look saw.
 type Stay struct {
 	gpu.Process
-	Falling bool // it held more before than at the last look: it is giving memory back
-	most    uint64
+	// Soon is how many bytes are left in 5 s, if it goes on as it did over all looks.
+	Soon uint64
+	// Ending says that a process which holds it, or may hold it, ended too lately to tell what stays.
+	Ending bool
 }
 
 // Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call
 // something flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID
 // names one process only with its start time, which the caller has to compare.
 func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (stayed []Stay) {
-	if !observed(rule.Flat, looks) {
+	readings := trusted(rule, d, looks)
+	if len(readings) == 0 {
 		return nil
 	}
-	for i, s := range looks {
-		l := lookAt(s, d)
-		if l.missing != "" || l.reading.ProcessesUnknown != "" {
-			return nil
+	for _, p := range readings[len(readings)-1].Processes {
+		held, always := []gpu.Figure{}, true
+		for _, r := range readings {
+			q, listed := r.Process(p.PID)
+			held, always = append(held, q.Memory), always && listed
 		}
-		both := []Stay{}
-		for _, p := range l.reading.Processes {
-			before := Stay{Process: p}
-			if i > 0 {
-				at := slices.IndexFunc(stayed, func(s Stay) bool { return s.PID == p.PID })
-				if at < 0 {
-					continue
-				}
-				before = stayed[at]
-			}
-			both = append(both, before.with(p.Memory))
+		if always {
+			stayed = append(stayed, stay(p, looks, held))
 		}
-		stayed = both
 	}
 	return stayed
 }
 
-// with is a process that the next look shows too. A figure that any look could not read is unknown.
-func (s Stay) with(now gpu.Figure) Stay {
-	if s.Memory.Known() && (!now.Known() || now.Bytes < s.Memory.Bytes) {
-		s.Memory = now
+// Rest is what a balance leaves of a device's memory in every one of these looks, where they are enough to call
+// something flat. It is unknown if the balance of one of them is.
+func Rest(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot, balance func(gpu.Reading) gpu.Figure) Stay {
+	held := []gpu.Figure{gpu.Unknown("not seen in every sample")}
+	if readings := trusted(rule, d, looks); len(readings) > 0 {
+		held = held[:0]
+		for _, r := range readings {
+			held = append(held, balance(r))
+		}
 	}
-	s.Falling = now.Known() && now.Bytes+tolerance < s.most
-	s.most = max(s.most, now.Bytes)
-	return s
+	return stay(gpu.Process{}, looks, held)
+}
+
+// trusted are a device's readings, none unless every look has one with all processes and they were observed.
+func trusted(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
+	if !observed(rule.Flat, looks) {
+		return nil
+	}
+	for _, s := range looks {
+		l := lookAt(s, d)
+		if l.missing != "" || l.reading.ProcessesUnknown != "" {
+			return nil
+		}
+		all = append(all, l.reading)
+	}
+	return all
+}
+
+// stay is a process whose memory each look showed so. A figure that any look could not read is unknown.
+func stay(p gpu.Process, looks []gpu.Snapshot, held []gpu.Figure) Stay {
+	p.Memory = held[0]
+	for _, f := range held {
+		if !f.Known() {
+			p.Memory = f
+			return Stay{Process: p}
+		}
+		p.Memory.Bytes = min(p.Memory.Bytes, f.Bytes)
+	}
+	return Stay{Process: p, Soon: soon(looks, held)}
+}
+
+// ahead is how long what is being given back may take to be gone: as long again as a watch. Real teardown takes 0.4 s.
+const ahead = 5 * time.Second
+
+// soon extends the line that fits these figures best, from the last one on, if it falls. A few MiB less at each look,
+// or a sawtooth, leave much; memory that is really given back falls over the whole watch.
+func soon(looks []gpu.Snapshot, held []gpu.Figure) uint64 {
+	n := float64(len(held))
+	var meanAt, meanHeld, together, spread float64
+	for i := range held {
+		meanAt += since(looks[0], looks[i]).Seconds() / n
+		meanHeld += float64(held[i].Bytes) / n
+	}
+	for i := range held {
+		at := since(looks[0], looks[i]).Seconds() - meanAt
+		together += at * (float64(held[i].Bytes) - meanHeld)
+		spread += at * at
+	}
+	slope := min(0, together/max(spread, 1e-9)) // stamps come from another process: all may be one
+	return uint64(max(0, float64(held[len(held)-1].Bytes)+slope*ahead.Seconds()))
 }
 
 // tolerance is how far two readings may differ and still count as equal: 2 MiB, the page in which the driver

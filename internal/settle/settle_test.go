@@ -290,12 +290,15 @@ func TestStayed(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		looks []gpu.Snapshot
-		want  string // "<" marks one that gives memory back
+		want  string // with what is left soon, where that is less
 	}{
-		"gives all of it back":        {figures(70000, 60000, 45000, 30000, 15000, 9000, 1000), "70:1000<"},
-		"gives back at the end":       {figures(70000, 70000, 70000, 70000, 70000, 70000, 69000), "70:69000<"},
+		"gives all of it back":        {figures(70000, 60000, 45000, 30000, 15000, 9000, 1000), "70:1000<0"},
+		"gives back evenly":           {figures(40000, 37000, 34000, 31000, 28000, 25000, 22000), "70:22000<7000"},
+		"gives back at the end":       {figures(70000, 70000, 70000, 70000, 70000, 70000, 69300), "70:69300<68925"},
+		"gives back a page a look":    {figures(9018, 9015, 9012, 9009, 9006, 9003, 9000), "70:9000<8985"},
+		"goes up and down":            {figures(9004, 9000, 9004, 9000, 9004, 9000, 9004), "70:9000"},
 		"takes more":                  {figures(1000, 2000, 3000, 4000, 5000, 6000, 7000), "70:1000"},
-		"varies by a page":            {figures(1002, 1002, 1000, 1002, 1000, 1002, 1000), "70:1000"},
+		"varies by a page":            {figures(1002, 1002, 1000, 1002, 1000, 1002, 1000), "70:1000<998"},
 		"takes it again":              {figures(1000, 1000, 500, 500, 1000, 1000, 1000), "70:500"},
 		"beside something that moves": {whole, "70:20480 71:64"},
 		"shorter than the flat time":  {scheduled(3*time.Second, beside), ""},
@@ -316,8 +319,8 @@ func TestStayed(t *testing.T) {
 			if !p.Memory.Known() {
 				one = fmt.Sprintf("%d:?", p.PID)
 			}
-			if p.Falling {
-				one += "<"
+			if p.Memory.Known() && p.Soon < p.Memory.Bytes {
+				one += fmt.Sprintf("<%d", p.Soon/mib)
 			}
 			got = append(got, one)
 		}
