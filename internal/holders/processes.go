@@ -34,7 +34,8 @@ func twice[T any](read func() (T, error)) (T, error) {
 const maxSurvey = 64
 
 // Processes says what proc (/proc) knows of each PID, in order, within budget. A mere zombie is Gone; one that could
-// not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any signal.
+// not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any signal. An empty
+// Instance among them stands for all processes.
 func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget)
 	defer c.end()
@@ -101,7 +102,7 @@ func (s *survey) read(pid int) (finding.Process, error) {
 	if err != nil {
 		return finding.Process{}, err
 	}
-	if slices.Contains(s.skip, finding.Instance{PID: pid, Start: p.Start}) {
+	if skipsAll(s.skip) || slices.Contains(s.skip, finding.Instance{PID: pid, Start: p.Start}) {
 		return unread(p, "not read: an earlier read of its environment still hangs"), f.stillOf(p)
 	}
 	hung := unread(p, "does not answer: its environment was not read in time")
@@ -110,6 +111,9 @@ func (s *survey) read(pid int) (finding.Process, error) {
 	p.EnvJobID = f.environment()
 	return p, f.stillOf(p)
 }
+
+// skipsAll reports that the memory of no process may be read.
+func skipsAll(skip []finding.Instance) bool { return slices.Contains(skip, finding.Instance{}) }
 
 // unread is a process without its environment, which may name a job: without that no job may be blamed for it.
 func unread(p finding.Process, why string) finding.Process {

@@ -783,6 +783,58 @@ func TestHangingProcesses(t *testing.T) {
 	says(t, scan.Partial, "time was up", "holders of 1 of 1", "[10]", "11")
 }
 
+// However many processes hang, the others are read; the search names all at which it hangs.
+func TestManyHangingProcesses(t *testing.T) {
+	const many = 2*maxWorkers + 1 // of holders, and of others
+	proc := t.TempDir()
+	var stuck []string
+	for i := range many {
+		stuck = append(stuck,
+			pipe(holder(t, proc, strconv.Itoa(100+i), "/dev/nvidia1"), "maps"),
+			pipe(holder(t, proc, strconv.Itoa(200+i), "/dev/null"), "maps"))
+	}
+	holder(t, proc, "199", "/dev/nvidia3") // the last of the holders
+	last := pipe(holder(t, proc, "299", "/dev/null"), "maps")
+	c := newCrew(time.Hour)
+	defer c.end()
+	s := newSearch(c, proc, "/dev")
+	s.descriptors()
+	answer := make(chan finding.Scan)
+	go func() {
+		s.mappings()
+		answer <- s.result()
+	}()
+	for _, pipe := range stuck {
+		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, which then waits for text
+		defer f.Close()
+	}
+	await(t, last, func() string { return "" })
+	for read := false; !read; { // the one of the holders that can be
+		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
+		s.mu.Lock()
+		read = s.found[199].EnvJobID == 78
+		s.mu.Unlock()
+	}
+	c.end()
+	scan := <-answer
+	must.Be(t, "hung", len(scan.Hung), 2*many)
+	says(t, scan.Partial, fmt.Sprintf("holders of %d of %d processes", many, many+1))
+}
+
+// Where the memory of no process may be read, descriptors and cgroups still are.
+func TestMemoryOfAllIsSkipped(t *testing.T) {
+	proc, every := t.TempDir(), finding.Instance{}
+	own := holder(t, proc, "10", "/dev/nvidia1")
+	for _, file := range []string{"maps", "environ"} {
+		pipe(own, file)
+	}
+	scan := Scan(proc, "/dev", time.Hour, every)
+	must.Be(t, "holders", pidsOf(scan), []int{10})
+	says(t, scan.Partial, "no mappings")
+	p := Processes(proc, []int{10}, time.Hour, every)[0]
+	must.Not(t, p.Cgroup.ID != 77 || p.EnvJobID != 0 || p.Why != "", "%+v", p)
+}
+
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct {
 		pid      int

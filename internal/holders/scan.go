@@ -1,23 +1,18 @@
 package holders
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/finding"
-	"bookend/internal/routine"
 )
 
 // maxHoldings bounds one scan. A hostile holder fills some 3 KiB of the answer, which has 4 MiB.
@@ -30,7 +25,7 @@ const maxHoldings = 1024
 //
 // Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a node
 // under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
-// memory hangs, and perhaps so that no signal ends it.
+// memory hangs, and perhaps so that no signal ends it. An empty Instance among them stands for all processes.
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
 	c := newCrew(budget)
 	defer c.end()
@@ -103,6 +98,10 @@ func (s *search) mappings() {
 		s.trouble("time was up: no mappings were read")
 		return
 	}
+	if skipsAll(s.skip) {
+		s.trouble("no mappings were read: too many earlier reads of mappings still hang")
+		return
+	}
 	s.mu.Lock()
 	known := slices.Sorted(maps.Keys(s.found))
 	s.mu.Unlock()
@@ -128,7 +127,8 @@ func (s *search) result() finding.Scan {
 	}
 	scan.Partial = s.partial()
 	for _, r := range s.memory {
-		for _, pid := range r.hung() {
+		_, at := r.hung()
+		for _, pid := range at {
 			scan.Hung = append(scan.Hung, finding.Instance{PID: pid, Start: s.found[pid].Start})
 		}
 	}
@@ -265,116 +265,4 @@ func (s *search) keep(pid int, h held) {
 		h.join(before)
 	}
 	s.found[pid] = h
-}
-
-// Bounds of processes read side by side: one alone could hang all; more cores wait for the kernel's locks.
-const (
-	minWorkers = 2
-	maxWorkers = 8
-)
-
-func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
-
-// crew looks at processes side by side until its time is up. One that hangs is left alone, and ends with the program.
-type crew struct {
-	over context.Context // done when the time is up
-	end  context.CancelFunc
-
-	mu       sync.Mutex
-	troubles []string // why something may have been missed
-}
-
-// maxTroubles bounds what is said about what was missed: the first few stand for the rest.
-const maxTroubles = 6
-
-func newCrew(budget time.Duration) *crew {
-	over, end := context.WithTimeout(context.Background(), budget)
-	return &crew{over: over, end: end}
-}
-
-func (c *crew) going() bool { return c.over.Err() == nil }
-
-func (c *crew) trouble(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.troubles) < maxTroubles {
-		c.troubles = append(c.troubles, fmt.Sprintf("%.200s", fmt.Sprintf(format, args...)))
-	}
-}
-
-func (c *crew) partial() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.troubles, "; ")
-}
-
-type round struct {
-	pids []int
-	next atomic.Int64
-	done atomic.Int64
-	at   []atomic.Int64 // the process that each worker is at, 0 for none
-	busy sync.WaitGroup
-}
-
-// send starts workers, so many at most, who call look for each process: as many may hang, the others are looked at.
-func (c *crew) send(most int, pids []int, look func(r *reader, pid int)) *round {
-	r := &round{pids: pids, at: make([]atomic.Int64, min(most, len(pids)))}
-	r.busy.Add(len(r.at))
-	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
-	for i := range r.at {
-		routine.Go(panicked, func() {
-			defer r.busy.Done()
-			defer routine.Recover(panicked) // before this worker counts as done
-			r.work(c, &r.at[i], look)
-		})
-	}
-	return r
-}
-
-func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
-	own := newReader()
-	for c.going() {
-		i := int(r.next.Add(1)) - 1
-		if i >= len(r.pids) {
-			return
-		}
-		at.Store(int64(r.pids[i]))
-		look(own, r.pids[i])
-		at.Store(0)
-		if c.going() { // else it may have been cut short
-			r.done.Add(1)
-		}
-	}
-}
-
-func (r *round) hung() (pids []int) {
-	for i := range r.at {
-		if pid := r.at[i].Load(); pid != 0 {
-			pids = append(pids, int(pid))
-		}
-	}
-	slices.Sort(pids)
-	return pids
-}
-
-// wait returns once every process was looked at or the time is up; then it notes how many were not.
-func (c *crew) wait(r *round, what string) {
-	idle := make(chan struct{})
-	routine.Go(func(*routine.Panic) {}, func() {
-		defer close(idle)
-		r.busy.Wait()
-	})
-	select {
-	case <-idle:
-	case <-c.over.Done():
-	}
-	left := len(r.pids) - int(r.done.Load())
-	if left == 0 {
-		return
-	}
-	text := fmt.Sprintf("time was up: %s of %d of %d processes were not read", what, left, len(r.pids))
-	if pids := r.hung(); len(pids) > 0 {
-		text += fmt.Sprintf(" (at %d)", pids)
-	}
-	c.trouble("%s", text)
 }

@@ -93,12 +93,15 @@ var Holders = New("holders", func(r ReaderRequest) (finding.Scan, error) {
 	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
-// Hung are the processes that stuck readers of /proc are at: a new one leaves them alone. Blocked: there must be no new
-// one, as an earlier one did not say what it is at, or too many are on record.
+// Hung are the processes that stuck readers of /proc are at: a new one leaves them alone. With too many readers on
+// record it reads the memory of no process, which is what hangs. Blocked: there must be no new one, as an earlier one
+// did not say what it is at.
 func Hung(op string, readers []state.Reader) (at []finding.Instance, blocked bool) {
-	blocked = len(readers) >= state.MaxReaders
 	for _, r := range readers {
 		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
+	}
+	if len(readers) >= state.MaxReaders {
+		at = []finding.Instance{{}}
 	}
 	return at, blocked
 }

@@ -85,11 +85,14 @@ func (s *Store) NoMPS() (string, error) {
 	return path, nil
 }
 
-const maxPlaces = 8 // of one reader; with MaxReaders some 30 KiB of maxShared
+const (
+	maxPlaces  = 160       // of one reader: more than a search for holders can hang at
+	maxReaders = 512 << 10 // bytes: maxPlaces of MaxReaders are some 480 KiB
+)
 
 var (
 	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for some 600
-	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxShared}
+	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxReaders}
 )
 
 // Stuck is a child that could not be killed. While it lives, no other is started where it is.
@@ -137,7 +140,8 @@ type Reader struct {
 	At []finding.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
 }
 
-// MaxReaders is how many stuck readers are kept on record. With so many none is started: it could not be recorded.
+// MaxReaders is how many stuck readers are kept on record. With so many no other reads what could hang: it could not be
+// recorded.
 const MaxReaders = 64
 
 func living(all *[]Reader, alive func(Stuck) bool) []Reader {
