@@ -260,7 +260,7 @@ func read(env operation.Env, paths config.Paths, node string) (r records, err er
 		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
 	nodes, err := state.Nodes(paths.Run, paths.Var)
-	if err != nil {
+	if err != nil && len(nodes) == 0 { // else what cannot be read is among the damaged
 		return r, err
 	}
 	if len(nodes) == 0 && node == "" {
@@ -305,7 +305,7 @@ func nodeOf(env operation.Env, paths config.Paths, named string) string {
 	if named != "" {
 		return named
 	}
-	if nodes, err := state.Nodes(paths.Run, paths.Var); err == nil && len(nodes) == 1 {
+	if nodes, _ := state.Nodes(paths.Run, paths.Var); len(nodes) == 1 {
 		return nodes[0]
 	}
 	if node := env.Getenv("SLURMD_NODENAME"); slurm.ValidNode(node) {

@@ -99,6 +99,11 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 		if check != nil {
 			s.Checked(*check)
 		}
+		unwritten, err := all.store.DiskTroubles()
+		unread("what could not be written to disk", err)
+		for _, t := range unwritten {
+			s.See(t.Code, t.Words())
+		}
 		if kept := all.store.Recorded(); kept.At != 0 && all.store.HasRecorder() {
 			s.Recorder = &answer.Recorder{At: a.env.Clock.Booted().Add(kept.At), Jobs: len(kept.Runs),
 				Problem: kept.Problem}

@@ -95,7 +95,12 @@ type Finding struct {
 
 // Record adds a run to the counts and rewrites the textfile. The error joins what could not be done, which is counted
 // as a finding. For counts that cannot be used it matches ErrDamaged, and counting begins again.
-func Record(f Files, r Run) (err error) {
+func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r) }) }
+
+// Add counts one more finding of a run that was recorded before.
+func Add(f Files, r Run, more Finding) error { return change(f, r, func(b *book) { b.find(r, more) }) }
+
+func change(f Files, r Run, edit func(*book)) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("count for metrics: %w", err)
@@ -115,7 +120,7 @@ func Record(f Files, r Run) (err error) {
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
 		return damage
 	}
-	b.add(r)
+	edit(&b)
 	if damage != nil {
 		b.find(r, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
 	}

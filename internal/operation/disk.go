@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -53,59 +56,171 @@ type DiskRequest struct {
 
 	Textfile string      `json:"textfile,omitempty"` // of the metrics
 	Counted  metrics.Run `json:"counted"`
+
+	// How what cannot be written is put into words, once an hour.
+	Boot   time.Duration `json:"boot_ns"` // CLOCK_BOOTTIME now
+	Words  config.Log    `json:"words"`
+	Hook   Entry         `json:"hook"`             // has all but level and message
+	Syslog string        `json:"syslog,omitempty"` // the socket
 }
 
 // Disk writes log and metrics, archives records and removes used drops. It answers what went wrong.
-var Disk = New("disk", atTheDisk)
+var Disk = New("disk", func(r DiskRequest) ([]metrics.Finding, error) {
+	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	w.do()
+	return w.troubles, nil
+})
 
-func atTheDisk(r DiskRequest) ([]metrics.Finding, error) {
-	var troubles []metrics.Finding
-	note := func(c code.Code, err error) {
-		switch {
-		case err == nil:
-			return
-		case errors.As(err, new(state.Damage)), errors.Is(err, metrics.ErrDamaged):
-			c = code.StateDamage
-		case errors.Is(err, state.ErrLocked):
-			c = code.StateLock
-		}
-		// A busy lock is a note, whatever policy says: it is over by the next hook.
-		troubles = append(troubles, metrics.Finding{Code: c, Own: c != code.StateLock, Detail: err.Error()})
+// diskWork is one try to write all of a request.
+type diskWork struct {
+	DiskRequest
+	at       atomic.Pointer[state.DiskTask] // the task at work
+	troubles []metrics.Finding
+	outcomes map[state.DiskTask]*state.DiskTrouble // nil for a task that was done
+}
+
+func (w *diskWork) do() {
+	if w.Drop.Found() { // first: it takes no time, and the rest may take all there is
+		w.note("", code.StateWrite, state.RemoveDrop(w.Run, w.Node, w.Drop))
 	}
-	if r.Drop.Found() { // first: it takes no time, and the rest may take all there is
-		note(code.StateWrite, state.RemoveDrop(r.Run, r.Node, r.Drop))
-	}
-	files := metrics.Files{Var: r.Var, Textfile: r.Textfile}
 	// A child that hangs on a dead disk keeps its lock until it is gone: those after it give up instead of piling up,
 	// and leave the records where they are, as most likely the other directories hang as well.
-	logged := r.alone(logLock, func() {
-		if len(r.Log) > 0 {
-			note(code.LogFailed, appendLog(r.LogDir, r.Log))
+	logged := w.alone(logLock, func() {
+		if len(w.Log) > 0 {
+			w.task(state.DiskLog, code.LogFailed, func() error { return appendLog(w.LogDir, w.Log) })
 		}
-		r.Counted.Findings = append(r.Counted.Findings, troubles...)
-		note(code.StateWrite, metrics.Record(files, r.Counted))
+		w.Counted.Findings = append(w.Counted.Findings, w.troubles...)
+		w.task(state.DiskMetrics, code.StateWrite, func() error { return metrics.Record(w.files(), w.Counted) })
 	})
 	if logged != nil {
-		return append(troubles, metrics.Finding{Code: code.LogFailed, Own: true, Detail: logged.Error()}), nil
+		w.troubles = append(w.troubles, metrics.Finding{Code: code.LogFailed, Own: true, Detail: logged.Error()})
 	}
-	if r.Archive { // which waits for the disk: whoever is refused leaves it to the one that is at it
-		_ = r.alone(diskLock, func() {
-			note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now))
+	if w.Archive {
+		w.archive(logged == nil)
+	}
+	w.publish()
+}
+
+func (w *diskWork) files() metrics.Files { return metrics.Files{Var: w.Var, Textfile: w.Textfile} }
+
+func (w *diskWork) task(task state.DiskTask, c code.Code, do func() error) {
+	w.at.Store(&task)
+	w.note(task, c, do())
+}
+
+// note keeps what became of a task. A busy lock says nothing of the disk: it is free by the next hook.
+func (w *diskWork) note(task state.DiskTask, c code.Code, err error) {
+	damaged := errors.As(err, new(state.Damage)) || errors.Is(err, metrics.ErrDamaged)
+	switch refused := errors.As(err, new(unix.Errno)); {
+	case errors.Is(err, state.ErrLocked):
+		c = code.StateLock // a note, whatever policy says
+	case err == nil || damaged && !refused:
+		w.outcomes[task] = nil
+		c = code.StateDamage
+	default:
+		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: err.Error()}
+	}
+	if err != nil {
+		w.troubles = append(w.troubles, metrics.Finding{Code: c, Own: c != code.StateLock, Detail: err.Error()})
+	}
+}
+
+// archive waits for the disk: if another process is at it, the records are left to that one. What cannot be archived
+// must not fill the memory in which hooks keep their records.
+func (w *diskWork) archive(may bool) {
+	before := len(w.troubles)
+	if may {
+		_ = w.alone(diskLock, func() {
+			w.task(state.DiskHistory, code.StateWrite, func() error {
+				return state.Archive(w.Run, w.Var, w.Node, w.Now)
+			})
 		})
 	}
-	return troubles, nil
+	outcome, tried := w.outcomes[state.DiskHistory]
+	if tried && outcome == nil {
+		return
+	}
+	lost, err := state.Shed(w.Run, w.Node)
+	w.note("", code.StateWrite, err)
+	if lost > 0 && outcome == nil {
+		outcome = &state.DiskTrouble{Task: state.DiskHistory, Code: code.StateWrite,
+			Detail: "archive: another process has been at the disk for too long"}
+		w.outcomes[state.DiskHistory] = outcome
+	}
+	if lost > 0 {
+		outcome.Dropped = lost
+	}
+	if more := w.troubles[before:]; len(more) > 0 {
+		_ = w.alone(logLock, func() {
+			for _, t := range more {
+				_ = metrics.Add(w.files(), w.Counted, t)
+			}
+		})
+	}
+}
+
+// publish keeps the outcomes where status finds them, and has each trouble in the log, or syslog, once an hour.
+func (w *diskWork) publish() {
+	delete(w.outcomes, "")
+	failed := slices.ContainsFunc(slices.Collect(maps.Values(w.outcomes)), func(t *state.DiskTrouble) bool { return t != nil })
+	if !failed && !state.HasDiskTrouble(w.Run, w.Node) {
+		return
+	}
+	s, err := state.Open(w.Run, w.Node)
+	if err != nil { // the hook has reported that
+		return
+	}
+	_ = s.NoteDisk(w.outcomes, w.Now)
+	for _, task := range slices.Sorted(maps.Keys(w.outcomes)) {
+		t := w.outcomes[task]
+		if t == nil {
+			continue
+		}
+		if say, suppressed := s.Repeat("disk "+string(task), w.Boot); say {
+			w.report(*t, suppressed)
+		}
+	}
+}
+
+func (w *diskWork) report(t state.DiskTrouble, suppressed int) {
+	known, _ := code.Lookup(t.Code)
+	e := w.Hook
+	e.Level, e.Message = config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)
+	e.Fields = map[string]any{"node": w.Node, "suppressed": suppressed}
+	line := e.Line(w.Words)
+	if w.Words.Syslog {
+		_ = e.Syslog(w.Syslog, line)
+	}
+	if w.Words.File && t.Task != state.DiskLog {
+		_ = w.alone(logLock, func() { _ = appendLog(w.LogDir, line) })
+	}
+}
+
+// NoAnswer keeps that the disk did not answer: task names what was at work, "" all of it.
+func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
+	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	tasks := []state.DiskTask{task}
+	if task == "" {
+		tasks = []state.DiskTask{state.DiskLog, state.DiskHistory}
+	}
+	for _, task := range tasks {
+		c := code.StateWrite
+		if task == state.DiskLog {
+			c = code.LogFailed
+		}
+		w.outcomes[task] = &state.DiskTrouble{Task: task, Code: c, Detail: why}
+	}
+	w.Words.File = false // it would hang as well
+	w.publish()
 }
 
 // DiskFlag starts a program to do what a hook that has ended left it to do on the disk; paths.run follows.
 const DiskFlag = "--disk"
 
-// diskTroubles, below paths.run, is there where a process that nobody waited for had trouble at the disk.
-const diskTroubles = "state/disk-troubles.json"
-
-// Leave leaves the disk to a process that nobody waits for, and reports whether it could. Where one is at work still,
-// or an earlier one had trouble, it does not: this hook is to wait, and to tell what it meets itself.
+// Leave leaves the disk to a process that no hook waits for, and reports whether it could. If one is still at work, or
+// the last one had trouble, it does not: this hook waits, and reports what it meets itself.
 func (r DiskRequest) Leave() (left bool) {
-	if os.Remove(filepath.Join(r.Run, diskTroubles)) == nil {
+	if state.HasDiskTrouble(r.Run, r.Node) {
 		return false
 	}
 	free, err := safefile.Lock(filepath.Join(r.Run, logLock), 0, true)
@@ -121,20 +236,20 @@ func (r DiskRequest) Leave() (left bool) {
 func ServeDisk(env Env) int {
 	Confine(env)
 	const limit = 5 * time.Second // on a disk that does not answer it stays, and those after it find the lock held
-	trouble := func() int {
-		_ = safefile.Replace(filepath.Join(env.Args[2], "state"), filepath.Base(diskTroubles), nil, 0o600)
-		return 1
-	}
-	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
-		time.Sleep(limit)
-		env.Exit(trouble())
-	})
 	var r DiskRequest
 	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&r); err != nil {
 		return 1
 	}
-	if troubles, _ := atTheDisk(r); len(troubles) > 0 {
-		return trouble()
+	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
+	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
+		time.Sleep(limit)
+		if at := w.at.Load(); at != nil {
+			r.NoAnswer(*at, fmt.Sprintf("the disk has not answered for %v", limit))
+		}
+		env.Exit(1)
+	})
+	if w.do(); len(w.troubles) > 0 {
+		return 1
 	}
 	return 0
 }

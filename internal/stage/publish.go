@@ -39,6 +39,7 @@ func (r *record) publish() {
 	req := operation.DiskRequest{
 		Run: r.Config.Paths.Run, Var: r.Config.Paths.Var, Node: r.Job.Node, Now: r.Clock.Wall(),
 		Textfile: r.Config.Metrics.Textfile, Counted: r.counted(),
+		Boot: r.Clock.Boot(), Words: r.Config.Log, Hook: r.entry(config.Warning, ""), Syslog: r.syslogSocket(),
 	}
 	if r.Config.Log.File {
 		req.Log, req.LogDir = lines, r.Config.Paths.Log
@@ -52,13 +53,14 @@ func (r *record) publish() {
 	troubles, err := operation.Disk.Ask(req, r.Left(time.Duration(r.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
 		troubles = append(troubles, metrics.Finding{Code: code.LogFailed, Detail: err.Error()})
+		req.NoAnswer("", err.Error())
 	}
 	for _, t := range troubles {
-		fmt.Fprintf(r.Stderr, "bookend: %s\n", t.Detail) // slurmd's log is all that is left
-		known, _ := code.Lookup(t.Code)
-		r.syslog(r.entry(config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Detail)))
+		fmt.Fprintf(r.Stderr, "bookend: %s\n", t.Detail) // slurmd's log may be all that is left
 	}
 }
+
+func (r *record) syslogSocket() string { return filepath.Join(r.Config.Paths.Dev, "log") }
 
 func (r *record) entry(level config.LogLevel, message string) operation.Entry {
 	e := operation.Entry{
@@ -76,7 +78,7 @@ func (r *record) syslog(e operation.Entry) {
 	if !r.Config.Log.Syslog || len(line) == 0 {
 		return
 	}
-	if err := e.Syslog(filepath.Join(r.Config.Paths.Dev, "log"), line); err != nil {
+	if err := e.Syslog(r.syslogSocket(), line); err != nil {
 		fmt.Fprintf(r.Stderr, "bookend: %v\n", err)
 	}
 }

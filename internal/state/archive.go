@@ -27,8 +27,11 @@ var (
 	keepRecent = 32
 	// keepFindings further ones stay, because they left something on a card: the next prolog must know whose it is.
 	keepFindings = 64
-	keepAge      = 90 * 24 * time.Hour // of a record in the history
-	keepBytes    = int64(64 << 20)     // of all records of a node in the history
+	// keepUnarchived bounds all records in memory while ended runs cannot be archived: below maxRuns, so that hooks can
+	// still read each of them, and one that a live job needs is never left out.
+	keepUnarchived = 384
+	keepAge        = 90 * 24 * time.Hour // of a record in the history
+	keepBytes      = int64(64 << 20)     // of all records of a node in the history
 )
 
 // Archive writes a node's ended runs to varDir, durably, removes from memory those that are not kept, with reports and
@@ -66,9 +69,53 @@ func (s *Store) moveOut(history string) error {
 		if i >= keepRecent && stays {
 			kept++
 		}
-		all = append(all, s.retire(history, r, stays))
+		err := s.retire(history, r, stays)
+		if all = append(all, err); isDisk(err) { // the next would fail as well
+			break
+		}
 	}
 	return errors.Join(all...)
+}
+
+// isDisk reports that an error is of the disk as a whole.
+func isDisk(err error) bool {
+	whole := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}
+	return slices.ContainsFunc(whole, func(e error) bool { return errors.Is(err, e) })
+}
+
+// Shed makes room in memory while ended runs cannot be archived, and returns how many it removed that are in no history:
+// the oldest without findings on a GPU first, then the oldest. With too many records hooks could not read all, and would
+// doubt every finding. It does not touch the disk.
+func Shed(run, node string) (lost int, err error) {
+	s, err := Open(run, node)
+	if err != nil {
+		return 0, fmt.Errorf("shed: %w", err)
+	}
+	jobs, err := s.jobs()
+	runs, _ := s.runsOf(jobs, err)
+	excess := len(runs) - keepUnarchived
+	if excess <= 0 {
+		return 0, err
+	}
+	over := ended(runs)
+	over = over[min(len(over), keepRecent):]
+	slices.Reverse(over)
+	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, r := range over[:min(len(over), excess)] {
+		gone, wrong := s.exchange(r, nil)
+		if err = errors.Join(err, wrong); gone && !r.Archived {
+			lost++
+		}
+	}
+	return lost, err
+}
+
+// rank orders what is removed: a run that left something on a GPU may be asked for again.
+func rank(r ledger.Run) int {
+	if !r.Closed() || slices.ContainsFunc(r.Both(), foundOnCard) {
+		return 1
+	}
+	return 0
 }
 
 func ended(runs []ledger.Run) []ledger.Run {
@@ -83,7 +130,11 @@ func ended(runs []ledger.Run) []ledger.Run {
 }
 
 func onCard(r ledger.Run) bool {
-	return !r.Closed() || slices.ContainsFunc(r.Last().Findings, func(f finding.Finding) bool { return f.GPU != "" })
+	return !r.Closed() || foundOnCard(r.Last())
+}
+
+func foundOnCard(e ledger.End) bool {
+	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
 // retire archives a run, and marks or removes its record unless it has changed. No lock is held meanwhile.
@@ -102,19 +153,30 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 			return err
 		}
 	}
-	err := s.record(seen.Job.ID, seen.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
-		switch {
-		case now == nil || !reflect.DeepEqual(*now, seen):
-			return now, nil // another epilog was here: next time
-		case stays:
-			return &marked, nil
-		}
-		return nil, s.forget(seen)
-	})
-	if errors.Is(err, ErrLocked) { // a hook of this job, or of another with its lock, is at work: then the next time
-		return nil
+	if stays {
+		_, err := s.exchange(seen, &marked)
+		return err
 	}
+	_, err := s.exchange(seen, nil)
 	return err
+}
+
+// exchange replaces the record of an ended run, or for nil removes all that is kept of it, unless a hook has changed it
+// or is at work on it: then the next time.
+func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err error) {
+	err = s.record(seen.Job.ID, seen.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
+		if now == nil || !reflect.DeepEqual(*now, seen) {
+			return now, nil
+		}
+		if done = true; next == nil {
+			return nil, s.forget(seen)
+		}
+		return next, nil
+	})
+	if errors.Is(err, ErrLocked) {
+		return false, nil
+	}
+	return done && err == nil, err
 }
 
 // forget removes a run's report and drop, its record last: an interrupted removal is taken up again.
@@ -259,17 +321,16 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 	return runs[node], damage
 }
 
-// Nodes are this host's with state below run or a history below varDir (empty: none), sorted.
-func Nodes(run, varDir string) ([]string, error) {
-	var nodes []string
+// Nodes are this host's with state below run or a history below varDir (empty: none), sorted. An error leaves the rest.
+func Nodes(run, varDir string) (nodes []string, err error) {
 	for root, name := range map[string]string{run: "state", varDir: "history"} {
 		if root == "" {
 			continue
 		}
 		// Threat: none from users, who cannot write here; names that are no node's are passed over.
-		entries, err := os.ReadDir(filepath.Join(root, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("find the node's records: %w", err)
+		entries, wrong := os.ReadDir(filepath.Join(root, name))
+		if wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("find the node's records: %w", wrong))
 		}
 		for _, e := range entries {
 			if e.IsDir() && slurm.ValidNode(e.Name()) {
@@ -278,5 +339,5 @@ func Nodes(run, varDir string) ([]string, error) {
 		}
 	}
 	slices.Sort(nodes)
-	return slices.Compact(nodes), nil
+	return slices.Compact(nodes), err
 }

@@ -298,3 +298,59 @@ func TestCopied(t *testing.T) {
 	_, _, err := Copied(filepath.Join(t.TempDir(), "none"))
 	must.Fail(t, "a directory that is not there", err, fs.ErrNotExist)
 }
+
+// While nothing can be archived the oldest runs leave memory, those without findings on a GPU first; open ones and the
+// newest stay. What is archived already is not lost.
+func TestShed(t *testing.T) {
+	keeping(t, 1, 1, 1<<62, 1<<40)
+	bound := keepUnarchived
+	t.Cleanup(func() { keepUnarchived = bound })
+	run := folder(t)
+	s := open(t, run)
+	begin(t, s, job(1), 5) // open
+	lived(t, s, job(2), 10, true)
+	for id := slurm.JobID(3); id <= 6; id++ {
+		lived(t, s, job(id), int(id)*10, false)
+	}
+	for _, tt := range []struct {
+		bound, lost int
+		left        []slurm.JobID
+	}{{6, 0, []slurm.JobID{1, 2, 3, 4, 5, 6}}, {5, 1, []slurm.JobID{1, 2, 4, 5, 6}}, {2, 3, []slurm.JobID{1, 6}},
+		{0, 0, []slurm.JobID{1, 6}}} {
+		keepUnarchived = tt.bound
+		must.Be(t, "lost", must.Have(Shed(run, node))(t), tt.lost)
+		must.Be(t, "in memory", inMemory(t, s), tt.left)
+	}
+	must.Be(t, "its report is there", there(filepath.Join(run, "report/n1_3")), false)
+}
+
+// The history's file system refuses the first record: the next ones are not tried.
+func TestArchiveStopsAtAFullDisk(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	for id := slurm.JobID(1); id <= 9; id++ {
+		lived(t, s, job(id), int(id)*10, false)
+	}
+	must.Do(t, unix.Mount("none", varDir, "tmpfs", 0, "size=64k,nr_inodes=3,mode=755")) // for its directories alone
+	t.Cleanup(func() { _ = unix.Unmount(varDir, unix.MNT_DETACH) })
+	err := Archive(run, varDir, node, now)
+	must.Not(t, !errors.Is(err, unix.ENOSPC) || strings.Count(err.Error(), "no space") != 1, "%v", err)
+}
+
+func TestDiskTroubles(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	must.Be(t, "clean", HasDiskTrouble(run, node), false)
+	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: nil}, now))
+	must.Be(t, "clean", HasDiskTrouble(run, node), false)
+	full := DiskTrouble{Task: DiskHistory, Code: code.StateWrite, Detail: strings.Repeat("x", 2*maxDiskDetail), Dropped: 2}
+	for i := range 3 {
+		must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil, DiskHistory: &full}, now.Add(time.Duration(i))))
+	}
+	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: nil}, now)) // a hook that had nothing to archive
+	all := must.Have(s.DiskTroubles())(t)
+	must.Not(t, len(all) != 1 || all[0].Count != 3 || all[0].Dropped != 6 || !all[0].Since.Equal(now) ||
+		!all[0].Last.After(now) || len(all[0].Detail) != maxDiskDetail, "%+v", all)
+	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskHistory: nil}, now))
+	must.Be(t, "over", HasDiskTrouble(run, node), false)
+}

@@ -156,11 +156,57 @@ func TestNextHookTellsOfTheDisk(t *testing.T) {
 	n.mount(n.in("full"), "ro,size=1m")
 	n.configure(func(c *conf) { c.varDir = n.in("full") })
 	n.clean(prolog, newJob())
-	if o := n.exits(0, epilog, newJob()); len(lines(o.output, "bookend: ", "read-only file system")) == 0 {
-		t.Errorf("%v", o)
+	for range 3 {
+		if o := n.exits(0, epilog, newJob()); len(lines(o.output, "bookend: ", "read-only file system")) == 0 {
+			t.Errorf("%v", o)
+		}
+	}
+	for _, task := range []string{"metrics: ", "archive: "} { // once an hour each
+		n.saysTimes(1, string(code.StateWrite)+": ", task, "read-only file system")
+	}
+	if shown, _ := n.bookend("status"); len(lines(shown, "PROBLEM")) == 0 ||
+		len(lines(shown, "history: ", "read-only file system (3 times since")) != 1 {
+		t.Errorf("status:\n%s", shown)
 	}
 	n.configure(func(c *conf) { c.varDir = was })
 	n.job(101)
+	if shown, _ := n.bookend("status"); len(lines(shown, "trouble")) != 0 {
+		t.Errorf("status afterwards:\n%s", shown)
+	}
+}
+
+// While no ended job can be archived, the records in memory do not grow until hooks cannot read them all: what a job
+// leaves drains as before, and status counts what is lost.
+func TestFullDiskKeepsEnforcing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.clean(prolog, newJob())
+	n.exits(0, epilog, newJob())
+	files := must.Have(filepath.Glob(n.inState("100/w*.json")))(n)
+	key := strings.TrimSuffix(filepath.Base(files[0]), ".json")
+	ended := strings.NewReplacer(`"key":"`+key, `"key":"w1`, `"archived":true`, `"archived":false`).Replace(n.get(files[0]))
+	must.Do(t, os.RemoveAll(n.in("var/history")))
+	n.put("var/history", "no directory", 0o600)
+	for id := 1000; id < 1500; id++ {
+		must.Do(t, os.Mkdir(n.inState(strconv.Itoa(id)), 0o700))
+		n.put(n.inState(strconv.Itoa(id))+"/w1.json", strings.ReplaceAll(ended, `"id":100,`, fmt.Sprintf(`"id":%d,`, id)),
+			0o600)
+	}
+	n.exits(0, prolog, numbered(101))
+	n.exits(0, epilog, numbered(101))
+	if kept := must.Have(filepath.Glob(n.inState("*/w*.json")))(n); len(kept) > 400 {
+		t.Errorf("%d records are kept in memory", len(kept))
+	}
+	if shown, _ := n.bookend("status"); len(lines(shown, "ended jobs are in no history")) != 1 {
+		t.Errorf("status:\n%s", shown)
+	}
+	if counted := n.metric(`bookend_own_errors_total{code="BKD-ST-WRITE"}`); counted == 0 {
+		t.Errorf("not counted:\n%s", n.metrics())
+	}
+	n.exits(0, prolog, numbered(102))
+	n.inCgroup(n.leftover(), "102")
+	n.exits(10, epilog, numbered(102))
 }
 
 // A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child: what was read of
@@ -320,7 +366,7 @@ func nothingKnown(n *node) (undo func()) {
 
 // aTrouble makes a hook wait for its child at the disk.
 func aTrouble(n *node) (undo func()) {
-	n.put(filepath.Join(n.conf.run, "state/disk-troubles.json"), "[]", 0o600)
+	n.put(n.inState("disk-troubles.json"), "[]", 0o600)
 	return func() {}
 }
 

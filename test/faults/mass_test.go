@@ -72,7 +72,7 @@ func (c cause) strikes(n *node, id int) {
 	status, exit := n.bookend("status")
 	loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) &&
 		strings.Contains(status, "do: "+entry.Remedy)
-	if loud == (c.note || c.noMetric) || exit != c.statusEnds {
+	if loud == c.note || exit != c.statusEnds {
 		n.Errorf("status: exit %d:\n%s", exit, status)
 	}
 	c.mend(n)
@@ -127,7 +127,7 @@ func TestMass(t *testing.T) {
 		"run lost while a job runs": {harm: func(n *node) { must.Do(n, os.RemoveAll(n.conf.run)) }, mend: unharmed,
 			finds: code.NoRecord, between: true, note: true},
 		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
-			finds: code.StateWrite, said: "no such file", noLog: true, noMetric: true},
+			finds: code.StateWrite, said: "no such file", noMetric: true},
 		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
 			said: "no such file", noLog: true},
 		"older record": {harm: version("0"), mend: unharmed, finds: code.StateDamage, between: true},
@@ -143,7 +143,7 @@ func TestMass(t *testing.T) {
 		causes["run "+name] = c.under("run", options)
 		c.between = true
 		causes["run "+name+" while a job runs"] = c.under("run", options)
-		causes["var "+name] = cause{finds: code.StateWrite, said: "metrics: ", noLog: true, noMetric: true}.
+		causes["var "+name] = cause{finds: code.StateWrite, said: "metrics: ", noMetric: true}.
 			under("var", options)
 		causes["log "+name] = cause{finds: code.LogFailed, said: "append to ", noLog: true}.under("log", options)
 	}
