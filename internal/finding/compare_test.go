@@ -101,6 +101,10 @@ func by(uid uint32, p Process) Process { p.UID = uid; return p }
 
 func state(s string, p Process) Process { p.State = s; return p }
 
+func named(job slurm.JobID, p Process) Process { p.EnvJobID = job; return p }
+
+func withStep(p Process) Process { here(&p); return p }
+
 func since(second float64, p Process) Process { p.Start = at(second); return p }
 
 func service(name string, p Process) Process { p.Service = name; return p }
@@ -207,6 +211,9 @@ func TestCompare(t *testing.T) {
 			"ORPHAN 10 cgroup", "may be shared"},
 		{"a live rival of the same user", with(ending(orphanSide()), others(rival)),
 			"ORPHAN 10 exclusive", "job 11 could own it"},
+		{"an invented job in its environment", ending(on(200, named(424242, orphan))), "ORPHAN", "-"},
+		{"another user's, with an invented job", ending(on(200, named(424242, by(1002, orphan)))), "STRAY", "-"},
+		{"the environment's job is here", ending(on(200, withStep(named(777, orphan)))), "ORPHAN", "job 777 could own it"},
 		{"no one can tell whether it is shared", with(ending(orphanSide()), perhaps),
 			"ORPHAN 10 exclusive", "no gres.conf"},
 		{"a MIG instance", with(ending(orphanSide()), instance), "ORPHAN 10 exclusive", "MIG"},

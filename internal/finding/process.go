@@ -21,6 +21,9 @@ type Process struct {
 	State    string        `json:"state,omitempty"`   // R S D T Z …; X once all threads that live are ending
 	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
 	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
+	// EnvJobHere is why that job may be on this node though no record says so: it has a step here with a process of this
+	// user, or whether it has could not be read. It is empty if it has none, and where a cgroup names the process's job.
+	EnvJobHere string `json:"env_job_here,omitempty"`
 	// Service is the system manager's unit in its cgroup ("dcgm.service"), Container its container; never with a job.
 	Service   string `json:"service,omitempty"`
 	Container string `json:"container,omitempty"`

@@ -88,7 +88,8 @@ type Attribution struct {
 	Why   string // for CannotTell
 	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
-	// user for a process in a container, or the one that the process's environment names.
+	// user for a process in a container, or one without a record that the process's environment names and that may be on
+	// this node.
 	Rival slurm.JobID
 	// Contradicted is set if the evidence is as weak and the environment names another job: either may be right.
 	Contradicted bool
@@ -126,9 +127,9 @@ func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 		o.Contradicted = p.EnvJobID != 0 && !accused.named(p.EnvJobID)
 		return o
 	}
-	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
+	if p.EnvJobHere != "" { // a job without GPUs has no record here, nor has one older than Bookend
 		return unknown(Owner{Level: NoEvidence}, fmt.Sprintf("its environment names job %d, of which this node "+
-			"has no record for its user and the time it started", p.EnvJobID))
+			"has no record for its user and the time it started: %s", p.EnvJobID, p.EnvJobHere))
 	}
 	return s.nobodys(p)
 }
@@ -243,7 +244,7 @@ func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 
 // rival returns a job, other than the accused, that could have started the process.
 func (s Scene) rival(p Process, accused Record) slurm.JobID {
-	if p.EnvJobID != 0 && !accused.named(p.EnvJobID) {
+	if p.EnvJobHere != "" && !accused.named(p.EnvJobID) {
 		return p.EnvJobID
 	}
 	for _, r := range s.Others {

@@ -41,6 +41,7 @@ func started(uid uint32, start float64, edits ...func(*Process)) Process {
 
 func ofCgroup(o slurm.Owner) func(*Process) { return func(p *Process) { p.Cgroup = o } }
 func env(job slurm.JobID) func(*Process)    { return func(p *Process) { p.EnvJobID = job } }
+func here(p *Process)                       { p.EnvJobHere = "a slurmstepd of it runs on this node" }
 func boxed(p *Process)                      { p.Container = "docker:9f" }
 func apart(p *Process)                      { p.OtherPIDs = true }
 
@@ -111,15 +112,24 @@ func TestWhose(t *testing.T) {
 		"not exclusive on a sharedRun GPU":     {started(alice, 150), around(sharedRun), "no job 0 none"},
 		"a live job of the user's is a rival":  {started(alice, 150), around(alices), "this job 10 exclusive rival 11"},
 		"a run not seen to end may live on":    {started(alice, 150), around(alices, unseen), "this job 10 exclusive rival 11"},
-		"an environment naming another job":    {started(alice, 150, env(777)), around(), "this job 10 exclusive rival 777 contradicted"},
-		"a third job's, and another has ended": {started(alice, 150, env(777)), around(ended), "this job 10 exclusive rival 777 contradicted or until 3m0s"},
+		"an environment naming no job of here": {started(alice, 150, env(777)), around(), "this job 10 exclusive contradicted"},
+		"an environment naming another job": {started(alice, 150, env(777), here), around(),
+			"this job 10 exclusive rival 777 contradicted"},
+		"its environment names another user's live job": {started(alice, 150, env(11)), around(),
+			"this job 10 exclusive contradicted"},
+		"its environment names its user's live job": {started(alice, 150, env(11)), around(alices),
+			"this job 10 exclusive rival 11 contradicted"},
+		"a third job's, and another has ended": {started(alice, 150, env(777), here), around(ended),
+			"this job 10 exclusive rival 777 contradicted or until 3m0s"},
 
 		"the environment is a hint":           {started(alice, 150, env(10)), around(sharedRun), "this job 10 environment"},
-		"another user's environment":          {started(bob, 150, env(10)), around(), "unknown 0 none"},
-		"the environment of an unknown job":   {started(bob, 150, env(777)), around(), "unknown 0 none"},
+		"another user's environment":          {started(bob, 150, env(10)), around(), "no job 0 none rival 11"},
+		"of no job of this node":              {started(1003, 150, env(777)), around(), "no job 0 none"},
+		"the environment of an unknown job":   {started(bob, 150, env(777), here), around(), "unknown 0 none"},
 		"of the newest run of the job id":     {started(alice, 150, env(10)), around(sharedRun, func(s *Scene) { s.Others[0].Job = 10 }), "this job 10 environment"},
 		"the environment of an ended job":     {started(alice, 60, env(9)), around(func(s *Scene) { s.Others[0].Alone = false }), "an ended job 9 environment"},
-		"of a job that had ended by then":     {started(alice, 95, env(9)), around(), "unknown 0 none"},
+		"of a job that had ended by then":     {started(alice, 95, env(9)), around(), "no job 0 none"},
+		"of a later run of that job":          {started(alice, 95, env(9), here), around(), "unknown 0 none"},
 		"a live job's by its environment":     {started(bob, 150, env(11)), around(ended), "another live job 11 environment"},
 		"an ended job's by its environment":   {started(bob, 150, env(12)), around(ended), "an ended job 12 environment rival 11"},
 		"no one's, of an ended job's user":    {started(bob, 150), around(ended), "no job 0 none rival 11 or until 3m10s"},
@@ -139,7 +149,7 @@ func TestWhose(t *testing.T) {
 		"the leader lives on this node": {started(alice, 150, env(9)), around(component, among(leader)), "this job 10 exclusive rival 9"},
 		"the leader has ended here":     {started(alice, 150, env(9)), around(component, among(leaderEnded)), "this job 10 exclusive or until 3m10s"},
 		"of none of its components": {started(alice, 150, env(9)), around(func(s *Scene) { s.Others = s.Others[1:] }),
-			"this job 10 exclusive rival 9 contradicted"},
+			"this job 10 exclusive contradicted"},
 	} {
 		o := tt.scene.Decide(tt.p, card)
 		got := fmt.Sprintf("%s %d %s", o.Whose, o.Job, o.Level)

@@ -55,12 +55,14 @@ func (s *survey) of(c *crew, pids []int) []finding.Process {
 		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
 	}
 	c.wait(c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) }), "processes")
+	processes, all := make([]finding.Process, len(pids)), make([]*finding.Process, len(pids))
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	processes := make([]finding.Process, len(pids))
 	for i, pid := range pids {
 		processes[i] = s.known[pid]
+		all[i] = &processes[i]
 	}
+	s.mu.Unlock()
+	c.backEnvironments(s.proc, all)
 	return processes
 }
 

@@ -116,12 +116,10 @@ func (s *search) mappings() {
 }
 
 func (s *search) result() finding.Scan {
+	holdings := s.holdings()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scan := finding.Scan{Holdings: []finding.Holding{}, Looked: s.looked}
-	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
-		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
-	}
+	scan := finding.Scan{Holdings: holdings, Looked: s.looked}
 	if s.looked == 0 {
 		s.trouble("no process could be looked into")
 	}
@@ -133,6 +131,22 @@ func (s *search) result() finding.Scan {
 		}
 	}
 	return scan
+}
+
+// holdings are the holders that were found, in order of PID.
+func (s *search) holdings() []finding.Holding {
+	all := []finding.Holding{}
+	s.mu.Lock()
+	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
+		all = append(all, s.found[pid].Holding)
+	}
+	s.mu.Unlock()
+	processes := make([]*finding.Process, len(all))
+	for i := range all {
+		processes[i] = &all[i].Process
+	}
+	s.backEnvironments(s.proc, processes)
+	return all
 }
 
 // skips reports a process whose memory must not be read, by PID alone where only that is known, and says so.

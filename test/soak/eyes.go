@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"bookend/internal/code"
@@ -85,10 +86,17 @@ func (h *hook) Processes(pids []int) map[int]finding.Process {
 }
 
 func (p *pair) facts(of *world.Process) finding.Process {
-	return finding.Process{
+	facts := finding.Process{
 		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: of.State,
 		Cgroup: of.Cgroup, EnvJobID: of.Env, Service: of.Service, Container: of.Container, Exe: of.Exe, OtherPIDs: of.OtherPIDs,
 	}
+	step := func(j *world.Job) bool {
+		return j.Live && (j.ID == of.Env || j.Het == of.Env) && (j.UID == of.UID || facts.Apart())
+	}
+	if of.Env != 0 && !of.Cgroup.Found() && slices.ContainsFunc(p.node.Jobs, step) {
+		facts.EnvJobHere = "a slurmstepd of it runs on this node"
+	}
+	return facts
 }
 
 // Holders searches all of /proc for who has a card open.

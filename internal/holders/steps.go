@@ -1,0 +1,128 @@
+package holders
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	"bookend/internal/finding"
+	"bookend/internal/slurm"
+)
+
+// stepDaemon is the program that runs a step of a job on a node, as root and as the parent of the step's tasks.
+const stepDaemon = "slurmstepd"
+
+const maxTitle = 4 << 10 // bytes of a slurmstepd's title
+
+// steps are the processes of a node, of which some are slurmstepds and their children.
+type steps struct {
+	proc string
+	mu   sync.Mutex
+	all  map[int]member // by PID
+	why  string         // why some may be missing
+}
+
+type member struct {
+	parent int
+	uid    uint32
+	job    slurm.JobID // of a slurmstepd
+}
+
+// backEnvironments looks for the jobs that processes have in their environment and that no cgroup names, and notes those
+// that have a step on this node. Threat: a process can write any job's id into its environment. It can neither run as
+// root nor become the child of another job's step.
+func (c *crew) backEnvironments(proc string, all []*finding.Process) {
+	var hints []*finding.Process
+	for _, p := range all {
+		if p.EnvJobID != 0 && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
+			hints = append(hints, p)
+		}
+	}
+	if len(hints) == 0 {
+		return
+	}
+	s := c.findSteps(proc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range hints {
+		p.EnvJobHere = s.backs(*p)
+	}
+}
+
+func (c *crew) findSteps(proc string) *steps {
+	s := &steps{proc: proc, all: map[int]member{}}
+	pids, err := listPIDs(proc)
+	s.miss(err)
+	c.wait(c.send(workers(), pids, func(_ *reader, pid int) {
+		if err := s.read(pid); err != nil && !gone(err) {
+			s.miss(fmt.Errorf("process %d: %w", pid, err))
+		}
+	}), "steps of jobs")
+	s.miss(c.over.Err())
+	return s
+}
+
+func (s *steps) miss(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.why = err.Error()
+	}
+}
+
+func (s *steps) read(pid int) error {
+	f, err := openFolder(s.proc, pid)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	st, err := f.stat()
+	if err != nil {
+		return err
+	}
+	m := member{parent: st.Parent}
+	if m.uid, _, err = f.status(); err != nil {
+		return err
+	}
+	if m.uid == 0 && pid != 1 {
+		m.job, err = f.stepOf()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[pid] = m
+	return err
+}
+
+// stepOf returns the job of a slurmstepd, 0 for any other process of root's. Threat: a process chooses its name and its
+// title; the path of the program that it runs is the kernel's word.
+func (f folder) stepOf() (slurm.JobID, error) {
+	exe, err := f.link("exe")
+	if err != nil || path.Base(strings.TrimSuffix(exe, deleted)) != stepDaemon {
+		return 0, err
+	}
+	title, err := f.text("cmdline", maxTitle)
+	return parseTitle(title), err
+}
+
+// parseTitle returns the job in a slurmstepd's title, "slurmstepd: [1234.batch]", or 0.
+func parseTitle(title string) slurm.JobID {
+	step, _ := strings.CutPrefix(title, stepDaemon+": [")
+	end := strings.IndexFunc(step, func(r rune) bool { return r < '0' || r > '9' })
+	id, _ := slurm.ParseJobID(step[:max(0, end)])
+	return id
+}
+
+// backs returns why the job in a process's environment may be on this node: it has a step here that runs a process of
+// the same user, or of any user for a process in a container, whose own need not be the one who started it.
+func (s *steps) backs(p finding.Process) string {
+	for _, m := range s.all {
+		if s.all[m.parent].job == p.EnvJobID && (m.uid == p.UID || p.Apart()) {
+			return "a slurmstepd of it runs on this node"
+		}
+	}
+	if s.why != "" {
+		return "whether it has a slurmstepd on this node could not be read: " + s.why
+	}
+	return ""
+}
