@@ -255,7 +255,7 @@ func (j judge) killed() (pid int) {
 	}
 	for _, k := range j.Kernel.Kills {
 		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
-		if o.Same(slurm.Owner{ID: j.Job.ID, SLUID: j.Job.SLUID}) {
+		if j.Job.Owns(o) {
 			return k.PID
 		}
 	}

@@ -201,7 +201,7 @@ type Seen struct {
 	Clean bool   // at rest, and nobody and nothing on it but what always is
 	Dirty bool   // something is on it, and no job has it
 	Why   string // it is not clean
-	Given bool   // to a job on record: a card that no job ever has is none of Slurm's
+	Given bool   // Slurm gives it to jobs, or may: any other GPU has no say in a drain's end
 }
 
 // Verifiable reports whether a health check can tell that a finding is gone: that of memory on a card. What the driver

@@ -225,7 +225,8 @@ func (s Scene) Trespasses(looked []gpu.Reading) (all []Finding) {
 		for _, p := range r.Processes {
 			facts, read := s.Now.Processes[p.PID]
 			o := s.Decide(facts, r.Device.ID)
-			proven := read && !facts.Gone && (o.Level == ByCgroup || o.Level == BySighting)
+			proven := read && !facts.Gone && (o.Level == ByCgroup || o.Level == BySighting) &&
+				!facts.Cgroup.Elsewhere(s.Job.Node) // that node's own check judges it
 			f := Finding{
 				Code: code.Trespass, GPU: r.Device.ID, Bytes: p.Memory,
 				Holder: listedOn(p, facts), Owner: o.job(),

@@ -149,6 +149,9 @@ func (s Scene) runs() []Record { return append([]Record{s.Self}, s.Others...) }
 // begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
 // job id once at a time on a node. One that began after the last of them ended is of a run without a record.
 func (s Scene) named(p Process, o slurm.Owner, level Level) Attribution {
+	if o.Elsewhere(s.Job.Node) { // another cluster's node may have a job of the same id
+		return unknown(Owner{Level: level}, fmt.Sprintf("in the cgroup of job %s of node %s on the same host", o.Name(), o.Node))
+	}
 	var found, later *Record
 	for _, r := range s.runs() {
 		switch {

@@ -281,11 +281,12 @@ func TestTrespasses(t *testing.T) {
 		{"a job without a record: it may have no GPUs", Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
 		{"by environment alone", Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
 		{"gone meanwhile", Process{PID: 70, Gone: true}, nil, false, false},
+		{"a job of another node on this host", Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11, Node: "n2"}}, nil, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ending(side(at(200), settle.Clean, reading(0), tt.who))
 			r := there
-			s.Others = []Record{live}
+			s.Job.Node, s.Others = "n1", []Record{live}
 			if tt.edit != nil {
 				tt.edit(&s)
 			}

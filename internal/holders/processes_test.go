@@ -139,10 +139,10 @@ func TestProcessesOfATree(t *testing.T) {
 	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
 	put(t, filepath.Join(sluid, "stat"), "11 (py (x) S"+strings.Replace(statTail, "4194560", "4194564", 1)) // it is exiting
 	base := finding.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
-		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
+		Cgroup: slurm.Owner{ID: 77, Node: "n1", Step: "0"}, EnvJobID: 78}
 	second := base
 	second.PID, second.State = 11, "X"
-	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
+	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Node: "n1", Step: "0"}, 0
 	want := []finding.Process{second, {PID: 12, Gone: true}, base}
 	must.Be(t, "processes", Processes(proc, []int{11, 12, 10}, time.Hour), want)
 }

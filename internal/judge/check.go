@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -49,8 +50,8 @@ func (c Check) Unclean() []finding.Card {
 
 // free are those that no live job was given by the time of a look, nor may have been.
 func (c Check) free(cards []finding.Card, side finding.Side, node Node) []finding.Card {
-	book := c.book(side.Snapshot.At, node)
-	return slices.DeleteFunc(slices.Clone(cards), func(card finding.Card) bool { return taken(card, book) })
+	taken := c.taken(side.Snapshot.At, node)
+	return slices.DeleteFunc(slices.Clone(cards), taken)
 }
 
 // blind reports that no record can be compared: there was no look, or the driver's epoch is unknown.
@@ -70,9 +71,15 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 	})
 }
 
-// taken reports whether a live job was given a GPU, or may have been: a run may not know its GPUs.
-func taken(card finding.Card, book ledger.Book) bool {
-	return slices.ContainsFunc(book.Others, func(r finding.Record) bool { return r.Keeps(card.Device.ID) })
+// taken returns whether a live job of any of the host's nodes was given a GPU, or may have been.
+func (c Check) taken(at time.Duration, node Node) func(finding.Card) bool {
+	records := c.book(at, node).Others
+	for _, other := range node.SameHost {
+		records = append(records, c.book(at, other).Others...)
+	}
+	return func(card finding.Card) bool {
+		return slices.ContainsFunc(records, func(r finding.Record) bool { return r.Keeps(card.Device.ID) })
+	}
 }
 
 // isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
@@ -91,9 +98,9 @@ func JudgeCheck(c Check) Judgement {
 		const why = "the driver tells too little of itself to know which records are of its present life"
 		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
-		trespasses, book := c.Trespasses(), c.book(c.Seen.Side.Snapshot.At, *c.Node)
+		trespasses, taken := c.Trespasses(), c.taken(c.Seen.Side.Snapshot.At, *c.Node)
 		// Those that are busy are not watched.
-		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) })
+		busy := slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card) })
 		found = slices.Concat(found, trespasses, c.faultsOf(busy), c.residue(trespasses))
 	}
 	found = slices.Concat(found, c.condition())
@@ -123,7 +130,7 @@ func (c Check) Trespasses() (all []finding.Finding) {
 				slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
 		})
 		if !byRight {
-			f.Index = index[f.GPU]
+			f.Index, f.Unknown = index[f.GPU], cmp.Or(f.Unknown, c.Node.Unread)
 			all = append(all, f)
 		}
 	}
@@ -135,6 +142,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	return finding.Scene{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
 		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left, Ending: book.Ending,
+		RunDoubt: node.Unread,
 	}
 }
 
@@ -193,9 +201,12 @@ func (c Check) condition() []finding.Finding {
 	return health.Judge(in)
 }
 
-// Leaked is what was found on GPUs that no job has, in bytes.
-func (j Judgement) Leaked() map[gpu.ID]uint64 {
+// Leaked is what was found on GPUs that no job has, in bytes; nothing if records that were not read may say otherwise.
+func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
+	if c.Node != nil && c.Latest().Unread != "" {
+		return all
+	}
 	for _, f := range j.Found {
 		if f.GPU != "" && f.Code.Traits().Memory.Stays() {
 			all[f.GPU] += f.Bytes.Bytes
@@ -227,8 +238,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 	if c.Seen.Side.Snapshot.At == 0 {
 		return cards
 	}
-	node := c.Latest()
-	book := c.book(c.Seen.Side.Snapshot.At, node)
+	node, given := c.Latest(), c.Given()
+	taken := c.taken(c.Seen.Side.Snapshot.At, node)
 	for _, card := range c.Seen.Cards {
 		seen := drain.Seen{Clean: true}
 		against := slices.IndexFunc(j.Found, func(f finding.Finding) bool {
@@ -236,14 +247,16 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			return f.GPU == card.Device.ID && about
 		})
 		switch {
-		case taken(card, book):
+		case taken(card):
 			seen = drain.Seen{Why: "a job still has it"}
 		case against >= 0:
 			seen = drain.Seen{Dirty: true, Why: string(j.Found[against].Code)}
+		case node.Unread != "":
+			seen = drain.Seen{Why: node.Unread}
 		case !c.isClean(card):
 			seen = drain.Seen{Why: "it could not be read, or has just come to rest"}
 		}
-		seen.Given = slices.ContainsFunc(node.Runs, func(r ledger.Run) bool { return r.Given(card.Device.ID) })
+		seen.Given = slices.ContainsFunc(given, func(g finding.Card) bool { return g.Device.ID == card.Device.ID })
 		cards[card.Device.ID] = seen
 	}
 	return cards

@@ -239,6 +239,8 @@ type Node struct {
 	Runs   []ledger.Run
 	Unread string             // why there may be more of them, empty where there are none
 	Proofs []finding.Sighting // processes that the recorder saw in a job's cgroup
+	// SameHost are the host's other nodes, for a health check: with several slurmd a GPU may be their job's.
+	SameHost []Node
 }
 
 // shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.

@@ -122,10 +122,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One
-// that could not be read says nothing either.
-func TestSeenByCard(t *testing.T) {
-	var cards []finding.Card
+// checkOf is a health check of three idle GPUs, of which the last could not be read; a live job has the second.
+func checkOf() (c Check, cards []finding.Card) {
 	for i, bus := range []gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0"} {
 		device := gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", i)), BusID: bus, Minor: &i, Vendor: "nvidia"}
 		cards = append(cards, finding.Card{Index: i, Device: device})
@@ -138,17 +136,90 @@ func TestSeenByCard(t *testing.T) {
 		Job: slurm.Job{ID: 7, UID: 1001}, Key: "w1", Epoch: epoch, Devices: []ledger.Assigned{{Index: 1, Device: cards[1].Device}},
 		Start: &ledger.End{At: time.Second, Wall: time.Unix(1000, 0)},
 	}
-	c := Check{Case: Case{Config: config.Default(), Node: &Node{Runs: []ledger.Run{live}}}}
+	c = Check{Case: Case{Config: config.Default(), Job: slurm.Job{Node: "n1"}, Node: &Node{Runs: []ledger.Run{live}}}}
 	c.Seen.Epoch, c.Seen.Cards = epoch, cards
 	c.Seen.Side.Snapshot = gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{read(cards[0]), read(cards[1])}}
+	return c, cards
+}
+
+// A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One
+// that could not be read says nothing either.
+func TestSeenByCard(t *testing.T) {
+	c, cards := checkOf()
 	seen := c.DrainSeen(Judgement{})
 	for i, want := range []struct {
 		clean bool
 		why   string
 	}{{true, ""}, {false, "a job still has it"}, {false, "could not be read"}} {
-		if got := seen[cards[i].Device.ID]; got.Clean != want.clean || got.Dirty || !strings.Contains(got.Why, want.why) || got.Given != (i == 1) {
+		if got := seen[cards[i].Device.ID]; got.Clean != want.clean || got.Dirty || !strings.Contains(got.Why, want.why) {
 			t.Errorf("GPU %d: %+v, want %v %q", i, got, want.clean, want.why)
 		}
+	}
+}
+
+// Which GPUs jobs can get follows from what Slurm gives out, not from the jobs on record; without a word of that all
+// GPUs hold back a resume.
+func TestGivenByCard(t *testing.T) {
+	c, cards := checkOf()
+	for name, tt := range map[string]struct {
+		given map[gpu.BusID]bool
+		want  [3]bool
+	}{
+		"not known":          {nil, [3]bool{true, true, true}},
+		"one is not Slurm's": {map[gpu.BusID]bool{cards[0].Device.BusID: true, cards[1].Device.BusID: false}, [3]bool{true, false, true}},
+	} {
+		c.Seen.Given = tt.given
+		for i, want := range tt.want {
+			if got := c.DrainSeen(Judgement{})[cards[i].Device.ID]; got.Given != want {
+				t.Errorf("%s: GPU %d: %+v, want given: %v", name, i, got, want)
+			}
+		}
+	}
+}
+
+// While records are unread any GPU may be a job's: none is clean, what a process has to do there is not certain, and
+// nothing counts as leaked.
+func TestCheckWithUnreadRecords(t *testing.T) {
+	c, cards := checkOf()
+	c.Node.Unread = "too many"
+	reading := &c.Seen.Side.Snapshot.Readings[0]
+	reading.Processes = []gpu.Process{{PID: 70, Memory: gpu.Bytes(gib)}, {PID: 71, Memory: gpu.Bytes(gib)}}
+	reading.Memory.Used = gpu.Bytes(2 * gib)
+	c.Seen.Side.Processes = map[int]finding.Process{
+		70: {PID: 70, UID: 1001, Start: 2 * time.Second, Cgroup: slurm.Owner{ID: 7}}, 71: {PID: 71, UID: 1002, Start: 2 * time.Second},
+	}
+	side := c.Seen.Side
+	side.Curves = map[gpu.ID]settle.Curve{cards[0].Device.ID: {State: settle.Flat, Steady: true}}
+	c.Residue = &Residue{Cards: cards[:1], Side: side, Node: *c.Node}
+	j := JudgeCheck(c)
+	if len(j.Found) < 2 || len(c.Leaked(j)) > 0 {
+		t.Errorf("leaked %v, found %+v, want both processes and nothing leaked", c.Leaked(j), j.Found)
+	}
+	for _, f := range j.Found {
+		if f.Holder != nil && f.Unknown == "" && len(f.Doubts) == 0 {
+			t.Errorf("certain: %+v", f)
+		}
+	}
+	for id, seen := range c.DrainSeen(Judgement{}) {
+		if seen.Clean {
+			t.Errorf("%s is clean for a resume: %+v", id, seen)
+		}
+	}
+	c.Node.Unread = ""
+	if c.Residue.Node.Unread = ""; len(c.Leaked(JudgeCheck(c))) == 0 {
+		t.Error("with all records read nothing leaked")
+	}
+}
+
+// On a host with several slurmd a GPU may be the job's of another node.
+func TestCheckOfOneNodeOfSeveral(t *testing.T) {
+	c, cards := checkOf()
+	theirs := c.Node.Runs[0]
+	theirs.Job.Node, theirs.Devices = "n2", []ledger.Assigned{{Index: 0, Device: cards[0].Device}}
+	c.Node.SameHost = []Node{{Runs: []ledger.Run{theirs}}}
+	c.Seen.Side.Snapshot.Readings[0].Memory.Used = gpu.Bytes(gib)
+	if seen := c.DrainSeen(Judgement{})[cards[0].Device.ID]; seen.Clean || seen.Dirty || len(c.Unclean()) != 1 {
+		t.Errorf("%+v, to be watched: %+v, want the unread GPU alone", seen, c.Unclean())
 	}
 }
 

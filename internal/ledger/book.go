@@ -147,7 +147,7 @@ func endsOf(runs []Run, epoch gpu.Epoch) []End {
 
 func record(r Run) finding.Record {
 	rec := finding.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
-	rec.Unplaced = len(r.Devices) == 0
+	rec.Unplaced = len(r.Devices) < max(1, len(r.Job.GPUIndexes)) // of the others, what their numbers mean is not known
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
 		rec.Unplaced = rec.Unplaced || d.Device.ID == ""
@@ -180,7 +180,7 @@ func sightings(seen []finding.Sighting, e End) []finding.Sighting {
 
 // alone reports whether no other run was given any of r's GPUs while r ran.
 func alone(r finding.Record, others []finding.Record) bool {
-	if r.Start == 0 || r.Unplaced {
+	if r.Start == 0 || len(r.GPUs) == 0 || slices.Contains(r.GPUs, "") {
 		return false // without its start or its GPUs nobody knows what r overlapped with
 	}
 	for _, o := range others {

@@ -450,3 +450,17 @@ func TestBetween(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A job of whose GPUs only some are known may be on any other; on those that are known it still was alone.
+func TestPartlyKnownGPUs(t *testing.T) {
+	partly, other := run(100, []gpu.ID{card0}, at(1)), run(101, []gpu.ID{card1}, at(1))
+	partly.Job.GPUIndexes = []int{0, 1}
+	record := Open([]Run{partly, other}, Run{}, looking()).Others[0]
+	if !record.MayHold(card1) || !record.Alone || !partly.Given(card1) {
+		t.Errorf("%+v, want one that may hold %s and had %s alone", record, card1, card0)
+	}
+	partly.Devices = append(partly.Devices, Assigned{Index: 1, Device: gpu.Device{ID: card1}})
+	if record = Open([]Run{partly}, Run{}, looking()).Others[0]; record.MayHold("GPU-2") {
+		t.Errorf("%+v, want one that holds its own GPUs alone", record)
+	}
+}

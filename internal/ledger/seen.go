@@ -48,7 +48,7 @@ func sameOwner(was, now slurm.Owner) slurm.Owner {
 		return slurm.Owner{Conflict: now.Conflict}
 	case !now.Found():
 		return was
-	case was.Found() && was != now:
+	case was.Found() && !was.Same(now):
 		return slurm.Owner{Conflict: "its cgroup named two jobs, one after the other"}
 	}
 	return now

@@ -61,8 +61,14 @@ func (o Owner) Name() string {
 
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 
+// Elsewhere reports a job of another of the nodes that share a host.
+func (o Owner) Elsewhere(node string) bool { return o.Node != "" && node != "" && o.Node != node }
+
 // Same reports whether both name one job: where both know its SLUID by that, for an id may come again.
 func (o Owner) Same(p Owner) bool {
+	if o.Elsewhere(p.Node) {
+		return false
+	}
 	if o.SLUID != "" && p.SLUID != "" {
 		return o.SLUID == p.SLUID
 	}
@@ -76,7 +82,7 @@ func (o Owner) with(next Owner) Owner {
 		return o
 	case !o.Found():
 		return next
-	case o.ID != next.ID || o.SLUID != next.SLUID:
+	case o.ID != next.ID || o.SLUID != next.SLUID || o.Node != next.Node:
 		return Owner{Conflict: fmt.Sprintf("cgroups name two jobs, %s and %s", o.Name(), next.Name())}
 	}
 	if o.Step == "" {
@@ -103,14 +109,21 @@ func ownerOfPath(path string) Owner {
 // ownerOfPart reads one folder's name as a job, which it is only in a folder of Slurm's.
 func ownerOfPart(above []string, part string) Owner {
 	n := len(above)
-	scope := n > 0 && (above[n-1] == "slurmstepd.scope" || strings.HasSuffix(above[n-1], "_slurmstepd.scope"))
-	v1 := n > 1 && strings.HasPrefix(above[n-2], "slurm") && isNumbered(above[n-1], "uid_")
-	if scope && ValidSLUID(part) {
-		return Owner{SLUID: SLUID(part)}
+	if n == 0 {
+		return Owner{}
 	}
-	if number, ok := strings.CutPrefix(part, "job_"); ok && (scope || v1) {
-		id, _ := ParseJobID(number)
-		return Owner{ID: id}
+	node, scope := strings.CutSuffix("_"+above[n-1], "_slurmstepd.scope")
+	node = strings.TrimPrefix(node, "_")
+	v1 := n > 1 && strings.HasPrefix(above[n-2], "slurm") && isNumbered(above[n-1], "uid_")
+	if v1 {
+		_, node, _ = strings.Cut(above[n-2], "_")
+	}
+	if scope && ValidSLUID(part) {
+		return Owner{SLUID: SLUID(part), Node: node}
+	}
+	number, ok := strings.CutPrefix(part, "job_")
+	if id, _ := ParseJobID(number); ok && id != 0 && (scope || v1) {
+		return Owner{ID: id, Node: node}
 	}
 	return Owner{}
 }

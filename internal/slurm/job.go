@@ -68,6 +68,7 @@ type ExitStatus struct {
 type Owner struct {
 	ID    JobID  `json:"id,omitempty"`
 	SLUID SLUID  `json:"sluid,omitempty"`
+	Node  string `json:"node,omitempty"` // whose slurmd runs the job; empty if Slurm was built for one slurmd a host
 	Step  string `json:"step,omitempty"` // StepBatch, "extern", a number, "0+1" in a heterogeneous job
 	// Daemon is true for Slurm's own processes in a job (slurmstepd, a hook): not the user's. cgroup v2 only.
 	Daemon bool `json:"daemon,omitempty"`
@@ -77,7 +78,7 @@ type Owner struct {
 
 // Owns reports a cgroup of the job. Which of the two names it has depends on Slurm's version.
 func (j Job) Owns(o Owner) bool {
-	return o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID
+	return !o.Elsewhere(j.Node) && (o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID)
 }
 
 // The steps in which a job's own script or shell runs.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -49,7 +50,7 @@ func (r *record) check() (worth bool) {
 	c := r.examine()
 	r.settleDrain(c)
 	r.add(r.Take()...)
-	r.keep(c.Last)
+	r.keep(c)
 	return true
 }
 
@@ -62,11 +63,11 @@ func (r *record) examine() (c judge.Check) {
 	heard := r.Listen(since)
 	r.lookAround()
 	r.Seen.Kernel = heard()
-	r.Node = r.readNode()
+	r.Node = r.readHost()
 	c.Case = r.Case
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := r.LookCloser(unclean)
-		residue.Node = *r.readNode()
+		residue.Node = *r.readHost()
 		c.Residue, c.Seen.Looks = &residue, r.Seen.Looks
 	}
 	r.Faults = Once(append(r.Faults, r.Take()...), nil)
@@ -77,6 +78,26 @@ func (r *record) examine() (c judge.Check) {
 	r.examined()
 	r.add(Once(r.Take(), r.Found)...)
 	return c
+}
+
+// readHost reads the records of this node and of those that share its host, and with it its GPUs.
+func (r *record) readHost() *judge.Node {
+	all := r.readNode()
+	names, err := state.Nodes(r.Config.Paths.Run, "")
+	for _, name := range names {
+		if err != nil || name == r.Job.Node {
+			continue
+		}
+		var other *state.Store
+		if other, err = state.Open(r.Config.Paths.Run, name); err == nil {
+			node := r.readRuns(other)
+			all.SameHost, all.Unread = append(all.SameHost, node), cmp.Or(all.Unread, node.Unread)
+		}
+	}
+	if err != nil {
+		all.Unread = cmp.Or(all.Unread, fmt.Sprintf("the records of this host's other nodes were not read: %v", err))
+	}
+	return all
 }
 
 // examined lets ends do without most of the GPUs' condition for a while, where all of it was read and nothing found.
@@ -159,15 +180,15 @@ func (r *record) lastCheck() *ledger.Check {
 }
 
 // keep puts on record what this check saw and made of it, and shows it in the metrics until the next one.
-func (r *record) keep(last *ledger.Check) {
+func (r *record) keep(c judge.Check) {
 	var now ledger.Check // which begins with what the last one knew, for where this one could not look
-	if last != nil {
+	if last := c.Last; last != nil {
 		now.Health, now.Kernel, now.Boot = last.Health, last.Kernel, last.Boot
 	}
 	now.At, now.Wall, now.Findings, now.Verdict = r.Start, r.Clock.Wall(), r.Found, r.Verdict
 	now.Took, now.Epoch = r.Clock.Boot()-r.Start, r.Seen.Epoch
 	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Cards
-	now.Unexplained, now.Leaked = r.Unexplained(), r.Leaked()
+	now.Unexplained, now.Leaked = r.Unexplained(), c.Leaked(r.Judgement)
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)
 	}

@@ -193,7 +193,7 @@ func (r *record) endAll(targets []finding.Holder) (did []finding.Finding, ended 
 	}
 	results, err := operation.Cleanup.Ask(operation.CleanupRequest{
 		Proc: r.Config.Paths.Proc, Processes: processes, Grace: grace,
-		Owner: slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID},
+		Owner: slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID, Node: r.Job.Node},
 	}, r.Left(limit, r.Reserve()))
 	if err != nil { // there is no word of what became of them
 		r.abandonedReader(operation.Cleanup.Name, err)

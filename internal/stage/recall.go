@@ -17,6 +17,7 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
+	"bookend/internal/state"
 	"bookend/internal/wire"
 )
 
@@ -100,9 +101,14 @@ func (r *record) complete() {
 
 // readNode reads the records of all of the node's hooks as they are now: jobs may have begun or ended since.
 func (r *record) readNode() *judge.Node {
-	var n judge.Node
+	n := r.readRuns(r.Store)
 	n.Proofs = r.Store.Recorded().Runs.Proofs()
-	runs, damaged := r.Store.Runs()
+	return &n
+}
+
+// readRuns reads the records of a node of this host's.
+func (r *record) readRuns(store *state.Store) (n judge.Node) {
+	runs, damaged := store.Runs()
 	n.Runs = runs
 	for _, damage := range damaged {
 		if damage.Unread {
@@ -110,7 +116,7 @@ func (r *record) readNode() *judge.Node {
 		}
 		r.Add(finding.Saw(code.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
-	return &n
+	return n
 }
 
 // askSharing says whether others may use this job's GPUs. A job with a shard looks like one with the whole GPU.

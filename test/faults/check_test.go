@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -241,4 +242,32 @@ func TestHalfAnEpoch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On a host with several slurmd the check of one node leaves the jobs of another alone, by their records and cgroups.
+func TestCheckOfOneNodeOfSeveral(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.clean(prolog, bystanding())
+	theirs := newJob().With("SLURMD_NODENAME", "n2")
+	n.clean(prolog, theirs)
+	n.leftover()
+	n.checked("")
+	onOurs := n.leftover("--gpu", "1")
+	n.inScope(onOurs, "n2", "100")
+	n.checked("")
+	must.Do(t, onOurs.Kill())
+	n.hook(epilog, theirs)
+	n.checked("BKD-STRAY")
+}
+
+// A job of whose GPUs gpu_map knows one may be on all others: its processes are no trespass, and no other GPU is free.
+func TestCheckOfAPartlyKnownJob(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.configure(func(c *conf) { c.driverProc += fmt.Sprintf(", gpu_map: {0: %q}", n.world.UUID(0)) })
+	n.exits(0, prolog, newJob().On("0,1"))
+	n.inCgroup(n.leftover("--gpu", "1"), "100")
+	n.leftover("--gpu", "1")
+	n.checked("")
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -34,8 +33,7 @@ func TestCrowd(t *testing.T) {
 	leaves := map[int]string{0: "BKD-ORPHAN", 1: "BKD-ORPHAN", 2: "BKD-RESIDUE?", 3: "BKD-RESIDUE?"}
 	for i, left := range leaves {
 		if left == "BKD-ORPHAN" {
-			scope := fmt.Sprintf("%s-%d_slurmstepd.scope", filepath.Base(n.dir), i)
-			n.move(n.leftover("--gpu", strconv.Itoa(i)), scope, fmt.Sprintf("job_%d/step_batch/user/task_0", 100+i))
+			n.inCgroup(n.leftover("--gpu", strconv.Itoa(i)), strconv.Itoa(100+i))
 		} else {
 			n.set(fmt.Sprintf("gpu%d.extra_mib", i), "2048")
 		}

@@ -247,9 +247,13 @@ func does(uid int, line string) bool {
 
 func reads(uid int, path string) bool { return does(uid, "cat "+path) }
 
-// inCgroup moves a process into a cgroup as Slurm names a job's, on a node that no Slurm of this host has.
-func (n *node) inCgroup(p *fakegpu.Program, job string) {
-	n.move(p, filepath.Base(n.dir)+"_slurmstepd.scope", "job_"+job+"/step_batch/user/task_0")
+// inCgroup moves a process into a cgroup as Slurm names a job's.
+func (n *node) inCgroup(p *fakegpu.Program, job string) { n.inScope(p, nodeName, job) }
+
+// inScope is inCgroup for a job of any of the host's nodes, in a directory of this process alone.
+func (n *node) inScope(p *fakegpu.Program, node, job string) {
+	unit := fmt.Sprintf("%s-%d", filepath.Base(n.dir), p.PID)
+	n.move(p, unit, node+"_slurmstepd.scope/job_"+job+"/step_batch/user/task_0")
 }
 
 // move puts a process into a cgroup below the system's slice, made for it and removed with the test once what was

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,7 +57,7 @@ func TestRecorder(t *testing.T) {
 	n.recorder()
 	mine, theirs := n.leftover("--mib", "20000"), n.holder(bystander, nil, "--mib", "3000")
 	n.inCgroup(mine, "100")
-	n.move(theirs, filepath.Base(n.dir)+"-b_slurmstepd.scope", "job_200/step_batch/user/task_0")
+	n.inCgroup(theirs, "200")
 	n.recorded("both processes", func(r ledger.Recorded) bool {
 		jobless := func(p ledger.RecordedProcess) bool { return !p.Owner.Found() }
 		return len(r.Processes) == 2 && !slices.ContainsFunc(r.Processes, jobless)
