@@ -71,9 +71,9 @@ func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Ru
 		if len(runs) == 0 {
 			return notFound("no record of job %s on node %s", ref.Text, all.node)
 		}
-		slices.SortStableFunc(runs, func(x, y ledger.Run) int {
-			return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.Last().Wall.Compare(y.Last().Wall))
-		})
+		runs = ledger.Newest(runs)
+		slices.Reverse(runs)
+		slices.SortStableFunc(runs, func(x, y ledger.Run) int { return cmp.Compare(x.Job.ID, y.Job.ID) })
 		return say(ref, runs, all)
 	}
 	return a.perNode(a.inJSON(cmd))

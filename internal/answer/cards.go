@@ -84,7 +84,7 @@ func (c Card) order() int {
 
 // listed are the processes that the driver lists on a GPU, with what /proc and the records say of them.
 func (s Scene) listed(r gpu.Reading) []Process {
-	out := []Process{}
+	out, boots := []Process{}, ledger.BootsOf(s.Runs)
 	for _, listed := range r.Processes {
 		who, known := s.Who[listed.PID]
 		p := Process{Process: who, Memory: listed.Memory}
@@ -102,7 +102,7 @@ func (s Scene) listed(r gpu.Reading) []Process {
 			if p.seen() && r.Job.UID == p.UID && r.Job.User != "" {
 				p.User = r.Job.User
 			}
-			if r.Owns(p.Cgroup) && (own < 0 || r.Last().Wall.After(s.Runs[own].Last().Wall)) {
+			if r.Owns(p.Cgroup) && (own < 0 || boots.Time(r, r.Last()).After(boots.Time(s.Runs[own], s.Runs[own].Last()))) {
 				own = i
 			}
 		}
@@ -135,11 +135,15 @@ func (s Scene) jobs(d gpu.Device) []string {
 // lastLook is the newest look of a hook's at a GPU that is on record, with the findings on it that policy does not
 // hide; a GPU that is not clean has one.
 func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
+	var last time.Time
+	boots := ledger.BootsOf(s.Runs)
 	for _, r := range s.Runs {
 		for _, e := range r.Both() {
-			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !e.Wall.After(newest.At) {
+			at := boots.Time(r, e)
+			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !at.After(last) {
 				continue
 			}
+			last = at
 			newest = &LastLook{Job: r.JobName(), At: e.Wall, Codes: []code.Code{}}
 			for i, f := range e.Findings {
 				if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) {

@@ -132,7 +132,7 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 			live = append(live, r)
 		}
 	}
-	slices.SortStableFunc(ended, func(a, b ledger.Run) int { return b.Ends[0].Wall.Compare(a.Ends[0].Wall) })
+	ended = ledger.Newest(ended)
 	s.Head, s.Running, s.OnRecord = head(KindStatus), newRuns(live, runs), len(ended)
 	s.Ended = newRuns(ended[:min(len(ended), recent)], runs)
 	s.Cards, s.Troubles = append([]CardStatus{}, s.Cards...), append([]Trouble{}, s.Troubles...)

@@ -293,11 +293,12 @@ type Unfinished struct {
 // Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given
 // to a later job, which got it clean and has ended. Nobody asks Slurm. That they are over blames nobody.
 func Unended(runs []Run, n Node) (over []Unfinished) {
+	ofBoot := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Epoch.OtherBoot(n.Epoch) })
 	for _, r := range runs {
 		if r.Closed() {
 			continue
 		}
-		by := r.Superseded(runs)
+		by := r.Superseded(ofBoot)
 		switch {
 		case r.Epoch.OtherBoot(n.Epoch):
 			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.First().At})

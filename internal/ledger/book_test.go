@@ -354,6 +354,7 @@ func changed(r Run, change func(*Run)) Run {
 func TestUnended(t *testing.T) {
 	open := runOn(100, "GPU-0", 10, 0)
 	later := runOn(101, "GPU-0", 20, 30)
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		runs     []Run
 		shared   bool
@@ -397,6 +398,9 @@ func TestUnended(t *testing.T) {
 		"no start on record": {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life,
 			Devices: open.Devices}, later}, false, "", false},
 		"its job id began again": {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began again", false},
+		"the later one was of a boot whose clock was ahead": {[]Run{changed(open, func(r *Run) { r.Start.Wall = noon }),
+			changed(runOn(100, "GPU-0", 50, 60), func(r *Run) { r.Epoch.Boot, r.Start.Wall = "a", noon.Add(time.Hour) })},
+			false, "", false},
 		"of an earlier boot": {[]Run{changed(open, func(r *Run) { r.Epoch.Boot = "a" })}, true,
 			"the node has booted since", false},
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},

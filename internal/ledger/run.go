@@ -149,10 +149,36 @@ func (r Run) Last() (e End) {
 	return e
 }
 
-// Newest orders runs, the one that was last seen first: across boots, boot times do not compare.
+// Boots are a node's boots, by their id, as the wall clock had them at each one's newest record: it may have been set
+// before. They turn times since boot into wall times that are in the order of CLOCK_BOOTTIME within each boot.
+type Boots map[string]time.Time
+
+// BootsOf are those that records tell of.
+func BootsOf(runs []Run) Boots {
+	boots, newest := Boots{}, map[string]time.Duration{}
+	for _, r := range runs {
+		for _, e := range r.Both() {
+			if boot := r.EpochOf(e).Boot; boot != "" && e.At >= newest[boot] {
+				boots[boot], newest[boot] = e.Clock(0), e.At
+			}
+		}
+	}
+	return boots
+}
+
+// Time is when an end of a run was, by its own wall clock if its boot is unknown.
+func (b Boots) Time(r Run, e End) time.Time {
+	if booted, known := b[r.EpochOf(e).Boot]; known {
+		return booted.Add(e.At)
+	}
+	return e.Wall
+}
+
+// Newest orders runs, the one that was last seen first: within a boot by CLOCK_BOOTTIME.
 func Newest(runs []Run) []Run {
+	boots := BootsOf(runs)
 	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int { return b.Last().Wall.Compare(a.Last().Wall) })
+	slices.SortStableFunc(runs, func(a, b Run) int { return boots.Time(b, b.Last()).Compare(boots.Time(a, a.Last())) })
 	return runs
 }
 
@@ -178,15 +204,18 @@ func MetLast(runs []Run, self Run, f finding.Finding) bool {
 	var last Run
 	for _, r := range runs {
 		end := r.Epilog()
-		if end == nil || r.Job.ID == self.Job.ID || f.GPU != "" && !r.Given(f.GPU) {
+		if end == nil || r.Job.ID == self.Job.ID || r.Epoch.OtherBoot(self.Epoch) || f.GPU != "" && !r.Given(f.GPU) {
 			continue
 		}
-		if last.Ends == nil || end.Wall.After(last.Epilog().Wall) {
+		if last.Ends == nil || end.At > last.Epilog().At {
 			last = r
 		}
 	}
-	if last.Ends == nil || self.Start == nil || self.Epoch.Boot == "" || last.Epoch.Boot != self.Epoch.Boot ||
-		last.Epoch.Changed(self.Epoch) || self.Start.At < last.Epilog().At {
+	if last.Ends == nil || self.Start == nil || self.Start.At < last.Epilog().At {
+		return false
+	}
+	epoch := last.EpochOf(*last.Epilog())
+	if epoch.Boot == "" || self.Epoch.Boot == "" || epoch.Changed(self.Epoch) {
 		return false
 	}
 	return slices.ContainsFunc(last.Epilog().Findings, func(o finding.Finding) bool {

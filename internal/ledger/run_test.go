@@ -117,6 +117,40 @@ func TestRunsOfTwoBoots(t *testing.T) {
 	}
 }
 
+// Within a boot CLOCK_BOOTTIME orders runs, however the wall clock was set meanwhile. Boots are ordered by the wall clock
+// at each one's newest record.
+func TestNewest(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(key, boot string, up time.Duration, wall time.Time) Run {
+		return Run{Key: key, Epoch: gpu.Epoch{Boot: boot}, Start: &End{At: up, Wall: wall}}
+	}
+	for name, tt := range map[string]struct {
+		runs []Run
+		want string
+	}{
+		"one boot": {[]Run{run("1", "b", time.Minute, noon), run("2", "b", time.Hour, noon.Add(time.Hour))}, "21"},
+		"set back": {[]Run{run("1", "b", time.Minute, noon), run("2", "b", time.Hour, noon.Add(-48*time.Hour))}, "21"},
+		"set ahead, and back": {[]Run{run("1", "b", time.Minute, noon.Add(91*24*time.Hour)),
+			run("2", "b", time.Hour, noon.Add(time.Hour))}, "21"},
+		"a clock without a battery": {[]Run{run("1", "a", 90*time.Hour, noon), run("2", "b", time.Minute, time.Unix(60, 0)),
+			run("3", "b", time.Hour, noon.Add(2*time.Hour))}, "321"},
+		"two boots": {[]Run{run("1", "a", 90*time.Hour, noon), run("2", "b", time.Minute, noon.Add(time.Hour))}, "21"},
+		"a boot that is unknown": {[]Run{run("1", "", 90*time.Hour, noon), run("2", "b", time.Minute, noon.Add(time.Hour)),
+			run("3", "", time.Minute, noon.Add(2*time.Hour))}, "321"},
+	} {
+		for range 2 {
+			got := ""
+			for _, r := range Newest(tt.runs) {
+				got += r.Key
+			}
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", name, got, tt.want)
+			}
+			slices.Reverse(tt.runs)
+		}
+	}
+}
+
 func TestAccounts(t *testing.T) {
 	began := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var many []gpu.Accounted
@@ -163,6 +197,8 @@ func TestMetLast(t *testing.T) {
 	}
 	of := func(epoch gpu.Epoch, r Run) Run { r.Epoch = epoch; return r }
 	cut := func(r Run) Run { return r.Bounded(Bare) }
+	stepped := func(e End, by time.Duration) End { e.Wall = e.Wall.Add(by); return e }
+	reloaded := func(e End) End { e.Epoch = here; return e }
 	unseen := end(time.Second)
 	unseen.Unseen = "its epilog never came"
 	clean, met := end(time.Minute), end(time.Minute, broken)
@@ -189,6 +225,12 @@ func TestMetLast(t *testing.T) {
 		"the driver told nothing then":  {[]Run{of(gpu.Epoch{Boot: "b"}, job(1, "GPU-0", met))}, broken, true},
 		"the boot is not known":         {[]Run{of(gpu.Epoch{}, job(1, "GPU-0", met))}, broken, false},
 		"no job on record":              {nil, broken, false},
+		"the clock was set back since":  {[]Run{job(1, "GPU-0", before), job(2, "GPU-0", stepped(met, -48*time.Hour))}, broken, true},
+		"the clock was set ahead then":  {[]Run{job(1, "GPU-0", stepped(beforeMet, 48*time.Hour)), job(2, "GPU-0", clean)}, broken, false},
+		"a boot before, by a clock ahead": {[]Run{of(gpu.Epoch{Boot: "a"}, job(1, "GPU-0", stepped(clean, 48*time.Hour))), job(2, "GPU-0", met)},
+			broken, true},
+		"the driver was reloaded during that job": {[]Run{of(gpu.Epoch{Boot: "b", Driver: "565", Module: "0"},
+			job(1, "GPU-0", reloaded(met)))}, broken, true},
 	} {
 		self := Run{Job: slurm.Job{ID: 7}, Epoch: here, Start: &End{At: began}}
 		if got := MetLast(tt.runs, self, tt.f); got != tt.want {

@@ -30,8 +30,8 @@ var (
 	// keepUnarchived bounds all records in memory while ended runs cannot be archived: below maxRuns, so that hooks can
 	// still read each of them, and one that a live job needs is never left out.
 	keepUnarchived = 384
-	keepAge        = 90 * 24 * time.Hour // of a record in the history
-	keepBytes      = int64(64 << 20)     // of all records of a node in the history
+	keepDays       = 90              // of a record in the history
+	keepBytes      = int64(64 << 20) // of all records of a node in the history
 )
 
 // Archive writes a node's ended runs to varDir, durably, removes from memory those that are not kept, with reports and
@@ -125,8 +125,7 @@ func ended(runs []ledger.Run) []ledger.Run {
 			over = append(over, r)
 		}
 	}
-	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(b.Last().At, a.Last().At) })
-	return over
+	return ledger.Newest(over)
 }
 
 func onCard(r ledger.Run) bool {
@@ -190,23 +189,41 @@ func (s *Store) forget(r ledger.Run) error {
 	return errors.Join(removeNamed(reportFolder(s.run), s.node, gone), RemoveDrop(s.run, s.node, gone))
 }
 
-// prune removes from the history what is too old, and the oldest if it is too large. A killed writer's files go too.
+// prune removes from the history what is too old, and the oldest if it is too large. A killed writer's files go too. A
+// clock may be wrong by months: what is too old by the clock stays until there are records of keepDays later days.
 func prune(history string, now time.Time) error {
 	files := byAge(history)
 	total := int64(0)
 	for _, f := range files {
 		total += f.Size()
 	}
+	limit, lately := now.AddDate(0, 0, -keepDays), newestDays(files)
 	var all []error
-	for _, f := range files {
+	for i, f := range files {
 		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
-		if !stale && now.Sub(f.ModTime()) <= keepAge && total <= keepBytes {
+		old := i < lately && f.ModTime().Before(limit)
+		if !stale && !old && total <= keepBytes {
 			continue
 		}
 		all = append(all, removeOwn(history, f.Name()))
 		total -= f.Size()
 	}
 	return errors.Join(all...)
+}
+
+// newestDays is the first of these files, which are sorted by age, that was written on one of the newest keepDays days
+// with any.
+func newestDays(files []fs.FileInfo) int {
+	first, days, last := len(files), 0, int64(-1)
+	for ; first > 0; first-- {
+		if day := files[first-1].ModTime().Unix() / (24 * 60 * 60); day != last {
+			last, days = day, days+1
+		}
+		if days > keepDays {
+			break
+		}
+	}
+	return first
 }
 
 // abandonedAfter is longer than any hook takes: what is that old nobody is writing any more.

@@ -24,16 +24,16 @@ import (
 var now = time.Unix(1_900_000_000, 0)
 
 // keeping sets what Archive keeps, until the test's end.
-func keeping(t *testing.T, recent, findings int, age time.Duration, bytes int64) {
+func keeping(t *testing.T, recent, findings, days int, bytes int64) {
 	t.Helper()
-	r, f, a, b := keepRecent, keepFindings, keepAge, keepBytes
-	t.Cleanup(func() { keepRecent, keepFindings, keepAge, keepBytes = r, f, a, b })
-	keepRecent, keepFindings, keepAge, keepBytes = recent, findings, age, bytes
+	r, f, d, b := keepRecent, keepFindings, keepDays, keepBytes
+	t.Cleanup(func() { keepRecent, keepFindings, keepDays, keepBytes = r, f, d, b })
+	keepRecent, keepFindings, keepDays, keepBytes = recent, findings, days, bytes
 }
 
 func archive(t *testing.T, run, varDir string, recent, findings int) {
 	t.Helper()
-	keeping(t, recent, findings, 1<<62, 1<<40)
+	keeping(t, recent, findings, 1<<30, 1<<40)
 	must.Do(t, Archive(run, varDir, node, now))
 }
 
@@ -142,19 +142,49 @@ func TestArchiveForgets(t *testing.T) {
 	for i, f := range files {
 		info := must.Have(f.Info())(t)
 		size = info.Size()
-		stamp := now.Add(time.Duration(i-4) * time.Hour) // job 1: four hours old … job 5: now
+		stamp := now.AddDate(0, 0, i-4) // job 1: four days old … job 5: now
 		must.Do(t, os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp))
 	}
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
 	must.Do(t, os.WriteFile(temp, nil, 0o600))
-	keeping(t, 0, 0, 4*time.Hour, 1<<40)
+	keeping(t, 0, 0, 4, 1<<40)
 	must.Do(t, Archive(run, varDir, node, now.Add(time.Hour)))
 	must.Be(t, "by age", onDisk(t, varDir), []slurm.JobID{5, 4, 3, 2})
-	keeping(t, 0, 0, 5*time.Hour, 2*size+size/2)
+	keeping(t, 0, 0, 5, 2*size+size/2)
 	must.Do(t, Archive(run, varDir, node, now.Add(2*time.Hour)))
 	must.Be(t, "by size", onDisk(t, varDir), []slurm.JobID{5, 4})
 	_, err := os.Stat(temp)
 	must.Not(t, !os.IsNotExist(err), "a killed writer's file: %v", err)
+}
+
+// A clock that is months ahead ages no record, nor one that was behind when a record was written: there must be records of
+// as many later days too.
+func TestHistoryOutlivesAWrongClock(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	history := historyFolder(varDir, node)
+	for id := range slurm.JobID(4) {
+		lived(t, s, job(id+1), int(id)*10, false)
+	}
+	archive(t, run, varDir, 0, 0)
+	wrote := func(id int, at time.Time) {
+		files := must.Have(filepath.Glob(filepath.Join(history, fmt.Sprint(id, "-*"))))(t)
+		must.Do(t, os.Chtimes(files[0], at, at))
+	}
+	ahead := now.AddDate(0, 0, 91)
+	for id, at := range []time.Time{now.AddDate(0, 0, -2), now.AddDate(0, 0, -1), now, ahead} {
+		wrote(id+1, at)
+	}
+	keeping(t, 0, 0, 90, 1<<40)
+	must.Do(t, Archive(run, varDir, node, ahead))
+	must.Be(t, "91 days ahead", len(onDisk(t, varDir)), 4)
+	keeping(t, 0, 0, 3, 1<<40)
+	must.Do(t, Archive(run, varDir, node, ahead))
+	must.Be(t, "one day more on record than is kept", len(onDisk(t, varDir)), 3)
+	wrote(2, time.Unix(60, 0))
+	keeping(t, 0, 0, 2, 1<<40)
+	must.Do(t, Archive(run, varDir, node, time.Unix(120, 0)))
+	must.Be(t, "written and read by a clock without a battery", len(onDisk(t, varDir)), 3)
 }
 
 // A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.

@@ -60,7 +60,7 @@ func TestManyRecords(t *testing.T) {
 	runs, damage := s.Runs()
 	must.Not(t, len(runs) != maxRuns || runs[0].Job.ID != last || len(damage) != 1 || !damage[0].Unread,
 		"%d runs, %.300v", len(runs), damage)
-	keeping(t, 1, 0, 1<<60, 1<<40)
+	keeping(t, 1, 0, 1<<30, 1<<40)
 	for range 2 {
 		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0))
 	}
@@ -79,7 +79,7 @@ func TestArchiveHindered(t *testing.T) {
 		run, varDir := folder(t), folder(t)
 		s := open(t, run)
 		lived(t, s, job(1), 10, false)
-		keeping(t, 0, 0, 1<<62, 1<<40)
+		keeping(t, 0, 0, 1<<30, 1<<40)
 		err := refused(t, c, func() error { return Archive(run, varDir, node, now) })
 		must.Not(t, !strings.Contains(fmt.Sprint(err), c.Errno.Error()), "%s: got %v, want %v", name, err, c.Errno)
 		runs, _ := s.Runs()
