@@ -93,6 +93,10 @@ func on(when float64, p Process) Side {
 	return side(at(when), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), p)
 }
 
+func having(when float64, bytes uint64, p Process) Side {
+	return side(at(when), settle.Flat, reading(bytes+9*mib, listed(70, bytes)), p)
+}
+
 func unlisted(when float64) Side { return side(at(when), settle.Flat, reading(20*gib)) }
 
 func in(job slurm.JobID, p Process) Process { p.Cgroup.ID = job; return p }
@@ -104,6 +108,8 @@ func state(s string, p Process) Process { p.State = s; return p }
 func named(job slurm.JobID, p Process) Process { p.EnvJobID = job; return p }
 
 func withStep(p Process) Process { here(&p); return p }
+
+func mpsNamed(p Process) Process { p.Name = "nvidia-cuda-mps"; return p }
 
 func since(second float64, p Process) Process { p.Start = at(second); return p }
 
@@ -278,6 +284,9 @@ func TestCompare(t *testing.T) {
 			"PHANTOM [71]", "live job"},
 		{"a live job's under MPS's name", with(searched(on(200, gone), hidden), others(live)),
 			"PHANTOM [71]", "live job"},
+		{"another user's under MPS's name", searched(on(200, gone), onCard(mpsNamed(by(1002, child)), 3)), "PHANTOM [71]", "-"},
+		{"a daemon of MPS that root runs", searched(on(200, gone), onCard(mpsNamed(by(0, child)), 3)),
+			"PHANTOM 10 exclusive", "-"},
 		{"a GPU without a number", with(searched(on(200, gone), onCard(in(11, by(1002, child)), 1)), others(live), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
 			"PHANTOM [71]", "live job"},
 		{"a job without a record", searched(on(200, gone), onCard(in(99, child), 3)),
@@ -301,7 +310,9 @@ func TestCompare(t *testing.T) {
 		{"one with another GPU", searched(unlisted(200), onCard(child, 1)), "RESIDUE 10 exclusive", "-"},
 		{"another user's with another GPU", searched(unlisted(200), onCard(monitor, 1)),
 			"RESIDUE", "for another reason"},
-		{"under MPS's name", with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
+		{"another user's under MPS's name, that came with it",
+			searched(unlisted(200), onDriver(mpsNamed(by(1002, child)))), "RESIDUE [71]", "-"},
+		{"a live job's under MPS's name", with(searched(unlisted(200), hidden), others(live)), "RESIDUE [71]", "live job"},
 		{"another run's of the job", with(searched(unlisted(200), onDriver(ofRun)), others(Record{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}),
 			func(s *Scene) { s.Job.SLUID, s.Self.SLUID = "sB", "sB" }), "RESIDUE [71]", "-"},
 		{"a live job has the driver open", with(searched(unlisted(200), onDriver(in(11, child))), others(rival)),
@@ -355,7 +366,11 @@ func TestCompare(t *testing.T) {
 			"ORPHAN 9 sighting", ""},
 		{"started while the job had the GPU", between(on(200, early)), "ORPHAN 9 exclusive", ""},
 		{"a login", between(on(200, orphan)), "STRAY", ""},
-		{"a daemon of MPS that waits", between(on(200, mps)), "", ""},
+		{"a server of MPS that waits", between(having(200, 66*mib, mps)), "", ""},
+		{"much under its name", between(having(200, 129*mib, mps)), "STRAY", ""},
+		{"as much as it likes under its name", between(on(200, mps)), "STRAY", ""},
+		{"under its name, an unknown amount", between(side(at(200), settle.Flat,
+			reading(70*gib, gpu.Process{PID: 70, Memory: gpu.Unknown("not available")}), mps)), "STRAY RESIDUE", ""},
 		{"under a dead PID, on record", with(between(on(200, gone)), left(leftBy(9, code.Phantom, 20*gib))),
 			"PHANTOM 9 exclusive", ""},
 		{"no one's memory, on record", with(between(unlisted(200)), left(leftBy(9, code.Residue, 20*gib))),

@@ -158,10 +158,11 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 }
 
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
-// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. Anybody may
-// run a program under its name, so it excuses no process in a job's cgroup.
+// had nothing of theirs, and root's MPS daemon, which was measured to have a card open and no memory on it. Any user can
+// run a program under its name, so the name alone excuses no process.
 func (s Scene) ofNode(h Holding) bool {
-	return h.OfMPS() && !h.Cgroup.Found() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
+	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found()
+	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
 
 func (s Scene) lists(c Card, pid int) bool {

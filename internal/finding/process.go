@@ -76,7 +76,7 @@ func Classes(p Process, kinds ...gpu.Kind) []Class {
 	return all
 }
 
-// OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
+// OfMPS reports whether a process calls itself one of MPS's own. Any process can, so this alone excuses nothing.
 func (p Process) OfMPS() bool { return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name) }
 
 // OfSystem reports whether a process is a service of the node: only root can put one there.
