@@ -44,7 +44,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	}
 	if o := f.Owner; o != nil {
 		user := fmt.Sprintf("uid %d", o.UID)
-		if f.Unknown != "" { // a job without a record here
+		if f.Unknown != "" && o.Named() { // a job without a record here
 			user = "uid unknown"
 		}
 		line("job", fmt.Sprintf("%s (%s), evidence: %s%s", o.JobName(), user, o.Level, evidence[o.Level]))
@@ -58,7 +58,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 var evidence = map[finding.Level]string{
 	finding.ByCgroup:      " (it is in the job's cgroup)",
 	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
-	finding.Recorded:      " (the recorder saw it in the job's cgroup)",
+	finding.Recorded:      " (the recorder saw it while the job ran)",
 	finding.ByExclusive:   " (it came while the job had the GPU alone)",
 	finding.ByEnvironment: " (its environment names the job: a hint)",
 }

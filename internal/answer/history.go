@@ -207,7 +207,7 @@ func (o *Offender) repeat(c code.Code) *Repeat {
 
 func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
 	job, user := r.Job.ID, r.Job.UID
-	if o := f.Owner; o != nil {
+	if o := f.Owner; o != nil && o.Named() {
 		job, user = o.Job, o.UID
 	}
 	c.runs[r.Name()], c.jobs[job], c.users[user] = true, true, true

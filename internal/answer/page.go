@@ -271,6 +271,9 @@ func whose(e Entry) string {
 	if o == nil {
 		return ""
 	}
+	if !o.Named() {
+		return fmt.Sprintf("of no job (evidence: %s)", safe(o.Level))
+	}
 	text := fmt.Sprintf("of job %s (evidence: %s)", safe(o.JobName()), safe(o.Level))
 	if o.Level.Weaker(finding.BySighting) {
 		text = "probably " + text

@@ -97,7 +97,7 @@ func (s *Run) ended(r ledger.Run, first ledger.End) {
 	last := r.Last()
 	s.State, s.EndedAt, s.End, s.StillBytes = Ended, first.Wall, &last.Verdict, stillThere(r, last)
 	if r.Start != nil {
-		took := (first.At - r.Start.At).Round(time.Millisecond).Seconds()
+		took := (first.Over() - r.Start.At).Round(time.Millisecond).Seconds()
 		s.Seconds = &took
 	}
 	for _, e := range r.Ends {
@@ -136,7 +136,7 @@ func (s *Run) recorded(r ledger.Run) {
 		s.Peak = gpu.Unknown("nothing is on record of the time between its start and its end")
 		return
 	}
-	if len(end.Recording.Gaps(r.First().At, end.At)) > 0 {
+	if !end.Recording.Measures(r.First().At, end.Over()) {
 		s.Peak = gpu.Unknown("it was not recorded all of the time")
 		return
 	}

@@ -39,7 +39,7 @@ func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) 
 	for _, r := range runs {
 		shown := Shown{Run: newRun(r, all), Record: r}
 		if r.Epilog() == nil {
-			shown.SoFar, _ = recorded.Runs.About(r)
+			shown.SoFar = recorded.Runs.About(r)
 		}
 		if r.Start != nil {
 			start := *r.Start
@@ -304,7 +304,7 @@ func (r Shown) recordedText(w io.Writer) {
 	}
 	until := recording.To
 	if e := r.Record.Epilog(); e != nil {
-		until = e.At
+		until = e.Over()
 	}
 	clock := func(at time.Duration) string { return start.Clock(at).Local().Format(time.TimeOnly) }
 	fmt.Fprintf(w, "while it ran: %s, one every %v\n", count(recording.Samples, "sample", "s"), recording.Every)

@@ -44,7 +44,8 @@ var entries = []Entry{
 		Traits{Exit: 15, Start: ToWarn, End: ToWarn, Memory: Others}},
 	{Stray, Serious, Card, Node, "process of no job that had this GPU",
 		"During the job a process appeared on the GPU that belongs neither to this job nor to a live one: a login, a " +
-			"service, a container of an outside daemon, or a process of another job that has ended.",
+			"service, a container of an outside daemon, or a process of another job that has ended. With the evidence " +
+			"level recorded only the recorder saw it, while the job ran: then it never drains.",
 		"End it or move it off the node. Adopt logins with pam_slurm_adopt, and set ConstrainDevices=yes.",
 		Traits{Exit: 13, Start: ToWarn, End: ToDrain, Memory: Strangers}},
 	{Moving, Warning, Card, Node, "memory still changing",
@@ -67,7 +68,8 @@ var entries = []Entry{
 		Traits{Start: ToWarn, End: ToWarn, Silence: "a GPU could not be read"}},
 	{Trespass, Warning, Elsewhere, Node, "job on a GPU it was not given",
 		"A process of a live job, or of a job without a record, is on a GPU that its job was not given. A health " +
-			"check found it; it has no exit code and never drains.",
+			"check found it, or the recorder did: then it is on the record of that process's own job. It has no exit " +
+			"code and never drains.",
 		"Set ConstrainDevices=yes in cgroup.conf; it does not constrain containers of an outside daemon. If sharing " +
 			"is intended, add the partition to slurm.shared_partitions.",
 		Traits{Start: ToWarn, End: ToWarn}},

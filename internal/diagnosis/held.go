@@ -40,8 +40,7 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
-		recorded := f.Owner != nil && f.Owner.Level == finding.Recorded // of no end: Seen has it
-		if dirty := f.Code == code.Dirty; !recorded && !(again && dirty) {
+		if dirty := f.Code == code.Dirty; !f.Recorded() && !(again && dirty) { // Seen has what was recorded
 			add(f, dirty)
 		}
 	}

@@ -78,7 +78,13 @@ func (o Attribution) job() *Owner {
 }
 
 // JobName names the job as its cgroup did.
-func (o Owner) JobName() string { return o.named().Name() }
+func (o Owner) JobName() string { return cmp.Or(o.named().Name(), "none") }
+
+// Named reports whether there is a job: what the recorder saw in no job's cgroup has an owner without one.
+func (o Owner) Named() bool { return o.named().Found() }
+
+// Recorded reports what the recorder saw between a job's two ends, of which neither saw it.
+func (f Finding) Recorded() bool { return f.Owner != nil && f.Owner.Level == Recorded }
 
 func (o Owner) named() slurm.Owner { return slurm.Owner{ID: o.Job, SLUID: o.SLUID} }
 

@@ -116,13 +116,13 @@ func (c Case) Symptoms(j Judgement, h Heard) diagnosis.Input {
 
 // Why answers why the job ran out of memory, with what Slurm's files and the node's other records say.
 func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
-	run, now := c.Past.Run, c.Seen.Side.Snapshot.At
+	run := c.Past.Run
 	var began time.Duration
 	if run.Start != nil {
 		began = run.Start.At
 	}
 	in.Shared, in.SharedUnknown = c.shared()
-	c.Past.Recording.Witness(&in, run, began, now)
+	c.Past.Recording.Witness(&in, run, began, c.At)
 	d := diagnosis.Why(in)
 	return &d
 }
@@ -130,8 +130,8 @@ func (c Case) Why(in diagnosis.Input) *diagnosis.Diagnosis {
 // gone is the doubt about what was seen only between a job's two ends: it never drains.
 const gone = "the recorder saw it while the job ran; this end does not"
 
-// AsksRecorded reports recorded processes of other jobs on this job's GPUs, or the reverse: records tell the right.
-func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.Past.Elsewhere) > 0 }
+// AsksRecorded reports recorded processes of others on this job's GPUs, or the reverse: records tell the right.
+func (c Case) AsksRecorded() bool { return len(c.overlaps())+len(c.strangers())+len(c.elsewhere()) > 0 }
 
 func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
@@ -147,8 +147,47 @@ func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	return all
 }
 
-// recorded finds jobs that were on each other's GPUs between this job's two ends, if that is certain: no GPU is given
-// out in parts, and no run on record says that the other was given it. What an end sees is its own finding.
+// strangers are recorded processes outside Slurm: in no job's cgroup, not the job's own, nor as small as a service.
+// Root's may be anything's, Bookend's own test among them; of those that were there before the job its start tells.
+func (c Case) strangers() (all []ledger.RecordedProcess) {
+	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+		return nil
+	}
+	for _, g := range c.Past.Recording.GPUs {
+		for _, p := range g.Processes {
+			ofJob := p.Owner.Found() || p.Owner.Conflict != "" || !p.Apart && c.Self().MayOwn(p)
+			ofNode := p.UID == 0 && !p.Apart || p.Service != "" && p.Most <= finding.MaxBaseline
+			if !ofJob && !ofNode && !c.startSaw(p) && p.Most >= c.limits().Report {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+func (c Case) startSaw(p ledger.RecordedProcess) bool {
+	start := c.Past.Run.Start
+	return start != nil && slices.ContainsFunc(start.Processes, func(o finding.Process) bool {
+		return o.PID == p.PID && o.Start == p.Start
+	})
+}
+
+// elsewhere are recorded processes of this job on GPUs that it was not given.
+func (c Case) elsewhere() (all []ledger.RecordedProcess) {
+	if c.Past.Recording == nil || c.Past.Again || c.Past.Second {
+		return nil
+	}
+	for _, p := range c.Past.Recording.Elsewhere {
+		if p.Owner.Conflict == "" && p.Most >= c.limits().Report {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// recorded finds processes on GPUs that their job was not given, this job's or on its GPUs, between its two ends, if
+// that is certain: no GPU is given out in parts, and no run on record says that the other was given it. What an end
+// sees is its own finding.
 func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
 		return nil
@@ -161,14 +200,12 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 		f := finding.Finding{
 			Code: of, GPU: p.GPU, Bytes: gpu.Bytes(p.Most), Expected: expected, Doubts: []string{gone},
 			Observed: fmt.Sprintf("process %d %s, for %v", p.PID, observed, (p.Last - p.First).Round(time.Second)),
-			Holder: &finding.Holder{Process: finding.Process{PID: p.PID, Start: p.Start, UID: p.UID, Cgroup: p.Owner},
-				Memory: gpu.Bytes(p.Most)},
-			Owner: &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
+			Holder:   &finding.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
+			Owner:    &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
+			Index:    c.indexOf(p.GPU),
 		}
-		for _, card := range c.Seen.Cards {
-			if card.Device.ID == p.GPU {
-				f.Index = &card.Index
-			}
+		if of == code.Stray {
+			f.Unknown = c.perhapsOf(p)
 		}
 		more = append(more, f)
 	}
@@ -178,13 +215,45 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 				fmt.Sprintf("of job %d was on this GPU beside the job", p.Owner.ID))
 		}
 	}
-	for _, p := range c.Past.Elsewhere {
-		if p.Most >= c.limits().Report && !c.hadToo(p) {
+	for _, p := range c.strangers() {
+		add(code.Stray, p, "no process on this GPU but the job's", "of no job was on this GPU while the job ran")
+	}
+	for _, p := range c.elsewhere() {
+		if !c.hadToo(p) {
 			add(code.Trespass, p, "processes on none but their job's own GPUs",
 				"of this job was on a GPU that it was not given")
 		}
 	}
 	return more
+}
+
+// indexOf is Slurm's number of a GPU by any record of the node's, nil where none has it.
+func (c Case) indexOf(id gpu.ID) *int {
+	for _, run := range append([]ledger.Run{{Devices: c.Seen.Cards}}, c.Node.Runs...) {
+		for _, d := range run.Devices {
+			if d.Device.ID == id && d.Index >= 0 {
+				return &d.Index
+			}
+		}
+	}
+	return nil
+}
+
+// perhapsOf says which job a process in no job's cgroup may be of all the same, empty for none: where Slurm tracks
+// without cgroups a job's processes carry no mark, and in a container a user has another's UID.
+func (c Case) perhapsOf(p ledger.RecordedProcess) string {
+	if c.Self().MayOwn(p) {
+		return "it began in a container while the job ran, and may be the job's own"
+	}
+	for _, r := range c.Node.Runs {
+		if r.Name() != c.Past.Run.Name() && r.Epoch.Boot == c.Seen.Epoch.Boot && r.MayOwn(p) {
+			return fmt.Sprintf("it is in no job's cgroup, but may be of job %s, which ran when it began", r.JobName())
+		}
+	}
+	if p.EnvJob != 0 {
+		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
+	}
+	return ""
 }
 
 // known reports that the node has a record of the job that a process belongs to.

@@ -176,7 +176,7 @@ func Learn(c Case) (news []finding.Baseline) {
 func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
-		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
+		At: side.Snapshot.At, Began: c.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Kernel: c.Seen.Kernel,
 		Processes: slices.Collect(maps.Values(side.Processes)), Probes: c.Probes(),
 		Findings: j.Found, Verdict: j.Verdict,
 	}
@@ -216,7 +216,6 @@ type Past struct {
 	Again     bool                        // this end is on record already
 	Second    bool                        // another hook is at work on this end, or start, of the job
 	Recording *ledger.Recording           // what was recorded between the run's ends; nil for nothing
-	Elsewhere []ledger.RecordedProcess    // of this job, on GPUs of other running jobs
 	Before    *finding.Side               // what the start saw; nil at a start, and where that does not count
 	Baselines map[gpu.ID]finding.Baseline // what GPUs carry without any job, of this epoch
 }

@@ -535,10 +535,10 @@ func TestRecordedOverlap(t *testing.T) {
 			c.Faults = append(c.Faults, f)
 		}, []code.Code{code.Foreign}},
 		"itself on another's GPU": {func(c *Case) {
-			c.Past.Recording, c.Past.Elsewhere = nil, []ledger.RecordedProcess{of(7, "GPU-b", 2048)}
+			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
 		}, []code.Code{code.Trespass}},
 		"little of it there": {func(c *Case) {
-			c.Past.Recording, c.Past.Elsewhere = nil, []ledger.RecordedProcess{of(7, "GPU-b", 1)}
+			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 1)}}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -566,6 +566,78 @@ func TestRecordedOverlap(t *testing.T) {
 			}
 			if asks := len(tt.want) > 0 && len(c.Faults) == 0; asks && !c.AsksRecorded() {
 				t.Error("nobody asks whose right it is")
+			}
+		})
+	}
+}
+
+// A process outside Slurm that the recorder saw on a job's GPU is found at the job's end, and never drains; one that
+// may be a job's is found as unknown, and what belongs to the job or to the node is not.
+func TestRecordedStranger(t *testing.T) {
+	run := func(job slurm.JobID, uid uint32, cards ...gpu.ID) (r ledger.Run) {
+		r.Job.ID, r.Job.UID, r.Key, r.Start = job, uid, "t1", &ledger.End{At: 10 * time.Second}
+		for _, id := range cards {
+			r.Devices = append(r.Devices, ledger.Assigned{Index: 3, Device: gpu.Device{ID: id}})
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		change  func(*Case, *ledger.RecordedProcess)
+		want    bool
+		unknown string
+	}{
+		"a login of another user":     {func(*Case, *ledger.RecordedProcess) {}, true, ""},
+		"the user's, from before":     {func(_ *Case, p *ledger.RecordedProcess) { p.UID, p.Start = 1007, time.Second }, true, ""},
+		"the user's, begun meanwhile": {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 1007 }, false, ""},
+		"too little":                  {func(_ *Case, p *ledger.RecordedProcess) { p.Most = 1 << 20 }, false, ""},
+		"root's":                      {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 0 }, false, ""},
+		"root's in a container":       {func(_ *Case, p *ledger.RecordedProcess) { p.UID, p.Apart, p.Start = 0, true, time.Second }, true, ""},
+		"the start saw it": {func(c *Case, p *ledger.RecordedProcess) {
+			c.Past.Run.Start.Processes = []finding.Process{{PID: 40, Start: p.Start}}
+		}, false, ""},
+		"a service":                   {func(_ *Case, p *ledger.RecordedProcess) { p.Service, p.Most = "dcgm.service", 60<<20 }, false, ""},
+		"a service with much":         {func(_ *Case, p *ledger.RecordedProcess) { p.Service = "dcgm.service" }, true, ""},
+		"in a job's cgroup":           {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.ID = 7 }, false, ""},
+		"in two jobs' cgroups":        {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.Conflict = "two" }, false, ""},
+		"a container begun meanwhile": {func(_ *Case, p *ledger.RecordedProcess) { p.Apart = true }, true, "may be the job's own"},
+		"a container from before":     {func(_ *Case, p *ledger.RecordedProcess) { p.Apart, p.Start = true, time.Second }, true, ""},
+		"its user has another job":    {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 1008 }, true, "may be of job 8"},
+		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
+		"where GPUs are shared":       {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
+		"where that is not known":     {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
+		"where records were not read": {func(c *Case, _ *ledger.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
+		"at a second end":             {func(c *Case, _ *ledger.RecordedProcess) { c.Past.Again = true }, false, ""},
+		"at an end beside another":    {func(c *Case, _ *ledger.RecordedProcess) { c.Past.Second = true }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := enforcing()
+			c.Past.Run = run(7, 1007, "GPU-a")
+			c.Job.ID, c.Job.UID = 7, 1007
+			c.Seen.Cards = c.Past.Run.Devices
+			c.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
+			c.Node = &Node{Runs: []ledger.Run{run(8, 1008, "GPU-b"), c.Past.Run}}
+			p := ledger.RecordedProcess{GPU: "GPU-a", PID: 40, UID: 1002, Start: 20 * time.Second, Most: 84 << 30, Name: "train"}
+			tt.change(&c, &p)
+			c.Past.Recording = &ledger.Recording{GPUs: []ledger.Recorded{{ID: "GPU-a", Processes: []ledger.RecordedProcess{p}}}}
+			var got []finding.Finding
+			j := Judge(c)
+			for _, f := range j.Found {
+				if f.Code == code.Stray {
+					got = append(got, f)
+				}
+			}
+			switch {
+			case j.Exit != 0:
+				t.Errorf("exit %d for what was only recorded", j.Exit)
+			case len(got) != 1 || !tt.want:
+				if len(got) > 0 || tt.want {
+					t.Errorf("%+v", got)
+				}
+			case !strings.Contains(got[0].Unknown, tt.unknown) || tt.unknown == "" && got[0].Unknown != "" ||
+				!got[0].Recorded() || got[0].Owner.Named() || *got[0].Index != 3 || got[0].Holder.Name != "train":
+				t.Errorf("%+v", got[0])
+			case !c.AsksRecorded():
+				t.Error("records are not asked for")
 			}
 		})
 	}

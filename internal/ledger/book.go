@@ -103,8 +103,7 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
 				f.Owner = nil // it rests on who had the driver open, which was not all kept
 			}
-			recorded := f.Owner != nil && f.Owner.Level == finding.Recorded // that end did not see it
-			if !idle[f.GPU] && !recorded {
+			if !idle[f.GPU] && !f.Recorded() {
 				left = append(left, f)
 			}
 		}

@@ -97,8 +97,9 @@ func (e End) bounded(level int) End {
 
 // bare is an end's verdict, with what policy and drain need of each finding, and each GPU's counters, for the next job.
 func (e End) bare() End {
-	b := End{At: e.At, Wall: e.Wall, Epoch: e.Epoch, Unseen: e.Unseen, Presumed: e.Presumed, SlurmConf: e.SlurmConf,
-		Verdict: e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At}}
+	b := End{At: e.At, Began: e.Began, Wall: e.Wall, Epoch: e.Epoch, Unseen: e.Unseen, Presumed: e.Presumed,
+		SlurmConf: e.SlurmConf,
+		Verdict:   e.Verdict, Snapshot: gpu.Snapshot{At: e.Snapshot.At}}
 	for _, f := range e.Findings {
 		b.Findings = append(b.Findings, finding.Finding{Code: f.Code, GPU: f.GPU, Index: f.Index, Unknown: f.Unknown,
 			Bytes: f.Bytes, Owner: f.Owner, Xid: f.Xid, Doubts: f.Doubts[:min(len(f.Doubts), 1)]})

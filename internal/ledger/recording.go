@@ -17,6 +17,8 @@ type Recording struct {
 	Samples int           `json:"samples"`
 	Missed  []Span        `json:"missed,omitempty"` // where they lie much further apart; at most MaxMissed
 	GPUs    []Recorded    `json:"gpus"`
+	// Elsewhere are processes of the job, by cgroup, on GPUs of other running jobs; at most MaxRecorded.
+	Elsewhere []RecordedProcess `json:"elsewhere,omitempty"`
 }
 
 // Span is a time without a sample (CLOCK_BOOTTIME).
@@ -53,21 +55,12 @@ type Beyond struct {
 // Recordings are those of a node's open runs, by their Name.
 type Recordings map[string]Recording
 
-// About is what was recorded of a run, nil for nothing, and its processes on GPUs that only other runs have.
-func (r Recordings) About(run Run) (own *Recording, elsewhere []RecordedProcess) {
-	for name, o := range r {
-		for _, g := range o.GPUs {
-			for _, p := range g.Processes {
-				if name != run.Name() && run.Owns(p.Owner) && !run.Given(g.ID) {
-					elsewhere = append(elsewhere, p)
-				}
-			}
-		}
+// About is what was recorded of a run, nil for nothing.
+func (r Recordings) About(run Run) *Recording {
+	if own, ok := r[run.Name()]; ok {
+		return &own
 	}
-	if o, ok := r[run.Name()]; ok {
-		own = &o
-	}
-	return own, elsewhere
+	return nil
 }
 
 // Proofs are those of all of them.
@@ -131,8 +124,27 @@ func (r *Recording) Add(self Run, s Sample) (news bool) {
 		g.add(self, s, r.From, max(r.To, at-late(r.Every)))
 		news = news || was != g.Peak.Bytes+g.Own.Bytes+g.Unlisted.Bytes || known != len(g.Processes)+g.More
 	}
+	elsewhere := len(r.Elsewhere)
+	r.elsewhere(self, s)
 	r.To, r.Samples = at, r.Samples+1
-	return news || r.Samples == 1
+	return news || r.Samples == 1 || len(r.Elsewhere) > elsewhere
+}
+
+// elsewhere keeps the run's processes on GPUs that it was not given. Samples show GPUs of running jobs alone.
+func (r *Recording) elsewhere(self Run, s Sample) {
+	for _, reading := range s.Look.Readings {
+		for _, p := range reading.Processes {
+			facts := s.Known[p.PID]
+			readable := facts.PID != 0 && facts.Why == "" && !facts.Gone
+			if !readable || !self.Owns(facts.Cgroup) || self.Given(reading.Device.ID) {
+				continue
+			}
+			var i int
+			if r.Elsewhere, i = withProcess(r.Elsewhere, reading.Device.ID, p, facts, s.Look.At); i >= MaxRecorded {
+				r.Elsewhere = r.Elsewhere[:i]
+			}
+		}
+	}
 }
 
 // Writes is the time between two writings of what brought no news: so much older than an end may its last sample be.
@@ -166,7 +178,13 @@ func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
 
 // Whole reports that every interval of a run was seen, on all of its GPUs.
 func (r *Recording) Whole(from, to time.Duration) bool {
-	unread := func(g Recorded) bool { return g.Unread > 0 || g.More > 0 }
+	more := func(g Recorded) bool { return g.More > 0 }
+	return r.Measures(from, to) && !slices.ContainsFunc(r.GPUs, more)
+}
+
+// Measures reports that what the job's processes had together was seen at every interval of a run: a peak is the peak.
+func (r *Recording) Measures(from, to time.Duration) bool {
+	unread := func(g Recorded) bool { return g.Unread > 0 }
 	return r != nil && len(r.Gaps(from, to)) == 0 && !slices.ContainsFunc(r.GPUs, unread)
 }
 
@@ -208,9 +226,11 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	}
 }
 
-// Unused reports a GPU on which no sample saw a process, whoever's, or a kernel that ran.
+// Unused reports a GPU on which no sample saw a process, whoever's, a kernel that ran, or memory of some size: in a
+// container, processes may not be listed.
 func (g Recorded) Unused() bool {
-	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0
+	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0 &&
+		g.Peak.Bytes <= finding.MaxBaseline
 }
 
 // Close reports samples so close to each other, from end to end, that no use worth telling is between two.
@@ -231,17 +251,25 @@ func (m *Most) see(bytes uint64, at time.Duration) {
 }
 
 func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duration, slot int) {
-	i := slices.IndexFunc(g.Processes,
-		func(o RecordedProcess) bool { return o.PID == p.PID && o.Start == facts.Start })
-	if i < 0 {
-		i = len(g.Processes)
-		g.Processes = append(g.Processes,
-			RecordedProcess{GPU: g.ID, PID: p.PID, Start: facts.Start, First: at})
-	}
-	g.Processes[i].see(p, facts, at)
+	var i int
+	g.Processes, i = withProcess(g.Processes, g.ID, p, facts, at)
 	if i < maxCurves {
 		g.Processes[i].Curve = reach(g.Processes[i].Curve, slot, inMiB(p.Memory.Bytes))
 	}
+}
+
+// withProcess is a list with what one look showed of a process on a GPU, and the place of that process in it.
+func withProcess(list []RecordedProcess, id gpu.ID, p gpu.Process, facts finding.Process, at time.Duration,
+) (all []RecordedProcess, i int) {
+	i = slices.IndexFunc(list, func(o RecordedProcess) bool {
+		return o.GPU == id && o.PID == p.PID && o.Start == facts.Start
+	})
+	if i < 0 {
+		i = len(list)
+		list = append(list, RecordedProcess{GPU: id, PID: p.PID, Start: facts.Start, First: at})
+	}
+	list[i].see(p, facts, at)
+	return list, i
 }
 
 // keep drops processes of which there are too many: first those that have gone, the smallest first. Those that began
@@ -293,6 +321,7 @@ func (r *Recording) Bounded(level int) *Recording {
 	}
 	less := *r
 	less.GPUs = slices.Clone(r.GPUs)
+	less.Elsewhere = slices.Clone(r.Elsewhere[:min(len(r.Elsewhere), MaxRecorded>>(2*level))])
 	for i := range less.GPUs {
 		g := &less.GPUs[i]
 		g.Curve, g.Processes = Curve{}, slices.Clone(g.Processes[:min(len(g.Processes), MaxRecorded>>(2*level))])

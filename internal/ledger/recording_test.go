@@ -88,6 +88,50 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// A job's time ends where its epilog begins, which may then watch for seconds what the job left; in a record of an
+// earlier version it is where that looked last.
+func TestOver(t *testing.T) {
+	r := recorded(t, []gpu.Process{proc(7, 900)}, []gpu.Process{proc(7, 900)}, []gpu.Process{proc(7, 900)})
+	leaks := End{At: 10 * time.Second, Began: 3200 * time.Millisecond}
+	if gaps := r.Gaps(time.Second, leaks.Over()); len(gaps) > 0 || !r.Measures(time.Second, leaks.Over()) {
+		t.Errorf("gaps %v", gaps)
+	}
+	if old := (End{At: 10 * time.Second}); len(r.Gaps(time.Second, old.Over())) != 1 {
+		t.Errorf("over at %v", old.Over())
+	}
+	r.GPUs[0].Unread = 1
+	if r.Measures(time.Second, leaks.Over()) {
+		t.Error("measured by samples that could not be read")
+	}
+}
+
+// What a job's own processes do on another job's GPU is kept with its own recording, proven by their cgroup alone.
+func TestElsewhere(t *testing.T) {
+	self, r := runOn(100, "GPU-0", 0, 0), Recording{Every: time.Second}
+	look := onCard(time.Second, proc(7, 20000), proc(8, 3000), proc(9, 300))
+	look.Readings[0].Device.ID, look.Readings[0].Memory.Used = "GPU-1", gpu.Bytes(24000<<20)
+	gone := inJob(8, 100)
+	gone.Gone = true
+	s := Sample{Look: look, Known: who(inJob(7, 100), gone, finding.Process{PID: 9, UID: 1001, Start: time.Second, EnvJobID: 100})}
+	r.Add(self, s)
+	s.Look.At = 2 * time.Second
+	if news := r.Add(self, s); news || len(r.Elsewhere) != 1 || r.Elsewhere[0].PID != 7 || r.Elsewhere[0].GPU != "GPU-1" {
+		t.Errorf("news %v: %+v", news, r.Elsewhere)
+	}
+	for pid := 10; pid < 10+2*MaxRecorded; pid++ {
+		s.Look.Readings[0].Processes = append(s.Look.Readings[0].Processes, proc(pid, 10))
+		s.Known[pid] = inJob(pid, 100)
+	}
+	if r.Add(self, s); len(r.Elsewhere) != MaxRecorded {
+		t.Errorf("%d kept", len(r.Elsewhere))
+	}
+	if unplaced := (Recording{Every: time.Second}); true {
+		if unplaced.Add(Run{Job: self.Job}, s); len(unplaced.Elsewhere) > 0 {
+			t.Error("of a job whose GPUs are not known nothing is elsewhere")
+		}
+	}
+}
+
 // Where Slurm tracks without cgroups, a process that may well be the job's counts as its own; on a GPU on which any
 // process was, nobody says that it was not used.
 func TestRecordedWithoutCgroups(t *testing.T) {

@@ -2,6 +2,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,8 +44,10 @@ type Display struct {
 
 // End is one of a run's two ends: its prolog's or epilog's look, and what was made of it.
 type End struct {
-	At   time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
-	Wall time.Time     `json:"wall"`  // for display
+	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+	// when the hook began; 0 in records of earlier versions
+	Began time.Duration `json:"began_ns,omitzero"`
+	Wall  time.Time     `json:"wall"` // for display
 	// what this end knew of the driver's epoch, if that is not the run's
 	Epoch     gpu.Epoch               `json:"epoch,omitzero"`
 	Snapshot  gpu.Snapshot            `json:"snapshot"`
@@ -80,6 +83,9 @@ func (e End) Probe(id gpu.ID) (gpu.Probe, bool) {
 	}
 	return e.Probes[i], true
 }
+
+// Over is when the job was over, on CLOCK_BOOTTIME: its epilog watches for seconds what the job left.
+func (e End) Over() time.Duration { return cmp.Or(e.Began, e.At) }
 
 // Clock turns time since boot, as this end's, into a wall time.
 func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }

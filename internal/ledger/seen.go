@@ -20,18 +20,28 @@ type RecordedProcess struct {
 	// Owner is the job whose cgroup it was seen in, once; a Conflict where that was two jobs'.
 	Owner slurm.Owner `json:"owner,omitzero"`
 	// Apart is set for one in a container or a PID namespace: its UID need not be its user's.
-	Apart  bool          `json:"apart,omitempty"`
-	First  time.Duration `json:"first_ns"` // CLOCK_BOOTTIME of the looks
-	Last   time.Duration `json:"last_ns"`
-	Bytes  gpu.Figure    `json:"bytes"` // at the last look
-	Most   uint64        `json:"most,omitempty"`
-	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
-	Curve  []uint32      `json:"curve,omitempty"`      // MiB, by the GPU's steps; of the largest alone
+	Apart   bool          `json:"apart,omitempty"`
+	Service string        `json:"service,omitempty"` // the unit, for one of a service of the node
+	Name    string        `json:"name,omitempty"`    // comm: the process chose it
+	EnvJob  slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: forgeable
+	First   time.Duration `json:"first_ns"`          // CLOCK_BOOTTIME of the looks
+	Last    time.Duration `json:"last_ns"`
+	Bytes   gpu.Figure    `json:"bytes"` // at the last look
+	Most    uint64        `json:"most,omitempty"`
+	MostAt  time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
+	Curve   []uint32      `json:"curve,omitempty"`      // MiB, by the GPU's steps; of the largest alone
+}
+
+// Process is what a finding tells of it.
+func (seen RecordedProcess) Process() finding.Process {
+	return finding.Process{PID: seen.PID, Start: seen.Start, UID: seen.UID, Name: seen.Name, Cgroup: seen.Owner,
+		Service: seen.Service, OtherPIDs: seen.Apart, EnvJobID: seen.EnvJob}
 }
 
 func (seen *RecordedProcess) see(p gpu.Process, facts finding.Process, at time.Duration) {
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
 	seen.Apart = seen.Apart || facts.Apart()
+	seen.Service, seen.Name, seen.EnvJob = facts.Service, facts.Name, facts.EnvJobID
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
 	if p.Memory.Known() && (seen.MostAt == 0 || p.Memory.Bytes > seen.Most) {
 		seen.Most, seen.MostAt = p.Memory.Bytes, at
@@ -76,6 +86,15 @@ func (r Run) probably(p finding.Process) bool {
 	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && !p.Gone && !p.Apart() && !p.OfSystem()
 	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
+}
+
+// MayOwn reports that a recorded process in no job's cgroup may well be the run's own: its user's, begun after the run.
+// Of one in a container the user is not known.
+func (r Run) MayOwn(p RecordedProcess) bool {
+	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
+	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
+	return sameUser && named && p.Service == "" && r.Start != nil && p.Start+finding.Tick > r.Start.At &&
+		(r.Epilog() == nil || p.Start < r.Epilog().At)
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.

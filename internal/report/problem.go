@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bookend/internal/code"
@@ -28,9 +29,31 @@ const (
 func (s Scene) problems(told []finding.Finding, at moment) []string {
 	var out []string
 	for _, f := range told {
-		out = append(out, s.problem(f, at)...)
+		if f.Code != code.Trespass {
+			out = append(out, s.problem(f, at)...)
+		}
 	}
-	return out
+	return append(out, s.trespasses(told)...)
+}
+
+// trespasses say once which GPUs the job used without being given them, and which it may use.
+func (s Scene) trespasses(told []finding.Finding) []string {
+	var used []string
+	for _, f := range told {
+		if name := "a GPU"; f.Code == code.Trespass {
+			if f.Index != nil {
+				name = fmt.Sprintf("GPU %d", *f.Index)
+			}
+			if !slices.Contains(used, name) {
+				used = append(used, name)
+			}
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("WARNING: your job used %s of %s, which it was not given", strings.Join(used, ", "), s.Node),
+		fmt.Sprintf("  It may use %s alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it", s.place())}
 }
 
 func (s Scene) problem(f finding.Finding, at moment) []string {
@@ -39,7 +62,7 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
 	}
 	traits := f.Code.Traits()
-	if f.Owner != nil && f.Owner.Level == finding.Recorded {
+	if f.Recorded() {
 		at = meanwhile
 	}
 	switch {
@@ -84,7 +107,7 @@ func (s Scene) held(f finding.Finding, at moment) string {
 		text += "a process that could not be looked up"
 	case mine && s.blamed(f) && at == atEnd:
 		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + condition(*h)
-	case !mine && h.UID == s.Job.UID && f.Owner == nil: // in a container a UID names no user
+	case !mine && h.UID == s.Job.UID && (f.Owner == nil || !f.Owner.Named()): // in a container a UID names no user
 		text += "a process that is not known to be yours"
 	case mine:
 		text += name(h) + condition(*h)
@@ -140,9 +163,9 @@ func (s Scene) who(f finding.Finding) string {
 	switch {
 	case o == nil && f.Code == code.Orphan:
 		return "left by one of several jobs, it cannot be told which"
-	case o == nil && f.Holder != nil && f.Unknown == "" && !f.Holder.Gone:
+	case (o == nil || !o.Named()) && f.Holder != nil && f.Unknown == "" && !f.Holder.Gone:
 		return "of no job that this node knows"
-	case o == nil:
+	case o == nil || !o.Named():
 		return ""
 	case f.Unknown != "":
 		return "of a job that this node has no record of"
@@ -172,7 +195,7 @@ func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
 	switch {
 	case h.UID != s.Job.UID:
 		return false
-	case owner != nil && owner.UID != 0:
+	case owner != nil && owner.Named() && owner.UID != 0:
 		return owner.UID == s.Job.UID
 	}
 	return !h.Apart()
@@ -235,7 +258,7 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	fix, others := ended, false
 	for _, f := range told {
 		// Memory without a process or candidate is none that ending processes would have spared.
-		if s.blamed(f) && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
+		if s.blamed(f) && f.Code != code.Trespass && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
 			fix = true
 		} else {
 			others = true

@@ -56,7 +56,7 @@ func (s Scene) peak() string {
 	}
 	low, high := used[0], used[len(used)-1]
 	words := "peak "
-	if !s.Recording.Close(s.Began, s.Now.Snapshot.At) {
+	if !s.Recording.Close(s.Began, s.Ended) || !s.Recording.Measures(s.Began, s.Ended) {
 		words += "at least "
 	}
 	if len(used) > 1 && low.Own.Bytes < high.Own.Bytes/10*9 {
@@ -109,7 +109,7 @@ func (s Scene) idle() (numbers []string) {
 		return nil
 	}
 	for _, g := range s.Recording.GPUs {
-		if s.Recording.Idle(g, s.Began, s.Now.Snapshot.At) {
+		if s.Recording.Idle(g, s.Began, s.Ended) {
 			numbers = append(numbers, fmt.Sprint(s.number(g)))
 		}
 	}
@@ -119,7 +119,7 @@ func (s Scene) idle() (numbers []string) {
 func (s Scene) neverUsed() []string {
 	idle := s.idle()
 	switch {
-	case len(s.used()) == 0 || s.Now.Snapshot.At-s.Began < idleFrom || len(idle) == 0:
+	case len(s.used()) == 0 || s.Ended-s.Began < idleFrom || len(idle) == 0:
 		return nil
 	case len(idle) == 1:
 		return []string{fmt.Sprintf("%s GPU %s was never used by your job", s.Node, idle[0])}

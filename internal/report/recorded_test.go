@@ -23,7 +23,7 @@ func used(i int, gib uint64, together, busy int) ledger.Recorded {
 
 func recording(all ...ledger.Recorded) func(*Scene) {
 	return func(s *Scene) {
-		s.Now.Snapshot.At = time.Hour
+		s.Ended = time.Hour
 		s.Recording = &ledger.Recording{To: time.Hour, Every: time.Second, Samples: 10, GPUs: all}
 	}
 }
@@ -34,6 +34,26 @@ func TestRecordedFinding(t *testing.T) {
 	check(t, End(s), `
 bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
 bookend:   Held by a process that is not yours, of another user's job
+bookend:   Details: bookend show 42 on n1`)
+}
+
+// A process outside Slurm is told of the same way.
+func TestRecordedStranger(t *testing.T) {
+	stranger := found(code.Stray, holder(1002), &finding.Owner{UID: 1002, Level: finding.Recorded})
+	check(t, End(scene(1, settle.Clean, stranger)), `
+bookend: WARNING: n1 GPU 0 had 20.0 GiB in use while your job ran
+bookend:   Held by a process that is not yours, of no job that this node knows
+bookend:   Details: bookend show 42 on n1`)
+}
+
+// A job that used a GPU of another one's learns which one is its own, however many of its processes were there.
+func TestRecordedTrespass(t *testing.T) {
+	index := 3
+	used := found(code.Trespass, holder(1001), &finding.Owner{Job: 42, UID: 1001, Level: finding.Recorded})
+	used.GPU, used.Index = "GPU-z", &index
+	check(t, End(scene(1, settle.Clean, used, used)), `
+bookend: WARNING: your job used GPU 3 of n1, which it was not given
+bookend:   It may use n1 GPU 0 alone: leave CUDA_VISIBLE_DEVICES as Slurm sets it
 bookend:   Details: bookend show 42 on n1`)
 }
 
@@ -58,7 +78,17 @@ func TestPeakInTheLog(t *testing.T) {
 		"another job that may be there":             {1, func(s *Scene) { recording(beside)(s); s.Shared = true }},
 		"its own process, known by its SLUID alone": {1, func(s *Scene) { recording(mine)(s); s.Job.SLUID = "s8KLXYKZ8W4T00" }},
 		"not all of the time":                       {1, func(s *Scene) { recording(used(0, 41, 3, 71))(s); s.Recording.From = time.Minute }},
-		"samples far apart":                         {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
+		"nearly no sample could be read": {1, func(s *Scene) {
+			failed := used(0, 41, 1, 71)
+			failed.Samples, failed.Unread = 3600, 3599
+			recording(failed)(s)
+		}},
+		"memory that no listed process had": {2, func(s *Scene) {
+			seen := used(1, 0, 0, 0)
+			seen.Peak.Bytes = 20 << 30
+			recording(used(0, 41, 1, 71), seen)(s)
+		}},
+		"samples far apart": {2, func(s *Scene) { recording(used(0, 41, 1, 71), used(1, 0, 0, 0))(s); s.Recording.Every = time.Minute }},
 		"accounting saw more": {1, func(s *Scene) {
 			recording(used(0, 41, 1, 71))(s)
 			s.Why = &diagnosis.Diagnosis{Peaks: []gpu.Accounted{{Peak: gpu.Bytes(44 << 30)}}}

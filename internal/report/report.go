@@ -38,10 +38,11 @@ type Scene struct {
 	Help     string // where the site's users find help; empty if the site does not say
 	// Why is the answer to why the job ran out of memory; nil if it is not wanted.
 	Why *diagnosis.Diagnosis
-	// Recording is what was seen of the job while it ran, nil for nothing; Began is its start on CLOCK_BOOTTIME.
-	Recording *ledger.Recording
-	Began     time.Duration
-	Shared    bool // other jobs have its GPUs too
+	// Recording is what was seen of the job while it ran, nil for nothing; Began and Ended are its ends on CLOCK_BOOTTIME,
+	// of a job that still runs the newest sample.
+	Recording    *ledger.Recording
+	Began, Ended time.Duration
+	Shared       bool // other jobs have its GPUs too
 }
 
 // Start is the text for the beginning of the job's log; nothing if there is nothing to tell.
@@ -79,7 +80,7 @@ func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 &
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {
-		private := f.Code == code.Trespass || f.Code == code.Ended
+		private := f.Code == code.Trespass && !f.Recorded() || f.Code == code.Ended
 		if e, known := code.Lookup(f.Code); known && e.Scope == code.Own {
 			private = true
 		}

@@ -223,7 +223,7 @@ func (r *record) settleRuns(c judge.Check) {
 		if u.Over > 0 {
 			end.At = u.Over
 		}
-		end.Recording, _ = r.Store.Recorded().Runs.About(u.Run)
+		end.Recording = r.Store.Recorded().Runs.About(u.Run)
 		r.Try(r.Store.Close(u.Run, end))
 	}
 	if len(r.Store.Openings().Runs(r.Clock.Wall())) > 0 { // where the recorder of running jobs was ended

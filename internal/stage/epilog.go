@@ -59,7 +59,7 @@ func (r *record) epilog() {
 	r.observe(func() *gpu.KernelMark {
 		out = r.output()
 		listened = r.listen(out)
-		r.Past.Recording, r.Past.Elsewhere = r.Store.Recorded().Runs.About(r.Past.Run)
+		r.Past.Recording = r.Store.Recorded().Runs.About(r.Past.Run)
 		return judge.Mark(r.Past.Run, r.Job)
 	})
 	r.consult()

@@ -180,7 +180,7 @@ func words(f finding.Finding) string {
 		parts = append(parts, fmt.Sprintf("process %d", f.Holder.PID))
 	}
 	if f.Owner != nil {
-		parts = append(parts, fmt.Sprintf("job %d (%s)", f.Owner.Job, f.Owner.Level))
+		parts = append(parts, fmt.Sprintf("job %s (%s)", f.Owner.JobName(), f.Owner.Level))
 	}
 	if said := detail(f); said != "" {
 		parts = append(parts, said)

@@ -46,7 +46,7 @@ func (r *record) recorded() *metrics.Recorded {
 	if of == nil || r.Past.Run.Start == nil {
 		return &m
 	}
-	if m.Seen = metrics.Part; len(of.Gaps(r.Past.Run.Start.At, r.Seen.Side.Snapshot.At)) > 0 {
+	if m.Seen = metrics.Part; !of.Measures(r.Past.Run.Start.At, r.Case.At) {
 		return &m // a peak, or a use, may lie where nobody looked
 	}
 	m.Seen = metrics.Whole
@@ -237,7 +237,7 @@ func (r *recorder) take(s sample, runs []ledger.Run) {
 func (r *recorder) tell(run ledger.Run, recording ledger.Recording, look gpu.Snapshot, shared bool) {
 	text := joined(report.Running(report.Scene{
 		Node: run.Job.Node, Job: run.Job, Cards: run.Devices, Now: finding.Side{Snapshot: look},
-		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Shared: shared,
+		Show: r.Config.JobLog.Show, Recording: &recording, Began: run.Start.At, Ended: look.At, Shared: shared,
 	}))
 	if text == r.told[run.Name()] {
 		return

@@ -160,7 +160,7 @@ func leave(d *Driver, phase slurm.Context, why string) {
 	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
 	now := d.Clock.Boot()
 	d.GiveUp(ledger.End{
-		At: now, Wall: d.Clock.Wall(), Findings: []finding.Finding{f},
+		At: now, Began: d.Start, Wall: d.Clock.Wall(), Findings: []finding.Finding{f},
 		Verdict:   finding.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code},
 		SlurmConf: slurmConf(d),
 	})
@@ -191,7 +191,7 @@ func slurmConf(d *Driver) string {
 func (r *record) report() report.Scene {
 	began := cmp.Or(r.Past.Run.Start, &ledger.End{}).At
 	return report.Scene{
-		Recording: r.Past.Recording, Began: began,
+		Recording: r.Past.Recording, Began: began, Ended: r.Case.At,
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
 		Findings: r.Found, Verdict: r.Verdict, Why: r.why,
 		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,

@@ -357,7 +357,7 @@ func (n *node) unstick(call string) {
 // folder of its own, that its processes show as what they run.
 func (n *node) ownPrograms() {
 	must.Do(n, os.Mkdir(n.in("bin"), 0o755))
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend-gpu"} {
 		must.Do(n, os.Link(program(name), n.in("bin/"+name)))
 	}
 	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })

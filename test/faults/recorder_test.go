@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"bookend/internal/code"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/test/must"
@@ -38,7 +40,7 @@ func (n *node) recorder() (pid int) {
 // recorded waits until what was recorded of job 100 on its GPU is so, and returns it.
 func (n *node) recorded(what string, is func(ledger.Recorded) bool) (on ledger.Recorded) {
 	await(n, what, func() bool {
-		of, _ := n.store().Recorded().Runs.About(n.run(100))
+		of := n.store().Recorded().Runs.About(n.run(100))
 		if of != nil && len(of.GPUs) > 0 {
 			on = of.GPUs[0]
 		}
@@ -87,11 +89,40 @@ func TestRecorder(t *testing.T) {
 	if !slices.ContainsFunc(on.Processes, owner(100)) || !slices.ContainsFunc(on.Processes, owner(200)) {
 		t.Errorf("%+v", on.Processes)
 	}
-	if gaps := of.Gaps(run.Start.At, run.Ends[0].At); len(gaps) > 0 {
+	if gaps := of.Gaps(run.Start.At, run.Ends[0].Over()); len(gaps) > 0 {
 		t.Errorf("%d samples, gaps %v", of.Samples, gaps)
 	}
 	n.clean(n.own(epilog), bystanding())
 	await(t, "the recorder's end", func() bool { return len(rig.Recorders(n.dir)) == 0 })
+}
+
+// The peak of a job that leaves something behind is a peak: the seconds in which its epilog watches that are not the
+// job's. What another user's process outside Slurm had on its GPU meanwhile is found, by the recorder alone.
+func TestRecordedLeak(t *testing.T) {
+	n := recording(t)
+	const watched = 2 * time.Second
+	n.configure(func(c *conf) { c.settle = fmt.Sprintf("{max: 8s, stable: %v}", watched) })
+	n.clean(n.own(prolog), newJob())
+	n.recorder()
+	leak, stranger := n.leftover("--mib", "20000"), n.holder(60000, nil, "--mib", "3000")
+	n.inCgroup(leak, "100")
+	n.recorded("both processes", func(r ledger.Recorded) bool { return len(r.Processes) == 2 && r.Together == 1 })
+	stranger.End()
+	n.exits(10, n.own(epilog), newJob())
+	end := n.endOf(100)
+	if end.At-end.Over() < watched {
+		t.Errorf("over at %v, and its epilog looked last at %v", end.Over(), end.At)
+	}
+	if codes(end.Findings) != "BKD-ORPHAN BKD-STRAY?" {
+		t.Errorf("%+v", end.Findings)
+	}
+	for _, f := range end.Findings {
+		if stray := f.Code == code.Stray; stray != f.Recorded() || stray && (f.Bytes.Bytes < 3000*mib || f.Holder.PID != stranger.PID) {
+			t.Errorf("%+v", f)
+		}
+	}
+	n.shows("BKD-STRAY", "history")
+	n.says("BKD-STRAY")
 }
 
 // Jobs that begin at once have one recorder. It keeps nobody waiting, whatever becomes of it, and where it saw nothing
@@ -107,8 +138,13 @@ func TestRecorderIsGone(t *testing.T) {
 			time.Sleep(4 * time.Second) // what is missed is longer than what two samples may lie apart
 			n.clean(n.own(epilog), newJob())
 			of, run := n.endOf(100).Recording, n.run(100)
-			if of == nil || len(of.Gaps(run.Start.At, run.Ends[0].At)) != 1 || of.Whole(run.Start.At, run.Ends[0].At) {
+			if of == nil || len(of.Gaps(run.Start.At, run.Ends[0].Over())) != 1 || of.Whole(run.Start.At, run.Ends[0].Over()) {
 				t.Errorf("%+v", of)
+			}
+			if end == syscall.SIGKILL { // as with slurmd, whose unit may end all that is in its cgroup
+				n.exits(0, n.own(healthcheck), bySlurm)
+				must.Do(t, syscall.Kill(n.recorder(), end))
+				await(t, "its end", func() bool { return !n.store().HasRecorder() })
 			}
 			n.clean(n.own(prolog), numbered(101))
 			if end == syscall.SIGKILL {

@@ -77,7 +77,7 @@ func (r *run) recordedSpikes() {
 func (r *run) sampled(s *standing) {
 	id, _ := strconv.ParseUint(string(s.id), 10, 32)
 	samples := func() int {
-		if of, _ := r.store().Recorded().Runs.About(r.kept(slurm.JobID(id))); of != nil {
+		if of := r.store().Recorded().Runs.About(r.kept(slurm.JobID(id))); of != nil {
 			return of.Samples
 		}
 		return 0

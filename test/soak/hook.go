@@ -139,7 +139,7 @@ func (h *hook) recall() {
 	h.book.boot(h.node.Epoch)
 	run, which := ledger.Match(h.book.runs, h.Job)
 	h.Past.Run, h.Past.Again = run, which == ledger.ClosedRun
-	h.Past.Recording, h.Past.Elsewhere = h.recorder.kept.About(run)
+	h.Past.Recording = h.recorder.kept.About(run)
 	switch which {
 	case ledger.NoRun:
 		h.Faults = append(h.Faults, finding.Finding{Code: code.NoRecord, Observed: "no record"})

@@ -76,6 +76,12 @@ func (p *pair) record(run ledger.Run) {
 func (h *hook) recordedRight(f finding.Finding) {
 	job := h.recorder.truth[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]
 	h.tally.recorded++
+	if f.Code == code.Stray {
+		if job != nil && f.Unknown == "" {
+			h.fail(wrongBlame, "%s of process %d, which is job %d's", f.Code, f.Holder.PID, job.ID)
+		}
+		return
+	}
 	if job == nil || job.ID != f.Owner.Job && job.SLUID != f.Owner.SLUID {
 		h.fail(wrongBlame, "%s of process %d: job %d by %s", f.Code, f.Holder.PID, f.Owner.Job, f.Owner.Level)
 	}
