@@ -191,7 +191,7 @@ func (c Check) condition() []finding.Finding {
 		in.Kernel = now
 	}
 	if health.Compares(c.Seen.Health) {
-		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
+		in.Before = ledger.LastHealth(c.Latest().Runs, ledger.Run{}, ledger.Now{At: c.At, Epoch: c.Seen.Epoch})
 		if last != nil && last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
 			for _, h := range last.Health {
 				in.Before[h.Device] = h

@@ -26,7 +26,8 @@ func (c Case) condition() []finding.Finding {
 		in.Doubt = insideDoubt
 	}
 	if c.Node != nil && health.Compares(c.Seen.Health) {
-		in.Before = ledger.LastHealth(c.Node.Runs, c.Seen.Epoch)
+		now := ledger.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Unread}
+		in.Before = ledger.LastHealth(c.Node.Runs, c.Self(), now)
 	}
 	return health.Judge(in)
 }

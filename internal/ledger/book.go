@@ -33,6 +33,8 @@ type Now struct {
 	Idle uint64
 	// Proofs are what the recordings of runs that have not ended proved.
 	Proofs []finding.Sighting
+	// Unread is why there may be more runs than those on record, empty if there are none.
+	Unread string
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
@@ -53,7 +55,7 @@ func Open(runs []Run, self Run, now Now) Book {
 	current := Run{Job: self.Job, Start: &End{At: b.Self.Start}} // not on record yet at a start
 	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
 	for _, r := range counted {
-		if self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID {
+		if r.is(self) {
 			continue
 		}
 		other := record(r)
@@ -76,6 +78,9 @@ func Open(runs []Run, self Run, now Now) Book {
 	}
 	return b
 }
+
+// is reports that two records are of one run. One that is not on record yet has no key.
+func (r Run) is(self Run) bool { return self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID }
 
 // counts reports whether a run bears on this look. An open run of this boot always does: its job is live until its end
 // is seen. A closed run does unless the driver was reloaded after it. Without a boot id only a run from before now can.

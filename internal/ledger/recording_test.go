@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -319,7 +320,11 @@ func TestLastHealth(t *testing.T) {
 			Facts:      []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}},
 			Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, 900)}}}}
 	}
-	run := func(ends ...End) Run { return Run{Epoch: life, Ends: ends} }
+	key := 0
+	run := func(ends ...End) Run {
+		key++
+		return Run{Key: fmt.Sprint("w", key), Job: slurm.Job{ID: 1}, Epoch: life, Ends: ends}
+	}
 	reloaded := run(look(8, "A", "90"))
 	reloaded.Epoch.Module = "older"
 	before := run(look(1, "A", "2"))
@@ -329,7 +334,8 @@ func TestLastHealth(t *testing.T) {
 	}{
 		"the newest of each": {[]Run{run(look(2, "A", "3")), run(look(5, "A", "4"), look(4, "B", "1"))},
 			map[gpu.ID]string{"A": "4", "B": "1"}},
-		"without facts": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A"}}})}, map[gpu.ID]string{"A": "2"}},
+		"without facts": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A"}}})},
+			map[gpu.ID]string{"A": "2, and later unknown"}},
 		"an end that read some alone": {[]Run{before, run(End{At: 9, Health: []gpu.Health{{Device: "A",
 			Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}}}})}, map[gpu.ID]string{"A": "2, and later unknown"}},
 		"another life": {[]Run{before, reloaded}, map[gpu.ID]string{"A": "2"}},
@@ -338,7 +344,7 @@ func TestLastHealth(t *testing.T) {
 			map[gpu.ID]string{}},
 	} {
 		got := map[gpu.ID]string{}
-		for id, h := range LastHealth(tt.runs, life) {
+		for id, h := range LastHealth(tt.runs, Run{}, Now{At: 100, Epoch: life}) {
 			f, _ := h.Fact(gpu.ECCUncorrected)
 			if got[id] = f.Value; f.Unknown != "" {
 				got[id] += ", and later unknown"
@@ -351,12 +357,53 @@ func TestLastHealth(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
-	if none := LastHealth([]Run{before}, gpu.Epoch{}); len(none) != 0 {
+	if none := LastHealth([]Run{before}, Run{}, Now{At: 100}); len(none) != 0 {
 		t.Errorf("an epoch that is not known has %v", none)
 	}
 	check := Check{Health: before.Ends[0].Health}.Bounded(Bare)
 	if len(check.Health) != 1 || len(check.Health[0].Facts) != 1 {
 		t.Errorf("of a health check: %+v", check.Health)
+	}
+}
+
+// A count is the job's own only if no other job could have met the errors since the last one: each that had the GPU
+// meanwhile has an end on record that read the count.
+func TestLastHealthBehindAnUnreadEnd(t *testing.T) {
+	count := End{At: 20, Health: []gpu.Health{{Device: "A", Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: "2"}}}}}
+	job := func(id slurm.JobID, on gpu.ID, start time.Duration, ends ...End) Run {
+		r := Run{Key: "w1", Job: slurm.Job{ID: id}, Epoch: life, Start: &End{At: start}, Ends: ends}
+		r.Devices = []Assigned{{Device: gpu.Device{ID: on}}}
+		return r
+	}
+	first, self := job(1, "A", 10, count), job(9, "A", 50)
+	for name, tt := range map[string]struct {
+		between Run
+		known   bool
+	}{
+		"another GPU's":                {job(2, "B", 30, End{At: 40}), true},
+		"an end that read nothing":     {job(2, "A", 30, End{At: 40}), false},
+		"an end that was not seen":     {job(2, "A", 30, End{At: 40, Unseen: "its job began again"}), false},
+		"no end":                       {job(2, "A", 30), false},
+		"it is live, and shares":       {job(2, "A", 60), false},
+		"it began after this look":     {job(2, "A", 200), true},
+		"it was over before the count": {job(2, "A", 5, End{At: 9}), true},
+		"it ended after the count":     {job(2, "A", 5, End{At: 21}), false},
+		"its GPUs are unknown":         {Run{Key: "w1", Job: slurm.Job{ID: 2}, Epoch: life, Start: &End{At: 30}}, false},
+		"it began without a driver": {changed(job(2, "A", 30), func(r *Run) { r.Epoch = gpu.Epoch{Boot: "b"} }),
+			false},
+		"of another boot":   {changed(job(2, "A", 30), func(r *Run) { r.Epoch.Boot = "a" }), true},
+		"this very run":     {self, true},
+		"it read the count": {job(2, "A", 30, End{At: 40, Health: count.Health}), true},
+	} {
+		last := LastHealth([]Run{first, tt.between}, self, Now{At: 100, Epoch: life})
+		f, _ := last["A"].Fact(gpu.ECCUncorrected)
+		if f.Value != "2" || (f.Unknown == "") != tt.known {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	last := LastHealth([]Run{first}, self, Now{At: 100, Epoch: life, Unread: "not all records were read"})
+	if f, _ := last["A"].Fact(gpu.ECCUncorrected); f.Unknown == "" {
+		t.Error("certain, though not all records were read")
 	}
 }
 

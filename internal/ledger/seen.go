@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -107,18 +108,17 @@ func (p RecordedProcess) known() map[time.Duration]gpu.Figure {
 }
 
 // LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at
-// 0. Where an end since has read others alone, what the fact has become by then is unknown. Behind a record that was
-// cut short before its condition was kept, the next older one is not the newest.
-func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
+// 0. What the fact has become since is unknown where another run than self may have had the GPU after that look. Behind
+// a record that was cut short before its condition was kept, the next older one is not the newest.
+func LastHealth(runs []Run, self Run, now Now) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
-	for _, e := range endsOf(runs, epoch) { // newest first
+	for _, e := range endsOf(runs, now.Epoch) { // newest first
 		for _, h := range e.Health {
 			kept := last[h.Device]
-			partly := len(kept.Facts) > 0
 			for _, f := range h.Facts {
 				if _, newer := kept.Fact(f.Code); !newer {
-					if partly && f.Unknown == "" {
-						f.Unknown = "jobs have ended since then without a look at it, and may have met them"
+					if f.Unknown == "" {
+						f.Unknown = now.unread(runs, self, h.Device, e.At)
 					}
 					kept.Facts = append(kept.Facts, f)
 				}
@@ -131,6 +131,17 @@ func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 		}
 	}
 	return last
+}
+
+// unread says which other run may have had a GPU since a look at it, or why there may be more; empty for none.
+func (n Now) unread(runs []Run, self Run, id gpu.ID, since time.Duration) string {
+	for _, r := range runs {
+		over := r.Closed() && r.Last().At <= since || r.First().At > n.At
+		if !r.is(self) && n.counts(r) && r.Given(id) && !over {
+			return fmt.Sprintf("job %d may have met them: it had this GPU since, and its end did not read them", r.Job.ID)
+		}
+	}
+	return n.Unread
 }
 
 // Proofs are the processes that a sample saw in a job's cgroup, for attribution.

@@ -203,6 +203,22 @@ func TestBriefEndBlamesNobody(t *testing.T) {
 	}
 }
 
+// Nor are those of a job of which no end is on record.
+func TestUnseenEndBlamesNobody(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.clean(prolog, numbered(101))
+	n.set("gpu0.ecc_uncorrected", "1")
+	n.hook(epilog, failed(numbered(101)))
+	n.clean(prolog, numbered(102)) // its epilog never comes
+	n.set("gpu0.ecc_uncorrected", "3")
+	n.clean(prolog, numbered(103))
+	n.hook(epilog, failed(numbered(103)))
+	if f := n.found(n.endOf(103).Findings, code.ECC); f.Unknown == "" {
+		t.Errorf("job 103: %+v", f)
+	}
+}
+
 // What an end did not read it does not deny: the program ran out of memory, and ended well.
 func TestBriefEndDeniesNothing(t *testing.T) {
 	t.Parallel()
