@@ -202,6 +202,8 @@ type Seen struct {
 	Dirty bool   // something is on it, and no job has it
 	Why   string // it is not clean
 	Given bool   // Slurm gives it to jobs, or may: any other GPU has no say in a drain's end
+	// ByList says that Clean means no more than that no process is listed: the memory of the GPU cannot be judged.
+	ByList bool
 }
 
 // Verifiable reports whether a health check can tell that a finding is gone: that of memory on a card. What the driver
@@ -228,7 +230,11 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 		if c.Index != nil { // as an admin knows it
 			name = fmt.Sprint(*c.Index)
 		}
-		if seen := cards[c.GPU]; !seen.Clean {
+		seen := cards[c.GPU]
+		if seen.Clean && seen.ByList && (c.Code == code.Residue || c.Code == code.Dirty) { // memory that no list shows
+			seen = Seen{Why: "its memory cannot be judged"}
+		}
+		if !seen.Clean {
 			return fmt.Sprintf("GPU %s is not known to be clean: %s", name, cmp.Or(seen.Why, "it was not looked at"))
 		}
 	}

@@ -118,12 +118,16 @@ func resident(p gpu.Process, facts Process) bool {
 // longestStart is longer than a start takes, 5 s as shipped, between reading what was learned and its last look.
 const longestStart = 10 * time.Second
 
-// startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own.
+// startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own. Where
+// memory cannot be judged, processes are all that is.
 func (s Scene) startedAtRest(id gpu.ID) bool {
 	r, ok := s.Before.Snapshot.Reading(id)
 	stranger := func(p gpu.Process) bool { return !resident(p, s.Before.Processes[p.PID]) }
 	if !ok || r.ProcessesUnknown != "" || slices.ContainsFunc(r.Processes, stranger) {
 		return false
+	}
+	if r.Memory.Unjudged != "" {
+		return true
 	}
 	b := s.Baselines[id]
 	if b.At > s.Before.Snapshot.At-longestStart {

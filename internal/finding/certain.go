@@ -100,14 +100,13 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	if s.Before == nil {
 		return []string{"there is no record of the job's start"}
 	}
-	curve := s.Before.Curves[id]
-	switch curve.State {
-	case settle.Clean:
+	state := s.Before.Curves[id].State
+	r, _ := s.Before.Snapshot.Reading(id)
+	tells := state == settle.Flat || state == settle.Unknown && r.Memory.Unjudged != ""
+	switch {
+	case state == settle.Clean, tells && s.startedAtRest(id):
 		return nil
-	case settle.Flat, settle.Moving:
-		if curve.State == settle.Flat && s.startedAtRest(id) {
-			return nil
-		}
+	case state.Dirty():
 		return []string{"the GPU was not clean when the job started"}
 	default:
 		return []string{"the GPU could not be read when the job started"}

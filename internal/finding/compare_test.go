@@ -168,6 +168,14 @@ func TestCompare(t *testing.T) {
 	blind := side(at(100), settle.Unknown, reading(0))
 	blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
 	hidden := onCard(in(11, Process{PID: 71, UID: 1002, Start: at(151), Exe: "/home/bob/nvidia-cuda-mps-x"}), 3)
+	unjudged := func(when float64, listing ...Process) Side { // the operating system keeps files in its memory
+		r, state := reading(9*gib), settle.Unknown
+		for _, p := range listing {
+			r.Processes, state = append(r.Processes, listed(p.PID, 8*gib)), settle.Flat
+		}
+		r.Memory.Unjudged = "files are in it"
+		return side(at(when), state, r, listing...)
+	}
 	small := reading(618*mib, listed(70, 300*mib), listed(71, 300*mib))
 	both := reading(20*gib+58*mib, listed(60, 40*mib), listed(70, 20*gib))
 	dcgm := Process{PID: 60, Start: at(5), Service: "dcgm.service"}
@@ -240,6 +248,10 @@ func TestCompare(t *testing.T) {
 		{"the start's memory was unknown", with(ending(unlisted(200)), before(blind)), "RESIDUE", "not supported"},
 		{"memory that cannot be judged", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host" }),
 			"ORPHAN 10 exclusive", "-"},
+		{"memory that cannot be judged, and no process at the start", with(ending(unjudged(200, orphan)), before(unjudged(100))),
+			"ORPHAN 10 exclusive", "-"},
+		{"memory that cannot be judged, and one there at the start", with(ending(unjudged(200, orphan)), before(unjudged(100, by(1002, old)))),
+			"ORPHAN 10 exclusive", "not clean when the job started"},
 		{"an untrusted list accuses no one", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max" }),
 			"UNREAD", "pid_max"},
 		{"an unseen end: its process", with(ending(on(200, in(9, early))), others(unseen)),

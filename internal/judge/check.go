@@ -88,6 +88,12 @@ func (c Check) isClean(card finding.Card) bool {
 	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
 }
 
+// hasNoProcess reports a GPU whose memory cannot be judged, and for which the one look at all lists no process.
+func (c Check) hasNoProcess(card finding.Card) bool {
+	r, read := c.Seen.Side.Snapshot.Reading(card.Device.ID)
+	return read && r.Memory.Unjudged != "" && r.ProcessesUnknown == "" && len(r.Processes) == 0
+}
+
 // JudgeCheck says what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
 func JudgeCheck(c Check) Judgement {
 	found := c.Faults
@@ -253,6 +259,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			seen = drain.Seen{Dirty: true, Why: string(j.Found[against].Code)}
 		case node.Unread != "":
 			seen = drain.Seen{Why: node.Unread}
+		case c.hasNoProcess(card):
+			seen.ByList = true
 		case !c.isClean(card):
 			seen = drain.Seen{Why: "it could not be read, or has just come to rest"}
 		}

@@ -52,7 +52,11 @@ func (h *hook) keepStart() {
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.seen.last)
 		unlisted := stock.Unlisted(world.Stuck, world.Alive)
-		s.cards[c] = startOn{stock: stock, asService: h.asService(c, unlisted), said: h.said(c)}
+		asService := h.asService(c, unlisted)
+		if h.node.Site.NUMA { // nothing shows it
+			asService = unlisted
+		}
+		s.cards[c] = startOn{stock: stock, asService: asService, said: h.said(c)}
 	}
 	if s.on {
 		h.prologs[h.Seen.Side.Snapshot.At] = s
@@ -244,7 +248,7 @@ func (h *hook) over(i world.Item) bool {
 
 func (h *hook) said(c *world.Card) bool {
 	return slices.ContainsFunc(h.Found, func(f finding.Finding) bool {
-		if f.Owner != nil && f.Owner.Level == finding.Recorded {
+		if f.Owner != nil && f.Owner.Level == finding.Recorded || f.Code == code.Unjudged {
 			return false
 		}
 		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
