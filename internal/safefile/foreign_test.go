@@ -30,7 +30,7 @@ func TestReadForeign(t *testing.T) {
 		"device":              {"null:record others:record", ErrNotOurs},
 		"folder":              {"folder:record others:record", ErrNotOurs},
 		"mount":               {"file:record others:record file:other others:other mount:other>record", ErrNotOurs},
-		"lease":               {"file:record others:record lease:record", unix.EWOULDBLOCK},
+		"lease":               {"file:record others:record lease:record", ErrNotOurs},
 		"another's directory": {"file:record others:record others:.", ErrNotOurs},
 	} {
 		b, err := ReadForeign(arranged(t, tt.there), "record", user, 6)

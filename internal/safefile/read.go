@@ -244,14 +244,17 @@ func pin(dirfd int, name string) (fd int, st unix.Stat_t, err error) {
 
 // readPinned opens for reading the very file that pin has found: the link in /proc names a file, not a path.
 func readPinned(pinned int, limit int64) ([]byte, error) {
-	// O_NOFOLLOW would refuse the link in /proc, so openAt cannot be used. A leased file gives EWOULDBLOCK.
+	// O_NOFOLLOW would refuse the link in /proc, so openAt cannot be used.
 	path := "/proc/self/fd/" + strconv.Itoa(pinned)
 	fd := -1
 	err := retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK): // and no other reason has a regular file: it is no fault of the system's
+		return nil, fmt.Errorf("open: %w: its owner holds a lease on it", ErrNotOurs)
+	case err != nil:
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	defer unix.Close(fd)
