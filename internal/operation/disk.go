@@ -217,17 +217,20 @@ func (r DiskRequest) NoAnswer(task state.DiskTask, why string) {
 // DiskFlag starts a program to do what a hook that has ended left it to do on the disk; paths.run follows.
 const DiskFlag = "--disk"
 
-// Leave leaves the disk to a process that no hook waits for, and reports whether it could. If one is still at work, or
-// the last one had trouble, it does not: this hook waits, and reports what it meets itself.
+// Leave leaves the disk to a process that no hook waits for, and reports whether it could. If one has been at work for a
+// while, or the last one had trouble, it does not: this hook waits, and reports what it meets itself.
 func (r DiskRequest) Leave() (left bool) {
 	if state.HasDiskTrouble(r.Run, r.Node) {
 		return false
 	}
-	free, err := safefile.Lock(filepath.Join(r.Run, logLock), 0, true)
-	if err != nil {
+	lock := filepath.Join(r.Run, logLock)
+	free, err := safefile.Lock(lock, 0, true)
+	switch {
+	case err == nil:
+		free()
+	case !errors.Is(err, safefile.ErrLocked) || r.Now.Sub(changedHands(lock)).Abs() > diskWait:
 		return false
 	}
-	free()
 	request, err := json.Marshal(r)
 	return err == nil && child.Detach(nil, request, DiskFlag, r.Run) == nil
 }
@@ -254,17 +257,44 @@ func ServeDisk(env Env) int {
 	return 0
 }
 
-// alone does something under a lock, or gives safefile.ErrLocked.
+// alone does something under a lock, or gives safefile.ErrLocked where it has not changed hands for diskWait.
 func (r DiskRequest) alone(lock string, do func()) error {
-	release, err := safefile.Lock(filepath.Join(r.Run, lock), diskWait, true)
+	path := filepath.Join(r.Run, lock)
+	var release func()
+	err := inTurn(func() (err error) {
+		release, err = safefile.Lock(path, diskWait, true)
+		return err
+	}, func() time.Time { return changedHands(path) })
 	if errors.Is(err, safefile.ErrLocked) {
 		return err
 	}
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
+		_ = unix.Utimes(path, nil)
 	}
 	do()
 	return nil
+}
+
+// inTurn tries to take a lock for as long as others get it meanwhile: many hooks at once are no disk that hangs.
+func inTurn(try func() error, changed func() time.Time) error {
+	for was := changed(); ; {
+		err := try()
+		now := changed()
+		if !errors.Is(err, safefile.ErrLocked) || now.Equal(was) {
+			return err
+		}
+		was = now
+	}
+}
+
+// changedHands is when a lock was taken last, as its file says; zero if there is none.
+func changedHands(path string) (at time.Time) {
+	// Threat: none, only root can write to the directory, and a wrong time only makes a hook wait or not.
+	if info, err := os.Lstat(path); err == nil {
+		at = info.ModTime()
+	}
+	return at
 }
 
 // appendLog writes to root's own log directory, which it makes on first use and otherwise leaves as the site has it.

@@ -20,6 +20,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
+	"bookend/internal/safefile"
 	"bookend/internal/state"
 	"bookend/test/must"
 )
@@ -192,5 +193,27 @@ func TestTailReply(t *testing.T) {
 	} {
 		err := tt.reply.Check(2)
 		must.Not(t, (err == nil) != tt.valid, "%s: %v", name, err)
+	}
+}
+
+// Many hooks at once wait for their turn at the disk; a lock that does not change hands is that of a disk that hangs.
+func TestTurnsAtTheDisk(t *testing.T) {
+	for name, tt := range map[string]struct {
+		changes, free int // how often the lock changes hands, and at which try it is free
+		want          error
+	}{
+		"free":              {0, 1, nil},
+		"held for long":     {0, 2, safefile.ErrLocked},
+		"a queue":           {100, 50, nil},
+		"a queue that ends": {3, 50, safefile.ErrLocked},
+	} {
+		tries := 0
+		err := inTurn(func() error {
+			if tries++; tries >= tt.free {
+				return nil
+			}
+			return safefile.ErrLocked
+		}, func() time.Time { return time.Unix(int64(min(tries, tt.changes)), 0) })
+		must.Not(t, !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil), "%s: %v", name, err)
 	}
 }
