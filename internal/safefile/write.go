@@ -232,28 +232,56 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 	return LockIn(over, path, exclusive)
 }
 
+// LockLong is an exclusive Lock for a process that holds it for long: held reports whether the path still names the
+// locked file. If it was removed, another process may hold a lock on the next one.
+func LockLong(path string, wait time.Duration) (held func() bool, release func(), err error) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	fd, err := lock(over, path, func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := stat(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, nil, fmt.Errorf("lock %q: %w", path, err)
+	}
+	held = func() bool {
+		var now unix.Stat_t
+		return unix.Lstat(path, &now) == nil && now.Ino == own.Ino && now.Dev == own.Dev
+	}
+	return held, func() { _ = unix.Close(fd) }, nil
+}
+
 // LockIn is Lock for as long as the context is not over.
 func LockIn(over context.Context, path string, exclusive bool) (release func(), err error) {
 	how := unix.LOCK_SH
 	if exclusive {
 		how = unix.LOCK_EX
 	}
-	return lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+	return releasing(lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) }))
 }
 
 // LockNumber takes a lock on one number of a file that never grows. The file is for that alone.
 func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
-	return lock(over, path, func(fd int) error {
+	return releasing(lock(over, path, func(fd int) error {
 		// Of the open file, not of the process: closing another descriptor of the file does not end it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
-	})
+	}))
 }
 
-func lock(over context.Context, path string, try func(fd int) error) (release func(), err error) {
-	fd := -1 // no os.File, which would be closed where release is forgotten
+func releasing(fd int, err error) (release func(), _ error) {
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = unix.Close(fd) }, nil
+}
+
+func lock(over context.Context, path string, try func(fd int) error) (fd int, err error) {
+	fd = -1 // no os.File, which would be closed where release is forgotten
 	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
 		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
 		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
@@ -265,10 +293,7 @@ func lock(over context.Context, path string, try func(fd int) error) (release fu
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = unix.Close(fd) }, nil
+	return fd, err
 }
 
 func await(over context.Context, try func() error) error {

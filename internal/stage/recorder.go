@@ -76,6 +76,7 @@ type recorder struct {
 	sessions map[string]*session // at work, by vendor
 	pauses   map[string]pause
 	broken   bool          // another recorder would do better
+	isOnly   func() bool   // whether its lock still is the node's
 	config   [3]any        // the configuration's, as it was read
 	put      time.Duration // CLOCK_BOOTTIME when what is kept was written
 	looked   time.Duration // and when it was looked whether program and configuration are still these
@@ -112,10 +113,11 @@ func recordNode(env Env, node string) int {
 	}
 	r.open = r.Store.Openings()
 	for {
-		release, err := r.Store.BeRecorder()
+		is, release, err := r.Store.BeRecorder()
 		if err != nil {
 			return 0 // another came first
 		}
+		r.isOnly = is
 		idle := r.record()
 		release()
 		if !idle || len(r.open.Runs(r.Clock.Wall())) == 0 { // its prolog may have found this one still at work
@@ -157,7 +159,7 @@ func (r *recorder) configFile() (is [3]any) {
 func (r *recorder) run() (idle bool) {
 	for last := r.Clock.Boot(); ; {
 		runs := r.open.Runs(r.Clock.Wall())
-		if r.unkept || r.broken || !r.current(runs) {
+		if r.unkept || r.broken || !r.isOnly() || !r.current(runs) {
 			return false
 		}
 		r.follow(runs)

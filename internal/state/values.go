@@ -162,9 +162,10 @@ func encodeRecorded(v versioned[Recorded]) ([]byte, error) {
 	})
 }
 
-// BeRecorder makes the caller the node's one recorder, until release or its end. ErrLocked: there is one.
-func (s *Store) BeRecorder() (release func(), err error) {
-	return safefile.Lock(filepath.Join(s.dir, recorderLock), lockWait, true)
+// BeRecorder makes the caller the node's one recorder, until release or its end. ErrLocked: there is one. It is the
+// only one as long as is reports true: the state may be removed, and begun again with another recorder.
+func (s *Store) BeRecorder() (is func() bool, release func(), err error) {
+	return safefile.LockLong(filepath.Join(s.dir, recorderLock), lockWait)
 }
 
 // HasRecorder reports whether a recorder is at work.

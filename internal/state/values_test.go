@@ -321,3 +321,18 @@ func TestChangeReport(t *testing.T) {
 	must.Do(t, <-done)
 	must.Be(t, "the report", must.Have(s.Report(j))(t), (Report{Text: "start", Running: "running", End: "end"}))
 }
+
+// A recorder whose lock file was removed is not the only one any more, whether or not another has begun.
+func TestOnlyRecorder(t *testing.T) {
+	s := open(t, folder(t))
+	is, release, err := s.BeRecorder()
+	must.Do(t, err)
+	defer release()
+	must.Not(t, !is() || !s.HasRecorder(), "it is not the recorder")
+	must.Do(t, os.Remove(filepath.Join(s.dir, recorderLock)))
+	must.Not(t, is(), "its lock was removed")
+	next, releaseNext, err := s.BeRecorder()
+	must.Do(t, err)
+	defer releaseNext()
+	must.Not(t, is() || !next(), "got %v and %v", is(), next())
+}

@@ -2,6 +2,8 @@ package faults
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -153,6 +155,17 @@ func TestRecorderIsGone(t *testing.T) {
 			n.clean(n.own(epilog), numbered(101))
 		})
 	}
+}
+
+// If the state is removed while a job runs, the next job's recorder takes the place of the one at work.
+func TestRecorderOfAStateThatWasRemoved(t *testing.T) {
+	n := recording(t)
+	n.clean(n.own(prolog), newJob())
+	first := n.recorder()
+	must.Do(t, os.RemoveAll(filepath.Join(n.conf.run, "state")))
+	n.clean(n.own(prolog), numbered(101))
+	await(t, "the end of the first recorder", func() bool { return syscall.Kill(first, 0) != nil })
+	n.recorder()
 }
 
 // A driver that does not answer costs the recorder's backend. It is tried again, and the job's own end finds it well.
