@@ -152,3 +152,17 @@ func TestSweepDead(t *testing.T) {
 		checkNothingLeft(t, dir, CgroupV1)
 	}
 }
+
+// TestSweepFromElsewhere: in another PID namespace, as in a container that shares our folders, the process that made one
+// has another number or none.
+func TestSweepFromElsewhere(t *testing.T) {
+	must.Do(t, os.MkdirAll(base, 0o755))
+	const nobody = "4194305-" // above the kernel's highest PID
+	dir := must.Have(os.MkdirTemp(base, nobody))(t)
+	t.Cleanup(func() { must.Do(t, Remove(dir)) })
+	must.Do(t, own(dir))
+	must.Do(t, SweepDead())
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("a directory in use was swept: %v", err)
+	}
+}

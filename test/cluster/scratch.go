@@ -20,7 +20,8 @@ import (
 const base = "/var/lib/bookend-test"
 
 // Scratch makes a new folder fit for a cluster: root's, searchable by all, on a file system that allows
-// programs and devices. Its name carries our pid, so that SweepDead knows when it is nobody's.
+// programs and devices. SweepDead leaves it alone while this process lives: the name carries our PID, and we hold a lock
+// on it, which is seen from other PID namespaces too.
 func Scratch() (dir string, err error) {
 	for {
 		err := os.MkdirAll(base, 0o755)
@@ -29,11 +30,33 @@ func Scratch() (dir string, err error) {
 		}
 		switch {
 		case err == nil:
-			return dir, errors.Join(os.Chmod(base, 0o755), os.Chmod(dir, 0o755))
+			return dir, errors.Join(own(dir), os.Chmod(base, 0o755), os.Chmod(dir, 0o755))
 		case !errors.Is(err, os.ErrNotExist): // another process's Remove was just the last
 			return "", err
 		}
 	}
+}
+
+// own locks a folder until this process ends, which closes the descriptor.
+func own(dir string) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		return fmt.Errorf("lock %q: %w", dir, err)
+	}
+	return nil
+}
+
+// owned reports a folder that a living process locked, wherever that process runs.
+func owned(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // Remove removes a folder that Scratch made, and what Scratch made around it if nobody uses that any more.
@@ -63,8 +86,9 @@ func SweepDead() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if text, _, ok := strings.Cut(e.Name(), "-"); ok && e.IsDir() && isDead(text) {
-			errs = append(errs, discard(filepath.Join(base, e.Name())))
+		dir := filepath.Join(base, e.Name())
+		if text, _, ok := strings.Cut(e.Name(), "-"); ok && e.IsDir() && isDead(text) && !owned(dir) {
+			errs = append(errs, discard(dir))
 		}
 	}
 	return errors.Join(errs...)

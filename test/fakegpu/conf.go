@@ -81,7 +81,7 @@ var (
 	gpuKeyForm = regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`)
 	ruleKey    = regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`)
 	ruleForm   = regexp.MustCompile(
-		`^(?:(?:rc|sleep|meet|exit) \d+|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
+		`^(?:(?:rc|sleep|meet|exit) \d+|note|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
 )
 
 // check refuses what the libraries would not understand, so that a typing error in a test cannot pass for a
@@ -131,8 +131,8 @@ var exported = sync.OnceValue(func() map[string]bool {
 //	on.FUNCTION.gpuN, on.any.gpuN       for one card; the more exact rule wins
 //
 // with FUNCTION as the library exports it, N and M counted per process, function and card, and these actions:
-// rc CODE, sleep MS (then goes on), meet CALLS (goes on when so many have come to one), exit CODE, crash (SIGSEGV), hang, hang-hard (ignores every signal that can be
-// ignored), freeze (the process is in state D and not even SIGKILL ends it before Thaw; needs cgroup v1's freezer
+// rc CODE, sleep MS (then goes on), meet CALLS (goes on when so many have come to one), note (goes on; Noted lists the
+// process), exit CODE, crash (SIGSEGV), hang, hang-hard (ignores every signal that can be ignored), freeze (the process is in state D and not even SIGKILL ends it before Thaw; needs cgroup v1's freezer
 // and root).
 func (w *World) Set(key, value string) error {
 	return rig.Attempt(func() {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -103,4 +104,14 @@ func (w *World) AccountingSwitches() ([]string, error) {
 		return nil, nil
 	}
 	return strings.Split(strings.TrimSpace(string(text)), "\n"), err
+}
+
+// Noted lists the PIDs of the processes that came to a rule "note", in no order.
+func (w *World) Noted() (pids []int, err error) {
+	entries, err := os.ReadDir(filepath.Join(w.dir, "noted"))
+	for _, e := range entries {
+		pid, bad := strconv.Atoi(e.Name())
+		pids, err = append(pids, pid), errors.Join(err, bad)
+	}
+	return pids, err
 }

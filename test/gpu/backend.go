@@ -33,6 +33,9 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 		r.Options["cuda_library"] = l.site.Program(slowCUDA)
 	}
 	r.Probe = gpu.ProbeRule{Gap: gap, Known: known, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: empty}
+	if l.fake > 0 {
+		r.Probe.LockWait = patience
+	}
 	for _, d := range r.Devices {
 		r.Probe.Locks[d.ID] = l.store().ProbeLock(d.ID)
 	}
@@ -41,7 +44,8 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 
 func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000, Options: wire.Options{}}
-	if w := l.site.World(l.node); w != nil {
+	if w := l.site.World(l.node); w != nil { // and a machine that may be busy
+		r.DeadlineMillis = 2 * patience.Milliseconds()
 		r.Options = wire.Options{"nvml_library": w.NVML(), "cuda_library": w.CUDA()}
 	}
 	for _, c := range cards {

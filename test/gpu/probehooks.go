@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -35,7 +37,7 @@ func (r *run) probeKilled() {
 
 // killProbe kills a backend while it holds memory and returns how much was in use.
 func (r *run) killProbe(w *watcher, c card) (used string) {
-	a := r.slowProbe(w, c)
+	a := r.slowProbe(w, c, r.gate())
 	seen := must(w.await("taken"))
 	_ = a.cmd.Process.Kill()
 	_ = a.cmd.Wait() // says that it was killed
@@ -46,12 +48,13 @@ func (r *run) killProbe(w *watcher, c card) (used string) {
 	return seen["used"]
 }
 
-// slowProbe starts a test of a card that is empty, which holds the memory for a while.
-func (r *run) slowProbe(w *watcher, c card) *asked {
+// slowProbe starts a test of a card that is empty, which holds the memory for a while; in a rehearsal until the gate is
+// open, however slow the machine is.
+func (r *run) slowProbe(w *watcher, c card, gate string) *asked {
 	line := r.probeRequest([]card{c}, true)
 	try(w.settle())
 	if world := r.site.World(r.node); world != nil {
-		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir())
+		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir(), "BOOKEND_LANE_HOLD="+gate)
 	}
 	return r.askBackend(line)
 }
@@ -67,20 +70,26 @@ func (r *run) lockOf(uuid string) string {
 }
 
 // hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
-func (r *run) hook(context slurm.Context, job int) record.Hook {
+func (r *run) hook(context slurm.Context, job int) record.Hook { return r.startHook(context, job)() }
+
+// startHook starts a hook as slurmd would; end waits for its end and returns what Bookend's log says of it.
+func (r *run) startHook(context slurm.Context, job int) (end func() record.Hook) {
 	before := r.hooks(job)
 	name := "bookend-" + strings.TrimSuffix(string(context), "_slurmd")
-	cmd := exec.Command(r.site.Program(name))
+	cmd, out := exec.Command(r.site.Program(name)), bytes.Buffer{}
 	cmd.Env = r.hookEnv(context, job, r.every(), r.site.ConfigFile(r.node))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		panic(fmt.Errorf("%s: %w: %s", name, err, tail(string(out))))
+	cmd.Stdout, cmd.Stderr = &out, &out
+	try(cmd.Start())
+	return func() record.Hook {
+		if err := cmd.Wait(); err != nil {
+			panic(fmt.Errorf("%s: %w: %s", name, err, tail(out.String())))
+		}
+		all := r.hooks(job)
+		if len(all) != len(before)+1 {
+			panic(fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(out.String())))
+		}
+		return all[len(all)-1]
 	}
-	all := r.hooks(job)
-	if len(all) != len(before)+1 {
-		panic(fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
-	}
-	return all[len(all)-1]
 }
 
 func (r *run) probeHooks() {
@@ -101,9 +110,29 @@ func (r *run) probeHooks() {
 
 // duringProbe starts a hook at the moment when a probe has taken memory.
 func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) record.Hook {
-	a := r.slowProbe(w, c)
+	gate := r.gate()
+	a := r.slowProbe(w, c, gate)
 	must(w.await("taken"))
-	said := r.hook(context, job)
+	wait := func() {}
+	if r.fake > 0 {
+		wait = opening(r.store().ProbeLock(gpu.ID(c.uuid)))
+	}
+	end := r.startHook(context, job)
+	wait()
+	try(open(gate))
+	said := end()
 	r.tests("while a hook ran beside it", a)
 	return said
+}
+
+// opening watches a file, which must be there; wait returns once another process has opened it since. The lock of a
+// probe is opened by a hook that has seen the memory settled, and judges it only when no probe is at work.
+func opening(path string) (wait func()) {
+	watch := os.NewFile(uintptr(must(unix.InotifyInit1(unix.IN_CLOEXEC|unix.IN_NONBLOCK))), "inotify")
+	must(unix.InotifyAddWatch(int(watch.Fd()), path, unix.IN_OPEN))
+	return func() {
+		defer watch.Close()
+		try(watch.SetReadDeadline(time.Now().Add(patience)))
+		must(watch.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1)))
+	}
 }

@@ -83,7 +83,7 @@ func (r *run) sampled(s *standing) {
 		return 0
 	}
 	begin, had := time.Now(), samples()
-	for !r.scene.control && samples() < had+2 && time.Since(begin) < 10*time.Second {
+	for !r.scene.control && samples() < had+2 && time.Since(begin) < patience {
 		time.Sleep(20 * time.Millisecond)
 	}
 }

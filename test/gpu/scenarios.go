@@ -19,6 +19,7 @@ type chain struct {
 	real  bool // is left out of a rehearsal, which would only repeat another chain
 	mode  string
 	brisk bool              // is judged after a shorter settle time, which is not what it is about
+	goes  bool              // ends with what goes away by itself: a rehearsal's epilog looks on for as long as it takes
 	with  map[string]string // further sections of Bookend's configuration
 	steps []step
 }
@@ -54,6 +55,9 @@ func (c chain) settings(rehearsal bool, off map[string]string) map[string]string
 	all := map[string]string{}
 	if c.brisk && !rehearsal {
 		all["settle"] = "{epilog: {stable: 1.5s, max: 4s}}"
+	}
+	if c.goes && rehearsal {
+		all["settle"] = "{prolog: {stable: 200ms, max: 1s}, epilog: {stable: 30s, max: 50s}}"
 	}
 	maps.Copy(all, c.with)
 	maps.Copy(all, off)
@@ -113,9 +117,9 @@ var base = []chain{
 	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "pidns",
 		leftIn("container orphan", contained, inOwnNamespace))},
 	{torch: true, mode: "enforce", steps: one("loader-killed", (*run).loaderKilled)},
-	{torch: true, mode: "enforce", steps: without(map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"},
-		"workers", (*run).outlived)},
-	{mode: "enforce", steps: one("pieces", (*run).pieces)},
+	{torch: true, mode: "enforce", goes: true,
+		steps: without(map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"}, "workers", (*run).outlived)},
+	{mode: "enforce", goes: true, steps: one("pieces", (*run).pieces)},
 	{mode: "enforce", steps: one("near-full", (*run).nearFull)},
 	{group: groupProbe, mode: "enforce", steps: despite("the probe locks another file than Bookend asks for",
 		"probe", (*run).probe)},

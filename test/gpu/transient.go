@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
-	"time"
 
 	"bookend/internal/gpu"
+	"bookend/test/rig"
 )
 
 func (r *run) loaderKilled() {
@@ -31,7 +33,10 @@ func (r *run) outlived() {
 		panic(fmt.Errorf("process %d has no workers", h.PID))
 	}
 	r.evidence("before the job ends")
-	job := r.atEnd(s, h.kill)
+	job := r.atEnd(s, func() {
+		r.awaitLook()
+		h.kill()
+	})
 	r.evidence("after the job")
 	r.cleanEnds(job)
 	r.lookedAgain(job)
@@ -45,9 +50,9 @@ func (r *run) outlived() {
 
 func (r *run) workers(s *standing) *holder {
 	if r.fake > 0 {
-		life := "0.4" // less than a rehearsal's settle time, and more than that of the control
+		life := "0.4" // much less than the settle time that a rehearsal has here
 		if r.scene.control {
-			life = "2"
+			life = "30" // and more than that of the control
 		}
 		return r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--workers", "4", "--workers-life", life)
 	}
@@ -67,18 +72,44 @@ func (r *run) pieces() {
 	s := r.stand()
 	h := r.ask(s, "cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1))
 	h.Role = "dead: killed as the job ended"
-	if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
+	if w := r.site.World(r.node); w != nil { // a busy machine's looks are far apart
 		try(w.Set("teardown_ms", "1200"))
 		defer func() { _ = w.Set("teardown_ms", "") }()
 	}
 	r.scenery(&h.Holder)
 	r.known(s.card.UUID, &h.Holder)
 	r.evidence("before the job ends")
-	job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
+	job := r.atEnd(s, func() {
+		r.awaitLook()
+		try(h.cmd.Process.Kill())
+	})
 	r.evidence("after the job")
 	r.clean(job)
 	r.lookedAgain(job)
 	r.draining(job, 0)
+}
+
+// awaitLook waits, in a rehearsal, until the epilog has looked at its GPUs: what goes away before its eyes must not be
+// gone by then, however late a busy machine starts it.
+func (r *run) awaitLook() {
+	w := r.site.World(r.node)
+	if w == nil || r.scene.control {
+		return
+	}
+	const look = "on.nvmlDeviceGetMemoryInfo_v2"
+	try(w.Set(look, "note after 1")) // the second call: the first is over
+	defer func() { _ = w.Set(look, "") }()
+	settled(func() {
+		if !slices.ContainsFunc(must(w.Noted()), func(pid int) bool { return childOf(pid, "bookend-epilog") }) {
+			panic(fmt.Errorf("no epilog has looked at the GPUs"))
+		}
+	})
+}
+
+// childOf reports a process whose parent runs this program.
+func childOf(pid int, program string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", rig.ReadProcess(pid).Parent))
+	return err == nil && filepath.Base(exe) == program
 }
 
 func (r *run) nearFull() {
@@ -88,14 +119,15 @@ func (r *run) nearFull() {
 }
 
 func (r *run) probe() {
-	job := r.probeAtEnd(r.pastFlat())
+	meanwhile, flag, value := r.pastFlat()
+	job := r.probeAtEnd(meanwhile, flag, value)
 	r.cleanEnds(job)
 	r.lookedAgain(job)
 	r.draining(job, 0)
 }
 
 func (r *run) probeStays() {
-	job := r.probeAtEnd(jobPatience)
+	job := r.probeAtEnd(nothingMeanwhile, "--sleep", fmt.Sprint(jobPatience.Seconds()))
 	r.check("start of the job", "clean", verdict(job.Start))
 	f := r.one("end of the job", job.End, "BKD-UNREAD")
 	r.names(f, leftover{unknown: true, code: "BKD-UNREAD"})
@@ -103,29 +135,41 @@ func (r *run) probeStays() {
 	r.draining(job, 0)
 }
 
-// probeAtEnd runs a job beside whose end a probe is at work, for so long from now.
-func (r *run) probeAtEnd(lasts time.Duration) *job {
+// probeAtEnd runs a job at whose end a probe is at work. These flags say when the probe ends. What meanwhile makes of
+// the probe's lock before the job ends is done as the epilog begins.
+func (r *run) probeAtEnd(meanwhile func(lock string) (atEnd func()), flags ...string) *job {
 	s := r.stand()
 	lock := r.probeLock(s.card.UUID)
-	h := r.daemon.start(0, 0, s.card.UUID, "cudajob", "probe", "--all", "--lock", lock, "--sleep",
-		fmt.Sprint(lasts.Seconds()))
+	h := r.daemon.start(0, 0, s.card.UUID, "cudajob", append([]string{"probe", "--all", "--lock", lock}, flags...)...)
 	h.Role = "root's probe"
 	r.scenery(&h.Holder)
 	r.evidence("the probe at work")
-	job := r.release(s)
+	job := r.atEnd(s, meanwhile(lock))
 	r.evidence("after the job")
 	return job
 }
 
-// pastFlat is a time from now at which a job that may end now has had its last look, and its epilog waits for probes,
-// which it does for 1.5 s: jobs take a third of a second to end, and what does not change is settled at 3.6 s (a
-// rehearsal: 0.8 s).
-func (r *run) pastFlat() time.Duration {
-	if r.fake > 0 {
-		return 1900 * time.Millisecond
+// pastFlat has a probe end when the epilog of a job that may end now has had its last look, and waits for probes, which
+// it does for 1.5 s: jobs take a third of a second to end, and what does not change is settled at 3.6 s. A rehearsal
+// sees the epilog ask for the lock; that of the control has no need to wait.
+func (r *run) pastFlat() (meanwhile func(lock string) (atEnd func()), flag, value string) {
+	switch gate := r.gate(); {
+	case r.fake == 0:
+		return nothingMeanwhile, "--sleep", "4.7"
+	case r.scene.control:
+		return nothingMeanwhile, "--after", gate
+	default:
+		return func(lock string) func() {
+			wait := opening(lock)
+			return func() {
+				wait()
+				try(open(gate))
+			}
+		}, "--after", gate
 	}
-	return 4700 * time.Millisecond
 }
+
+func nothingMeanwhile(string) (atEnd func()) { return func() {} }
 
 // probeLock is the file that a probe of this card holds locked.
 func (r *run) probeLock(uuid string) string {

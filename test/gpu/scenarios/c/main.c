@@ -33,9 +33,9 @@
 //   ready when it listens; ends once an importer has mapped the memory
 // usage: cudajob ipc-import --socket SOCKET [--gpu I]
 //   waits up to 30 s for the exporter; ready when it has mapped the memory
-// usage: cudajob probe --mib N|--all --lock FILE [--gpu I]
-//   takes FILE's lock (flock), then one block without a context, --all the largest there is; on its end gives the
-//   memory back first, then the lock
+// usage: cudajob probe --mib N|--all --lock FILE [--gpu I] [--after FILE]
+//   takes FILE's lock (flock), then one block without a context, --all the largest there is; on its end, which comes
+//   when there is the file of --after, gives the memory back first, then the lock
 // usage: cudajob watch UUID --mib N
 //   no CUDA: through NVML it says "taken used=BYTES after_ms=T" once more than N MiB of the card are in use, "empty ..."
 //   once none are, and so on until killed; it begins with "empty"
@@ -173,7 +173,8 @@ static void probe(void) {
 	if (lock < 0 || flock(lock, LOCK_EX)) die("lock %s: %s", flags.lock, strerror(errno));
 	unsigned long long handle = probe_memory();
 	report_ready(getpid());
-	live_on();
+	if (flags.after) await_file(flags.after);
+	else live_on();
 	release_probe(handle);
 	close(lock);
 }
