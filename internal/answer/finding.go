@@ -65,6 +65,8 @@ var evidence = map[finding.Level]string{
 
 func processText(p finding.Process, began time.Time) string {
 	switch {
+	case p.Reused:
+		return fmt.Sprintf("PID %d, which another process has by now", p.PID)
 	case p.Gone:
 		return fmt.Sprintf("PID %d, which no longer exists", p.PID)
 	case p.Why != "":

@@ -264,6 +264,9 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	}
 	f.Code = code.Phantom
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
+	if f.Holder.Reused {
+		f.Observed = fmt.Sprintf("listed under PID %d, whose process has ended: another has that PID now", p.PID)
+	}
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	then, listed := s.Before.listed(c.Device.ID, p.PID)
 	switch {

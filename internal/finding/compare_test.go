@@ -109,6 +109,8 @@ func named(job slurm.JobID, p Process) Process { p.EnvJobID = job; return p }
 
 func withStep(p Process) Process { here(&p); return p }
 
+func unopened(p Process) Process { p.DeviceUnknown = "not read in time"; return p }
+
 func mpsNamed(p Process) Process { p.Name = "nvidia-cuda-mps"; return p }
 
 func since(second float64, p Process) Process { p.Start = at(second); return p }
@@ -225,6 +227,8 @@ func TestCompare(t *testing.T) {
 			"ORPHAN 10 cgroup", "may be shared"},
 		{"a live rival of the same user", with(ending(orphanSide()), others(rival)),
 			"ORPHAN 10 exclusive", "job 11 could own it"},
+		{"no one can tell whether it has a GPU open", ending(on(200, unopened(by(1002, orphan)))), "STRAY", "has a GPU open"},
+		{"nor whether the job's own has", ending(on(200, unopened(orphan))), "ORPHAN 10 exclusive", "-"},
 		{"an invented job in its environment", ending(on(200, named(424242, orphan))), "ORPHAN", "-"},
 		{"another user's, with an invented job", ending(on(200, named(424242, by(1002, orphan)))), "STRAY", "-"},
 		{"the environment's job is here", ending(on(200, withStep(named(777, orphan)))), "ORPHAN", "job 777 could own it"},
@@ -285,6 +289,8 @@ func TestCompare(t *testing.T) {
 
 		// Who may hold a dead process's memory: whoever has this very GPU open.
 		{"the forked child", searched(on(200, gone), onCard(child, 3)), "PHANTOM 10 exclusive [71]", "-"},
+		{"its PID is another process's", searched(on(200, Process{PID: 70, Gone: true, Reused: true}), onCard(child, 3)),
+			"PHANTOM 10 exclusive [71]", "-"},
 		{"in the job's cgroup still", searched(on(200, gone), onCard(in(10, child), 3)), "PHANTOM 10 cgroup [71]", "-"},
 		{"the weakest evidence counts", searched(on(200, gone), onCard(in(10, child), 3), onCard(second, 3)),
 			"PHANTOM 10 exclusive [71 72]", "-"},

@@ -105,6 +105,7 @@ func (s Scene) against(c Card, p Process, o Attribution, candidate bool) []strin
 		doubt{o.Unseen, fmt.Sprintf("no one saw the end of its job %d", o.Job)},
 		doubt{rootly, "it is root's or the system's, and may be a service of this node"},
 		doubt{o.Rival != 0, fmt.Sprintf("job %d could own it as well", o.Rival)},
+		doubt{p.DeviceUnknown != "" && !s.leftBehind(o), "whether it has a GPU open could not be read: " + p.DeviceUnknown},
 		doubt{s.ends(p, began), "it is ending, and may be gone in a moment"},
 		doubt{max(o.Ended, o.OtherEnd) > began && o.Whose != LiveJob, "its job ended while the GPU was watched"},
 	)

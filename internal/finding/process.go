@@ -11,9 +11,11 @@ import (
 
 // Process is what /proc said of one PID. Strings are raw: the process chose them.
 type Process struct {
-	PID  int    `json:"pid"`
-	Gone bool   `json:"gone,omitempty"` // no such PID, or only its zombie: the driver lists a dead process
-	Why  string `json:"why,omitempty"`  // why the rest is unknown, when it is
+	PID  int  `json:"pid"`
+	Gone bool `json:"gone,omitempty"` // no such PID, or only its zombie: the driver lists a dead process
+	// Reused is set with Gone if another process has the PID by now: that one has no GPU open.
+	Reused bool   `json:"reused,omitempty"`
+	Why    string `json:"why,omitempty"` // why the rest is unknown, when it is
 	// Start is the start time as CLOCK_BOOTTIME, from field 22 of stat, to the kernel's 10 ms tick.
 	Start    time.Duration `json:"start_ns,omitempty"`
 	UID      uint32        `json:"uid"`
@@ -29,7 +31,9 @@ type Process struct {
 	Container string `json:"container,omitempty"`
 	Exe       string `json:"exe,omitempty"`        // target of its exe link
 	OtherPIDs bool   `json:"other_pids,omitempty"` // it sees itself under another PID: another PID namespace
-	Hangs     bool   `json:"hangs,omitempty"`      // its entry in /proc was still being read when time was up
+	// DeviceUnknown is why it could not be read whether the process has a GPU open: another may be the one that holds one.
+	DeviceUnknown string `json:"device_unknown,omitempty"`
+	Hangs         bool   `json:"hangs,omitempty"` // its entry in /proc was still being read when time was up
 }
 
 // Instance names one process: a PID alone may be another's later.

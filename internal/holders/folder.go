@@ -66,14 +66,8 @@ func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 	if asked, answer = f.process(), first; goesOn(first) {
 		return asked, answer
 	}
-	tasks, err := f.at("task", unix.O_DIRECTORY)
-	if err != nil {
-		return asked, answer
-	}
-	defer tasks.Close()
-	names, _ := tasks.Readdirnames(maxThreads)
-	for _, tid := range names {
-		thread := folder{f.fd, path.Join("task", tid)}
+	threads, _ := f.threads()
+	for _, thread := range threads {
 		st, err := thread.stat()
 		switch {
 		case err != nil || st.State == ended:
@@ -84,6 +78,26 @@ func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 		}
 	}
 	return asked, answer
+}
+
+// threads are those of the process; with an error those that were found.
+func (f folder) threads() (all []folder, err error) {
+	tasks, err := f.at("task", unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer tasks.Close()
+	names, err := tasks.Readdirnames(maxThreads)
+	for _, tid := range names {
+		all = append(all, folder{f.fd, path.Join("task", tid)})
+	}
+	switch {
+	case len(names) == maxThreads:
+		return all, fmt.Errorf("more than %d threads", maxThreads)
+	case err == io.EOF:
+		return all, nil
+	}
+	return all, err
 }
 
 // successor returns the same process with a living thread to ask, if the thread that was asked has ended or is ending.

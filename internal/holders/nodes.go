@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"bookend/internal/child"
@@ -41,6 +44,15 @@ type place struct {
 	// foreign reports a process with a root or a mount namespace of its own: a container's /dev shows as /dev, or with
 	// the path of its root before it, and is none of the host's. In the host's own the very directory counts.
 	foreign func() bool
+}
+
+// placeOf returns where the device nodes of an open process are. Where proc does not name the caller's mount namespace,
+// all are foreign.
+func placeOf(proc, dev string, f folder) place {
+	return place{dev, sync.OnceValue(func() bool {
+		mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
+		return f.foreign(mounts)
+	})}
 }
 
 // has reports a folder of device nodes. The root counts: a file shows so once its mount was taken away (umount -l).
@@ -134,13 +146,15 @@ func parseMap(line []byte) []byte {
 // exiting is PF_EXITING: a process on its way out was seen to take half a second for 6 GiB of memory.
 const exiting = 0x4
 
+const ending = "X" // the state of a process of which all threads that live are on their way out
+
 // goesOn reports a thread that has not ended and is not ending.
 func goesOn(st child.Stat) bool { return st.State != ended && st.Flags&exiting == 0 }
 
 // stateOf returns the state letter of a process's first thread, or X if the thread that answers for all is ending.
 func stateOf(first, answer child.Stat) string {
 	if answer.State != ended && !goesOn(answer) {
-		return "X"
+		return ending
 	}
 	return string(first.State)
 }

@@ -33,28 +33,31 @@ func twice[T any](read func() (T, error)) (T, error) {
 // maxSurvey is how many may hang before others are not read for it: more than a node has ranks of one job.
 const maxSurvey = 64
 
-// Processes says what proc (/proc) knows of each PID, in order, within budget. A mere zombie is Gone; one that could
-// not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any signal. An empty
-// Instance among them stands for all processes.
-func Processes(proc string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
+// Processes says what proc (/proc) knows of each PID, in order, within budget. A mere zombie is Gone, and with a dev
+// (/dev) so is a process without a GPU's device node below it open or mapped: a driver that lists its PID means another.
+// One that could not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any
+// signal. An empty Instance among them stands for all processes.
+func Processes(proc, dev string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget)
 	defer c.end()
-	return (&survey{proc: proc, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
+	return (&survey{proc: proc, dev: dev, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
 }
 
 // survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
 type survey struct {
-	proc  string
-	skip  []finding.Instance
-	mu    sync.Mutex
-	known map[int]finding.Process
+	*crew
+	proc, dev string
+	skip      []finding.Instance
+	mu        sync.Mutex
+	known     map[int]finding.Process
 }
 
 func (s *survey) of(c *crew, pids []int) []finding.Process {
+	s.crew = c
 	for _, pid := range pids {
 		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
 	}
-	c.wait(c.send(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) }), "processes")
+	c.wait(c.send(maxSurvey, pids, s.look), "processes")
 	processes, all := make([]finding.Process, len(pids)), make([]*finding.Process, len(pids))
 	s.mu.Lock()
 	for i, pid := range pids {
@@ -73,7 +76,7 @@ func (s *survey) keep(p finding.Process) {
 }
 
 // look reads a process. A defect is the reason why one is unknown, not the end of all.
-func (s *survey) look(pid int) {
+func (s *survey) look(r *reader, pid int) {
 	defer routine.Recover(func(p *routine.Panic) { s.keep(finding.Process{PID: pid, Why: p.Error()}) })
 	p := finding.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 	s.keep(p)
@@ -81,7 +84,7 @@ func (s *survey) look(pid int) {
 	if slices.Contains(s.skip, finding.Instance{PID: pid}) {
 		err = errors.New("not read: an earlier read of its entry in /proc still hangs")
 	} else if pid > 0 {
-		p, err = twice(func() (finding.Process, error) { return s.read(pid) })
+		p, err = twice(func() (finding.Process, error) { return s.read(r, pid) })
 	}
 	if err != nil {
 		p = finding.Process{PID: pid, Why: err.Error()}
@@ -91,7 +94,7 @@ func (s *survey) look(pid int) {
 
 // read reads a process once. It returns errEnded when not everything it read is sure to be of one process. What its
 // memory holds comes last, since that can hang: where a cgroup has proven whose it is, the rest stands without.
-func (s *survey) read(pid int) (finding.Process, error) {
+func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 	f, err := openFolder(s.proc, pid)
 	if gone(err) {
 		return finding.Process{PID: pid, Gone: true}, nil
@@ -111,7 +114,62 @@ func (s *survey) read(pid int) (finding.Process, error) {
 	hung.Hangs = true
 	s.keep(hung)
 	p.EnvJobID = f.environment()
+	if s.dev != "" && !p.Gone && p.State != ending {
+		return s.listed(r, f, p)
+	}
 	return p, f.stillOf(p)
+}
+
+// listed returns a process as a driver lists it: as gone if it has no GPU open, and so took the PID of the one meant.
+func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process, error) {
+	hung := p
+	hung.DeviceUnknown, hung.Hangs = "it does not answer: what it has mapped was not read in time", true
+	s.keep(hung)
+	open, err := s.opens(r, f)
+	if err != nil {
+		p.DeviceUnknown = err.Error()
+	}
+	if open || err != nil {
+		return p, f.stillOf(p)
+	}
+	now := f.process() // a process that is ending has closed everything already
+	again, err := now.identify(p.PID)
+	switch {
+	case err != nil:
+		return p, err
+	case again.Start != p.Start:
+		return p, errEnded
+	case again.Gone || again.State == ending:
+		return again, nil
+	}
+	return finding.Process{PID: p.PID, Gone: true, Reused: true}, nil
+}
+
+// opens reports whether a process has a GPU's device node open or mapped. Threads may keep descriptors for themselves.
+func (s *survey) opens(r *reader, f folder) (bool, error) {
+	var open held
+	own, left := placeOf(s.proc, s.dev, f), maxLinks
+	going := func() bool { left--; return left >= 0 && !open.any() && s.going() }
+	add := func(target []byte) { open.add(target, own) }
+	threads, err := f.threads()
+	if gone(err) {
+		err = nil
+	}
+	for _, thread := range append([]folder{f}, threads...) {
+		if failed := f.gap(r.descriptors(thread, going, add)); !open.any() && failed != nil {
+			return false, failed
+		}
+	}
+	if !open.any() && err == nil {
+		err = f.gap(r.maps(f, going, func(line []byte) { add(parseMap(line)) }))
+	}
+	switch {
+	case open.any():
+		return true, nil
+	case err == nil && own.foreign():
+		err = errors.New("it has a file system of its own, where a GPU may have any name")
+	}
+	return false, err
 }
 
 // skipsAll reports that the memory of no process may be read.

@@ -31,7 +31,7 @@ import (
 
 func one(t *testing.T, proc string, pid int) finding.Process {
 	t.Helper()
-	got := Processes(proc, []int{pid}, time.Hour)
+	got := Processes(proc, "", []int{pid}, time.Hour)
 	must.Not(t, len(got) != 1 || got[0].PID != pid, "Processes(%d) = %+v", pid, got)
 	return got[0]
 }
@@ -84,6 +84,63 @@ func awaitZombie(t *testing.T, pid int) int {
 		}
 		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
 	}
+}
+
+// The driver lists a process that has a GPU open: another that has none took the PID of one that has ended. Of one in a
+// file system of its own that cannot be told, and one that is ending has closed everything already.
+func TestReusedPIDs(t *testing.T) {
+	dev := devices(t, "nvidia0", "other")
+	node := filepath.Join(dev, "nvidia0")
+	read := func(pid int) finding.Process { return Processes("/proc", dev, []int{pid}, time.Hour)[0] }
+	for name, pid := range map[string]int{
+		"descriptor":         start(t, "idle", nil, node),
+		"mapped":             start(t, "mapped", nil, node),
+		"a thread's own":     start(t, "thread of its own", nil, node),
+		"its first has gone": awaitZombie(t, start(t, "first thread ends", nil, node)),
+	} {
+		p := read(pid)
+		must.Not(t, p.Reused || p.Gone || p.Why != "" || p.DeviceUnknown != "" || p.Start == 0, "%s: %+v", name, p)
+	}
+	pid := start(t, "idle", nil, filepath.Join(dev, "other"))
+	must.Be(t, "another process", read(pid), finding.Process{PID: pid, Gone: true, Reused: true})
+	must.Not(t, one(t, "/proc", pid).Gone, "no GPU was asked for")
+}
+
+// What cannot be read of a process is no proof that it has no GPU open.
+func TestMayHaveAGPUOpen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, folder string)
+		want   string // the reason why it cannot be told; empty where it can
+	}{
+		"nothing open": {func(*testing.T, string) {}, ""},
+		"its descriptors": {func(t *testing.T, folder string) {
+			must.Do(t, os.Remove(filepath.Join(folder, "fd")))
+			put(t, filepath.Join(folder, "fd"), "")
+		}, "fd"},
+		"its mappings": {func(t *testing.T, folder string) {
+			must.Do(t, os.Remove(filepath.Join(folder, "maps")))
+			must.Do(t, os.Mkdir(filepath.Join(folder, "maps"), 0o755))
+		}, "maps"},
+		"its own root":            {func(t *testing.T, folder string) { link(t, filepath.Join(folder, "root"), "/var/lib/x") }, "file system of its own"},
+		"its own mount namespace": {func(t *testing.T, folder string) { link(t, filepath.Join(folder, "ns/mnt"), "mnt:[2]") }, "file system of its own"},
+	} {
+		proc := t.TempDir()
+		link(t, filepath.Join(proc, "self/ns/mnt"), "mnt:[1]")
+		folder := fixture(t, proc, "10", jobCgroup, "")
+		must.Do(t, os.Mkdir(filepath.Join(folder, "fd"), 0o755))
+		put(t, filepath.Join(folder, "maps"), "")
+		if tt.change(t, folder); name != "its own mount namespace" {
+			link(t, filepath.Join(folder, "ns/mnt"), "mnt:[1]")
+		}
+		p := Processes(proc, "/dev", []int{10}, time.Hour)[0]
+		must.Not(t, p.Reused != (tt.want == "") || !strings.Contains(p.DeviceUnknown, tt.want) || !p.Reused && p.Cgroup.ID != 77,
+			"%s: %+v", name, p)
+	}
+	proc := t.TempDir()
+	ending := fixture(t, proc, "10", jobCgroup, "")
+	put(t, filepath.Join(ending, "stat"), "10 (py) R"+strings.Replace(statTail, "4194560", "4194564", 1))
+	p := Processes(proc, "/dev", []int{10}, time.Hour)[0]
+	must.Not(t, p.Gone || p.State != "X", "%+v", p)
 }
 
 // A process is ending once all of its threads that live are: the state of none of them says so, and neither does its
@@ -144,7 +201,7 @@ func TestProcessesOfATree(t *testing.T) {
 	second.PID, second.State = 11, "X"
 	second.Cgroup, second.EnvJobID = slurm.Owner{SLUID: "sCHNM7Y8WBK900", Node: "n1", Step: "0"}, 0
 	want := []finding.Process{second, {PID: 12, Gone: true}, base}
-	must.Be(t, "processes", Processes(proc, []int{11, 12, 10}, time.Hour), want)
+	must.Be(t, "processes", Processes(proc, "", []int{11, 12, 10}, time.Hour), want)
 }
 
 // The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By
@@ -165,7 +222,7 @@ func TestSkippedProcesses(t *testing.T) {
 		}
 	}
 	skip := []finding.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
-	got := Processes(proc, []int{10, 11, 12}, time.Hour, skip...)
+	got := Processes(proc, "", []int{10, 11, 12}, time.Hour, skip...)
 	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start ||
 		got[2].EnvJobID != 78 {
 		t.Errorf("%+v", got)
@@ -316,6 +373,9 @@ func TestMain(m *testing.M) {
 
 func play(role string) {
 	for _, name := range os.Args[1:] {
+		if role == "thread of its own" {
+			break
+		}
 		fd, err := unix.Open(name, unix.O_RDONLY, 0)
 		check(err)
 		if role == "mapped" { // and has no descriptor
@@ -329,6 +389,18 @@ func play(role string) {
 		contain(os.Getenv("BOOKEND_TEST_PATH"))
 	case "odd name":
 		check(os.WriteFile("/proc/self/comm", []byte(oddName), 0))
+	case "thread of its own": // with a table of descriptors that no other has
+		opened := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			err := unix.Unshare(unix.CLONE_FILES)
+			if err == nil {
+				_, err = unix.Open(os.Args[1], unix.O_RDONLY, 0)
+			}
+			opened <- err
+			select {}
+		}()
+		check(<-opened)
 	case "first thread ends":
 		go stay() // the only other goroutine: it ends the process
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
@@ -831,7 +903,7 @@ func TestMemoryOfAllIsSkipped(t *testing.T) {
 	scan := Scan(proc, "/dev", time.Hour, every)
 	must.Be(t, "holders", pidsOf(scan), []int{10})
 	says(t, scan.Partial, "no mappings")
-	p := Processes(proc, []int{10}, time.Hour, every)[0]
+	p := Processes(proc, "", []int{10}, time.Hour, every)[0]
 	must.Not(t, p.Cgroup.ID != 77 || p.EnvJobID != 0 || p.Why != "", "%+v", p)
 }
 

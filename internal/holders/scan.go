@@ -39,7 +39,6 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 type search struct {
 	*crew
 	proc, dev string
-	mounts    string // names the caller's mount namespace, empty where proc does not: then all are foreign
 	pids      []int
 	skip      []finding.Instance
 	memory    []*round // that read memory
@@ -50,8 +49,7 @@ type search struct {
 }
 
 func newSearch(c *crew, proc, dev string) *search {
-	mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
-	s := &search{crew: c, proc: proc, dev: dev, mounts: mounts, found: map[int]held{}}
+	s := &search{crew: c, proc: proc, dev: dev, found: map[int]held{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
@@ -203,7 +201,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	var failed [2]error
 	if what&links != 0 {
 		failed[0] = f.answered(func(n *int) error {
-			in := s.placeOf(f)
+			in := placeOf(s.proc, s.dev, f)
 			return r.descriptors(f, s.going, func(target []byte) { *n++; h.add(target, in) })
 		})
 	}
@@ -212,7 +210,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	}
 	if what&memory != 0 && !s.skips(pid, h.Start) {
 		failed[1] = f.answered(func(n *int) error {
-			in := s.placeOf(f)
+			in := placeOf(s.proc, s.dev, f)
 			return r.maps(f, s.going, func(line []byte) { *n++; h.add(parseMap(line), in) })
 		})
 		if err := h.identify(&f, pid); err != nil {
@@ -228,11 +226,6 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 		}
 	}
 	return h, errors.Join(failed[:]...)
-}
-
-// placeOf returns where the device nodes of an open process are.
-func (s *search) placeOf(f folder) place {
-	return place{s.dev, sync.OnceValue(func() bool { return f.foreign(s.mounts) })}
 }
 
 // maxAsked is how many threads of one process are asked in turn while each ends before it was read.

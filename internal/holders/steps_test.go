@@ -69,4 +69,3 @@ func TestTitles(t *testing.T) {
 		must.Not(t, parseTitle(title) != want, "%q: %d", title, parseTitle(title))
 	}
 }
-

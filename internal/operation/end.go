@@ -44,7 +44,7 @@ var Cleanup = New("cleanup", func(r CleanupRequest) ([]Result, error) {
 	// Reading takes less than a millisecond unless it hangs; a process at which it does is left alone.
 	const pinnedRead = 500 * time.Millisecond
 	read := func(pid int) finding.Process {
-		return holders.Processes(r.Proc, []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]
+		return holders.Processes(r.Proc, "", []int{pid}, pinnedRead, Hanging(r.Processes)...)[0]
 	}
 	open := func(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
 	send := func(fd int, sig unix.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) }

@@ -41,7 +41,7 @@ func spawn(t *testing.T, script string) *exec.Cmd {
 
 // read looks at a process; all are in the job's cgroup.
 func read(pid int) finding.Process {
-	p := holders.Processes("/proc", []int{pid}, time.Minute)[0]
+	p := holders.Processes("/proc", "", []int{pid}, time.Minute)[0]
 	p.Cgroup, p.EnvJobID = job, 0
 	return p
 }

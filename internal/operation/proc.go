@@ -73,9 +73,9 @@ type ReaderRequest struct {
 	Skip   []finding.Instance `json:"skip,omitempty"` // those that earlier readers hang at
 }
 
-// Processes reads other processes' /proc.
+// Processes reads other processes' /proc. With a Dev the PIDs are those that a driver lists.
 var Processes = New("processes", func(r ReaderRequest) ([]finding.Process, error) {
-	return holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), nil
+	return holders.Processes(r.Proc, r.Dev, r.PIDs, r.Budget, r.Skip...), nil
 })
 
 // Hanging are those of the processes that did not answer.

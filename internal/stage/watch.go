@@ -134,7 +134,7 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 	const longest = time.Second // each takes less than a millisecond, unless it hangs
 	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve())
 	request := operation.ReaderRequest{
-		Proc: d.Config.Paths.Proc, PIDs: pids,
+		Proc: d.Config.Paths.Proc, Dev: d.Config.Paths.Dev, PIDs: pids,
 		Budget: min(longest, max(timeout/2, timeout-operation.ScanReserve)),
 	}
 	known, _ := askReader(d, operation.Processes, timeout, request, operation.Hanging)

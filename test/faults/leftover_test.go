@@ -1,13 +1,18 @@
 package faults
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"bookend/internal/gpu"
 	"bookend/test/fakegpu"
 	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 // It takes memory that is certainly a leftover to drain: what a service of the node holds counts for nothing, nor does
@@ -25,9 +30,15 @@ func TestWhatDrains(t *testing.T) {
 	tell(t, map[string]story{
 		"orphan beside the service": {during: func(n *node) { n.holder(0, nil, "--mib", "2048"); n.leftover() },
 			finds: "BKD-ORPHAN BKD-STRAY?", exit: 10},
-		"another user's, of a job without a record": {finds: "BKD-STRAY?*",
+		"another user's, with an invented job": {finds: "BKD-STRAY", exit: 13,
 			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048") },
 			reads:  []string{"Held by a process that is not yours"}},
+		"under the PID of another": {during: (*node).reusedPID, finds: "BKD-PHANTOM", exit: 12, check: func(n *node) {
+			f := n.findings(epilog)[0]
+			if !f.Holder.Reused || len(f.Candidates) != 1 || f.Candidates[0].PID == f.Holder.PID {
+				n.Errorf("%+v, held by %+v", f, f.Candidates)
+			}
+		}},
 		"in a container, beside a live job": {finds: "BKD-STRAY?", during: func(n *node) {
 			n.move(n.holder(1500, nil, "--mib", "2048"), fmt.Sprintf("docker-%x.scope", sha256.Sum256([]byte(n.dir))),
 				"")
@@ -40,6 +51,20 @@ func TestWhatDrains(t *testing.T) {
 		"on its sibling":    instance(on(1), "", nil),
 		"instance vanishes": instance(func(n *node) { must.Do(n, n.world.Destroy(0, 0)) }, "BKD-MISSING", nil),
 	})
+}
+
+// reusedPID has memory of the job listed under the PID of a process of another user that has no GPU open.
+func (n *node) reusedPID() {
+	sleeps := exec.Command("sleep", "infinity")
+	sleeps.SysProcAttr = rig.As(60000)
+	must.Do(n, sleeps.Start())
+	n.Cleanup(func() { _ = sleeps.Process.Kill(); _ = sleeps.Wait() })
+	pid := func(of int) []byte { return fmt.Appendf(nil, "pid %010d\n", of) }
+	files := must.Have(filepath.Glob(filepath.Join(n.world.Dir(), "alloc", fmt.Sprintf("%d-*", n.leftover().PID))))(n)
+	ledger := must.Have(os.ReadFile(files[0]))(n)
+	own := must.Have(n.world.Holdings())(n)[0].PID
+	listed := bytes.Replace(ledger, pid(own), pid(sleeps.Process.Pid), 1)
+	must.Do(n, os.WriteFile(files[0], listed, 0o644))
 }
 
 // onInstance is job 100 with the first MIG instance, as Slurm gives it with AutoDetect=nvml.
