@@ -34,6 +34,8 @@ type Params struct {
 	Started func(pid int, startTicks uint64)
 	// OnLook, if not nil, takes the looks of a recording one by one, from another goroutine; the answer has none.
 	OnLook func(gpu.Snapshot)
+	// Heard, if not nil, is called once, from another goroutine, when the driver has answered the backend, or failed to.
+	Heard func()
 	// Said, where it is not nil, is called once, from another goroutine, with a whole answer as soon as the backend has
 	// said it, before it has ended: then it still has to give back what it has of the driver. What Ask returns stands.
 	Said func(Answer)
@@ -49,6 +51,7 @@ type Answer struct {
 	Complete  bool           // the backend said that it was done
 	Health    []gpu.Health   // empty where not asked for, or not known to this backend
 	Probes    []gpu.Probe    // one for each device that a probe came to an end on
+	Unasked   bool           // the driver was not asked: it does not answer another hook
 	Abandoned *Abandoned     // set when the backend could not be killed: nobody may start another while it lives
 	Took      time.Duration
 	Troubles  []Trouble
@@ -98,13 +101,17 @@ func Ask(p Params, req wire.Request) Answer {
 	if p.OnLook != nil {
 		return p.record(spec, req)
 	}
-	if p.Said == nil {
+	if p.Said == nil && p.Heard == nil {
 		return judge(child.Run(spec), req)
 	}
 	var all []byte
 	spec.OnLine = func(line []byte) (more bool) {
 		all = append(append(all, line...), '\n')
-		if bytes.Contains(line, []byte(`"kind":"done"`)) {
+		if p.Heard != nil && !bytes.Contains(line, []byte(`"kind":"hello"`)) {
+			p.Heard()
+			p.Heard = nil
+		}
+		if p.Said != nil && bytes.Contains(line, []byte(`"kind":"done"`)) {
 			if early := judge(child.Result{Outcome: child.Exited, Stdout: all}, req); len(early.Troubles) == 0 {
 				p.Said(early)
 			}
@@ -128,7 +135,7 @@ func Joined(answers ...Answer) (all Answer) {
 		all.Faults, all.Health = append(all.Faults, a.Faults...), append(all.Health, a.Health...)
 		all.Probes, all.Troubles = append(all.Probes, a.Probes...), append(all.Troubles, a.Troubles...)
 		all.Hello, all.Panic = cmp.Or(all.Hello, a.Hello), cmp.Or(all.Panic, a.Panic)
-		all.Abandoned = cmp.Or(all.Abandoned, a.Abandoned)
+		all.Abandoned, all.Unasked = cmp.Or(all.Abandoned, a.Abandoned), all.Unasked || a.Unasked
 		all.Complete, all.Took = all.Complete && a.Complete, all.Took+a.Took
 	}
 	for i := range most {

@@ -60,6 +60,22 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 		r.DeadlineMillis = min(r.DeadlineMillis, left.Milliseconds())
 		r.Watch.Max = min(r.Watch.Max, max(0, left-backendReserve))
 	}
+	began := d.Clock.Boot()
+	met, refused := d.meet()
+	if refused != nil {
+		return backend.Answer{Unasked: true, Troubles: []backend.Trouble{*refused}}
+	}
+	waited := d.Clock.Boot() - began
+	r.DeadlineMillis, r.Watch.Max = r.DeadlineMillis-waited.Milliseconds(), max(0, r.Watch.Max-waited)
+	hears.Heard = met
+	answer := d.askAll(r, hears)
+	if answer.Abandoned == nil { // else its record comes first: the lock ends with this hook
+		met()
+	}
+	return answer
+}
+
+func (d *Driver) askAll(r wire.Request, hears backend.Params) backend.Answer {
 	var names []string
 	if r.All {
 		for _, v := range inventory.Present(d.Config.Paths.Sys) {
@@ -86,6 +102,30 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 		answers = append(answers, backend.Ask(p, own))
 	}
 	return backend.Joined(answers...)
+}
+
+// meet waits while another hook asks the driver and has no answer yet: if there is none in time, or a child is stuck,
+// the driver is not asked. Met is to be called after an answer.
+func (d *Driver) meet() (met func(), refused *backend.Trouble) {
+	const own = 1500 * time.Millisecond // of what is left, for this hook's own question
+	met = func() {}
+	if d.Store == nil {
+		return met, nil
+	}
+	asks, err := d.Store.AskDriver(max(0, d.Left(time.Duration(d.Times.Driver), d.Reserve())-own))
+	switch {
+	case errors.Is(err, state.ErrLocked):
+		return nil, &backend.Trouble{
+			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
+		}
+	case err == nil: // a lock that cannot be used keeps no hook from its work
+		met = asks
+	}
+	if stuck := state.PeekStuck(d.Config.Paths.Run, d.Job.Node, d.Alive); stuck != nil {
+		met()
+		return nil, &backend.Trouble{Code: code.Stuck, Detail: operation.StuckText(*stuck, d.At(stuck.Since))}
+	}
+	return met, nil
 }
 
 func (d *Driver) askBackend(r wire.Request) backend.Answer {
@@ -235,7 +275,7 @@ func (d *Driver) ended() (last backend.Answer) {
 	return d.last
 }
 
-func (a *ahead) stuck() bool { return a != nil && a.answer().Abandoned != nil }
+func (a *ahead) stuck() bool { return a != nil && (a.answer().Abandoned != nil || a.answer().Unasked) }
 
 // shows reports a whole answer in which each GPU has the names of the inventory, or the UUID that Slurm gave.
 func (a *ahead) shows(seen judge.Seen) bool {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -28,10 +29,16 @@ import (
 func (d *Driver) Inventory(recalled ledger.Run, numbers func() slurmconf.List) (seen judge.Seen) {
 	paths := d.Config.Paths
 	request := operation.MachineRequest{DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys}
-	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
-	reply, err := operation.Inventory.Ask(request, limit)
+	met, refused := d.meet()
+	if refused != nil {
+		d.take(backend.Answer{Unasked: true, Troubles: []backend.Trouble{*refused}})
+		return seen
+	}
+	reply, err := operation.Inventory.Ask(request, d.Left(time.Duration(d.Times.Driver)/2, d.Reserve()))
 	if err != nil {
 		d.childFault(operation.Inventory.Name, err)
+	}
+	if met(); err != nil {
 		return seen
 	}
 	if seen.Epoch = reply.Epoch; request.DriverProc == "" {

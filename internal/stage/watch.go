@@ -64,10 +64,11 @@ func (d *Driver) snapshot(timeout time.Duration, health bool) wire.Request {
 func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 	answer, asked := d.ahead.of(cards, rule)
 	if d.ahead = nil; !asked {
-		if len(cards) == 0 && answer.Abandoned == nil {
+		asks := answer.Abandoned == nil && !answer.Unasked
+		if len(cards) == 0 && asks {
 			return nil
 		}
-		if answer.Snapshots = nil; answer.Abandoned == nil {
+		if answer.Snapshots = nil; asks {
 			answer = d.ask(d.watching(cards, rule), backend.Params{})
 		}
 	}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -29,6 +32,46 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 		name = "lock-starts"
 	}
 	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
+}
+
+const driverLock = "lock-driver"
+
+// AskDriver makes the caller the one hook of the node that starts to ask the driver, until it calls met: it got an
+// answer, or has no child left in the driver. Hooks that begin meanwhile wait for that, and then ask all at once: on a
+// driver that does not answer, only the first leaves a child. ErrLocked: the first still waited when wait was over.
+func (s *Store) AskDriver(wait time.Duration) (met func(), err error) {
+	over, end := context.WithTimeout(context.Background(), wait)
+	defer end()
+	path := filepath.Join(s.dir, driverLock)
+	for {
+		before := answeredAt(path)
+		release, err := safefile.Lock(path, 0, true)
+		if err == nil {
+			return sync.OnceFunc(func() {
+				_ = unix.Utimes(path, nil)
+				release()
+			}), nil
+		}
+		if errors.Is(err, ErrLocked) {
+			release, err = safefile.LockIn(over, path, false)
+		}
+		if err != nil {
+			return nil, err
+		}
+		release()
+		if !answeredAt(path).Equal(before) {
+			return func() {}, nil
+		}
+	}
+}
+
+// answeredAt is when a driver lock was released after an answer; zero if never.
+func answeredAt(path string) (at time.Time) {
+	// Threat: none, only root can write to the directory.
+	if info, err := os.Lstat(path); err == nil {
+		at = info.ModTime()
+	}
+	return at
 }
 
 const noMPS = "no-mps"

@@ -80,3 +80,32 @@ func TestQuiet(t *testing.T) {
 	busy, _ = s.Quiet([]gpu.ID{card0}, 0) // a lock that cannot be taken for another reason is no proof of quiet
 	must.Not(t, !strings.Contains(busy[card0], "could not be told"), "busy: %v", busy)
 }
+
+// Of hooks that begin at once one asks the driver first; the others ask once it has an answer, and not before.
+func TestOneHookAsksTheDriverFirst(t *testing.T) {
+	s := open(t, folder(t))
+	met, err := s.AskDriver(time.Hour)
+	must.Do(t, err)
+	_, err = s.AskDriver(0)
+	must.Fail(t, "another while it waits", err, ErrLocked)
+	const others = 8
+	asking := make(chan func(), others)
+	for range others {
+		go func() {
+			met, err := s.AskDriver(time.Hour)
+			if err != nil {
+				t.Error(err)
+			}
+			asking <- met
+		}()
+	}
+	must.Be(t, "before it has an answer", len(asking), 0)
+	met()
+	for range others {
+		(<-asking)()
+	}
+	met() // again, without effect
+	again, err := s.AskDriver(0)
+	must.Do(t, err)
+	again()
+}

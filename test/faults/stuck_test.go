@@ -186,6 +186,24 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 	}
 }
 
+// Many hooks at once, on a driver that has stopped answering, leave one child: the others wait for the first one's answer.
+func TestManyHooksOnAStuckDriver(t *testing.T) {
+	t.Parallel()
+	n, f := wedged(t, "enforce")
+	jobs := jobsFrom(100, 12)
+	for _, j := range jobs {
+		n.clean(n.own(prolog), j)
+	}
+	n.configure(func(c *conf) { c.onUnknown, c.tight = "drain", true })
+	f.Freeze()
+	n.together(n.own(epilog), jobs, nil)
+	left := n.unkillable(1)
+	n.exits(0, n.own(prolog), numbered(300))
+	n.unkillable(1, left...)
+	f.Thaw()
+	n.sound()
+}
+
 // Behind a backend that is stuck nobody else asks that driver: neither is the node asked which GPUs there are.
 func TestStuckBackendLeavesOneChild(t *testing.T) {
 	t.Parallel()
