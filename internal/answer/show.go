@@ -361,7 +361,7 @@ func (r Shown) seen(g ledger.Recorded, clock func(time.Duration) string) []strin
 	rows := each(g.Processes[:min(len(g.Processes), most)], func(p ledger.RecordedProcess) string {
 		whose := fmt.Sprintf("uid %d", p.UID)
 		if p.Owner.Found() {
-			whose = fmt.Sprintf("job %d", p.Owner.ID)
+			whose = "job " + p.Owner.Name()
 		}
 		if r.Record.Owns(p.Owner) {
 			whose = "the job's"

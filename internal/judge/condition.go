@@ -140,7 +140,7 @@ func (c Case) overlaps() (all []ledger.RecordedProcess) {
 	}
 	for _, g := range c.Past.Recording.GPUs {
 		for _, p := range g.Processes {
-			if p.Owner.ID != 0 && p.Owner.Conflict == "" && !c.Self().Owns(p.Owner) && p.Most >= c.limits().Report {
+			if p.Owner.Found() && p.Owner.Conflict == "" && !c.Self().Owns(p.Owner) && p.Most >= c.limits().Report {
 				all = append(all, p)
 			}
 		}
@@ -193,7 +193,7 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 	if c.Node == nil || c.Node.Unread != "" || c.Sharing == nil || c.Sharing.Shared != slurmconf.No {
 		return nil
 	}
-	add := func(of code.Code, p ledger.RecordedProcess, expected, observed string) {
+	add := func(of code.Code, job slurm.JobID, p ledger.RecordedProcess, expected, observed string) {
 		same := func(f finding.Finding) bool { return f.Holder != nil && f.Holder.PID == p.PID && f.GPU == p.GPU }
 		if slices.ContainsFunc(found, same) || slices.ContainsFunc(more, same) {
 			return
@@ -202,7 +202,7 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 			Code: of, GPU: p.GPU, Bytes: gpu.Bytes(p.Most), Expected: expected, Doubts: []string{gone},
 			Observed: fmt.Sprintf("process %d %s, for %v", p.PID, observed, (p.Last - p.First).Round(time.Second)),
 			Holder:   &finding.Holder{Process: p.Process(), Memory: gpu.Bytes(p.Most)},
-			Owner:    &finding.Owner{Job: p.Owner.ID, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
+			Owner:    &finding.Owner{Job: job, SLUID: p.Owner.SLUID, UID: p.UID, Level: finding.Recorded},
 			Index:    c.indexOf(p.GPU),
 		}
 		if of == code.Stray {
@@ -211,17 +211,17 @@ func (c Case) recorded(found []finding.Finding) (more []finding.Finding) {
 		more = append(more, f)
 	}
 	for _, p := range c.overlaps() {
-		if c.known(p) && !c.hadToo(p) {
-			add(code.Foreign, p, "no other job on this GPU",
-				fmt.Sprintf("of job %d was on this GPU beside the job", p.Owner.ID))
+		if job, known := c.jobOf(p); known && !c.hadToo(p) {
+			add(code.Foreign, job, p, "no other job on this GPU",
+				fmt.Sprintf("of job %d was on this GPU beside the job", job))
 		}
 	}
 	for _, p := range c.strangers() {
-		add(code.Stray, p, "no process on this GPU but the job's", "of no job was on this GPU while the job ran")
+		add(code.Stray, 0, p, "no process on this GPU but the job's", "of no job was on this GPU while the job ran")
 	}
 	for _, p := range c.elsewhere() {
 		if !c.hadToo(p) {
-			add(code.Trespass, p, "processes on none but their job's own GPUs",
+			add(code.Trespass, c.Job.ID, p, "processes on none but their job's own GPUs",
 				"of this job was on a GPU that it was not given")
 		}
 	}
@@ -257,9 +257,14 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 	return ""
 }
 
-// known reports that the node has a record of the job that a process belongs to.
-func (c Case) known(p ledger.RecordedProcess) bool {
-	return slices.ContainsFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
+// jobOf returns the job that a process belongs to, whose cgroup may name it by SLUID alone: its id is in the node's
+// record of it. It is false without one.
+func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
+	i := slices.IndexFunc(c.Node.Runs, func(r ledger.Run) bool { return r.Owns(p.Owner) })
+	if i < 0 {
+		return 0, false
+	}
+	return c.Node.Runs[i].Job.ID, true
 }
 
 // hadToo reports that a process's job was given the GPU as well: suspended and gang-scheduled jobs share by right.

@@ -537,6 +537,22 @@ func TestRecordedOverlap(t *testing.T) {
 		"itself on another's GPU": {func(c *Case) {
 			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
 		}, []code.Code{code.Trespass}},
+		"its cgroup has a SLUID alone": {func(c *Case) {
+			c.Node.Runs[0].Job.SLUID = "sB"
+			c.Past.Recording.GPUs[0].Processes[0].Owner = slurm.Owner{SLUID: "sB"}
+		}, []code.Code{code.Foreign}},
+		"its own cgroup has a SLUID alone": {func(c *Case) {
+			c.Past.Run.Job.SLUID, c.Job.SLUID = "sA", "sA"
+			c.Past.Recording.GPUs[0].Processes[0].Owner = slurm.Owner{SLUID: "sA"}
+		}, nil},
+		"a SLUID without a record": {func(c *Case) {
+			c.Past.Recording.GPUs[0].Processes[0].Owner = slurm.Owner{SLUID: "sC"}
+		}, nil},
+		"itself on another's GPU, by a SLUID alone": {func(c *Case) {
+			c.Past.Run.Job.SLUID, c.Job.SLUID = "sA", "sA"
+			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording.Elsewhere[0].Owner = slurm.Owner{SLUID: "sA"}
+		}, []code.Code{code.Trespass}},
 		"little of it there": {func(c *Case) {
 			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 1)}}
 		}, nil},
@@ -554,8 +570,16 @@ func TestRecordedOverlap(t *testing.T) {
 			var got []code.Code
 			j := Judge(c)
 			for _, f := range j.Found {
-				if f.Code == code.Foreign || f.Code == code.Trespass {
-					got = append(got, f.Code)
+				if f.Code != code.Foreign && f.Code != code.Trespass {
+					continue
+				}
+				got = append(got, f.Code)
+				whose := map[code.Code]slurm.JobID{code.Foreign: 8, code.Trespass: 7}[f.Code]
+				if f.Owner != nil && f.Owner.Job != whose {
+					t.Errorf("%s blames job %d: %s", f.Code, f.Owner.Job, f.Observed)
+				}
+				if f.Code == code.Foreign && f.Owner != nil && !strings.Contains(f.Observed, "of job 8 was") {
+					t.Errorf("observed %q", f.Observed)
 				}
 			}
 			if !slices.Equal(got, tt.want) {
