@@ -31,6 +31,11 @@ func LimitsOf(t config.Thresholds) Limits {
 	return Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: perClient}
 }
 
+// Spare is what the driver may hold for so many processes beyond PerClient each, where it was seen to hold client.
+func (l Limits) Spare(processes int, client uint64) uint64 {
+	return uint64(processes) * (max(client, l.PerClient) - l.PerClient)
+}
+
 // Scene is everything one comparison is made of. The zero Before means there is no record of the start.
 type Scene struct {
 	Job    slurm.Job
@@ -46,6 +51,9 @@ type Scene struct {
 	Limits Limits
 	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
 	Baselines map[gpu.ID]Baseline
+	// Clients are what the driver was seen to hold for a listed process beyond its figure, for each model of GPU. A job
+	// may have made them larger: they only leave open whose memory is that is too little to drain.
+	Clients map[string]uint64
 	// SharedUnknown is why nobody can tell whether others may use these GPUs; empty where that is known.
 	SharedUnknown string
 	Shared        string // why others may use these GPUs legally; empty when the job has them alone
@@ -106,73 +114,6 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 		return found, true
 	}
 	return Finding{}, false
-}
-
-// moving reports a GPU that did not settle, with what was on it all the time, and other live jobs' processes.
-func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
-	return append(s.certain(s.stayed(c, r), c.Device.ID), Finding{
-		Code: code.Moving, Bytes: r.Memory.Used,
-		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
-		Expected: "memory given back within the settle time",
-	})
-}
-
-// stayed names what every look showed, each with the least that it ever held. Of a live job's process one look is enough.
-func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
-	if r.ProcessesUnknown != "" {
-		return nil
-	}
-	var soon []uint64 // of each
-	add := func(f Finding, stay settle.Stay) {
-		if stay.Ending {
-			f.doubt(unsettled + "a process that holds this, or may hold it, had just ended")
-		}
-		out, soon = append(out, f), append(soon, stay.Soon)
-	}
-	for _, p := range r.Processes {
-		f, worth := s.process(c, p)
-		stay, stayed := s.Now.stay(c.Device.ID, p.PID)
-		if stayed {
-			f.Bytes = stay.Memory
-		}
-		if worth && (stayed || f.Code == code.Foreign) {
-			add(f, stay)
-		}
-	}
-	if rest, stayed := s.Now.stay(c.Device.ID, 0); stayed {
-		if f, worth := s.unexplained(c, r, rest.Memory); worth {
-			add(f, rest)
-		}
-	}
-	s.givenBack(out, soon)
-	return out
-}
-
-// stay finds what stayed on a GPU of a process, or with PID 0 of no listed one.
-func (s Side) stay(id gpu.ID, pid int) (settle.Stay, bool) {
-	i := slices.IndexFunc(s.Stayed[id], func(p settle.Stay) bool { return p.PID == pid })
-	if i < 0 {
-		return settle.Stay{}, false
-	}
-	return s.Stayed[id][i], true
-}
-
-const unsettled = "the memory of this GPU did not settle, and "
-
-// givenBack doubts what becomes less, given what will soon be left of each finding, unless enough to drain will be left
-// of all that is certain.
-func (s Scene) givenBack(found []Finding, soon []uint64) {
-	var left uint64
-	for i, f := range found {
-		if f.Unknown == "" && len(f.Doubts) == 0 {
-			left += min(soon[i], f.Bytes.Bytes)
-		}
-	}
-	for i := range found {
-		if left < s.Limits.Drain && soon[i] < found[i].Bytes.Bytes {
-			found[i].doubt(unsettled + "this was being given back")
-		}
-	}
 }
 
 // residents names everything that stays on a settled card: listed processes, then memory nobody explains.
@@ -327,6 +268,13 @@ func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool
 	extra := now.Bytes - min(now.Bytes, before)
 	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
 		return f, false
+	}
+	client := s.Clients[r.Device.Name]
+	if extra < min(s.Limits.Drain, s.Limits.Report+s.Limits.Spare(len(r.Processes), client)) {
+		f.Unknown = fmt.Sprintf("the driver may hold these %d MiB for %d processes: while jobs ran it was seen to hold "+
+			"%d MiB for each", extra>>20, len(r.Processes), client>>20)
+		f.Bytes = gpu.Unknown(f.Unknown)
+		return f, true
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), Exported)
 	bystanders := s.bystanders(c, f)

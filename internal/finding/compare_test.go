@@ -133,7 +133,22 @@ func perhaps(s *Scene)              { s.SharedUnknown = "no gres.conf" }
 func instance(s *Scene)             { s.Cards[0].Device.Parent = "GPU-9" }
 func inside(s *Scene)               { s.Doubt = "RunInJob" }
 func unrecorded(s *Scene)           { s.Before = nil }
-func beginning(s *Scene)            { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
+
+// clients is a driver that was seen to hold so many MiB for a process beyond its figure.
+func clients(share uint64) func(*Scene) {
+	return func(s *Scene) { s.Clients = map[string]uint64{"": share * mib} }
+}
+
+// crowded is an end with three processes of 2 GiB, and so many MiB beyond their figures.
+func crowded(beyond uint64) Scene {
+	r, two, three := reading(6*gib+beyond*mib), orphan, orphan
+	two.PID, three.PID = 71, 72
+	for pid := 70; pid <= 72; pid++ {
+		r.Processes = append(r.Processes, listed(pid, 2*gib))
+	}
+	return searched(side(at(200), settle.Flat, r, orphan, two, three))
+}
+func beginning(s *Scene) { s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0 }
 
 // leftBy is what an end's record says of one job.
 func leftBy(job slurm.JobID, c code.Code, bytes uint64, candidates ...Holder) Finding {
@@ -305,6 +320,11 @@ func TestCompare(t *testing.T) {
 		{"another user's under MPS's name", searched(on(200, gone), onCard(mpsNamed(by(1002, child)), 3)), "PHANTOM [71]", "-"},
 		{"a daemon of MPS that root runs", searched(on(200, gone), onCard(mpsNamed(by(0, child)), 3)),
 			"PHANTOM 10 exclusive", "-"},
+		{"the driver holds more for each process than was measured", with(crowded(80), clients(20)), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE", ""},
+		{"the driver holds less", with(crowded(80), clients(8)), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE 10 exclusive", "-"},
+		{"no recording tells", crowded(80), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE 10 exclusive", "-"},
+		{"more than the driver holds", with(crowded(93), clients(20)), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE 10 exclusive", "-"},
+		{"enough to drain", with(crowded(540), clients(64*16)), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE 10 exclusive", "-"},
 		{"a GPU without a number", with(searched(on(200, gone), onCard(in(11, by(1002, child)), 1)), others(live), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
 			"PHANTOM [71]", "live job"},
 		{"a job without a record", searched(on(200, gone), onCard(in(99, child), 3)),

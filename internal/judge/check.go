@@ -148,6 +148,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	return finding.Scene{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
 		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left, Ending: book.Ending,
+		Clients:  ledger.Clients(node.Runs, c.Seen.Epoch.Driver),
 		RunDoubt: node.Unread,
 	}
 }

@@ -336,6 +336,7 @@ func (c Case) addRecords(s *finding.Scene) {
 		Proofs: node.Proofs,
 	})
 	s.Self, s.Others, s.Left, s.Ending = book.Self, book.Others, book.Left, book.Ending
+	s.Clients = ledger.Clients(node.Runs, c.Seen.Epoch.Driver)
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}

@@ -43,6 +43,9 @@ type Recorded struct {
 	Curve     Curve             `json:"curve,omitzero"`
 
 	Beyond *Beyond `json:"beyond,omitempty"`
+	// Client is the least memory, in bytes, that the driver was seen to hold for a process beyond the process's figure;
+	// 0 if no two samples in a row tell.
+	Client uint64 `json:"client,omitempty"`
 }
 
 // Beyond follows the memory that no process accounts for.
@@ -50,6 +53,8 @@ type Beyond struct {
 	Base  uint64        `json:"base"`            // at the first sample
 	Extra uint64        `json:"extra,omitempty"` // the least beyond that since
 	Since time.Duration `json:"since_ns,omitempty"`
+	// Client is what the last sample shows of Recorded.Client: memory and processes are read one after the other.
+	Client uint64 `json:"client,omitempty"`
 }
 
 // Recordings are those of a node's open runs, by their Name.
@@ -301,7 +306,8 @@ func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duratio
 	if b == nil {
 		return
 	}
-	switch extra := bytes - min(bytes, b.Base); {
+	g.sawClient(r)
+	switch extra := bytes - min(bytes, b.Base+limits.Spare(len(r.Processes), g.Client)); {
 	case unknown != "" || extra < limits.Report:
 		b.Extra = 0
 	case b.Extra == 0:

@@ -1,0 +1,77 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// moving reports a GPU that did not settle, with what was on it all the time, and other live jobs' processes.
+func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
+	return append(s.certain(s.stayed(c, r), c.Device.ID), Finding{
+		Code: code.Moving, Bytes: r.Memory.Used,
+		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
+		Expected: "memory given back within the settle time",
+	})
+}
+
+// stayed names what every look showed, each with the least that it ever held. Of a live job's process one look is enough.
+func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
+	if r.ProcessesUnknown != "" {
+		return nil
+	}
+	var soon []uint64 // of each
+	add := func(f Finding, stay settle.Stay) {
+		if stay.Ending {
+			f.doubt(unsettled + "a process that holds this, or may hold it, had just ended")
+		}
+		out, soon = append(out, f), append(soon, stay.Soon)
+	}
+	for _, p := range r.Processes {
+		f, worth := s.process(c, p)
+		stay, stayed := s.Now.stay(c.Device.ID, p.PID)
+		if stayed {
+			f.Bytes = stay.Memory
+		}
+		if worth && (stayed || f.Code == code.Foreign) {
+			add(f, stay)
+		}
+	}
+	if rest, stayed := s.Now.stay(c.Device.ID, 0); stayed {
+		if f, worth := s.unexplained(c, r, rest.Memory); worth {
+			add(f, rest)
+		}
+	}
+	s.givenBack(out, soon)
+	return out
+}
+
+// stay finds what stayed on a GPU of a process, or with PID 0 of no listed one.
+func (s Side) stay(id gpu.ID, pid int) (settle.Stay, bool) {
+	i := slices.IndexFunc(s.Stayed[id], func(p settle.Stay) bool { return p.PID == pid })
+	if i < 0 {
+		return settle.Stay{}, false
+	}
+	return s.Stayed[id][i], true
+}
+
+const unsettled = "the memory of this GPU did not settle, and "
+
+// givenBack doubts what becomes less, given what will soon be left of each finding, unless enough to drain will be left
+// of all that is certain.
+func (s Scene) givenBack(found []Finding, soon []uint64) {
+	var left uint64
+	for i, f := range found {
+		if f.Unknown == "" && len(f.Doubts) == 0 {
+			left += min(soon[i], f.Bytes.Bytes)
+		}
+	}
+	for i := range found {
+		if left < s.Limits.Drain && soon[i] < found[i].Bytes.Bytes {
+			found[i].doubt(unsettled + "this was being given back")
+		}
+	}
+}
