@@ -143,7 +143,7 @@ func TestProcesses(t *testing.T) {
 func TestWatchEndsBeforeItsAlarm(t *testing.T) {
 	w := world(t, "gpu0.extra_mib=5000")
 	req := request(w.NVML())
-	req.Op, req.DeadlineMillis = wire.Watch, 3000
+	req.Op, req.DeadlineMillis = wire.Watch, 8000
 	req.Watch = gpu.WatchRule{Max: time.Minute, Flat: time.Minute}
 	if all := looks(t, req); len(all) < 3 {
 		t.Errorf("got %d looks", len(all))

@@ -66,7 +66,7 @@ func TestProbeLocks(t *testing.T) {
 func TestProbeWaitsWithinItsTime(t *testing.T) {
 	w := world(t, "gpus=1")
 	req := probeOf(t, w, 0)
-	req.DeadlineMillis, req.Probe.LockWait = 1500, time.Minute
+	req.DeadlineMillis, req.Probe.LockWait = 6000, time.Minute
 	defer held(t, req, 0, false)()
 	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "somebody else") {
 		t.Errorf("got %s", text(t, p))

@@ -58,9 +58,9 @@ func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
 
 // A card that takes long to say no must not be asked when the alarm would come first: that looked like a hang.
 func TestNoSlowRetryIntoTheAlarm(t *testing.T) {
-	w := world(t, "on.nvmlDeviceGetHandleByPciBusId_v2.gpu0=sleep 1500, on.nvmlDeviceGetUUID.gpu0=rc 15")
+	w := world(t, "on.nvmlDeviceGetHandleByPciBusId_v2.gpu0=sleep 4000, on.nvmlDeviceGetUUID.gpu0=rc 15")
 	req := watchOf(w, asked(w)["by both"])
-	req.DeadlineMillis = 4000
+	req.DeadlineMillis = 11000
 	req.Watch.Flat, req.Watch.Max = time.Minute, time.Minute
 	looks(t, req) // wants a complete answer
 }

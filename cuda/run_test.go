@@ -70,7 +70,7 @@ func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
 
 // request asks for all cards of a library within a time no healthy answer needs.
 func request(library string) wire.Request {
-	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000,
+	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 120_000,
 		Options: wire.Options{optionNVML: library}}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"bookend/internal/wire"
 	"bookend/test/build"
 	"bookend/test/fakeamd"
+	"bookend/test/must"
+	"bookend/test/rig"
 )
 
 var program string
@@ -50,7 +53,7 @@ var (
 )
 
 func request(w *fakeamd.World, op wire.Op) wire.Request {
-	return wire.Request{Op: op, All: true, DeadlineMillis: 20000, Health: true,
+	return wire.Request{Op: op, All: true, DeadlineMillis: 120_000, Health: true,
 		Options: wire.Options{"proc": w.Proc, "sys": w.Sys}}
 }
 
@@ -209,12 +212,14 @@ func TestWatch(t *testing.T) {
 	w.Use(0, 9*gib)
 	w.Compute(10, 128, 9*gib)
 	r := request(w, wire.Watch)
-	r.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
+	r.Watch = gpu.WatchRule{Max: 100 * time.Second, Flat: 50 * time.Second, SlackBytes: 32 << 20}
+	reads := must.Have(rig.WatchOpenings(filepath.Join(w.Sys, "bus/pci/devices", mi300x.Bus, "mem_info_vram_used")))(t)
+	defer reads.Close()
 	go func() {
-		time.Sleep(150 * time.Millisecond)
-		w.Gone(10)
-		time.Sleep(200 * time.Millisecond)
-		w.Use(0, 0)
+		for _, change := range []func(){func() { w.Gone(10) }, func() { w.Use(0, 0) }} {
+			_ = errors.Join(reads.Next(time.Minute), reads.Next(time.Minute)) // the look before is over
+			change()
+		}
 	}()
 	looks := ask(t, r).Snapshots
 	last := looks[len(looks)-1].Readings[0]

@@ -19,6 +19,7 @@ import (
 	"bookend/test/frozen"
 	"bookend/test/must"
 	"bookend/test/refuse"
+	"bookend/test/rig"
 )
 
 const (
@@ -316,7 +317,14 @@ func TestAnsweredAndNaps(t *testing.T) {
 	res := Run(Spec{
 		Path: "/bin/sh", Args: []string{"-c", "echo answer; echo more > " + disk.Dir + "/file"}, MaxOutput: 100,
 		OneLine: true, Timeout: longTimeout,
-		Started: func(int, uint64) { time.AfterFunc(4*grace, disk.Thaw) },
+		Started: func(pid int, _ uint64) {
+			go func() { // a busy machine may take its time until it has answered, sleeps and is killed
+				for !rig.ReadProcess(pid).Killed() {
+					time.Sleep(time.Millisecond)
+				}
+				time.AfterFunc(4*grace, disk.Thaw)
+			}()
+		},
 	})
 	expect(t, res, Hung)
 	must.Be(t, "its words", string(res.Stdout), "answer\n")

@@ -542,19 +542,10 @@ func TestNamed(t *testing.T) {
 	must.Be(t, "another's", must.Have(Named(proc, "srun", 1000, slurm.Owner{ID: 78}))(t), nil)
 }
 
-// wantAllProcesses skips a test that searches the real /proc where a PID namespace hides the node's other processes:
-// the search is then incomplete, and says so.
-func wantAllProcesses(t *testing.T) {
-	t.Helper()
-	if here := must.Have(os.Readlink("/proc/self/ns/pid"))(t); here != hostPIDs {
-		t.Skipf("in %s, a PID namespace of its own, a search of /proc is never complete", here)
-	}
-}
-
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
 func holdersOf(t *testing.T, dev string) (map[int]finding.Process, map[int]finding.Holding) {
 	t.Helper()
-	wantAllProcesses(t)
+	must.SeeAll(t)
 	scan := Scan("/proc", dev, time.Minute)
 	must.Not(t, scan.Looked == 0 || scan.Partial != "", "looked into %d, partial: %s", scan.Looked, scan.Partial)
 	processes, held := map[int]finding.Process{}, map[int]finding.Holding{}

@@ -73,6 +73,14 @@ func alive(pid int) bool { p := read(pid); return !p.Gone && p.Why == "" }
 
 // All share one grace, each gets its own outcome, in order.
 func TestEnd(t *testing.T) {
+	must.Slower(t, short, func(grace time.Duration) (enough bool) { return endsAll(t, grace) })
+	quick := read(spawn(t, "true").Process.Pid)
+	must.Be(t, "one that obeys", ends(ages, quick).run()[0].Outcome, finding.ByTerm)
+}
+
+// endsAll ends processes of all kinds. It gives up if the first, which obeys, had not enough time for that.
+func endsAll(t *testing.T, grace time.Duration) (enough bool) {
+	t.Helper()
 	kill := func(sig unix.Signal, state string) func(*testing.T, *exec.Cmd) {
 		return func(t *testing.T, cmd *exec.Cmd) {
 			must.Do(t, unix.Kill(cmd.Process.Pid, sig))
@@ -99,12 +107,15 @@ func TestEnd(t *testing.T) {
 			tt.before(t, cmd)
 		}
 	}
-	must.Be(t, "results", ends(short, judged...).run(), want)
+	got := ends(grace, judged...).run()
+	if got[0].Outcome == finding.ByKill {
+		return false
+	}
+	must.Be(t, "results", got, want)
 	for _, p := range judged {
 		must.Not(t, alive(p.PID), "%d is still there", p.PID)
 	}
-	quick := read(spawn(t, "true").Process.Pid)
-	must.Be(t, "one that obeys", ends(ages, quick).run()[0].Outcome, finding.ByTerm)
+	return true
 }
 
 // Whatever is not the very process that was judged, still proven, gets no signal.

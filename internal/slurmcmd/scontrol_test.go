@@ -27,7 +27,7 @@ func script(t *testing.T, show, extra string) (Scontrol, string) {
 		extra, show, log)
 	path := filepath.Join(dir, "scontrol")
 	must.Do(t, os.WriteFile(path, []byte(text), 0o755))
-	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
+	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return time.Minute }}, log
 }
 
 func always(drain.Node) bool { return true }
@@ -66,7 +66,12 @@ func TestReadAgainRightBefore(t *testing.T) {
 
 func TestNoAnswer(t *testing.T) {
 	hung, _ := script(t, "", "exec sleep 1000")
-	hung.Time = func() time.Duration { return 100 * time.Millisecond }
+	must.Slower(t, 100*time.Millisecond, func(limit time.Duration) bool { // it must be under way by then
+		hung.Time = func() time.Duration { return limit }
+		want := fmt.Sprint("no answer within ", limit)
+		drain, resume := hung.Drain("n1", "BKD-X", always), hung.Resume("n1", always)
+		return drain != nil && resume != nil && strings.Contains(drain.Error(), want) && strings.Contains(resume.Error(), want)
+	})
 	refused, _ := script(t, "", "echo Incompatible versions of client and server code >&2; exit 1")
 	denied, _ := script(t, node("IDLE", ""), "case $* in *State=*) echo denied >&2; exit 1;; esac")
 	garbage, _ := script(t, "slurm_load_node error\n", "")
@@ -81,7 +86,7 @@ func TestNoAnswer(t *testing.T) {
 		c    Scontrol
 		want string
 	}{
-		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"},
+		"another version":                  {refused, "Incompatible versions"},
 		"an update that slurmctld refuses": {denied, "denied"},
 		"garbage":                          {garbage, "no such node"},
 		"untrusted":                        {untrusted, "lets others write"},

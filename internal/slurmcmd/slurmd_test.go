@@ -143,19 +143,19 @@ echo 'slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)' >
 	}
 	c := command(t, "")
 	c.Path, c.Timeout = filepath.Join(dir, "slurmd"), 200*time.Millisecond
-	must.Do(t, os.WriteFile(c.Path, []byte("#!/bin/sh\n[ \"$1\" = -V ] && exec sleep 60\necho error >&2; exit 1\n"), 0o755))
+	must.Do(t, os.WriteFile(c.Path, []byte("#!/bin/sh\n[ \"$1\" = -V ] && exec sleep 600\necho error >&2; exit 1\n"), 0o755))
 	began := time.Now()
 	_, _, err := c.List()
-	must.Not(t, err == nil || time.Since(began) > 2*time.Second, "asked for its version it hung for %v: %v", time.Since(began), err)
+	must.Not(t, err == nil || time.Since(began) > 5*time.Minute, "asked for its version it hung for %v: %v", time.Since(began), err)
 }
 
 func TestListHangs(t *testing.T) {
 	c := command(t, "hangs")
-	c.Timeout = 200 * time.Millisecond
-	if _, res, err := c.List(); err == nil || !strings.Contains(err.Error(), "no answer within 200ms") ||
-		res.Outcome != child.Hung {
-		t.Errorf("%v, %v", res.Outcome, err)
-	}
+	must.Slower(t, 200*time.Millisecond, func(limit time.Duration) bool { // it must be under way by then
+		c.Timeout = limit
+		_, res, err := c.List()
+		return err != nil && strings.Contains(err.Error(), fmt.Sprint("no answer within ", limit)) && res.Outcome == child.Hung
+	})
 	c.Timeout = 0
 	if _, _, err := c.List(); err == nil {
 		t.Error("it was asked without time")

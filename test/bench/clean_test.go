@@ -90,7 +90,7 @@ func count(t *testing.T, program string, env []string) map[string][]spent {
 	cmd := exec.Command(program)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", &output, &output
 	kinds := []intercept.Kind{{Number: unix.SYS_OPENAT}, {Number: unix.SYS_EXIT_GROUP}}
-	late, err := intercept.Run(cmd, time.Minute, kinds, func(c intercept.Call) intercept.Answer {
+	late, err := intercept.Run(cmd, 5*time.Minute, kinds, func(c intercept.Call) intercept.Answer {
 		pid := c.PID()
 		if c.Number != unix.SYS_EXIT_GROUP {
 			opens[pid]++

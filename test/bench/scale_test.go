@@ -56,7 +56,7 @@ func BenchmarkHistory(b *testing.B) {
 			"BOOKEND_CONFIG="+config))
 	}
 	var files []string
-	for until := time.Now().Add(10 * time.Second); len(files) == 0 && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(2 * time.Minute); len(files) == 0 && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		files, _ = filepath.Glob(filepath.Join(dir, "var/history/n1/"+id+"*.json")) // once the disk has been written
 	}
 	text := must.Have(os.ReadFile(files[0]))(b)

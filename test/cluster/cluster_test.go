@@ -14,8 +14,6 @@ import (
 // What jobs and hooks do on a cluster test/e2e shows. Here is what a cluster must not do to the machine that it runs
 // on.
 
-const patience = 3 * time.Minute
-
 var oneNode = []Node{{Name: "n1"}}
 
 // TestLoopbackOnly: whoever reaches slurmd and has the key is root here. Debian's installer gives a host's own name

@@ -18,6 +18,10 @@ import (
 	"bookend/test/rig"
 )
 
+// patience bounds the wait for what is killed, or was: on a busy machine it may take its time, and more than that is a
+// hang.
+const patience = 3 * time.Minute
+
 // record is what Dir/cluster.json keeps, so that a later process can clean up after a killed one.
 type record struct {
 	Daemons []string `json:"daemons"`
@@ -73,7 +77,7 @@ func endDaemons(dir string, r record) error {
 	// slurmd waits for running hooks; one second is for its files, the hooks of a test may hang by intent.
 	_, err := end(daemons, syscall.SIGTERM, time.Second)
 	// Again until a look finds nobody: slurmd may have started another hook between a look and its end.
-	for deadline := time.Now().Add(20 * time.Second); ; family = nil {
+	for deadline := time.Now().Add(patience); ; family = nil {
 		rest := append(family, stepsOf(dir, r)...)
 		if killErr := kill(rest); killErr != nil || len(rest) == 0 || time.Now().After(deadline) {
 			return errors.Join(err, killErr)
@@ -82,7 +86,7 @@ func endDaemons(dir string, r record) error {
 }
 
 func kill(all []process) error {
-	left, err := end(all, syscall.SIGKILL, 5*time.Second)
+	left, err := end(all, syscall.SIGKILL, patience)
 	if len(left) > 0 {
 		err = errors.Join(err, fmt.Errorf("processes %+v do not end", left))
 	}
@@ -138,7 +142,7 @@ func endLeftovers(dir string) error {
 // The slice they lie in stays: other clusters of this host use it too, and an empty folder harms nobody.
 func removeCgroups(r record) error {
 	var errs []error
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for _, dir := range r.Cgroups {
 		err := removeCgroup(dir)
 		for ; errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = removeCgroup(dir) {

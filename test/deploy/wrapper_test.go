@@ -146,13 +146,13 @@ func TestHooksStoppedBySlurmd(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
 		for _, name := range allHooks {
-			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11",
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 600); do sleep 1; done; exit 11",
 				true)
 			stopped(t, shell, name, "echo ready; exec sleep 1000", true)
 		}
 		for _, name := range drainers {
 			stopped(t, shell, name, "trap '' TERM; echo ready; sleep 60; exit 10", true)
-			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 60); do "+
+			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 600); do "+
 				"sleep 1; done; exit 11", false)
 			if said != "stopped\n" {
 				t.Errorf("%s does not pass SIGTERM on: %q", name, said)
@@ -208,7 +208,7 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 					t.Errorf("%s, program %q: %v, want exit status %d", name, text, cmd.ProcessState, want)
 				}
 			}
-			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11",
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 600); do sleep 1; done; exit 11",
 				true)
 		}
 	})
@@ -216,7 +216,7 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 
 // guard ends a hook that hangs, with its process group.
 func guard(cmd *exec.Cmd) *time.Timer {
-	return time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	return time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 }
 
 // withoutSIGCHLD has what this test starts begin with SIGCHLD blocked. Its thread ends with the test.

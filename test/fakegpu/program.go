@@ -55,7 +55,7 @@ func (w *World) StartAs(user *syscall.Credential, env []string, args ...string) 
 }
 
 func (p *Program) awaitReady() error {
-	stop := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	stop := time.AfterFunc(5*time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer stop.Stop()
 	line, err := bufio.NewReader(p.out).ReadString('\n')
 	if err != nil {

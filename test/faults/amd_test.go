@@ -146,6 +146,9 @@ func TestAMD(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(tt.finds, "BKD-PHANTOM") || strings.Contains(tt.finds, "BKD-RESIDUE") {
+				must.SeeAll(t) // somebody unlisted has it
+			}
 			n, w := amd(t, tt.beside, tt.cards...)
 			n.clean(prolog, onAMD(tt.gpu))
 			tt.leaves(n, w)

@@ -11,11 +11,13 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own GPU and
 // what it left itself; each reads its own report; only what was left drains.
 func TestCrowd(t *testing.T) {
+	must.SeeAll(t)
 	t.Parallel()
 	const crowd = 64
 	n := newNode(t, "enforce", fakegpu.GPUs(crowd))

@@ -74,6 +74,7 @@ func (n *node) onInstance() job {
 
 // The look's own backend ends while its answer counts: who has the GPU open is asked only once it has.
 func TestOwnBackendIsNoHolder(t *testing.T) {
+	must.SeeAll(t)
 	t.Parallel()
 	n := newNode(t, "enforce")
 	n.clean(prolog, newJob())

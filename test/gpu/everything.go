@@ -113,7 +113,7 @@ func (l *lane) inTime() bool { return time.Since(l.began) < l.budget }
 
 func (l *lane) wanted(c chain) bool {
 	some := slices.ContainsFunc(c.steps, func(s step) bool { return l.named(c, s.name) })
-	return some && len(l.cards) >= c.gpus && (!c.torch || l.python != "" || l.fake > 0) && (!c.real || l.fake == 0)
+	return some && len(l.cards) >= c.gpus && (!c.torch || l.python != "" || l.fake > 0) && (c.rehearsable() || l.fake == 0)
 }
 
 // chain runs the steps of one chain; what the lane itself could not do breaks the step and those after it. Of a

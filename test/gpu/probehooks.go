@@ -7,11 +7,11 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 	"bookend/test/gpu/record"
+	"bookend/test/rig"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,14 +125,12 @@ func (r *run) duringProbe(w *watcher, c card, context slurm.Context, job int) re
 	return said
 }
 
-// opening watches a file, which must be there; wait returns once another process has opened it since. The lock of a
-// probe is opened by a hook that has seen the memory settled, and judges it only when no probe is at work.
+// opening watches a file; wait returns once another process has opened it since. The lock of a probe is opened by a hook
+// that has seen the memory settled, and judges it only when no probe is at work.
 func opening(path string) (wait func()) {
-	watch := os.NewFile(uintptr(must(unix.InotifyInit1(unix.IN_CLOEXEC|unix.IN_NONBLOCK))), "inotify")
-	must(unix.InotifyAddWatch(int(watch.Fd()), path, unix.IN_OPEN))
+	openings := must(rig.WatchOpenings(path))
 	return func() {
-		defer watch.Close()
-		try(watch.SetReadDeadline(time.Now().Add(patience)))
-		must(watch.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1)))
+		defer openings.Close()
+		try(openings.Next(patience))
 	}
 }

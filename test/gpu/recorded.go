@@ -5,16 +5,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
+	"bookend/test/cluster"
 )
 
 func (r *run) recordedGrowing() {
-	job := r.run1(r.script("for i in 1 2 3 4 5 6; do $CUDAJOB alloc --mib 2048 --sleep $((14 - 2 * i)) & sleep 2; done",
-		"wait"), "--gres=gpu:1")
+	const processes = 6
+	gate := r.gate()
+	id := r.submit(0, r.script(fmt.Sprintf("for i in $(seq %d); do $CUDAJOB alloc --mib 2048 & all=\"$all $!\"; sleep 2; done",
+		processes), r.until(gate), "kill $all", "wait || true"), "--gres=gpu:1")
+	r.awaitTogether(id, processes)
+	try(open(gate))
+	job := r.endsAs("COMPLETED", id)
 	r.cleanEnds(job)
 	on, seen := r.recordedOf(job)
 	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 8)
@@ -33,8 +38,8 @@ func (r *run) recordedGrowing() {
 }
 
 func (r *run) recordedSeveral() {
-	job := r.fails(r.crowd(fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.most()),
-		"$CUDAJOB alloc --mib 2048 --sleep 20 &"), 0)
+	job := r.fails(r.crowd(fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.most()),
+		"$CUDAJOB alloc --mib 2048 --sleep 120 &"), 0)
 	r.answers(job, severalAtOnce)
 }
 
@@ -55,7 +60,7 @@ func (r *run) wants(mib uint64) string {
 }
 
 func (r *run) recordedPiled() {
-	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 20 &", r.total()*3/10)
+	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.total()*3/10)
 	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
 	r.answers(job, severalAtOnce)
 	c := job.because(diagnosis.Processes)
@@ -74,18 +79,39 @@ func (r *run) recordedSpikes() {
 
 // sampled waits until the recorder has looked at a standing job twice more: a rehearsal leaves no time for that. A
 // control has none.
-func (r *run) sampled(s *standing) {
-	id, _ := strconv.ParseUint(string(s.id), 10, 32)
-	samples := func() int {
-		if of := r.store().Recorded().Runs.About(r.kept(slurm.JobID(id))); of != nil {
-			return of.Samples
+func (r *run) sampled(id cluster.JobID) {
+	if r.scene.control {
+		return
+	}
+	had := r.soFar(id).Samples
+	settled(func() {
+		if now := r.soFar(id).Samples; now < had+2 {
+			panic(fmt.Errorf("%d samples of job %s, then %d", had, id, now))
 		}
-		return 0
+	})
+}
+
+// awaitTogether waits until so many of a job's programs have memory, and were recorded at once. A control has no recorder.
+func (r *run) awaitTogether(id cluster.JobID, processes int) {
+	settled(func() {
+		text, _ := r.site.Output(id)
+		ready, together := strings.Count(text, "ready "), 0
+		if gpus := r.soFar(id).GPUs; len(gpus) > 0 {
+			together = gpus[0].Together
+		}
+		if ready < processes || !r.scene.control && together < processes {
+			panic(fmt.Errorf("of %d processes %d began, and %d were recorded at once", processes, ready, together))
+		}
+	})
+}
+
+// soFar is what is recorded of a job that runs.
+func (r *run) soFar(id cluster.JobID) (so ledger.Recording) {
+	n, _ := strconv.ParseUint(string(id), 10, 32)
+	if of := r.store().Recorded().Runs.About(r.kept(slurm.JobID(n))); of != nil {
+		so = *of
 	}
-	begin, had := time.Now(), samples()
-	for !r.scene.control && samples() < had+2 && time.Since(begin) < patience {
-		time.Sleep(20 * time.Millisecond)
-	}
+	return so
 }
 
 // recordedOf is what was recorded of a job's first GPU.

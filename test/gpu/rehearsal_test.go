@@ -10,6 +10,7 @@ import (
 
 	"bookend/test/build"
 	"bookend/test/gpu/record"
+	"bookend/test/pidns"
 )
 
 // built makes the lane's own programs, and Bookend's.
@@ -53,10 +54,13 @@ func TestRehearsal(t *testing.T) {
 	}
 	for _, c := range chains() {
 		for _, s := range c.steps {
-			if runs[s.name] < 4 && !c.real {
+			if !c.real && !c.rehearsable() {
+				t.Logf("%s is left out: it wants a search of all processes, which %s hides", s.name, pidns.Own())
+			}
+			if runs[s.name] < 4 && c.rehearsable() {
 				t.Errorf("%s: %d checks, want at least 4", s.name, runs[s.name])
 			}
-			if n := controls[s.name]; (n == 1) != (s.control() != "") && !c.real {
+			if n := controls[s.name]; (n == 1) != (s.control() != "") && c.rehearsable() {
 				t.Errorf("%s: %d controls of %q", s.name, n, s.control())
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"bookend/test/gpu/record"
+	"bookend/test/pidns"
 )
 
 // A chain is steps that build on each other; each is a scenario of its own.
@@ -19,6 +20,7 @@ type chain struct {
 	real  bool // is left out of a rehearsal, which would only repeat another chain
 	mode  string
 	brisk bool              // is judged after a shorter settle time, which is not what it is about
+	all   bool              // wants a search of all processes: a rehearsal in a PID namespace leaves it out
 	goes  bool              // ends with what goes away by itself: a rehearsal's epilog looks on for as long as it takes
 	with  map[string]string // further sections of Bookend's configuration
 	steps []step
@@ -64,6 +66,9 @@ func (c chain) settings(rehearsal bool, off map[string]string) map[string]string
 	return all
 }
 
+// rehearsable reports a chain that a rehearsal can play here.
+func (c chain) rehearsable() bool { return !c.real && !(c.all && pidns.Own() != "") }
+
 type scene struct {
 	left    *job           // the job that left something
 	holder  *record.Holder // what it left
@@ -102,13 +107,13 @@ var base = []chain{
 		{name: "freed", do: (*run).orphanGone}}},
 	{mode: "enforce", steps: without(ignoreOrphan, "orphan-enforce", leftIn("orphan", "cudajob", asItIs))},
 	{mode: "enforce", steps: one("orphan-moving", (*run).orphanMoving)},
-	{mode: "enforce", steps: []step{{name: "phantom", do: (*run).phantom,
+	{mode: "enforce", all: true, steps: []step{{name: "phantom", do: (*run).phantom,
 		off: map[string]string{"policy": "{epilog: {BKD-PHANTOM: ignore}}"}},
 		{name: "phantom-inherited", do: (*run).phantomInherited}}},
 	{torch: true, real: true, mode: "enforce", steps: one("torch-phantom", (*run).torchPhantom)},
-	{mode: "enforce", steps: []step{{name: "residue", do: (*run).residue, off: blind},
+	{mode: "enforce", all: true, steps: []step{{name: "residue", do: (*run).residue, off: blind},
 		{name: "residue-inherited", do: (*run).residueInherited}}},
-	{mode: "enforce", steps: without(blind, "residue-innocent", (*run).innocent)},
+	{mode: "enforce", all: true, steps: without(blind, "residue-innocent", (*run).innocent)},
 	{mode: "enforce", brisk: true, steps: one("ipc", (*run).imported)},
 	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "stopped",
 		leftIn("orphan stopped", "cudajob", inState("T"), "--stop", "--name", "a) R (b"))},
@@ -121,9 +126,9 @@ var base = []chain{
 		steps: without(map[string]string{"settle": "{epilog: {stable: 200ms, max: 500ms}}"}, "workers", (*run).outlived)},
 	{mode: "enforce", goes: true, steps: one("pieces", (*run).pieces)},
 	{mode: "enforce", steps: one("near-full", (*run).nearFull)},
-	{group: groupProbe, mode: "enforce", steps: despite("the probe locks another file than Bookend asks for",
+	{group: groupProbe, mode: "enforce", all: true, steps: despite("the probe locks another file than Bookend asks for",
 		"probe", (*run).probe)},
-	{group: groupProbe, mode: "enforce", steps: one("probe-stays", (*run).probeStays)},
+	{group: groupProbe, mode: "enforce", all: true, steps: one("probe-stays", (*run).probeStays)},
 	{mode: "enforce", brisk: true, steps: without(ignoreOrphan, "mps-clients", (*run).mpsClients)},
 	{mode: "enforce", brisk: true, steps: one("mps-idle", (*run).mpsIdle)},
 	{mode: "enforce", steps: without(allShared, "stray", (*run).stray)},

@@ -34,7 +34,7 @@ func (r *run) oomPassing() {
 	job := r.visited(s, func(other *holder) { // it tries while the other is there
 		h = other
 		r.act(s, r.modest(h))
-		r.sampled(s)
+		r.sampled(s.id)
 	})
 	r.rec.Holder = &h.Holder
 	r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})

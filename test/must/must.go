@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"bookend/test/pidns"
 )
 
 // Do ends a test by an error.
@@ -86,5 +89,24 @@ func Not(t testing.TB, so bool, format string, args ...any) {
 	t.Helper()
 	if so {
 		t.Errorf(format, args...)
+	}
+}
+
+// Slower gives try a time limit that ends something, and twice as much again and again, until it says that so much was
+// enough for all that must come before: the machine may be busy.
+func Slower(t testing.TB, limit time.Duration, try func(limit time.Duration) (enough bool)) {
+	t.Helper()
+	for ; !try(limit); limit *= 2 {
+		if limit > time.Minute {
+			t.Fatalf("not even %v was enough", limit)
+		}
+	}
+}
+
+// SeeAll skips a test that wants a complete search of all processes where a PID namespace hides some.
+func SeeAll(t testing.TB) {
+	t.Helper()
+	if own := pidns.Own(); own != "" {
+		t.Skipf("in %s, a PID namespace of its own, a search of all processes is never complete", own)
 	}
 }

@@ -22,7 +22,7 @@ func AtTheDisk(run string) []Process {
 
 // Written waits until they have written all, or hang.
 func Written(run string) {
-	const most = 10 * time.Second
+	const most = 2 * time.Minute
 	asleep := 0
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		all := AtTheDisk(run)

@@ -16,7 +16,7 @@ func Recorders(dir string) []Process {
 
 // EndRecorders ends them, and their backends with them.
 func EndRecorders(dir string) {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		all := Recorders(dir)
 		if len(all) == 0 {
 			return

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"bookend/internal/finding"
+	"bookend/test/must"
 )
 
 func TestSmallBench(t *testing.T) {
+	must.SeeAll(t)
 	var out strings.Builder
 	nursery := filepath.Join(t.TempDir(), "nursery")
 	if text, err := exec.Command("cc", "-o", nursery, "nursery/nursery.c").CombinedOutput(); err != nil {
