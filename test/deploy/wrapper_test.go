@@ -103,7 +103,7 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 	})
 }
 
-// Where no process can be made, the shell itself fails. bash tries for 15 s.
+// Where no process can be made, the shell itself fails. bash would try for 15 s: the task hooks look at the limits first.
 func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -133,11 +133,64 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 			if strings.Contains(name, "beside") {
 				want = 7
 			}
-			if out := cmd.Stdout.(*bytes.Buffer); cmd.ProcessState.ExitCode() != want || out.Len() > 0 {
+			out, errs := cmd.Stdout.(*bytes.Buffer), cmd.Stderr.(*bytes.Buffer)
+			if cmd.ProcessState.ExitCode() != want || out.Len() > 0 {
 				t.Errorf("%s: %v, %q, want exit status %d and no hook", name, cmd.ProcessState, out, want)
+			}
+			if strings.HasPrefix(name, "task-") && strings.Contains(errs.String(), "retry") {
+				t.Errorf("%s tries again: %q", name, errs)
 			}
 		}
 	})
+}
+
+// A cgroup without room for a process, as slurmd's may be, costs a hook no time under any shell; with room it runs.
+func TestHooksInAFullCgroup(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a cgroup")
+	}
+	cgroup, set := pidsCgroup(t)
+	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\n", 0o755)
+	for _, room := range []int{1, 2} {
+		set(room)
+		for _, shell := range []string{"dash", "bash", "busybox"} {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				continue // another test says so
+			}
+			link := filepath.Join(open(t), "sh")
+			must.Do(t, os.Symlink(path, link))
+			for _, name := range allHooks {
+				cmd, out, errs := hook("/bin/bash")
+				cmd.Args = append(cmd.Args, "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, cgroup, link,
+					script(t, name, program, "/nowhere/own"))
+				err := cmd.Run()
+				if err != nil || (out.String() == "runs\n") != (room == 2) || strings.Contains(errs.String(), "retry") {
+					t.Errorf("%s, %s, room for %d: %v, %q, %q", shell, name, room, err, out, errs)
+				}
+			}
+		}
+	}
+}
+
+// pidsCgroup makes a cgroup, and returns what limits its processes.
+func pidsCgroup(t *testing.T) (dir string, set func(most int)) {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		dir = filepath.Join(root, fmt.Sprint("bookend-test-", os.Getpid()))
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		if syscall.Access(filepath.Join(dir, "pids.max"), 0) == nil {
+			return dir, func(most int) {
+				must.Do(t, os.WriteFile(filepath.Join(dir, "pids.max"), fmt.Append(nil, most), 0o644))
+			}
+		}
+	}
+	t.Skip("no cgroup that limits processes can be made here")
+	return "", nil
 }
 
 // slurmd sends SIGTERM to the process group, and SIGKILL 10 ms later, which drains. The script does not wait for a
