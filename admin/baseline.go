@@ -16,6 +16,7 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
+	"bookend/internal/state"
 )
 
 func (a *app) baselineCommand() *cobra.Command {
@@ -121,6 +122,9 @@ func (a *app) accept(name string) error {
 	if job := holding(all, first.Device, epoch); job != "" {
 		return fmt.Errorf("refusing to accept what is on %s while job %s has that GPU: wait for its end", id, job)
 	}
+	if err := unread(all, id); err != nil {
+		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
+	}
 	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
 	defer release()
 	second, who, at, err := a.reading(cfg, all, string(id))
@@ -190,6 +194,18 @@ func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds)
 	}
 	b.Bytes = bytes
 	return b, nil
+}
+
+// unread says why a job may have the GPU although no record says so, nil if none can.
+func unread(all records, id gpu.ID) error {
+	if i := slices.IndexFunc(all.damaged, func(d state.Damage) bool { return d.Unread }); i >= 0 {
+		return fmt.Errorf("a job may have that GPU: %w", all.damaged[i])
+	}
+	damaged, err := all.store.Damaged()
+	if i := slices.IndexFunc(damaged, func(d ledger.Damaged) bool { return d.MayHold(id) }); i >= 0 {
+		return fmt.Errorf("job %d may have that GPU: its record is damaged", damaged[i].Job)
+	}
+	return err
 }
 
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {

@@ -91,6 +91,12 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	}
 	if all.store != nil {
 		s.See(code.Stuck, stuck(a.env, cfg, all))
+		damaged, err := all.store.Damaged()
+		unread("which records are damaged", err)
+		for _, d := range damaged {
+			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: job %d may still run: what is on a GPU does not drain the node "+
+				"until a health check has seen that GPU without memory and processes", d.File, d.Job))
+		}
 		memory, err := all.store.Drain()
 		unread("what is remembered of the node's drain", err)
 		s.Drain = string(memory.Words())

@@ -17,6 +17,7 @@ func (s Scene) doubts(c Card) []string {
 			"it is a part of a GPU (MIG or partition): what its driver reports of one was never measured"},
 		doubt{s.Doubt != "", s.Doubt},
 		doubt{s.RunDoubt != "", s.RunDoubt},
+		doubt{s.Unread[c.Device.ID] != "", s.Unread[c.Device.ID]},
 		doubt{s.Shared != "", "this GPU may be shared: " + s.Shared},
 		doubt{s.SharedUnknown != "", "whether this GPU is shared could not be told: " + s.SharedUnknown},
 	)

@@ -58,7 +58,9 @@ type Scene struct {
 	SharedUnknown string
 	Shared        string // why others may use these GPUs legally; empty when the job has them alone
 	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
-	RunDoubt      string // why this end may be that of another run of the job, or the GPU another job's
+	RunDoubt      string // why this end may be that of another run of the job
+	// Unread is, by GPU, why it may be another job's although no record says so.
+	Unread map[gpu.ID]string
 }
 
 // Compare judges every GPU of the job at its start (without Before) or end; for a health check the GPUs without a job.

@@ -55,6 +55,8 @@ func (c TestCase) forbids(card finding.Card) string {
 		return "a part of a GPU: the test was never tried on one"
 	case s.Shared != "" || s.SharedUnknown != "":
 		return "others may use it, or nothing tells: " + cmp.Or(s.Shared, s.SharedUnknown)
+	case s.Unread[card.Device.ID] != "":
+		return s.Unread[card.Device.ID]
 	case slices.ContainsFunc(s.Others, keeps):
 		return "another live job was given it, or may have been"
 	}

@@ -66,7 +66,7 @@ func (c Check) Given() []finding.Card {
 }
 
 func (c Check) book(at time.Duration, node Node) ledger.Book {
-	return ledger.Open(node.Runs, ledger.Run{}, ledger.Now{
+	return node.open(ledger.Run{}, ledger.Now{
 		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Proofs: node.Proofs,
 	})
 }
@@ -92,6 +92,16 @@ func (c Check) isClean(card finding.Card) bool {
 func (c Check) hasNoProcess(card finding.Card) bool {
 	r, read := c.Seen.Side.Snapshot.Reading(card.Device.ID)
 	return read && r.Memory.Unjudged != "" && r.ProcessesUnknown == "" && len(r.Processes) == 0
+}
+
+// Clear are the GPUs on which the one look at all saw neither memory nor a process, but for what is always there.
+func (c Check) Clear() (ids []gpu.ID) {
+	for _, card := range c.Seen.Cards {
+		if c.isClean(card) || c.hasNoProcess(card) {
+			ids = append(ids, card.Device.ID)
+		}
+	}
+	return ids
 }
 
 // JudgeCheck says what is wrong on the GPUs: jobs on GPUs not given to them, leftovers, and the GPUs' condition.
@@ -136,7 +146,7 @@ func (c Check) Trespasses() (all []finding.Finding) {
 				slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
 		})
 		if !byRight {
-			f.Index, f.Unknown = index[f.GPU], cmp.Or(f.Unknown, c.Node.Unread)
+			f.Index, f.Unknown = index[f.GPU], cmp.Or(f.Unknown, c.Node.Doubt(0, f.GPU))
 			all = append(all, f)
 		}
 	}
@@ -148,8 +158,8 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	return finding.Scene{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
 		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left, Ending: book.Ending,
-		Clients:  ledger.Clients(node.Runs, c.Seen.Epoch.Driver),
-		RunDoubt: node.Unread,
+		Clients: ledger.Clients(node.Runs, c.Seen.Epoch.Driver),
+		Unread:  node.doubts(0, c.Seen.Cards),
 	}
 }
 
@@ -208,14 +218,13 @@ func (c Check) condition() []finding.Finding {
 	return health.Judge(in)
 }
 
-// Leaked is what was found on GPUs that no job has, in bytes; nothing if records that were not read may say otherwise.
+// Leaked is what was found on GPUs that no job has, in bytes; nothing of one that may be a job's although no record that
+// was read says so.
 func (c Check) Leaked(j Judgement) map[gpu.ID]uint64 {
 	all := map[gpu.ID]uint64{}
-	if c.Node != nil && c.Latest().Unread != "" {
-		return all
-	}
 	for _, f := range j.Found {
-		if f.GPU != "" && f.Code.Traits().Memory.Stays() {
+		unread := c.Node != nil && c.Latest().Doubt(0, f.GPU) != ""
+		if f.GPU != "" && f.Code.Traits().Memory.Stays() && !unread {
 			all[f.GPU] += f.Bytes.Bytes
 		}
 	}
@@ -258,8 +267,8 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			seen = drain.Seen{Why: "a job still has it"}
 		case against >= 0:
 			seen = drain.Seen{Dirty: true, Why: string(j.Found[against].Code)}
-		case node.Unread != "":
-			seen = drain.Seen{Why: node.Unread}
+		case node.Doubt(0, card.Device.ID) != "":
+			seen = drain.Seen{Why: node.Doubt(0, card.Device.ID)}
 		case c.hasNoProcess(card):
 			seen.ByList = true
 		case !c.isClean(card):

@@ -26,7 +26,7 @@ func (c Case) condition() []finding.Finding {
 		in.Doubt = insideDoubt
 	}
 	if c.Node != nil && health.Compares(c.Seen.Health) {
-		now := ledger.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Unread}
+		now := ledger.Now{At: max(c.At, c.Seen.Side.Snapshot.At), Epoch: c.Seen.Epoch, Unread: c.Node.Doubt(c.Job.ID, "")}
 		in.Before = ledger.LastHealth(c.Node.Runs, c.Self(), now)
 	}
 	return health.Judge(in)
@@ -247,14 +247,14 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 		return "it began in a container while the job ran, and may be the job's own"
 	}
 	for _, r := range c.Node.Runs {
-		if r.Name() != c.Past.Run.Name() && r.Epoch.Boot == c.Seen.Epoch.Boot && r.MayOwn(p) {
+		if r.Name() != c.Past.Run.Name() && !r.Epoch.OtherBoot(c.Seen.Epoch) && r.MayOwn(p) {
 			return fmt.Sprintf("it is in no job's cgroup, but may be of job %s, which ran when it began", r.JobName())
 		}
 	}
 	if p.EnvJob != 0 {
 		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
 	}
-	return ""
+	return c.Node.Doubt(c.Job.ID, p.GPU)
 }
 
 // jobOf returns the job that a process belongs to, whose cgroup may name it by SLUID alone: its id is in the node's

@@ -84,7 +84,8 @@ func (c Case) repeated(found []finding.Finding) []finding.Finding {
 		self.Start = &ledger.End{At: c.At}
 	}
 	for i, f := range found {
-		found[i].Repeated = c.asksRepeat(f) && ledger.MetLast(c.Node.Runs, self, f)
+		unread := f.GPU != "" && c.Node.Doubt(c.Job.ID, f.GPU) != "" // another job may have come between
+		found[i].Repeated = c.asksRepeat(f) && !unread && ledger.MetLast(c.Node.Runs, self, f)
 	}
 	return found
 }
@@ -236,10 +237,47 @@ type Seen struct {
 // Node is what the records of all of a node's hooks say.
 type Node struct {
 	Runs   []ledger.Run
-	Unread string             // why there may be more of them, empty where there are none
-	Proofs []finding.Sighting // processes that the recorder saw in a job's cgroup
+	Unread string // why there may be more of them, empty where there are none
+	// Damaged are the records that were set aside.
+	Damaged []ledger.Damaged
+	Proofs  []finding.Sighting // processes that the recorder saw in a job's cgroup
 	// SameHost are the host's other nodes, for a health check: with several slurmd a GPU may be their job's.
 	SameHost []Node
+}
+
+// Doubt is why a GPU may be another job's although no record says so; empty where that is known.
+func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
+	if n.Unread != "" {
+		return n.Unread
+	}
+	for _, node := range append([]Node{n}, n.SameHost...) {
+		for _, d := range node.Damaged {
+			if d.Job != self && d.MayHold(id) {
+				return fmt.Sprintf("the record of job %d is damaged: the job may still run on this GPU", d.Job)
+			}
+		}
+	}
+	return ""
+}
+
+// open is the ledger of the node. If a GPU may be another job's, no run is known to have had it alone.
+func (n Node) open(self ledger.Run, now ledger.Now) ledger.Book {
+	book := ledger.Open(n.Runs, self, now)
+	doubted := func(id gpu.ID) bool { return n.Doubt(self.Job.ID, id) != "" }
+	book.Self.Alone = book.Self.Alone && !slices.ContainsFunc(book.Self.GPUs, doubted)
+	for i, r := range book.Others {
+		book.Others[i].Alone = r.Alone && !slices.ContainsFunc(r.GPUs, doubted)
+	}
+	return book
+}
+
+// doubts are those of all these GPUs.
+func (n Node) doubts(self slurm.JobID, cards []finding.Card) map[gpu.ID]string {
+	all := map[gpu.ID]string{}
+	for _, card := range cards {
+		all[card.Device.ID] = n.Doubt(self, card.Device.ID)
+	}
+	return all
 }
 
 // shared is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
@@ -331,7 +369,7 @@ func (c Case) Whole() finding.Scene {
 func (c Case) addRecords(s *finding.Scene) {
 	node := cmp.Or(c.Node, &Node{})
 	self := c.Self()
-	book := ledger.Open(node.Runs, self, ledger.Now{
+	book := node.open(self, ledger.Now{
 		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Proofs: node.Proofs,
 	})
@@ -340,7 +378,7 @@ func (c Case) addRecords(s *finding.Scene) {
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
-	s.RunDoubt = cmp.Or(s.RunDoubt, node.Unread)
+	s.Unread = node.doubts(c.Job.ID, c.Seen.Cards)
 	s.Shared, s.SharedUnknown = c.shared()
 }
 

@@ -211,6 +211,74 @@ func TestCheckWithUnreadRecords(t *testing.T) {
 	}
 }
 
+// A job whose record is damaged may run on any GPU that no check has seen clear since: what is there is not certain. Its
+// own end knows better, and each node of a host has its own records.
+func TestDamagedRecords(t *testing.T) {
+	const doubt = "the record of job 9 is damaged: the job may still run on this GPU"
+	lost := []ledger.Damaged{{File: "9-w1.json.damaged", Job: 9}}
+	clear := []ledger.Damaged{{File: "9-w1.json.damaged", Job: 9, Clear: []gpu.ID{card}}}
+	for name, tt := range map[string]struct {
+		node Node
+		self slurm.JobID
+		want string
+	}{
+		"none":              {Node{}, 7, ""},
+		"another job's":     {Node{Damaged: lost}, 7, doubt},
+		"its own":           {Node{Damaged: lost}, 9, ""},
+		"seen clear":        {Node{Damaged: clear}, 7, ""},
+		"one of two":        {Node{Damaged: append(clear, lost...)}, 7, doubt},
+		"another node's":    {Node{SameHost: []Node{{Damaged: lost}}}, 0, doubt},
+		"others are unread": {Node{Damaged: clear, Unread: "too many"}, 7, "too many"},
+	} {
+		c, cards := checkOf()
+		tt.node.Runs = c.Node.Runs
+		c.Node = &tt.node
+		reading := &c.Seen.Side.Snapshot.Readings[0]
+		reading.Processes, reading.Memory.Used = []gpu.Process{{PID: 71, Memory: gpu.Bytes(gib)}}, gpu.Bytes(gib)
+		side := c.Seen.Side
+		side.Processes = map[int]finding.Process{71: {PID: 71, UID: 1002, Start: 2 * time.Second}}
+		side.Curves = map[gpu.ID]settle.Curve{card: {State: settle.Flat, Steady: true}}
+		if got := tt.node.Doubt(tt.self, card); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+		if c.Job.ID = tt.self; tt.self != 0 {
+			c.Phase, c.Job.Context, c.Seen.Side, c.Seen.Cards = slurm.Epilog, slurm.Epilog, side, cards[:1]
+			for _, f := range finding.Compare(c.Whole()) {
+				if slices.Contains(f.Doubts, tt.want) != (tt.want != "") {
+					t.Errorf("%s, at an end: %+v", name, f)
+				}
+			}
+			c.Phase, c.Job = slurm.HealthCheck, slurm.Job{Node: "n1"}
+		}
+		if tt.self == 9 {
+			continue // a health check has no job
+		}
+		c.Residue = &Residue{Cards: cards[:1], Side: side, Node: *c.Node}
+		j := JudgeCheck(c)
+		f := j.Found[slices.IndexFunc(j.Found, func(f finding.Finding) bool { return f.Code == code.Stray })]
+		seen := c.DrainSeen(Judgement{})[card]
+		if len(c.Leaked(j)) > 0 != (tt.want == "") || tt.want != "" && (seen.Clean || seen.Why != tt.want ||
+			!slices.Contains(f.Doubts, tt.want)) {
+			t.Errorf("%s: %+v, leaked %v, for a drain %+v", name, f, c.Leaked(j), seen)
+		}
+	}
+}
+
+// A fault that the last job on record met too may have spared a job in between whose record is damaged.
+func TestDamageIsBetween(t *testing.T) {
+	c := enforcing(finding.Finding{Code: code.Broken, GPU: card})
+	c.Seen.Epoch, c.Past.Run.Start = gpu.Epoch{Boot: "b"}, &ledger.End{At: time.Hour}
+	last := ledger.Run{Job: slurm.Job{ID: 6}, Epoch: c.Seen.Epoch, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card}}},
+		Ends: []ledger.End{{At: time.Minute, Findings: c.Faults}}}
+	c.Node = &Node{Runs: []ledger.Run{last}}
+	if j := Judge(c); j.Exit != 18 {
+		t.Fatalf("without damage: exit %d, want 18", j.Exit)
+	}
+	if c.Node.Damaged = []ledger.Damaged{{Job: 9}}; Judge(c).Exit != 0 {
+		t.Error("with a damaged record: want exit 0")
+	}
+}
+
 // On a host with several slurmd a GPU may be the job's of another node.
 func TestCheckOfOneNodeOfSeveral(t *testing.T) {
 	c, cards := checkOf()

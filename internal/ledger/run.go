@@ -36,6 +36,16 @@ type Run struct {
 	Archived  bool             `json:"archived,omitempty"`
 }
 
+// Damaged is a record that could not be used and was set aside: its job may still run, on any GPU.
+type Damaged struct {
+	File  string // its name now
+	Job   slurm.JobID
+	Clear []gpu.ID // on which a health check saw neither memory nor a process since
+}
+
+// MayHold reports whether the job may have a GPU.
+func (d Damaged) MayHold(id gpu.ID) bool { return !slices.Contains(d.Clear, id) }
+
 // Display is what only the job's task hook knows, for display: the user's claim.
 type Display struct {
 	Array slurm.ArrayTask `json:"array,omitzero"`

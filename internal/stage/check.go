@@ -60,8 +60,12 @@ func (r *record) examine() (c judge.Check) {
 	if c.Last != nil {
 		since = c.Last.Kernel
 	}
+	damaged, err := r.Store.Damaged()
+	r.Try(err)
 	heard := r.Listen(since)
 	r.lookAround()
+	c.Case = r.Case
+	r.Try(r.Store.SeenClear(damaged, c.Clear(), ids(c.Given())))
 	r.Seen.Kernel = heard()
 	r.Node = r.readHost()
 	c.Case = r.Case
@@ -207,12 +211,8 @@ func (r *record) settleRuns(c judge.Check) {
 		return
 	}
 	exclusive := false
-	var given []gpu.ID
-	for _, card := range c.Given() {
-		given = append(given, card.Device.ID)
-	}
 	unended := ledger.Unended(c.Latest().Runs, ledger.Node{
-		Epoch: r.Seen.Epoch, GPUs: given, Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
+		Epoch: r.Seen.Epoch, GPUs: ids(c.Given()), Shared: r.Config.Slurm.SharedPartitions, Exclusive: func() bool {
 			// Slurm's files say for certain that no GPU of this node is given out in parts.
 			exclusive = exclusive || r.nodeSharing().Shared == slurmconf.No
 			return exclusive
@@ -229,6 +229,13 @@ func (r *record) settleRuns(c judge.Check) {
 	if len(r.Store.Openings().Runs(r.Clock.Wall())) > 0 { // where the recorder of running jobs was ended
 		r.startRecorder()
 	}
+}
+
+func ids(cards []finding.Card) (list []gpu.ID) {
+	for _, card := range cards {
+		list = append(list, card.Device.ID)
+	}
+	return list
 }
 
 func gauge(now ledger.Check) *ledger.Check {

@@ -142,7 +142,11 @@ func (r *record) close(out *output) {
 		run.Epoch = r.Seen.Epoch
 	}
 	r.Finish()
-	r.Try(r.Store.Close(run, r.end()))
+	err := r.Store.Close(run, r.end())
+	if err == nil && (r.Past.Run.Start == nil || r.Past.Again) { // its start may be on a record that was set aside
+		err = r.Store.Settle(r.Job.ID)
+	}
+	r.Try(err)
 	r.add(r.Take()...)
 }
 

@@ -116,6 +116,10 @@ func (r *record) readRuns(store *state.Store) (n judge.Node) {
 		}
 		r.Add(finding.Saw(code.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
+	var err error
+	if n.Damaged, err = store.Damaged(); err != nil { // after the records: what they found damaged is among these
+		n.Unread = fmt.Sprintf("which records of this node's jobs are damaged could not be read: %v", err)
+	}
 	return n
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +18,6 @@ import (
 const (
 	fileVersion = 1        // of every file that names one
 	maxShared   = 64 << 10 // bytes of a small file
-	maxDamaged  = 16       // files set aside
-	damagedName = "damaged"
 )
 
 // file is one JSON file below the node's directory: bounded, replaced as a whole, set aside if it cannot be used.
@@ -97,8 +94,8 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 	}
 	lock := s.locked(f.lock, func() error {
 		if content, err = f.read(s); unusable(err) {
-			s.setAside(f.name)
-			err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error()}
+			aside := s.setAside(f.name)
+			err = Damage{Path: filepath.Join(s.dir, f.name), Why: err.Error(), Unread: !aside}
 		}
 		return nil
 	})
@@ -196,7 +193,8 @@ func otherVersion(version int) string {
 type Damage struct {
 	Path string
 	Why  string
-	// Unread: it stands for records that were not read at all. The others may lack a job that has a GPU.
+	// Unread: it stands for records that were not read and are not among the Damaged. The others may lack a job that
+	// has a GPU.
 	Unread bool
 }
 
@@ -206,21 +204,6 @@ func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Pa
 func unusable(err error) bool {
 	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
 		errors.Is(err, unix.ELOOP)
-}
-
-// setAside moves a file below the node's folder among the damaged ones, in the place of an earlier one. If that fails,
-// it stays and is reported again. Threat: none, root alone can write in either directory; rename opens nothing.
-func (s *Store) setAside(path string) {
-	name := strings.ReplaceAll(path, "/", "-")
-	folder := filepath.Join(s.dir, damagedName)
-	if makeFolders(made{folder, 0o700, false}) != nil {
-		return
-	}
-	for files := byAge(folder); len(files) >= maxDamaged; files = files[1:] {
-		_ = os.RemoveAll(filepath.Join(folder, files[0].Name()))
-	}
-	to := filepath.Join(folder, name+".damaged")
-	_ = os.Rename(filepath.Join(s.dir, path), to)
 }
 
 // byAge lists a folder of root's, oldest first.

@@ -185,7 +185,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, []Damage{{Path: folder, Why: err.Error()}}
+		return nil, []Damage{{Path: folder, Why: err.Error(), Unread: true}}
 	}
 	for _, entry := range entries {
 		key, ok := strings.CutSuffix(entry.Name(), suffix)
@@ -196,7 +196,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 		case r != nil:
 			runs = append(runs, *r)
 		case err != nil: // else it was removed meanwhile
-			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()}
+			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error(), Unread: true}
 			_ = errors.As(err, &d)
 			damage = append(damage, d)
 		}

@@ -9,7 +9,7 @@
 //	  state/NODE/recorded/            what the recorder saw of runs that have not ended: values.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. turns.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
-//	  state/NODE/damaged/             records set aside, the newest few
+//	  state/NODE/damaged/             records set aside, the newest few; damaged.go
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: user.go

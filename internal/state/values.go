@@ -200,10 +200,16 @@ func (o *Openings) Runs(now time.Time) []ledger.Run {
 	if err == nil && info.ModTime().Equal(o.seen) && now.Sub(o.seen).Abs() >= lately {
 		return o.runs
 	}
-	if o.runs, o.seen = nil, (time.Time{}); err == nil {
+	o.seen = time.Time{}
+	all, damage := o.store.Runs()
+	unread := slices.ContainsFunc(damage, func(d Damage) bool { return d.Unread })
+	if err == nil && !unread {
 		o.seen = info.ModTime()
 	}
-	all, _ := o.store.Runs()
+	known := slices.DeleteFunc(o.runs, func(old ledger.Run) bool {
+		return !unread || slices.ContainsFunc(all, func(r ledger.Run) bool { return r.Name() == old.Name() })
+	})
+	o.runs = slices.Clone(known) // what could not be read now goes on
 	for _, r := range all {
 		if r.Start != nil && r.Running(all) {
 			o.runs = append(o.runs, r)

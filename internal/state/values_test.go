@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/code"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
@@ -19,6 +21,7 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/must"
+	"bookend/test/refuse"
 )
 
 // Every child that lives is on record, in the driver and among each user's files: hooks at once may each leave one.
@@ -303,6 +306,12 @@ func TestOpenings(t *testing.T) {
 	expect("its end", 0)
 	begin(1)
 	expect("the second", 1)
+	must.Do(t, unix.Utimes(s.dir, nil))
+	for name, c := range map[string]refuse.Call{"a directory": listing(unix.EIO), "a record": reading(unix.EIO)} {
+		_ = refused(t, c, func() error { expect(name+" that cannot be read now", 1); return nil })
+	}
+	expect("read again", 1)
+	expect("and kept", 1)
 }
 
 // What one program adds to a report, another that began before it does not undo.

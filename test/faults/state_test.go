@@ -43,6 +43,38 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
+// The record of a job that still runs is damaged: what is on its GPU is not known to be another's, in that hook and in
+// all later ones, until a check has seen the GPU without memory and processes. Another job's end there drains nothing.
+func TestDamagedRecordOfALiveJob(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	n.clean(prolog, numbered(101)) // which shares the GPU by right, as gang-scheduled jobs do
+	must.Do(t, os.Truncate(must.Have(filepath.Glob(n.inState("100/*.json")))(t)[0], 200))
+	p := n.leftover()
+	n.exits(0, epilog, numbered(101))
+	if found := codes(n.endOf(101).Findings); found != "BKD-ST-DAMAGED BKD-STRAY?" {
+		t.Errorf("the end that met the damage found %s", found)
+	}
+	for range 2 {
+		f := n.checked("BKD-STRAY?").Findings[0]
+		if doubts := strings.Join(f.Doubts, "; "); !strings.Contains(doubts, "the record of job 100 is damaged") {
+			t.Errorf("%+v", f)
+		}
+	}
+	n.clean(prolog, bystanding())
+	n.exits(0, prolog, numbered(102))
+	n.exits(0, epilog, numbered(102))
+	n.shows("job 100 may still run", "status")
+	must.Do(t, p.Kill())
+	n.checked("")
+	n.leftover()
+	n.checked("BKD-STRAY")
+	if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
 func (n *node) replace(path, old, text string) {
 	data := n.get(path)
 	if !strings.Contains(data, old) {

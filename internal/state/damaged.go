@@ -1,0 +1,115 @@
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+const (
+	damagedName = "damaged"
+	maxDamaged  = 16         // files set aside with their content
+	unsettled   = ".damaged" // ends the name of a file that was set aside
+	settled     = ".settled" // and of one that matters no longer
+)
+
+// clearFile says on which GPUs a health check saw neither memory nor a process after a record was set aside, by the
+// name of the file. It has no names but those of files that are there.
+var clearFile = versionedFile[map[string][]gpu.ID]("clear.json", 512<<10, nil)
+
+// setAside moves a file below the node's directory among the damaged ones, in the place of an earlier one. If it
+// cannot, the file stays and is reported again. A record's name says whose job may still run, so it is what remembers
+// the damage. Threat: none, root alone can write in either directory; rename opens nothing.
+func (s *Store) setAside(path string) (done bool) {
+	dir := filepath.Join(s.dir, damagedName)
+	if makeFolders(made{dir, 0o700, false}) != nil || !makeRoom(dir) {
+		return false
+	}
+	name := strings.ReplaceAll(path, "/", "-") + unsettled
+	return os.Rename(filepath.Join(s.dir, path), filepath.Join(dir, name)) == nil
+}
+
+// makeRoom removes the oldest of too many files, or the content of a record whose job may still run.
+func makeRoom(dir string) bool {
+	files := byAge(dir)
+	if len(files) >= maxRuns {
+		return false
+	}
+	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return f.Mode().IsRegular() && f.Size() == 0 })
+	for ; len(files) >= maxDamaged; files = files[1:] {
+		name := files[0].Name()
+		if _, is := jobOf(name); !is || safefile.Replace(dir, name, nil, 0o600) != nil {
+			_ = os.RemoveAll(filepath.Join(dir, name))
+		}
+	}
+	return true
+}
+
+// jobOf is the job of a record that was set aside and still matters.
+func jobOf(name string) (id slurm.JobID, is bool) {
+	record, is := strings.CutSuffix(name, suffix+unsettled)
+	number, _, _ := strings.Cut(record, "-")
+	id, isJob := slurm.ParseJobID(number)
+	return id, is && isJob
+}
+
+// Damaged are the records that were set aside and whose jobs may still run.
+func (s *Store) Damaged() (list []ledger.Damaged, err error) {
+	// Threat: none from users, who cannot write here. Names alone are read.
+	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	clear := orNone(clearFile.peek(s)).Value
+	for _, entry := range entries {
+		if id, is := jobOf(entry.Name()); is {
+			list = append(list, ledger.Damaged{File: entry.Name(), Job: id, Clear: clear[entry.Name()]})
+		}
+	}
+	return list, err
+}
+
+// SeenClear records that a look saw neither memory nor a process on some of the node's GPUs. It tells of those records
+// that had been set aside before the look. One for which all GPUs were seen so is settled.
+func (s *Store) SeenClear(before []ledger.Damaged, clear, all []gpu.ID) error {
+	if len(before) == 0 || len(clear) == 0 {
+		return nil
+	}
+	next := map[string][]gpu.ID{}
+	for _, d := range before {
+		ids := slices.Concat(d.Clear, clear)
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		if open := slices.ContainsFunc(all, func(id gpu.ID) bool { return !slices.Contains(ids, id) }); !open {
+			s.settle(d.File)
+			continue
+		}
+		next[d.File] = ids
+	}
+	return clearFile.put(s, versioned[map[string][]gpu.ID]{fileVersion, next})
+}
+
+// Settle ends all doubt about a job's damaged records: its end is on record, and Slurm runs one job id once at a time.
+func (s *Store) Settle(id slurm.JobID) error {
+	list, err := s.Damaged()
+	for _, d := range list {
+		if d.Job == id {
+			s.settle(d.File)
+		}
+	}
+	return err
+}
+
+// settle keeps a file for the admin alone. If it cannot, the next health check tries again.
+func (s *Store) settle(name string) {
+	dir := filepath.Join(s.dir, damagedName)
+	_ = os.Rename(filepath.Join(dir, name), filepath.Join(dir, strings.TrimSuffix(name, unsettled)+settled))
+}
