@@ -31,8 +31,10 @@ type Input struct {
 	Rules  config.DrainRules
 	Memory Memory
 	Exits  []Exit // on record in this boot, oldest first
-	Node   Node
-	Cards  map[gpu.ID]Seen // what this health check saw
+	// Partial is true if there may be more exits than that: the boot is unknown, or not every record could be read.
+	Partial bool
+	Node    Node
+	Cards   map[gpu.ID]Seen // what this health check saw
 }
 
 // Decision is what is to be done, and remembered before that: what was not done the next health check tries again.
@@ -114,7 +116,7 @@ func (in Input) others(open []Exit) Decision {
 	}
 	m.Written = nil
 	over := slices.DeleteFunc(slices.Clone(open), func(x Exit) bool { return young(x.Wall) })
-	m = m.settle(in.Exits, over...)
+	m = in.settle(m, over)
 	if len(over) < len(open) {
 		return in.leave(m, "Slurm has not drained the node for a hook that has just asked for it")
 	}
@@ -124,7 +126,7 @@ func (in Input) others(open []Exit) Decision {
 // standing looks after a drain with our reason: what else it stands for by now, and whether it may end.
 func (in Input) standing(open []Exit) Decision {
 	w := in.Memory.Written.with(open)
-	m := in.Memory.settle(in.Exits, open...)
+	m := in.settle(in.Memory, open)
 	m.Written = &w
 	if why := in.unclean(w); why != "" {
 		w.Clean = 0
@@ -151,6 +153,8 @@ func (in Input) unclean(w Written) string {
 		never = "drain.resume is off"
 	case !w.Epoch.Same(in.Epoch):
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"
+	case in.Partial:
+		never = "not all records of this node could be read"
 	}
 	if never != "" {
 		return "drained for " + w.Reason + "; " + never
@@ -160,7 +164,7 @@ func (in Input) unclean(w Written) string {
 
 // write settles no exit: whether the reason stands the next health check sees.
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), At: x.At, Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
 	m.Written = &w
 	d := in.said(Write, why, m)

@@ -110,7 +110,7 @@ func stood() Input {
 	in := asked()
 	in.Rules.Resume.Enabled = true
 	d := Decide(in)
-	in.Memory, in.Now = d.Memory.settle(in.Exits, in.Exits...), after(time.Hour) // by the check after that
+	in.Memory, in.Now = in.settle(d.Memory, in.Exits), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
 	in.Cards = map[gpu.ID]Seen{"GPU-a": {Clean: true}}
 	return in

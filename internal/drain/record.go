@@ -103,6 +103,8 @@ type Memory struct {
 type Written struct {
 	Reason string    `json:"reason"`
 	Wall   time.Time `json:"wall"`
+	// At is CLOCK_BOOTTIME of the exit that it was written for; 0 in files of earlier versions.
+	At time.Duration `json:"at_ns,omitempty"`
 	// Conf is the SLURM_CONF that leads to the controller that has it.
 	Conf   string    `json:"slurm_conf,omitempty"`
 	Epoch  gpu.Epoch `json:"epoch"`
@@ -124,23 +126,30 @@ func (m Memory) open(exits []Exit) []Exit {
 	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
 }
 
-// settle remembers exits as settled, and forgets those that are on record no more.
-func (m Memory) settle(exits []Exit, settled ...Exit) Memory {
-	var kept []Ref
-	for _, x := range exits {
-		is := func(o Exit) bool { return o.Ref == x.Ref }
-		if slices.Contains(m.Settled, x.Ref) || slices.ContainsFunc(settled, is) {
-			kept = append(kept, x.Ref)
-		}
+// settle remembers exits as settled, and forgets those that are on record no more, if that is certain.
+func (in Input) settle(m Memory, settled []Exit) Memory {
+	kept := slices.DeleteFunc(slices.Clone(m.Settled), func(ref Ref) bool {
+		return !in.Partial && !slices.ContainsFunc(in.Exits, func(x Exit) bool { return x.Ref == ref })
+	})
+	for _, x := range settled {
+		kept = append(kept, x.Ref)
 	}
 	m.Settled = kept
 	return m
 }
 
-// with adds the causes of further exits. What was counted before knew nothing of them.
+// atOnce is how much earlier an exit may be than the one that a reason was written for and belong to the same drain:
+// hooks that drain at the same moment took as long as their deadlines allow.
+const atOnce = time.Minute
+
+// with adds the causes of further exits, which what was counted before did not know of. An exit from before the drain
+// is not among its causes: the drain that it asked for is over, as Slurm has another reason since.
 func (w Written) with(exits []Exit) Written {
 	w.Causes = slices.Clone(w.Causes)
 	for _, x := range exits {
+		if x.At < w.At-atOnce {
+			continue
+		}
 		w.Clean = 0
 		if !w.Epoch.Same(x.Epoch) {
 			w.Epoch = gpu.Epoch{} // of no one epoch: never verified

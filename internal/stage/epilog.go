@@ -21,7 +21,13 @@ import (
 
 func (r *record) prolog() {
 	store, job := r.Store, r.Job
-	r.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
+	begin := func(run ledger.Run) func(ledger.End) {
+		return func(start ledger.End) {
+			run.Start = &start
+			_ = store.Begin(run)
+		}
+	}
+	r.Unfinished(begin(ledger.Run{Job: job}))
 	var sole bool
 	var tested map[gpu.ID]health.TestRecord
 	r.observe(func() *gpu.KernelMark {
@@ -30,6 +36,7 @@ func (r *record) prolog() {
 		tested = r.earlierTests()
 		return r.since(tested)
 	})
+	r.Unfinished(begin(r.Self())) // whose exit counts in the boot that it knows by now
 	r.consult()
 	for _, b := range judge.Learn(r.Case) {
 		r.Try(r.Store.PutBaseline(b))
@@ -62,6 +69,8 @@ func (r *record) epilog() {
 		r.Past.Recording = r.Store.Recorded().Runs.About(r.Past.Run)
 		return judge.Mark(r.Past.Run, r.Job)
 	})
+	store, run := r.Store, r.completed()
+	r.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
 	r.consult()
 	r.Faults = append(r.Faults, r.Take()...) // before what clean-up finds
 	r.cleanUp()
@@ -131,15 +140,9 @@ func (r *record) outlast() {
 
 // close puts the job's end on record. What follows is optional, and partly in the user's hands.
 func (r *record) close(out *output) {
-	run := r.Self()
+	run := r.completed()
 	if out.told {
 		run.Display = ledger.Display{Array: out.drop.Array, HetID: out.drop.HetID}
-	}
-	if len(r.Seen.Cards) > 0 { // an end that could not look keeps what the start knew
-		run.Devices, run.Numbering = r.Seen.Cards, r.Seen.Origin
-	}
-	if run.Epoch == (gpu.Epoch{}) {
-		run.Epoch = r.Seen.Epoch
 	}
 	r.Finish()
 	err := r.Store.Close(run, r.end())
@@ -148,6 +151,18 @@ func (r *record) close(out *output) {
 	}
 	r.Try(err)
 	r.add(r.Take()...)
+}
+
+// completed is the run with what its end has learned of it.
+func (r *record) completed() ledger.Run {
+	run := r.Self()
+	if len(r.Seen.Cards) > 0 { // an end that could not look keeps what the start knew
+		run.Devices, run.Numbering = r.Seen.Cards, r.Seen.Origin
+	}
+	if run.Epoch == (gpu.Epoch{}) {
+		run.Epoch = r.Seen.Epoch
+	}
+	return run
 }
 
 func (r *record) leaveReport() {

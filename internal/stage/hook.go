@@ -233,11 +233,24 @@ type Frame struct {
 	watchdog *time.Timer
 }
 
-// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, and
-// the record of an end that the steps could not write. They run beside the steps and touch nothing else.
+// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, the
+// end that it follows from, and the record of an end that the steps could not write. They run beside the steps and
+// touch nothing else.
 type Checkpoint struct {
 	exit       atomic.Int32
+	judged     atomic.Pointer[ledger.End]
 	unfinished atomic.Pointer[func(ledger.End)]
+}
+
+// KeepJudged sets what a drain's exit code follows from: a hook that is stopped leaves it on record.
+func (c *Checkpoint) KeepJudged(e ledger.End) { c.judged.Store(&e) }
+
+// Judged is what was kept, empty if the exit code reached follows from something else.
+func (c *Checkpoint) Judged() (e ledger.End) {
+	if judged := c.judged.Load(); judged != nil && judged.Verdict.Exit == c.Reached() {
+		e = *judged
+	}
+	return e
 }
 
 // Reach sets the exit code reached.

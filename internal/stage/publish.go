@@ -281,10 +281,11 @@ func notWritten(err error) (found []finding.Finding) {
 // asked only while there is one that is not settled. What fails is told, and the next health check does it.
 func (r *record) settleDrain(c judge.Check) {
 	memory := r.drainMemory()
-	runs, _ := r.Store.Runs() // again: an end may have come since; what is damaged is reported by whoever looks into it
+	runs, unread := r.Store.Runs() // again: an end may have come since; readNode has reported what is damaged
 	in := drain.Input{
 		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
 		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
+		Partial: r.Seen.Epoch.Boot == "" || len(unread) > 0,
 	}
 	if !in.Pending() {
 		return

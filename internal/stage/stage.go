@@ -11,6 +11,7 @@ package stage
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,13 +135,23 @@ func (r *record) judge() {
 		r.Node = r.readNode()
 		r.Judgement = judge.Judge(r.Case)
 	}
+	r.reach()
+}
+
+// reach lets a hook that is stopped from now on exit with the verdict, and leave what a drain follows from. That is
+// little, as there are milliseconds to write it.
+func (r *record) reach() {
+	if r.Verdict.Exit != 0 {
+		e := r.end()
+		r.KeepJudged(ledger.End{At: e.At, Epoch: e.Epoch, Findings: e.Findings, Verdict: e.Verdict})
+	}
 	r.Reach(r.Verdict.Exit)
 }
 
 // add adds what went wrong since the last judgement, which may still change the verdict.
 func (r *record) add(more ...finding.Finding) {
 	r.Judgement = r.With(r.Case, more...)
-	r.Reach(r.Verdict.Exit)
+	r.reach()
 }
 
 func (r *record) late(more ...finding.Finding) { r.Judgement = r.Late(more...) }
@@ -158,12 +169,13 @@ func leave(d *Driver, phase slurm.Context, why string) {
 		d.Reach(code.Exit(code.Deadline))
 	}
 	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
-	now := d.Clock.Boot()
-	d.GiveUp(ledger.End{
-		At: now, Began: d.Start, Wall: d.Clock.Wall(), Findings: []finding.Finding{f},
-		Verdict:   finding.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code},
-		SlurmConf: slurmConf(d),
-	})
+	now, e := d.Clock.Boot(), d.Judged()
+	if e.Verdict.Exit == 0 {
+		e = ledger.End{At: now, Verdict: finding.Verdict{Action: config.Warn, Exit: d.Reached(), Code: f.Code}}
+	}
+	e.Began, e.Wall, e.SlurmConf = d.Start, d.Clock.Wall(), slurmConf(d)
+	e.Findings = append(slices.Clip(e.Findings), f)
+	d.GiveUp(e)
 	fmt.Fprintf(d.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - d.Start).Round(time.Millisecond))
 }
 

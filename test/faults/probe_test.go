@@ -1,14 +1,18 @@
 package faults
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/slurm"
 )
 
 // tested requires what came of the one test allocation of an end, that of the first GPU, and why it was not made.
@@ -126,4 +130,53 @@ func TestVerdictBeforeTheProbe(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	await(t, "the backend's end", func() bool { return len(n.mapping(n.world.NVML())) == 0 })
+}
+
+// A hook that slurmd ends after its verdict has drained the node: the health check finds that on record, gives Slurm's
+// text its reason, and knows which GPU to look at before a resume.
+func TestStoppedAfterTheVerdict(t *testing.T) {
+	for h, reason := range map[*hook]string{&prolog: "BKD-LOST gpu=0 job=100 prolog", &epilog: "BKD-ORPHAN gpu=0 "} {
+		t.Run(h.program, func(t *testing.T) {
+			t.Parallel()
+			two := newJob().On("0,1")
+			n := newNode(t, "enforce")
+			if *h == prolog {
+				n.configure(func(c *conf) { c.extra = "probe: {at: both}\n" })
+				n.set("on."+memoryCall+".gpu0", "rc 15")
+			} else {
+				n.clean(prolog, two)
+				n.leftover()
+			}
+			n.set("on.cuMemCreate.gpu1", "hang")
+			before := len(n.mapping(n.world.CUDA()))
+			p := n.start(*h, two)
+			await(t, "the test", func() bool { return len(n.mapping(n.world.CUDA())) > before })
+			p.signal(syscall.SIGTERM)
+			if o := p.wait(); o.exit == 0 {
+				t.Errorf("%v", o)
+			}
+			await(t, "the backend's end", func() bool { return len(n.mapping(n.world.NVML())) == 0 })
+			run := n.run(100)
+			end := run.Last()
+			if exits := drain.Exits([]ledger.Run{run}, run.EpochOf(end).Boot); len(exits) != 1 || exits[0].Causes[0].GPU == "" {
+				t.Errorf("exits %+v, want this hook's, for a GPU", exits)
+			}
+			n.drained(map[slurm.Context]string{slurm.Prolog: drain.PrologError, slurm.Epilog: drain.EpilogError}[h.context], end.Wall)
+			n.check()
+			if told := n.get(n.in("told")); !strings.Contains(told, "State=DRAIN Reason="+reason) {
+				t.Errorf("Slurm was told %q, want %q\n%s", told, reason, n.log())
+			}
+		})
+	}
+}
+
+// drained makes scontrol show the node drained for a reason, set at a time, and keep what it is told to change.
+func (n *node) drained(reason string, at time.Time) {
+	scontrol := n.script("slurm.d/scontrol", fmt.Sprintf(`[ "$1" = show ] || { echo "$*" >>%s; exit; }
+cat <<-END
+NodeName=%s Arch=x86_64
+   State=IDLE+DRAIN ThreadsPerCore=1
+   Reason=%s [root@%s]
+END`, n.in("told"), nodeName, reason, at.UTC().Format("2006-01-02T15:04:05")))
+	n.put("bookend.yaml", strings.Replace(n.text(), "/usr/bin/scontrol", scontrol, 1), 0o644)
 }
