@@ -243,7 +243,9 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	return *best, OpenRun
 }
 
-// compare says whether two hooks' jobs of one id are one run for sure, or another; neither where they do not tell.
+// compare says whether two hooks' jobs of one id are one run for sure, or another; neither where they do not tell. Both
+// hooks of a run have the same start time: when nodes have powered up Slurm sets it again, but before it starts a prolog
+// (job_config_fini of slurmctld, 23.02 to 26.05).
 func compare(a, b slurm.Job) (sure, other bool) {
 	switch {
 	case a.SLUID != "" && b.SLUID != "":

@@ -46,6 +46,12 @@ type Daemon struct {
 
 func (d Daemon) is(o Daemon) bool { return d.PID == o.PID && d.Ticks == o.Ticks }
 
+// tick is that of start times in /proc: 1/100 s on every Linux (USER_HZ).
+const tick = 10 * time.Millisecond
+
+// Began is when it started, on CLOCK_BOOTTIME, or up to a tick later.
+func (d Daemon) Began() time.Duration { return time.Duration(d.Ticks) * tick }
+
 // Key is everything that an answer depends on. While it stays the same the answer does.
 type Key struct {
 	Boot   string   `json:"boot"`
@@ -60,9 +66,10 @@ type Key struct {
 func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
 
 func (k Key) Equal(o Key) bool {
-	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
-		k.Daemon.is(o.Daemon) && slices.Equal(k.Files, o.Files)
+	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Daemon.is(o.Daemon) && k.sameFiles(o)
 }
+
+func (k Key) sameFiles(o Key) bool { return k.Slurmd == o.Slurmd && slices.Equal(k.Files, o.Files) }
 
 // changed is the file that was changed last: a daemon that runs on after an upgrade may count by its older program.
 func (k Key) changed() (newest FileID) {
@@ -97,6 +104,8 @@ type Kept struct {
 	// InForce is what the slurmd of Key was last known to count by, which outlives a List that is not known. One that
 	// is not known stays so until slurmd restarts: it may have read its files again at any moment since they changed.
 	InForce *List `json:"in_force,omitempty"`
+	// At is when the files of Key were first seen as they are, on CLOCK_BOOTTIME; 0 in files of earlier versions.
+	At time.Duration `json:"at_ns,omitempty"`
 	// Tried is set, to CLOCK_BOOTTIME, where slurmd -G failed: another try may succeed.
 	Tried time.Duration `json:"tried_ns,omitempty"`
 }
@@ -122,16 +131,21 @@ type Asked struct {
 
 // Settle decides what is in force: an answer other than the one kept holds only if slurmd started after the change.
 func (a Asked) Settle(kept *Kept) Kept {
-	now, d := Kept{Key: a.Key, List: a.List}, a.Key.Daemon
-	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf &&
-		(d.PID == 0 || d.is(kept.Key.Daemon)) { // the same as then, or which one runs is not known
+	now, d := Kept{Key: a.Key, List: a.List, At: a.At}, a.Key.Daemon
+	if kept == nil || kept.Key.Boot != a.Key.Boot || kept.Key.Conf != a.Key.Conf {
+		kept = &Kept{}
+	}
+	if d.PID == 0 || d.is(kept.Key.Daemon) { // the same as then, or which one runs is not known
 		now.InForce = kept.InForce
+	}
+	if kept.At > 0 && a.Key.sameFiles(kept.Key) {
+		now.At = kept.At
 	}
 	if a.Failed {
 		now.Tried = max(a.At, 1)
 	}
 	if a.List.Source.Settled() {
-		if why := a.outdated(now.InForce); why != "" {
+		if why := a.outdated(*kept, now.InForce); why != "" {
 			now.List = Unclear("%s", why)
 		}
 		inForce := now.List
@@ -140,18 +154,24 @@ func (a Asked) Settle(kept *Kept) Kept {
 	return now
 }
 
-// outdated says why slurmd may still count by files that are no longer there; empty where it does not.
-func (a Asked) outdated(inForce *List) string {
-	newest := a.Key.changed()
+// outdated says why slurmd may still count by files that are no longer there; empty where it does not. What an earlier
+// hook saw of the files, kept, is compared with the start of slurmd on CLOCK_BOOTTIME, which is never set. Only without
+// that do the files' own times count, which say nothing if the clock was set forward since.
+func (a Asked) outdated(kept Kept, inForce *List) string {
+	const restart = "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
+	newest, began, same := a.Key.changed(), a.Key.Daemon.Began(), a.Key.sameFiles(kept.Key)
 	switch {
 	case a.Own || inForce != nil && inForce.equal(a.List):
 	case inForce != nil && a.Key.Daemon.PID == 0:
 		return "slurm.conf or gres.conf has changed, and which slurmd is running is not known"
 	case inForce != nil:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
-		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
+		return restart
 	case a.Key.Daemon.PID == 0: // nothing says that the files have ever been others
-	case a.Began.Add(10*time.Millisecond).UnixNano() < newest.Changed: // to which /proc cuts a start time
+	case kept.At > 0 && same && kept.At < began:
+	case kept.At > 0 && !same && kept.At >= began+tick:
+		return restart
+	case a.Began.Add(tick).UnixNano() < newest.Changed:
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}
 	return ""

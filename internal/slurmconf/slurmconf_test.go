@@ -224,25 +224,32 @@ func TestSettle(t *testing.T) {
 	upgraded := asking(0, one, 1)
 	upgraded.Key.Slurmd.Changed = second(2).UnixNano()
 	silent := asking(8, Unclear("no answer"), 1).Settle(&pending)
+	// Another slurmd than the one that began 800 ms after boot had its files seen before that, or while this one ran.
+	before, during := earlier, earlier
+	before.At, during.At = 700*time.Millisecond, 900*time.Millisecond
 	const restart = "changed since slurmd started: restart slurmd"
 	for name, tt := range map[string]struct {
 		kept  *Kept
 		asked Asked
 		why   string // of an answer that does not hold
 	}{
-		"the first answer":                        {nil, asking(0, one, 1), ""},
-		"changed since, nothing known before":     {nil, asking(2, one, 1), restart},
-		"changed, the same answer":                {&kept, asking(5, one, 1), ""},
-		"changed, another answer":                 {&kept, asking(5, other, 1), restart},
-		"changed, slurmd restarted":               {&kept, restarted(asking(5, other, 6)), ""},
-		"changed, which slurmd is not known":      {&kept, asking(5, other, unknown), "slurmd is running is not known"},
-		"changed, slurmd's own copies":            {&kept, own(asking(5, other, 1)), ""},
-		"older files, another answer":             {&kept, asking(0, other, 1), restart},
-		"not known, then the same":                {&silent, asking(0, one, 1), restart},
-		"changed twice, and restarted in between": {&earlier, asking(5, one, 1), restart},
-		"another boot":                            {&elsewhere, asking(2, one, 1), restart},
-		"slurmd upgraded, still the old one":      {nil, upgraded, `"/usr/sbin/slurmd" has changed`},
-		"not known":                               {&kept, asking(0, Unclear("no answer"), 1), "no answer"},
+		"the first answer":                                      {nil, asking(0, one, 1), ""},
+		"changed since, nothing known before":                   {nil, asking(2, one, 1), restart},
+		"changed, the same answer":                              {&kept, asking(5, one, 1), ""},
+		"changed, another answer":                               {&kept, asking(5, other, 1), restart},
+		"changed, slurmd restarted":                             {&kept, restarted(asking(5, other, 6)), ""},
+		"changed, which slurmd is not known":                    {&kept, asking(5, other, unknown), "slurmd is running is not known"},
+		"changed, slurmd's own copies":                          {&kept, own(asking(5, other, 1)), ""},
+		"older files, another answer":                           {&kept, asking(0, other, 1), restart},
+		"not known, then the same":                              {&silent, asking(0, one, 1), restart},
+		"changed twice, and restarted in between":               {&earlier, asking(5, one, 1), restart},
+		"seen before it started, its clock set back since":      {&before, restarted(asking(0, one, -5)), ""},
+		"seen while it ran, not the first time":                 {&during, restarted(asking(0, one, -5)), restart},
+		"others seen while it ran, its clock set forward since": {&during, restarted(asking(5, one, 9)), restart},
+		"others seen before it started":                         {&before, restarted(asking(5, one, 9)), ""},
+		"another boot":                                          {&elsewhere, asking(2, one, 1), restart},
+		"slurmd upgraded, still the old one":                    {nil, upgraded, `"/usr/sbin/slurmd" has changed`},
+		"not known":                                             {&kept, asking(0, Unclear("no answer"), 1), "no answer"},
 	} {
 		got, want := tt.asked.Settle(tt.kept), tt.asked.List
 		switch {

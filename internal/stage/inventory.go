@@ -250,8 +250,7 @@ func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func()
 		}
 		asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
 		if daemon := reply.Key.Daemon; daemon.PID != 0 {
-			const perTick = time.Second / 100 // USER_HZ
-			asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
+			asked.Began = d.Clock.Wall().Add(daemon.Began() - asked.At)
 		}
 		asked.List, asked.Failed = d.askSlurmd(reply)
 		now := asked.Settle(kept)                              // what is in force
