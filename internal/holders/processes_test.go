@@ -2,6 +2,7 @@ package holders
 
 import (
 	"bufio"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -254,7 +255,7 @@ func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there
+		f, err := writer(pipe)
 		if err != nil {
 			t.Error(err)
 			return
@@ -308,6 +309,21 @@ func pipe(folder, file string) string {
 	return name
 }
 
+// writer opens a named pipe for writing when its reader is there. It does not sleep in open: a signal that interrupts
+// that makes its reader, which has met it, read an end, and then waits for another reader for ever.
+func writer(pipe string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(pipe, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), pipe), nil
+		case !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.EINTR):
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a
 // job's before the memory of the process was asked for is known all the same.
 func TestHungProcessesAreUnknownAlone(t *testing.T) {
@@ -333,7 +349,7 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	s, answer := &survey{proc: proc, known: map[int]finding.Process{}}, make(chan []finding.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
-		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
+		f := must.Have(writer(pipe))(t) // the reader then waits for text
 		defer f.Close()
 	}
 	for read := false; !read; { // while those hang
@@ -807,7 +823,7 @@ func TestScanBounds(t *testing.T) {
 // await gives a reader that waits at the pipe what text returns then.
 func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
-	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
+	f := must.Have(writer(pipe))(t)
 	defer f.Close()
 	must.Have(f.WriteString(text()))(t)
 }
@@ -829,7 +845,7 @@ func TestHangingProcesses(t *testing.T) {
 		answer <- s.result()
 	}()
 	for _, pipe := range stuck {
-		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
+		f := must.Have(writer(pipe))(t) // the reader then waits for text
 		defer f.Close()
 	}
 	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
@@ -868,7 +884,7 @@ func TestManyHangingProcesses(t *testing.T) {
 		answer <- s.result()
 	}()
 	for _, pipe := range stuck {
-		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, which then waits for text
+		f := must.Have(writer(pipe))(t) // the reader then waits for text
 		defer f.Close()
 	}
 	await(t, last, func() string { return "" })

@@ -429,3 +429,18 @@ func FuzzParseListed(f *testing.F) {
 		}
 	})
 }
+
+// Two numbers that lead to one GPU are not certain, also where only its bus id is known, as before the first reading.
+func TestDevicesAreDistinct(t *testing.T) {
+	minor := 0
+	cards := []gpu.Card{{Device: gpu.Device{BusID: "0000:1b:00.0", Minor: &minor}}}
+	one := GPU{"/dev/nvidia0"}
+	list := List{Source: BySlurmd, GPUs: []GPU{one, one}}
+	for name, r := range map[string]Result{
+		"at a start": Devices(slurm.Job{GPUIndexes: []int{0, 1}}, cards, config.NVIDIA{}, list),
+		"at an end": Again([]Assigned{{Index: 0, Device: cards[0].Device}, {Index: 1, Device: cards[0].Device}}, BySlurmd,
+			cards),
+	} {
+		must.Not(t, r.Source != Ambiguous || !strings.Contains(r.Unknown, "0000:1b:00.0") || len(r.Devices) > 0, "%s: %+v", name, r)
+	}
+}
