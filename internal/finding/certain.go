@@ -89,9 +89,9 @@ func (s Scene) excuse(found []Finding) {
 			continue
 		}
 		for i := range found {
-			if found[i].withoutProcess() {
-				found[i].Owner = nil
-				found[i].doubt("process %d on the same GPU may hold it", f.Holder.PID)
+			why := fmt.Sprintf("process %d on the same GPU may hold it", f.Holder.PID)
+			if found[i].withoutProcess() && !slices.Contains(found[i].Doubts, why) {
+				found[i].Owner, found[i].Doubts = nil, append(found[i].Doubts, why)
 			}
 		}
 	}

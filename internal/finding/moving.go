@@ -45,6 +45,7 @@ func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
 			add(f, rest)
 		}
 	}
+	s.excuse(out) // what is not certain by now is not left for certain
 	s.givenBack(out, soon)
 	return out
 }

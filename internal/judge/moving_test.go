@@ -45,6 +45,7 @@ func TestSmallMovements(t *testing.T) {
 		"a pool given back over 6 s":      {memory: []held{{70, falls(60*gib, 8*gib)}}, who: mine, want: "ORPHAN:70 MOVING"},
 		"given back after it was taken":   {memory: []held{{70, steps(10, 60, 60, 45, 30, 15, 8)}}, who: mine, want: "ORPHAN:70 MOVING"},
 		"jumps of a teardown":             {memory: []held{{70, steps(140, 1, 140, 140, 140, 1, 0)}}, who: mine, want: "ORPHAN:70 MOVING"},
+		"beside what is another's":        {memory: []held{{70, falls(60*gib, 8*gib)}, {73, still(gib)}, {0, still(9 * gib)}}, who: mine, want: "ORPHAN:70 STRAY:73 RESIDUE MOVING"},
 		"two that are enough together":    {memory: []held{{70, still(300 * mib)}, {72, still(300 * mib)}, noise}, who: mine, want: "ORPHAN:70! ORPHAN:72! ORPHAN:71! MOVING"},
 		"two that are not":                {memory: []held{{70, still(200 * mib)}, {72, still(200 * mib)}, noise}, who: mine, want: "ORPHAN:70 ORPHAN:72 ORPHAN:71 MOVING"},
 		"its first thread has ended":      {memory: []held{{70, still(9 * gib)}, noise}, who: state("Z", mine), want: "ORPHAN:70! ORPHAN:71! MOVING"},
@@ -74,8 +75,11 @@ func TestSmallMovements(t *testing.T) {
 			return looks(10+i, 1, used, list...)[0]
 		}
 		e := &eyes{who: map[int]finding.Process{}, later: map[int]finding.Process{}}
-		for _, pid := range []int{70, 71, 72, 80} {
+		for _, pid := range []int{70, 71, 72, 73, 80} {
 			p := tt.who
+			if pid == 73 { // root's
+				p = finding.Process{Start: 5 * second}
+			}
 			p.PID = pid
 			gone := finding.Process{PID: pid, Gone: true}
 			if e.who[pid], e.later[pid] = p, p; tt.ends == pid {
