@@ -166,6 +166,35 @@ func TestEpilogTwice(t *testing.T) {
 	n.unharmed()
 }
 
+// Of a requeued job whose second record is lost, Slurm 22.05 does not tell the second end from one more of the first run's.
+// Nothing that this end finds is certain then, with a cgroup or without.
+func TestRequeuedWithoutARecord(t *testing.T) {
+	for name, tracked := range map[string]bool{"in the job's cgroup": true, "in none": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.job(100)
+			first := n.get(must.Have(filepath.Glob(n.inState("100/*.json")))(t)[0])
+			n.clean(prolog, newJob())
+			for _, path := range must.Have(filepath.Glob(n.inState("100/*.json")))(t) {
+				if n.get(path) != first {
+					must.Do(t, os.Remove(path))
+				}
+			}
+			p := n.holder(user, []string{"SLURM_JOB_ID=100"}, "--mib", "2048")
+			if tracked {
+				n.inCgroup(p, "100")
+			}
+			n.exits(0, epilog, newJob())
+			for _, f := range n.endOf(100).Findings {
+				if f.Holder != nil && f.Unknown == "" && len(f.Doubts) == 0 {
+					t.Errorf("certain: %+v", f)
+				}
+			}
+		})
+	}
+}
+
 // A job that was requeued: what the first run's user was told is not true of the second, where its prolog is ended while
 // it looks.
 func TestRequeue(t *testing.T) {
