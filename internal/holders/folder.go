@@ -66,38 +66,41 @@ func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 	if asked, answer = f.process(), first; goesOn(first) {
 		return asked, answer
 	}
-	threads, _ := f.threads()
-	for _, thread := range threads {
+	_ = f.eachThread(func(thread folder) error {
 		st, err := thread.stat()
 		switch {
 		case err != nil || st.State == ended:
 		case goesOn(st):
-			return thread, st
+			asked, answer = thread, st
+			return errBound
 		case answer.State == ended:
 			asked, answer = thread, st
 		}
-	}
+		return nil
+	})
 	return asked, answer
 }
 
-// threads are those of the process; with an error those that were found.
-func (f folder) threads() (all []folder, err error) {
+// eachThread calls visit with each thread of the process, until it returns an error other than that the thread is gone.
+func (f folder) eachThread(visit func(thread folder) error) error {
 	tasks, err := f.at("task", unix.O_DIRECTORY)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer tasks.Close()
 	names, err := tasks.Readdirnames(maxThreads)
 	for _, tid := range names {
-		all = append(all, folder{f.fd, path.Join("task", tid)})
+		if err := visit(folder{f.fd, path.Join("task", tid)}); err != nil && !gone(err) {
+			return err
+		}
 	}
 	switch {
 	case len(names) == maxThreads:
-		return all, fmt.Errorf("more than %d threads", maxThreads)
+		return fmt.Errorf("more than %d threads", maxThreads)
 	case err == io.EOF:
-		return all, nil
+		return nil
 	}
-	return all, err
+	return err
 }
 
 // successor returns the same process with a living thread to ask, if the thread that was asked has ended or is ending.

@@ -38,9 +38,15 @@ const maxSurvey = 64
 // One that could not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any
 // signal. An empty Instance among them stands for all processes.
 func Processes(proc, dev string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
-	c := newCrew(budget)
+	c := newCrew(budget - budget/forSteps)
 	defer c.end()
-	return (&survey{proc: proc, dev: dev, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
+	processes := (&survey{proc: proc, dev: dev, skip: skip, known: map[int]finding.Process{}}).of(c, pids)
+	all := make([]*finding.Process, len(processes))
+	for i := range processes {
+		all[i] = &processes[i]
+	}
+	backEnvironments(proc, budget/forSteps, all)
+	return processes
 }
 
 // survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
@@ -58,14 +64,12 @@ func (s *survey) of(c *crew, pids []int) []finding.Process {
 		s.known[pid] = finding.Process{PID: pid, Why: "time was up before it was read"}
 	}
 	c.wait(c.send(maxSurvey, pids, s.look), "processes")
-	processes, all := make([]finding.Process, len(pids)), make([]*finding.Process, len(pids))
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	processes := make([]finding.Process, len(pids))
 	for i, pid := range pids {
 		processes[i] = s.known[pid]
-		all[i] = &processes[i]
 	}
-	s.mu.Unlock()
-	c.backEnvironments(s.proc, all)
 	return processes
 }
 
@@ -151,25 +155,24 @@ func (s *survey) opens(r *reader, f folder) (bool, error) {
 	own, left := placeOf(s.proc, s.dev, f), maxLinks
 	going := func() bool { left--; return left >= 0 && !open.any() && s.going() }
 	add := func(target []byte) { open.add(target, own) }
-	threads, err := f.threads()
-	if gone(err) {
-		err = nil
-	}
-	for _, thread := range append([]folder{f}, threads...) {
-		if failed := f.gap(r.descriptors(thread, going, add)); !open.any() && failed != nil {
-			return false, failed
+	descriptors := func(of folder) error { return r.descriptors(of, going, add) }
+	for _, read := range []func() error{
+		func() error { return descriptors(f) },
+		func() error { return f.eachThread(descriptors) },
+		func() error { return r.maps(f, going, func(line []byte) { add(parseMap(line)) }) },
+	} {
+		err := f.gap(read())
+		if open.any() {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
 		}
 	}
-	if !open.any() && err == nil {
-		err = f.gap(r.maps(f, going, func(line []byte) { add(parseMap(line)) }))
+	if own.foreign() {
+		return false, errors.New("it has a file system of its own, where a GPU may have any name")
 	}
-	switch {
-	case open.any():
-		return true, nil
-	case err == nil && own.foreign():
-		err = errors.New("it has a file system of its own, where a GPU may have any name")
-	}
-	return false, err
+	return false, nil
 }
 
 // skipsAll reports that the memory of no process may be read.

@@ -27,13 +27,19 @@ const maxHoldings = 1024
 // under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
 // memory hangs, and perhaps so that no signal ends it. An empty Instance among them stands for all processes.
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
-	c := newCrew(budget)
+	c := newCrew(budget - budget/forSteps)
 	defer c.end()
 	s := newSearch(c, proc, dev)
 	s.skip = skip
 	s.descriptors()
 	s.mappings()
-	return s.result()
+	scan := s.result()
+	all := make([]*finding.Process, len(scan.Holdings))
+	for i := range scan.Holdings {
+		all[i] = &scan.Holdings[i].Process
+	}
+	backEnvironments(proc, budget/forSteps, all)
+	return scan
 }
 
 type search struct {
@@ -114,10 +120,12 @@ func (s *search) mappings() {
 }
 
 func (s *search) result() finding.Scan {
-	holdings := s.holdings()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scan := finding.Scan{Holdings: holdings, Looked: s.looked}
+	scan := finding.Scan{Holdings: []finding.Holding{}, Looked: s.looked}
+	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
+		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
+	}
 	if s.looked == 0 {
 		s.trouble("no process could be looked into")
 	}
@@ -129,22 +137,6 @@ func (s *search) result() finding.Scan {
 		}
 	}
 	return scan
-}
-
-// holdings are the holders that were found, in order of PID.
-func (s *search) holdings() []finding.Holding {
-	all := []finding.Holding{}
-	s.mu.Lock()
-	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
-		all = append(all, s.found[pid].Holding)
-	}
-	s.mu.Unlock()
-	processes := make([]*finding.Process, len(all))
-	for i := range all {
-		processes[i] = &all[i].Process
-	}
-	s.backEnvironments(s.proc, processes)
-	return all
 }
 
 // skips reports a process whose memory must not be read, by PID alone where only that is known, and says so.

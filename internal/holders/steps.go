@@ -1,10 +1,12 @@
 package holders
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"bookend/internal/finding"
 	"bookend/internal/slurm"
@@ -14,6 +16,9 @@ import (
 const stepDaemon = "slurmstepd"
 
 const maxTitle = 4 << 10 // bytes of a slurmstepd's title
+
+// forSteps is the part of a budget that is kept for steps, so that no process which hangs while it is read can use it up.
+const forSteps = 4
 
 // steps are the processes of a node, of which some are slurmstepds and their children.
 type steps struct {
@@ -32,7 +37,7 @@ type member struct {
 // backEnvironments looks for the jobs that processes have in their environment and that no cgroup names, and notes those
 // that have a step on this node. Threat: a process can write any job's id into its environment. It can neither run as
 // root nor become the child of another job's step.
-func (c *crew) backEnvironments(proc string, all []*finding.Process) {
+func backEnvironments(proc string, budget time.Duration, all []*finding.Process) {
 	var hints []*finding.Process
 	for _, p := range all {
 		if p.EnvJobID != 0 && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
@@ -42,6 +47,8 @@ func (c *crew) backEnvironments(proc string, all []*finding.Process) {
 	if len(hints) == 0 {
 		return
 	}
+	c := newCrew(budget)
+	defer c.end()
 	s := c.findSteps(proc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +62,7 @@ func (c *crew) findSteps(proc string) *steps {
 	pids, err := listPIDs(proc)
 	s.miss(err)
 	c.wait(c.send(workers(), pids, func(_ *reader, pid int) {
-		if err := s.read(pid); err != nil && !gone(err) {
+		if err := s.read(pid); err != nil && !gone(err) && !errors.Is(err, errEnded) {
 			s.miss(fmt.Errorf("process %d: %w", pid, err))
 		}
 	}), "steps of jobs")
@@ -77,21 +84,26 @@ func (s *steps) read(pid int) error {
 		return err
 	}
 	defer f.close()
-	st, err := f.stat()
-	if err != nil {
-		return err
-	}
-	m := member{parent: st.Parent}
-	if m.uid, _, err = f.status(); err != nil {
-		return err
-	}
-	if m.uid == 0 && pid != 1 {
-		m.job, err = f.stepOf()
-	}
+	m, err := f.member()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[pid] = m
-	return err
+	if pid == 1 { // a sandbox may keep even root from it, and it is no slurmstepd
+		return nil
+	}
+	return f.gap(err)
+}
+
+func (f folder) member() (m member, err error) {
+	st, err := f.stat()
+	if err != nil {
+		return m, err
+	}
+	m.parent = st.Parent
+	if m.uid, _, err = f.status(); err == nil && m.uid == 0 {
+		m.job, err = f.stepOf()
+	}
+	return m, err
 }
 
 // stepOf returns the job of a slurmstepd, 0 for any other process of root's. Threat: a process chooses its name and its
