@@ -108,7 +108,7 @@ func (a *app) own(ref slurm.Ref) error {
 			"while the job runs", ref.Text)
 	}
 	// Threat: none: the file is opened as the user who asks, and is readable for the job's own user alone.
-	r, err := state.GetReport(paths.Run, node, slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
+	r, err := state.GetReport(paths.Run, node, uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
 		// One text for both: whether a job of somebody else's ran here is nobody's business.

@@ -51,8 +51,9 @@ type DiskRequest struct {
 	Node    string    `json:"node,omitempty"`
 	Archive bool      `json:"archive,omitempty"`
 	Now     time.Time `json:"now"`
-	// Drop is the job whose drop has served; empty for none.
-	Drop slurm.Owner `json:"drop,omitzero"`
+	// Drop is the job whose drop has served, DropUID its user's; empty for none.
+	Drop    slurm.Owner `json:"drop,omitzero"`
+	DropUID uint32      `json:"drop_uid,omitempty"`
 
 	Textfile string      `json:"textfile,omitempty"` // of the metrics
 	Counted  metrics.Run `json:"counted"`
@@ -81,7 +82,7 @@ type diskWork struct {
 
 func (w *diskWork) do() {
 	if w.Drop.Found() { // first: it takes no time, and the rest may take all there is
-		w.note("", code.StateWrite, state.RemoveDrop(w.Run, w.Node, w.Drop))
+		w.note("", code.StateWrite, state.RemoveDrop(w.Run, w.Node, w.DropUID, w.Drop))
 	}
 	// A child that hangs on a dead disk keeps its lock until it is gone: those after it give up instead of piling up,
 	// and leave the records where they are, as most likely the other directories hang as well.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,47 +17,112 @@ import (
 	"bookend/test/must"
 )
 
-func TestReadForeign(t *testing.T) {
+func TestReadShared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		there string
 		want  error
 	}{
-		"the user's":          {"file:record others:record", nil},
+		"root's":              {"file:record", nil},
 		"missing":             {"", fs.ErrNotExist},
-		"too large":           {"long:record others:record", ErrTooLarge},
-		"root's":              {"file:record", ErrNotOurs},
-		"symbolic link":       {"file:other others:other link:other>record", ErrNotOurs},
-		"hard link":           {"file:record others:record hard:record>other", ErrNotOurs},
-		"FIFO":                {"fifo:record others:record", ErrNotOurs},
-		"device":              {"null:record others:record", ErrNotOurs},
-		"folder":              {"folder:record others:record", ErrNotOurs},
-		"mount":               {"file:record others:record file:other others:other mount:other>record", ErrNotOurs},
-		"lease":               {"file:record others:record lease:record", ErrNotOurs},
-		"another's directory": {"file:record others:record others:.", ErrNotOurs},
+		"too large":           {"long:record", ErrTooLarge},
+		"a user's":            {"file:record others:record", ErrNotOurs},
+		"symbolic link":       {"file:other link:other>record", ErrNotOurs},
+		"hard link":           {"file:record hard:record>other", ErrNotOurs},
+		"FIFO":                {"fifo:record", ErrNotOurs},
+		"device":              {"null:record", ErrNotOurs},
+		"folder":              {"folder:record", ErrNotOurs},
+		"mount":               {"file:record file:other mount:other>record", ErrNotOurs},
+		"lease":               {"file:record lease:record", ErrNotOurs},
+		"another's directory": {"file:record others:.", ErrNotOurs},
 	} {
-		b, err := ReadForeign(arranged(t, tt.there), "record", user, 6)
+		b, err := ReadShared(arranged(t, tt.there), "record", 6)
 		must.Not(t, !errors.Is(err, tt.want) || err == nil && string(b) != "before",
 			"%s: got %q, %v, want %v", name, b, err, tt.want)
 	}
 }
 
-// A file that is given to a user is a new one, whoever holds the old one; the user rewrites it, and nothing else.
-func TestGiveAndRewrite(t *testing.T) {
-	dir := arranged(t, "file:7 others:7 folder:folder long:own link:own>link")
-	at := func(name string) string { return filepath.Join(dir, name) }
-	old := must.Have(os.OpenFile(at("7"), os.O_RDWR, 0))(t)
+// asUser runs a shell command as a user, and reports whether it succeeded.
+func asUser(uid uint32, command string) bool {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return cmd.Run() == nil
+}
+
+// A file that is shared with a user is a new one, whatever process holds the old one, and stays root's.
+func TestShare(t *testing.T) {
+	dir := arranged(t, "file:7 others:7 folder:folder")
+	path := filepath.Join(dir, "7")
+	old := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer old.Close()
-	must.Do(t, Give(dir, "7", user-1, user-1))
+	must.Do(t, Share(dir, "7", user, 4096))
 	must.Have(old.WriteString("again"))(t)
 	var st unix.Stat_t
-	must.Do(t, unix.Lstat(at("7"), &st))
-	must.Not(t, st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0, "got %+v", st)
-	must.Fail(t, "a directory", Give(dir, "folder", user, user), unix.EISDIR)
-	must.Do(t, Rewrite(dir, "own", []byte("short")))
-	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
-		must.Fail(t, name, Rewrite(dir, name, []byte("x")), want)
+	must.Do(t, unix.Lstat(path, &st))
+	must.Not(t, st.Uid != 0 || st.Mode != unix.S_IFREG|0o660 || st.Size != 0 || st.Blocks == 0, "got %+v", st)
+	must.Fail(t, "a directory", Share(dir, "folder", user, 1), unix.EISDIR)
+	for command, may := range map[string]bool{"echo x >>" + path: true, "cat " + path: true, "rm -f " + path: false,
+		"chmod 666 " + path: false, "setfacl -m u:1:rw " + path: false} {
+		must.Be(t, command, asUser(user, command), may)
+		must.Be(t, "another user: "+command, asUser(user-1, command), false)
 	}
-	must.Be(t, "content", content(t, at("own")), "short")
+}
+
+// Nothing of a user's directory shows to others, whatever happens in it.
+func TestMakeDirFor(t *testing.T) {
+	parent := arranged(t, "file:file link:d>link folder:users others:users")
+	for range 2 {
+		must.Do(t, MakeDirFor(parent, "d", user))
+		must.Do(t, MakeDir(filepath.Join(parent, "d"), "jobs", 0o711))
+		put(t, filepath.Join(parent, "d/jobs/f"), "text", 0o644)
+		read := "cat " + filepath.Join(parent, "d/jobs/f")
+		must.Be(t, "its user", asUser(user, read), true)
+		for _, command := range []string{read, "stat " + parent + "/d/jobs", "ls " + parent + "/d"} {
+			must.Be(t, command, asUser(user-1, command), false)
+		}
+		must.Be(t, "its user writes", asUser(user, "touch "+parent+"/d/jobs/g || touch "+parent+"/d/g"), false)
+	}
+	for _, name := range []string{"file", "link", "users"} {
+		must.Fail(t, name, MakeDirFor(parent, name, user), ErrNotOurs)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	dir := arranged(t, "file:f file:theirs others:theirs file:linked link:linked>link hard:f>second long:long")
+	to := func(text string) func([]byte) ([]byte, error) {
+		return func([]byte) ([]byte, error) { return []byte(text), nil }
+	}
+	for name, want := range map[string]error{"theirs": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist,
+		"f": ErrNotOurs} {
+		must.Fail(t, name, Edit(dir, name, 0, 100, to("x")), want)
+	}
+	must.Do(t, os.Remove(filepath.Join(dir, "second")))
+	for _, tt := range []struct{ text, want string }{{"short", "short "}, {"a longer one", "a longer one"}} {
+		must.Do(t, Edit(dir, "f", 0, 100, to(tt.text)))
+		must.Be(t, "content", content(t, filepath.Join(dir, "f")), tt.want)
+	}
+	must.Fail(t, "refused", Edit(dir, "f", 0, 100, func([]byte) ([]byte, error) { return nil, fs.ErrInvalid }), fs.ErrInvalid)
+	must.Do(t, Edit(dir, "long", 0, 6, func(old []byte) ([]byte, error) { return []byte("not " + string(old)), nil }))
+	must.Be(t, "what was too large", content(t, filepath.Join(dir, "long")), "not re and more")
+	held := must.Have(Lock(filepath.Join(dir, "f"), 0, true))(t)
+	must.Fail(t, "held", Edit(dir, "f", 0, 100, to("x")), ErrLocked)
+	held()
+}
+
+// What another user writes takes nothing of what is reserved for a file, and root can take it back.
+func TestReservedSpace(t *testing.T) {
+	dir := smallTmpfs(t, "64k")
+	must.Do(t, errors.Join(Share(dir, "f", user, 4096), Share(dir, "foe", user-1, 4096)))
+	foe := must.Have(os.OpenFile(filepath.Join(dir, "foe"), os.O_RDWR, 0))(t)
+	defer foe.Close()
+	_, err := foe.Write(make([]byte, 1<<20))
+	must.Fail(t, "the file system is full", err, unix.ENOSPC)
+	must.Fail(t, "without room", Share(dir, "late", user, 4096), unix.ENOSPC)
+	for _, text := range []string{strings.Repeat("x", 4096), "short"} {
+		must.Do(t, Edit(dir, "f", 0, 4096, func([]byte) ([]byte, error) { return []byte(text), nil }))
+		must.Be(t, "content", strings.TrimRight(string(must.Have(ReadShared(dir, "f", 4096))(t)), " "), text)
+	}
+	must.Do(t, Clear(dir, "foe"))
+	must.Do(t, Share(dir, "late", user, 4096))
 }
 
 func TestMakeDir(t *testing.T) {
@@ -224,7 +291,7 @@ func TestCreateInTheWorkingFolder(t *testing.T) {
 // A file that does not fit leaves nothing.
 func TestCreateWithoutRoom(t *testing.T) {
 	for _, over := range []bool{false, true} {
-		dir := smallTmpfs(t)
+		dir := smallTmpfs(t, "4k")
 		must.Fail(t, fmt.Sprint("replacing ", over), Create(dir+"/page.html", make([]byte, 1<<16), over), unix.ENOSPC)
 		must.Be(t, "left", entries(t, dir), "")
 	}

@@ -40,10 +40,10 @@ func rootsFolder(t *testing.T) string {
 }
 
 // smallTmpfs mounts a file system with room for one page.
-func smallTmpfs(t *testing.T) string {
+func smallTmpfs(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
-	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, "size=4k,mode=0755"))
+	must.Do(t, unix.Mount("none", dir, "tmpfs", 0, "mode=0755,size="+size))
 	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	return dir
 }
@@ -128,7 +128,7 @@ func TestWritersReplaceLinks(t *testing.T) {
 }
 
 func TestFullDiskKeepsTheOldFile(t *testing.T) {
-	dir := smallTmpfs(t)
+	dir := smallTmpfs(t, "4k")
 	must.Do(t, Replace(dir, "f", []byte("old"), 0o600))
 	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
 	must.Fail(t, "a full disk", err, unix.ENOSPC)
@@ -197,7 +197,8 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 			for call, err := range map[string]error{
 				"Read": read, "Lock": lock, "Replace": Replace(dir, "f", nil, 0o600),
 				"Append": Append(dir, "f", nil, 10), "MakeDir": MakeDir(dir, "d", 0o700),
-				"Give": Give(dir, "f", user, user), "Rewrite": Rewrite(dir, "f", nil),
+				"Share": Share(dir, "f", user, 1), "Clear": Clear(dir, "f"), "MakeDirFor": MakeDirFor(dir, "d", user),
+				"Edit": Edit(dir, "f", 0, 1, func(b []byte) ([]byte, error) { return b, nil }),
 			} {
 				must.Fail(t, call, err, ErrNotOurs)
 			}
@@ -238,10 +239,10 @@ func TestRefusedCalls(t *testing.T) {
 	rotated := func(dir string) error { return Append(dir, "f", []byte("new"), 4) }
 	read := func(dir string) error { _, err := Read(dir, "f", 10); return err }
 	foreign := func(dir string) error {
-		_, err := ReadForeign(dir, "f", uint32(os.Getuid()), 10)
+		_, err := ReadShared(dir, "f", 10)
 		return err
 	}
-	given := func(dir string) error { return Give(dir, "none", user, user) }
+	shared := func(dir string) error { return Share(dir, "none", user, 4096) }
 	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	for name, test := range map[string]struct {
 		call refuse.Call
@@ -256,7 +257,10 @@ func TestRefusedCalls(t *testing.T) {
 		"rotate a log":        {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: rotated},
 		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
 		"find a user's mount": {call: byPath(), do: foreign},
-		"give a file away":    {call: call(unix.SYS_FCHOWN, unix.EPERM), do: given},
+		"let a user write":    {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: shared},
+		"reserve":             {call: call(unix.SYS_FALLOCATE, unix.ENOSPC), do: shared},
+		"open a user's directory": {call: opening(unix.O_RDONLY | unix.O_DIRECTORY),
+			do: func(dir string) error { return MakeDirFor(dir, "sub", user) }},
 		"make a directory": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
 			do: func(dir string) error { return MakeDir(dir, "d", 0o755) }},
 		"a log that others write": {do: func(dir string) error { return Append(dir, "open", nil, 10) },
@@ -294,9 +298,9 @@ func descriptors(t *testing.T) int {
 func TestUnknownMount(t *testing.T) {
 	dir := rootsFolder(t)
 	put(t, filepath.Join(dir, "f"), "text", 0o600)
-	must.Have(ReadForeign(dir, "f", 0, 10))(t)
+	must.Have(ReadShared(dir, "f", 10))(t)
 	var err error
 	nothing := call(unix.SYS_READ, 0) // what it says of a descriptor is empty
-	must.Do(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadForeign(dir, "f", 0, 10) }))
+	must.Do(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadShared(dir, "f", 10) }))
 	must.Not(t, err == nil, "it was read")
 }

@@ -203,20 +203,19 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 	return content, err
 }
 
-// ReadForeign returns the file name of an own folder that belongs to a user: regular, one link, the user's own, of at
-// most limit bytes (else ErrTooLarge); anything else is ErrNotOurs. The content is the user's claim.
+// ReadShared returns a file that Share made for a user: regular, one link, root's, of at most limit bytes (else
+// ErrTooLarge); anything else is ErrNotOurs. The content is the user's claim.
 //
-// Threat: the user mounts a FUSE file system over the file, whose server answers when it likes, takes a lease on it,
-// or makes it grow. Nothing is opened for reading, or even asked for its attributes, before its mount is known to be
-// the folder's.
-func ReadForeign(dir, name string, uid uint32, limit int64) (content []byte, err error) {
+// Threat: the user mounts a FUSE file system over the file, whose server answers when it likes, or makes it grow.
+// Nothing is opened for reading, or even asked for its attributes, before its mount is known to be the folder's.
+func ReadShared(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, st, err := pin(dirfd, name)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid != uid {
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) {
 			return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
 		}
 		content, err = readPinned(fd, limit)

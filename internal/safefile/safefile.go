@@ -4,8 +4,8 @@
 // Three kinds of places are told apart:
 //
 //	trusted  /etc/bookend, programs    root's all the way up              Trusted, ReadTrusted, Passable
-//	own      /run/bookend, /var/lib/*  only this uid (or root) can write  Read, Replace, Append, Lock, MakeDir, Give
-//	foreign  /run/bookend/drop/JOB     a user's, in an own folder         ReadForeign, Rewrite
+//	own      /run/bookend, /var/lib/*  only this uid (or root) can write  Read, Replace, Append, Lock, MakeDir
+//	shared   /run/bookend/drop/UID/*   one user may write to a file, too  Share, Edit, ReadShared, Clear
 package safefile
 
 import (

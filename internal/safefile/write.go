@@ -2,7 +2,6 @@ package safefile
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,7 @@ const TempPrefix = ".tmp-"
 // attributes are what a written file gets, whatever the umask.
 type attributes struct {
 	mode    os.FileMode
-	reader  *uint32 // a user who may read it too
+	guest   *guest // a user who may use it too
 	durable bool
 }
 
@@ -38,43 +37,7 @@ func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 // ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list: whoever
 // owns a file may open it for writing, and fill the file system. unix.EOPNOTSUPP: that knows no such lists.
 func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
-	return write(dir, name, data, attributes{mode: 0o600, reader: &reader})
-}
-
-// Give makes an empty file of an own folder anew, in place of what is there, and gives it to a user.
-func Give(dir, name string, uid, gid uint32) error {
-	return inOwnFolder("make", dir, name, func(dirfd int) error {
-		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point is not removed.
-		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("remove: %w", err)
-		}
-		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		if err = retry(func() error { return unix.Fchown(fd, int(uid), int(gid)) }); err != nil {
-			_ = unix.Unlinkat(dirfd, name, 0)
-		}
-		return err
-	})
-}
-
-// Rewrite puts other content into a user's own file, whose folder is not theirs. One that is killed leaves a part.
-func Rewrite(dir, name string, data []byte) error {
-	return inOwnFolder("write", dir, name, func(dirfd int) error {
-		// Threat: none but the user's own: it is this user's file, and process.
-		fd, _, err := openOwn(dirfd, name, unix.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), name)
-		if err = f.Truncate(0); err == nil {
-			_, err = f.Write(data)
-		}
-		return errors.Join(err, f.Close())
-	})
+	return write(dir, name, data, attributes{mode: 0o600, guest: &guest{reader, mayRead}})
 }
 
 func write(dir, name string, data []byte, a attributes) error {
@@ -125,36 +88,15 @@ func fill(f *os.File, data []byte, a attributes) error {
 	if err := f.Chmod(a.mode); err != nil {
 		return err
 	}
-	if a.reader != nil {
-		if err := unix.Fsetxattr(int(f.Fd()), "system.posix_acl_access", readableBy(*a.reader), 0); err != nil {
-			return fmt.Errorf("let user %d read it: %w", *a.reader, err)
+	if a.guest != nil {
+		if err := a.guest.admit(int(f.Fd()), mayRead|mayWrite); err != nil {
+			return err
 		}
 	}
 	if a.durable {
 		return f.Sync()
 	}
 	return nil
-}
-
-// readableBy is the list, as linux/posix_acl_xattr.h lays it out: the owner reads and writes, one user reads.
-func readableBy(uid uint32) []byte {
-	const none = ^uint32(0)
-	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version
-	for _, e := range []struct {
-		tag, may uint16
-		id       uint32
-	}{
-		{0x01, 4 | 2, none}, // the owner
-		{0x02, 4, uid},      // a user
-		{0x04, 0, none},     // the group
-		{0x10, 4, none},     // the mask: what others than the owner may at most
-		{0x20, 0, none},     // everybody else
-	} {
-		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
-		acl = binary.LittleEndian.AppendUint16(acl, e.may)
-		acl = binary.LittleEndian.AppendUint32(acl, e.id)
-	}
-	return acl
 }
 
 // Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's

@@ -45,7 +45,7 @@ func (r *record) publish() {
 		req.Log, req.LogDir = lines, r.Config.Paths.Log
 	}
 	if r.Phase != slurm.Prolog && r.Store != nil {
-		req.Archive, req.Drop = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}
+		req.Archive, req.Drop, req.DropUID = true, slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID}, r.Job.UID
 	}
 	if r.Store != nil && !r.InJob && req.Leave() { // Slurm waits for all that a hook leaves in its job
 		return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +64,7 @@ func taskProlog(t *task) {
 	if t.LocalID > 0 {
 		return
 	}
-	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
+	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, uint32(t.env.EUID), t.Job())
 	switch {
 	case err != nil: // no prolog, or not this user's report
 	case t.inScript():
@@ -109,7 +108,7 @@ func quote(text string) string {
 func taskEpilog(t *task) {
 	// ENVIRONMENT is Slurm's mark of a job with a script, which a step without its environment (--export=NONE) lacks.
 	terminal := !t.recordOutput() && t.LocalID == 0 && t.env.Getenv("ENVIRONMENT") != "BATCH"
-	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job()); terminal && err == nil {
+	if r, err := state.GetReport(t.cfg.Paths.Run, t.Node, uint32(t.env.EUID), t.Job()); terminal && err == nil {
 		if !r.Clean {
 			io.WriteString(t.env.Stderr, quote(r.Text))
 		}
@@ -161,30 +160,20 @@ func (t *task) record(change func(*joblog.Drop)) {
 	if name := t.env.Getenv("SLURM_JOB_NAME"); len(name) <= joblog.MaxName && utf8.ValidString(name) {
 		drop.Name = name
 	}
-	dir, name := state.DropFile(t.cfg.Paths.Run, t.Node, t.Job())
+	dir, name := state.DropFile(t.cfg.Paths.Run, t.Node, uint32(t.env.EUID), t.Job())
 	if dir == "" {
 		return
 	}
-	// Threat: none but the user's own: this user's file and process. Having none is normal.
-	release, err := safefile.Lock(filepath.Join(dir, name), t.Left(longest, 0), true)
-	if err != nil {
-		return
-	}
-	defer release()
-	if raw, err := safefile.Read(dir, name, joblog.MaxDrop); err == nil {
-		old, err := joblog.ParseDrop(raw)
-		switch {
-		case err != nil:
-		case t.inScript():
+	// Having none is normal, and so is one that another step's hook holds for long.
+	_ = safefile.Edit(dir, name, t.Left(longest, 0), joblog.MaxDrop, func(raw []byte) ([]byte, error) {
+		if old, err := joblog.ParseDrop(raw); err == nil && t.inScript() {
 			drop.Target, drop.Steps, drop.Elsewhere = old.Target, old.Steps, old.Elsewhere
-		default:
+		} else if err == nil {
 			drop = old
 		}
-	}
-	change(&drop)
-	if data, err := drop.Encode(); err == nil {
-		_ = safefile.Rewrite(dir, name, data)
-	}
+		change(&drop)
+		return drop.Encode()
+	})
 }
 
 // addressSpace is the soft limit of address space of the job's tasks, bytes, diagnosis.Unlimited for none and 0 where

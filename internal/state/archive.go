@@ -186,7 +186,8 @@ func (s *Store) forget(r ledger.Run) error {
 	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
-	return errors.Join(removeNamed(reportFolder(s.run), s.node, gone), RemoveDrop(s.run, s.node, gone))
+	return errors.Join(removeNamed(reportFolder(s.run), s.node, r.Job.UID, gone),
+		RemoveDrop(s.run, s.node, r.Job.UID, gone))
 }
 
 // prune removes from the history what is too old, and the oldest if it is too large. A killed writer's files go too. A
@@ -231,7 +232,7 @@ const abandonedAfter = time.Hour
 
 // sweep removes what killed hooks left half written an hour ago, and directories of jobs without a record.
 func (s *Store) sweep(now time.Time) error {
-	all := []error{sweepFolder(reportFolder(s.run), now), sweepFolder(s.dir, now)}
+	all := []error{sweepUsers(reportFolder(s.run), now), sweepUsers(dropFolder(s.run), now), sweepFolder(s.dir, now)}
 	jobs, _ := s.jobs()
 	for _, id := range jobs {
 		folder := filepath.Join(s.dir, folderName(id))

@@ -83,11 +83,11 @@ func TestArchive(t *testing.T) {
 	archive(t, run, varDir, 1, 1)
 	must.Be(t, "in memory", inMemory(t, s), []slurm.JobID{2, 4, 5})
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{5, 3, 2, 1})
-	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
-		"drop/n1_" + string(sluidA)} {
+	for _, path := range []string{"state/n1/3", "report/65534/jobs/n1_3", "report/65534/jobs/n1_" + string(sluidA), "drop/65534/jobs/n1_3",
+		"drop/65534/jobs/n1_" + string(sluidA)} {
 		must.Be(t, path, there(filepath.Join(run, path)), false)
 	}
-	must.Be(t, "it is there: "+filepath.Join(run, "report/n1_5"), there(filepath.Join(run, "report/n1_5")), true)
+	must.Be(t, "it is there: "+filepath.Join(run, "report/65534/jobs/n1_5"), there(filepath.Join(run, "report/65534/jobs/n1_5")), true)
 	before := tree(t, run)
 	archive(t, run, varDir, 1, 1)
 	must.Be(t, "archived again", tree(t, run), before)
@@ -121,8 +121,8 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	must.Not(t, len(runs) != 1 || runs[0].Job.SLUID != sluidB, "in memory: %+v", runs)
 	must.Be(t, "on disk", onDisk(t, varDir), []slurm.JobID{1, 1})
 	for path, want := range map[string]bool{
-		"report/n1_1": true, "report/n1_" + string(sluidB): true, "report/n1_" + string(sluidA): false,
-		"drop/n1_1": true, "drop/n1_" + string(sluidB): true, "drop/n1_" + string(sluidA): false,
+		"report/65534/jobs/n1_1": true, "report/65534/jobs/n1_" + string(sluidB): true, "report/65534/jobs/n1_" + string(sluidA): false,
+		"drop/65534/jobs/n1_1": true, "drop/65534/jobs/n1_" + string(sluidB): true, "drop/65534/jobs/n1_" + string(sluidA): false,
 	} {
 		_, err := os.Lstat(filepath.Join(run, path))
 		must.Not(t, (err == nil) != want, "%s: %v", path, err)
@@ -242,7 +242,7 @@ func TestSweep(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(elsewhere, leftover), nil, 0o600))
 	must.Do(t, os.Symlink(elsewhere, filepath.Join(s.dir, "57")))
 	var all []string
-	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report"} {
+	for _, folder := range []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report/7/jobs"} {
 		all = append(all, filepath.Join(s.run, folder, leftover))
 	}
 	for _, tt := range []struct {
@@ -351,7 +351,7 @@ func TestShed(t *testing.T) {
 		must.Be(t, "lost", must.Have(Shed(run, node))(t), tt.lost)
 		must.Be(t, "in memory", inMemory(t, s), tt.left)
 	}
-	must.Be(t, "its report is there", there(filepath.Join(run, "report/n1_3")), false)
+	must.Be(t, "its report is there", there(filepath.Join(run, "report/65534/jobs/n1_3")), false)
 }
 
 // The history's file system refuses the first record: the next ones are not tried.

@@ -102,7 +102,7 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("node %q, job %d, SLUID %q: %q", node, id, sluid, name)
 			}
 		}
-		if dir, name := DropFile("/run/bookend", node, owner); dir != "" && (dir != "/run/bookend/drop" ||
+		if dir, name := DropFile("/run/bookend", node, id, owner); dir != "" && (dir != fmt.Sprintf("/run/bookend/drop/%d/jobs", id) ||
 			name != filepath.Base(name)) {
 			t.Errorf("drop %q, %q", dir, name)
 		}

@@ -11,8 +11,8 @@
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few; damaged.go
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
-//	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
-//	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: user.go
+//	  report/UID/jobs/NODE_JOBID      a job's reports, root's, which its user may read: user.go
+//	  drop/UID/jobs/NODE_JOBID        what the job's task hooks tell root, which its user may write: user.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //
 // Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. Files are

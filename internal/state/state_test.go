@@ -141,9 +141,9 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 	must.Fail(t, "key", s.Begin(ledger.Run{Key: "../x", Job: job(1)}), ErrName)
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
-		dir, name := DropFile(run, node, owner)
+		dir, name := DropFile(run, node, 1, owner)
 		must.Be(t, fmt.Sprintf("drop of %+v", owner), dir+name, "")
-		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, owner)), ErrName)
+		must.Fail(t, fmt.Sprintf("report of %+v", owner), must.Err(GetReport(run, node, 1, owner)), ErrName)
 	}
 	must.Be(t, "something was written", tree(t, run), before)
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +36,9 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 		if err != nil {
 			return err
 		}
-		return safefile.ReplaceReadable(reportFolder(s.run), name, data, job.UID)
+		return inUserDir(reportFolder(s.run), job.UID, func(dir string) error {
+			return safefile.ReplaceReadable(dir, name, data, job.UID)
+		})
 	})
 }
 
@@ -55,7 +59,9 @@ func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 
 // RemoveReport removes what an earlier run of the job id left.
 func (s *Store) RemoveReport(job slurm.Job) error {
-	return s.named(job, "remove report", func(name string) error { return removeOwn(reportFolder(s.run), name) })
+	return s.named(job, "remove report", func(name string) error {
+		return removeOwn(userDir(reportFolder(s.run), job.UID), name)
+	})
 }
 
 func (s *Store) named(job slurm.Job, what string, do func(name string) error) (err error) {
@@ -71,15 +77,15 @@ func (s *Store) named(job slurm.Job, what string, do func(name string) error) (e
 
 // Report is what is there of a job's reports.
 func (s *Store) Report(job slurm.Job) (Report, error) {
-	return GetReport(s.run, s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
+	return GetReport(s.run, s.node, job.UID, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
 }
 
 // GetReport reads a job's reports as its user: the kernel lets users read their own only.
-func GetReport(run, node string, owner slurm.Owner) (report Report, err error) {
+func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, err error) {
 	var data []byte
 	name, err := userName(node, owner)
 	if err == nil {
-		data, err = safefile.Read(reportFolder(run), name, maxReport)
+		data, err = safefile.Read(userDir(reportFolder(run), uid), name, maxReport)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &report)
@@ -123,17 +129,66 @@ func removeOwn(folder, name string) error {
 	return nil
 }
 
-const maxDrop = 4 << 10 // bytes of the user's claim
+const maxDrop = 4 << 10 // bytes of the user's claim, reserved for it
 
 func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
 func reportFolder(run string) string { return filepath.Join(run, "report") }
 
-// MakeDrop makes the file in which task hooks tell root what they saw: the user's, between its record's two ends.
+// jobsName is the directory in which a user's files of a tree are: TREE/UID/jobs.
+const jobsName = "jobs"
+
+// userDir is where one user's files of a tree are. Other users can see when the directory of the uid was made, as its
+// name can be guessed, and nothing of what is below: neither how many jobs there are, nor when one began or was written
+// about.
+func userDir(tree string, uid uint32) string {
+	return filepath.Join(tree, strconv.FormatUint(uint64(uid), 10), jobsName)
+}
+
+// inUserDir does something in a user's directory, and makes it where it is missing.
+func inUserDir(tree string, uid uint32, do func(dir string) error) error {
+	dir := userDir(tree, uid)
+	err := do(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	above := filepath.Dir(dir)
+	err = safefile.MakeDirFor(tree, filepath.Base(above), uid)
+	if err == nil {
+		err = safefile.MakeDir(above, jobsName, 0o711)
+	}
+	if err != nil {
+		return err
+	}
+	return do(dir)
+}
+
+// MakeDrop makes the file in which task hooks tell root what they saw, between its record's two ends.
 func (s *Store) MakeDrop(job slurm.Job) error {
-	return s.named(job, "make drop", func(name string) error {
-		return safefile.Give(dropFolder(s.run), name, job.UID, job.GID)
+	return s.named(job, "make drop", func(name string) (err error) {
+		const tries = 3 // a user who fills the file system is slower than the two calls in between
+		for try := 0; try == 0 || try < tries && errors.Is(err, unix.ENOSPC); try++ {
+			if try > 0 {
+				s.reclaim()
+			}
+			err = inUserDir(dropFolder(s.run), job.UID, func(dir string) error {
+				return safefile.Share(dir, name, job.UID, maxDrop)
+			})
+		}
+		return err
 	})
+}
+
+// reclaim takes back what users have written beyond what was reserved for them: no record of theirs is that large.
+func (s *Store) reclaim() {
+	// Threat: none by the names, which are root's; what is not as Share made it is refused.
+	files, _ := filepath.Glob(filepath.Join(dropFolder(s.run), "*", jobsName, "*"))
+	for _, path := range files {
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) == nil && st.Blocks*512 > int64(max(maxDrop, os.Getpagesize())) {
+			_ = safefile.Clear(filepath.Dir(path), filepath.Base(path))
+		}
+	}
 }
 
 // ReadDrop returns what the job's task hooks left: the user's claim, at most 4 KiB. Any error means no record.
@@ -141,7 +196,7 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 	var unread error
 	err = s.named(job, "read drop", func(name string) error {
 		if len(data) == 0 {
-			data, unread = safefile.ReadForeign(dropFolder(s.run), name, job.UID, maxDrop)
+			data, unread = safefile.ReadShared(userDir(dropFolder(s.run), job.UID), name, maxDrop)
 		}
 		return nil
 	})
@@ -153,26 +208,47 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 }
 
 // DropFile is the drop of the job that a task hook finds itself in; empty names where that is no job.
-func DropFile(run, node string, owner slurm.Owner) (dir, name string) {
+func DropFile(run, node string, uid uint32, owner slurm.Owner) (dir, name string) {
 	name, err := userName(node, owner)
 	if err != nil {
 		return "", ""
 	}
-	return dropFolder(run), name
+	return userDir(dropFolder(run), uid), name
 }
 
-// RemoveDrop removes the drop of a job that is over.
-func RemoveDrop(run, node string, job slurm.Owner) error {
-	return removeNamed(dropFolder(run), node, job)
+// RemoveDrop removes the drop of a user's job that is over.
+func RemoveDrop(run, node string, uid uint32, job slurm.Owner) error {
+	return removeNamed(dropFolder(run), node, uid, job)
 }
 
-func removeNamed(folder, node string, job slurm.Owner) error {
+// removeNamed removes a job's files of a tree, those of earlier releases too, which lie at its top.
+func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
 	var all []error
 	for _, name := range userNames(node, job) {
-		err := removeOwn(folder, name)
-		// Threat: a user's file system may be mounted there: it is not opened, and stays, as an earlier release's do.
-		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
-			all = append(all, err)
+		for _, dir := range []string{userDir(tree, uid), tree} {
+			err := removeOwn(dir, name)
+			// Threat: a user's file system may be mounted there: it is not opened, and stays.
+			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+				all = append(all, err)
+			}
+		}
+	}
+	return errors.Join(all...)
+}
+
+// sweepUsers removes what killed hooks left half written in the users' directories of a tree, and those directories that
+// have been without a file for a month: until then they do not tell whether a user has a job now.
+func sweepUsers(tree string, now time.Time) error {
+	const unused = 30 * 24 * time.Hour
+	var all []error
+	for _, f := range byAge(tree) {
+		if _, err := strconv.ParseUint(f.Name(), 10, 32); err != nil || !f.IsDir() {
+			continue // an earlier release's
+		}
+		jobs := filepath.Join(tree, f.Name(), jobsName)
+		all = append(all, sweepFolder(jobs, now))
+		if info, err := os.Lstat(jobs); err == nil && now.Sub(info.ModTime()) > unused && os.Remove(jobs) == nil {
+			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now makes both again
 		}
 	}
 	return errors.Join(all...)

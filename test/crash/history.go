@@ -115,7 +115,7 @@ var history = []step{
 // dropOf leaves what the job's task hook tells root, as the user, where there is a file for that.
 func dropOf(r run) func(*node) {
 	return func(n *node) {
-		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id))
+		path := filepath.Join(n.in("run/drop"), fmt.Sprint(r.uid), "jobs", fmt.Sprintf("%s_%d", nodeName, r.id))
 		overwrite(path, []byte(`{"bookend":1,"het_id":99}`))
 	}
 }

@@ -29,7 +29,7 @@ type attack struct {
 }
 
 // keepsOthersOut makes the user's own TaskEpilog fail to put its record in place of the forged one.
-const keepsOthersOut = "\nchmod 400 {drop}"
+const keepsOthersOut = "\nsetsid flock {drop} sleep 600 >/dev/null 2>&1 &\nwhile flock -n {drop} true; do :; done"
 
 var attacks = []attack{
 	{"output replaced by a link to root's file", "rm {out}; ln -s {secret} {out}", "not-regular"},
@@ -79,7 +79,7 @@ func (s *story) withstands(a attack) {
 // findsDrop is the beginning of a script that knows its record: the one named after the run, where the task
 // hooks know the job by that (its cgroup, since 26.05), else the one named after the job.
 func (s *story) findsDrop() string {
-	drops := filepath.Join(s.on.Run(), "drop", "${SLURMD_NODENAME}_")
+	drops := filepath.Join(s.on.Run(), "drop", "$(id -u)", "jobs", "${SLURMD_NODENAME}_")
 	return "drop=" + drops + "$SLURM_JOB_ID\n" +
 		"run=$(grep -o -m1 -E '/s[0-9A-Z]{13}/' /proc/self/cgroup | tr -d /)\n[ ! \"$run\" ] || drop=" + drops +
 		"$run\n" +
@@ -97,7 +97,7 @@ func (s *story) valuables() (secret, theirs string) {
 
 // dropIsGone checks that what a user piled up in memory went with the job.
 func (s *story) dropIsGone() {
-	left, err := filepath.Glob(filepath.Join(s.on.Run(), "drop", "*"))
+	left, err := filepath.Glob(filepath.Join(s.on.Run(), "drop", "*", "jobs", "*"))
 	if err != nil || len(left) > 0 {
 		s.t.Errorf("left in memory: %q, %v", left, err)
 	}

@@ -37,7 +37,7 @@ func TestPrivacy(t *testing.T) {
 			if (leaks != "") != told {
 				t.Errorf("%s", leaks)
 			}
-			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job)} {
+			for _, from := range []string{"slurm-" + string(job) + ".out", "jobs/n1_" + string(job)} {
 				if told && !strings.Contains(leaks, from+": "+s.user+" reads job "+string(guest)+" of") {
 					t.Errorf("nothing from %s in\n%s", from, leaks)
 				}

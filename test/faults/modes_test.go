@@ -66,7 +66,7 @@ func (n *node) agrees(rows []made) {
 			return nil
 		}))
 	}
-	for _, r := range append(rows, made{at: "report"}, made{at: "drop"}) { // the bystander's
+	for _, r := range rows {
 		if !seen[r.at] {
 			n.Errorf("no hook has made %s", r.at)
 		}
@@ -77,14 +77,7 @@ func (n *node) agrees(rows []made) {
 func (n *node) ruled(rows []made, path, shipped string) string {
 	var st unix.Stat_t
 	must.Do(n, unix.Lstat(path, &st))
-	mode, users := fmt.Sprintf("%04o", st.Mode&0o7777), st.Uid == st.Gid && (st.Uid == bystander || st.Uid == user)
-	switch in := filepath.Base(filepath.Dir(path)); in {
-	case "report", "drop":
-		if (in != "report" || mode != "0640" || st.Uid != 0) && (in != "drop" || mode != "0600" || !users) {
-			n.Errorf("%s: %d:%d, %s", path, st.Uid, st.Gid, mode)
-		}
-		return in
-	}
+	mode := fmt.Sprintf("%04o", st.Mode&0o7777)
 	i := slices.IndexFunc(rows, func(r made) bool {
 		is, _ := filepath.Match(r.at, shipped)
 		return is && r.folder == (st.Mode&unix.S_IFMT == unix.S_IFDIR)

@@ -141,7 +141,7 @@ func TestInsideTheJob(t *testing.T) {
 			if codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Ends[0].Report, not) == allowed {
 				t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
 			}
-			report, err := state.GetReport(n.conf.run, nodeName, slurm.Owner{ID: 100})
+			report, err := state.GetReport(n.conf.run, nodeName, user, slurm.Owner{ID: 100})
 			if err != nil || !report.Clean || has(n.findings(epilog), code.Unread) {
 				t.Errorf("the start's report: %+v, %v", report, err)
 			}

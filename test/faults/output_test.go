@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,12 @@ import (
 
 // dropped is where the job's task hook leaves what it knows, drop leaves it: the path of the job's output, and which
 // file that was.
-func (n *node) dropped() string { return filepath.Join(n.conf.run, "drop", nodeName+"_100") }
+func (n *node) dropped() string { return n.ofUser("drop", user, "100") }
+
+// ofUser is where a user's file of a tree is.
+func (n *node) ofUser(tree string, uid uint32, job string) string {
+	return filepath.Join(n.conf.run, tree, fmt.Sprint(uid), "jobs", nodeName+"_"+job)
+}
 
 func (n *node) drop(output string, which bool) (path string) {
 	target := joblog.Target{Path: output}
@@ -23,7 +29,7 @@ func (n *node) drop(output string, which bool) (path string) {
 		target.Dev, target.Ino = st.Dev, st.Ino
 	}
 	data := must.Have(joblog.Drop{Target: target}.Encode())(n)
-	return n.give(n.put(n.dropped(), string(data), 0o600), user)
+	return n.put(n.dropped(), string(data), 0o600)
 }
 
 // What was wrong at the start is repeated at a task's end in a terminal alone: where an output is a file, the report of
@@ -176,5 +182,30 @@ func TestTaskHooksNeverFail(t *testing.T) {
 			}
 			n.unharmed()
 		})
+	}
+}
+
+// A user who fills the file system of the drops costs no other job its end report: neither one that runs already nor one
+// that begins now.
+func TestFullDropIsNoOthersLoss(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.mount(filepath.Join(n.conf.run, "drop"), "size=256k,nr_inodes=100,mode=711")
+	n.clean(prolog, bystanding()) // again, for a drop in it
+	for _, id := range []int{100, 101} { // the second begins where there is no room
+		out := n.give(n.put(fmt.Sprintf("out-%d", id), "", 0o600), user)
+		j := numbered(id).With("SLURM_STEP_ID", "4294967291", "SLURM_STEPID", "4294967291")
+		n.clean(prolog, j)
+		if does(bystander, "cat /dev/zero >"+n.ofUser("drop", bystander, fmt.Sprint(bystanderID))) {
+			t.Error("the file system has no end")
+		}
+		h := taskEpilog
+		h.program = n.script(fmt.Sprint("task-", id), "exec "+program(h.program)+" 2>>"+out)
+		n.task(h, j)
+		n.exits(0, epilog, j)
+		if !strings.Contains(n.get(out), "| bookend: ") {
+			t.Errorf("no end report in %q:\n%s\n%s", out, n.get(out), n.log())
+		}
 	}
 }

@@ -251,12 +251,10 @@ func TestJobCounterBegunAnew(t *testing.T) {
 
 // foundAtStart looks at what the start of a second user's job on a GPU with the first's process tells whom.
 func (n *node) foundAtStart(j job, left int) {
-	name := nodeName + "_" + cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
-	var st unix.Stat_t
-	must.Do(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
-	report := filepath.Join(n.conf.run, "report", name)
-	if st.Uid != bystander || st.Size != 0 || !reads(bystander, report) || reads(user, report) {
-		n.Errorf("the drop belongs to user %d, or not the second user alone reads the report", st.Uid)
+	name := cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
+	drop, report := n.ofUser("drop", bystander, name), n.ofUser("report", bystander, name)
+	if n.get(drop) != "" || !reads(bystander, drop) || reads(user, drop) || !reads(bystander, report) || reads(user, report) {
+		n.Error("the drop is not a new one, or not the second user alone reads drop and report")
 	}
 	for _, r := range n.runs(100) {
 		if text := r.Start.Report; r.Job.UID == bystander && (!strings.Contains(text, "already had") ||

@@ -46,7 +46,7 @@ var kinds = []kind{
 		rig.Try(os.Link(at, w.kept("second name")))
 		w.guard("two-names", at, touched)
 	}},
-	{name: "fifo", where: outFile, plant: fifo(touched, "")},
+	{name: "fifo", where: outFile, plant: fifo(user, touched, "")},
 	{name: "directory", where: outFile, plant: func(w *world, at string) { w.dir(at, user, 0o755) }},
 	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
 	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
@@ -79,18 +79,18 @@ var kinds = []kind{
 	{name: "drop-link-root", where: dropFile, plant: link("pool-root")},
 	{name: "drop-link-closed", where: dropFile, plant: link("pool-closed/job.json")},
 	{name: "drop-two-names", where: dropFile, plant: func(w *world, at string) {
-		w.record("drop-two-names", at, user, 0o600)
+		w.record("drop-two-names", at, 0, 0o600)
 		rig.Try(os.Link(at, at+"-too"))
 	}},
-	{name: "drop-root", where: dropFile, plant: record(0, 0o600)},
+	{name: "drop-own", where: dropFile, plant: record(user, 0o600)},
 	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
 	{name: "drop-fifo", where: dropFile, plant: func(w *world, at string) {
-		fifo(opened|touched, w.claim("drop-fifo"))(w, at)
+		fifo(0, opened|touched, w.claim("drop-fifo"))(w, at)
 	}},
-	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
-	{name: "drop-directory", where: dropFile, plant: func(w *world, at string) { w.dir(at, user, 0o700) }},
+	{name: "drop-device", where: dropFile, plant: device(0, 0o666, 5, opened|touched)},
+	{name: "drop-directory", where: dropFile, plant: func(w *world, at string) { w.dir(at, 0, 0o700) }},
 	{name: "drop-huge", where: dropFile, plant: func(w *world, at string) {
-		w.file(at, user, 0o600, "")
+		w.file(at, 0, 0o600, "")
 		rig.Try(os.Truncate(at, huge))
 	}},
 	{name: "drop-missing", where: dropFile, swap: hide},
@@ -135,10 +135,10 @@ func device(uid int, mode uint32, minor uint32, forbidden uint32) func(*world, s
 	}
 }
 
-// fifo plants a FIFO of the user's that somebody holds open at both ends, with a text in it.
-func fifo(forbidden uint32, text string) func(*world, string) {
+// fifo plants a FIFO of a user's that somebody holds open at both ends, with a text in it.
+func fifo(uid int, forbidden uint32, text string) func(*world, string) {
 	return func(w *world, at string) {
-		w.node(at, user, unix.S_IFIFO|0o666, 0)
+		w.node(at, uid, unix.S_IFIFO|0o666, 0)
 		w.hold(filepath.Base(at), at, text)
 		w.guard(filepath.Base(at), at, forbidden)
 	}

@@ -18,7 +18,7 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 	case unix.SYS_OPENAT:
 		t.opens(c, c.Text(1))
 	case unix.SYS_UNLINKAT:
-		if c.Text(1) == filepath.Join(t.drop, jobDrop) { // no reading comes after that
+		if c.Text(1) == filepath.Join(t.jobs, jobDrop) { // no reading comes after that
 			t.undoDrop()
 			t.removing = true
 		}
@@ -44,7 +44,7 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 
 func (t *trial) opens(c intercept.Call, path string) {
 	switch {
-	case path == t.drop: // begins a reading
+	case path == t.jobs: // begins a reading
 		t.undoDrop()
 		t.reading, t.dropped = t.reading+1, false
 	case path == jobDrop && !t.removing:

@@ -88,8 +88,8 @@ func TestHarmShows(t *testing.T) {
 	}{
 		"a written file": {func(w *world) error { return appendTo(w.kept("open-root")) }, "written: open-root"},
 		"an opened file": {func(w *world) error { return touch(w.kept("closed/out")) }, "opened: closed/out"},
-		"a read marker": {func(w *world) error { return touch(filepath.Join(w.home, "markers/drop-root")) },
-			"opened: marker of drop-root"},
+		"a read marker": {func(w *world) error { return touch(filepath.Join(w.home, "markers/drop-own")) },
+			"opened: marker of drop-own"},
 		"a fed FIFO": {func(w *world) error { return appendTo(filepath.Join(w.folder, "fifo")) }, "fed: fifo"},
 		"a fed device": {func(w *world) error { return appendTo(filepath.Join(w.folder, "device")) },
 			"written: device"},

@@ -73,13 +73,13 @@ func (t *trial) prepare() {
 	job := slurm.Job{Context: slurm.Prolog, ID: jobID, Node: nodeName, UID: user, GID: user}
 	clean := ledger.End{Wall: time.Unix(1e9, 0), Report: "bookend: clean\n", Findings: []finding.Finding{}}
 	rig.Try(store.Begin(ledger.Run{Job: job, Start: &clean}))
-	t.file(filepath.Join(t.drop, jobDrop), user, 0o600, dropRecord(t.target(t.known)))
+	t.file(filepath.Join(t.jobs, jobDrop), 0, 0o660, dropRecord(t.target(t.known)))
 }
 
 // tidy judges what the run has left, and brings it back to where it was.
 func (t *trial) tidy() {
 	t.o.breach(append(t.judgeOutput(), t.changed()...)...)
-	rig.Try(os.RemoveAll(filepath.Join(t.drop, jobDrop)))
+	rig.Try(os.RemoveAll(filepath.Join(t.jobs, jobDrop)))
 }
 
 func (t *trial) command(program string) *exec.Cmd {

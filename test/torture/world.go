@@ -36,6 +36,7 @@ type world struct {
 	folder string // HOME/a/b
 	out    string // HOME/a/b/out, the job's output
 	drop   string // a file system of its own
+	jobs   string // in drop: the user's part
 	pool   string // in drop: what is exchanged with a drop record
 
 	places    [dropFile + 1]spot
@@ -62,12 +63,13 @@ func newWorld(root string) *world {
 	w.folder = filepath.Join(w.home, "a", "b")
 	w.out = filepath.Join(w.folder, "out")
 	w.drop = filepath.Join(root, "run", "drop")
+	w.jobs = filepath.Join(w.drop, fmt.Sprint(user), "jobs")
 	w.pool = filepath.Join(w.drop, "pool")
 	w.places = [...]spot{
 		outFile:   {w.folder, "out", w.folder},
 		outFolder: {filepath.Join(w.home, "a"), "b", filepath.Join(w.home, "a")},
 		outAbove:  {w.home, "a", w.home},
-		dropFile:  {w.drop, jobDrop, w.pool},
+		dropFile:  {w.jobs, jobDrop, w.pool},
 	}
 	w.notify = rig.Have(unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC))
 	w.fds = append(w.fds, w.notify)
@@ -89,6 +91,9 @@ func (w *world) lay() {
 		w.dir(filepath.Join(w.root, dir), 0, 0o755)
 	}
 	rig.Try(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
+	for _, dir := range []string{filepath.Dir(w.jobs), w.jobs} {
+		w.dir(dir, 0, 0o711)
+	}
 	w.dir(w.pool, 0, 0o700)
 	for _, dir := range []string{"", "a", "a/b", "markers"} {
 		w.dir(filepath.Join(w.home, dir), user, 0o755)
@@ -131,9 +136,9 @@ func (w *world) keep() {
 	w.mounts()
 	w.record("pool-root", filepath.Join(w.drop, "pool-root"), 0, 0o600)
 	w.dir(filepath.Join(w.drop, "pool-closed"), 0, 0o700)
-	w.record("pool-closed", filepath.Join(w.drop, "pool-closed", "job.json"), user, 0o600)
+	w.record("pool-closed", filepath.Join(w.drop, "pool-closed", "job.json"), 0, 0o600)
 	w.dir(w.kept("record"), user, 0o700)
-	w.record("mounted-record", w.kept("record/job.json"), user, 0o600)
+	w.record("mounted-record", w.kept("record/job.json"), 0, 0o600)
 	w.dir(w.kept("victim"), user, 0o777)
 	guarded("victim/file", user, 0o644, opened|touched)
 }

@@ -1,0 +1,160 @@
+package safefile
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guest is what one user may do with a file or directory of root's.
+type guest struct {
+	uid uint32
+	may uint16 // permission bits
+}
+
+// The permission bits of an access control list.
+const (
+	mayRead  = 4
+	mayWrite = 2
+	mayPass  = 1
+)
+
+// admit sets the access control list: the owner has these rights, one user has the guest's.
+func (g guest) admit(fd int, owner uint16) error {
+	err := retry(func() error { return unix.Fsetxattr(fd, "system.posix_acl_access", g.list(owner), 0) })
+	if err != nil {
+		return fmt.Errorf("let user %d use it: %w", g.uid, err)
+	}
+	return nil
+}
+
+// list is laid out as in linux/posix_acl_xattr.h.
+func (g guest) list(owner uint16) []byte {
+	const none = ^uint32(0)
+	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version
+	for _, e := range []struct {
+		tag, may uint16
+		id       uint32
+	}{
+		{0x01, owner, none},
+		{0x02, g.may, g.uid}, // a user
+		{0x04, 0, none},      // the group
+		{0x10, g.may, none},  // the mask: what others than the owner may at most
+		{0x20, 0, none},      // everybody else
+	} {
+		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
+		acl = binary.LittleEndian.AppendUint16(acl, e.may)
+		acl = binary.LittleEndian.AppendUint32(acl, e.id)
+	}
+	return acl
+}
+
+// Share makes an empty file of root's in an own directory, in place of what is there, that one user may read and write.
+// It has the space that is reserved, whatever fills the file system later. The user cannot lease, open to others or
+// replace it.
+func Share(dir, name string, user uint32, reserved int64) error {
+	return inOwnFolder("make", dir, name, func(dirfd int) error {
+		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point is not removed.
+		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove: %w", err)
+		}
+		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		err = retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, reserved) })
+		if errors.Is(err, unix.EOPNOTSUPP) { // the file system can reserve nothing
+			err = nil
+		}
+		if err == nil {
+			err = guest{user, mayRead | mayWrite}.admit(fd, mayRead|mayWrite)
+		}
+		if err != nil {
+			_ = unix.Unlinkat(dirfd, name, 0)
+		}
+		return err
+	})
+}
+
+// MakeDirFor makes the directory name in the own directory parent, through which root and one user alone can pass.
+func MakeDirFor(parent, name string, user uint32) error {
+	if err := MakeDir(parent, name, 0o700); err != nil {
+		return err
+	}
+	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
+		// Threat: none from users, who cannot write here; MakeDir has refused what is not an own directory.
+		fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return guest{user, mayPass}.admit(fd, mayRead|mayWrite|mayPass)
+	})
+}
+
+// Edit replaces the content of a file that Share made for this user, under a lock that is waited for so long. It writes
+// once, within what is reserved, and never empties the file before: on a full file system that would lose the content. A
+// shorter content is filled up with blanks.
+func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byte) ([]byte, error)) error {
+	return inOwnFolder("edit", dir, name, func(dirfd int) error {
+		// Threat: none but the user's own: root and this user alone can write to it.
+		fd, err := openShared(dirfd, name, unix.O_RDWR)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		over, end := context.WithTimeout(context.Background(), wait)
+		defer end()
+		if err := await(over, func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
+			return err
+		}
+		old, err := readAll(descriptor(fd), limit)
+		if err != nil && !errors.Is(err, ErrTooLarge) {
+			return err
+		}
+		next, err := edit(old)
+		if err != nil {
+			return err
+		}
+		for len(next) < len(old) {
+			next = append(next, ' ')
+		}
+		return retry(func() error { _, err := unix.Pwrite(fd, next, 0); return err })
+	})
+}
+
+// Clear takes the space of a shared file back, also while its user has it open.
+func Clear(dir, name string) error {
+	return inOwnFolder("clear", dir, name, func(dirfd int) error {
+		// Threat: a FIFO or link would be refused; a lease, which only its owner can take, is none of a user's.
+		fd, err := openShared(dirfd, name, unix.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return retry(func() error { return unix.Ftruncate(fd, 0) })
+	})
+}
+
+// openShared opens a file that Share made: regular, with one link, root's or this user's.
+func openShared(dirfd int, name string, flags int) (int, error) {
+	fd, err := openAt(dirfd, name, flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	st, err := stat(fd)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid)) {
+		err = fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
