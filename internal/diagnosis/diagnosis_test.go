@@ -72,10 +72,24 @@ func oldTorch(allocated float64) oom.Message {
 	return m
 }
 
+// older is oldTorch that asks for so much with so much free, in GiB.
+func older(allocated, asked, free float64) oom.Message {
+	m := oldTorch(allocated)
+	m.Asked, m.Free = gib(asked), gib(free)
+	return m
+}
+
 // listing would fit but for a process that it names, of so many GiB.
 func listing(pid int, bytes float64) oom.Message {
 	m := beside
 	m.Others = []gpu.Process{{PID: pid, Memory: gib(bytes)}}
+	return m
+}
+
+// failing is a line about an error of the GPU that is not about memory.
+func failing(line string) oom.Message {
+	m := says(oom.Fault, oom.CUDA)
+	m.Line = line
 	return m
 }
 
@@ -278,11 +292,18 @@ func TestFault(t *testing.T) {
 	fault := func(c code.Code) func(*Input) {
 		return func(in *Input) { in.Findings = []finding.Finding{there(c, 0, 0, nil)} }
 	}
+	xid := func(number int) func(*Input) {
+		return func(in *Input) { fault(code.Xid)(in); in.Findings[0].Xid = number }
+	}
 	judged(t, []row{
 		{"well", nil, Fault, No, "none in driver and kernel log"},
 		{"lost", fault(code.Lost), Fault, Yes, "fell off"},
 		{"an Xid of the GPU", fault(code.XidFatal), Fault, Yes, "reported a fault"},
-		{"an Xid of the program", fault(code.Xid), Fault, No, "program's error"},
+		{"an Xid of the program", xid(31), Fault, No, "program's error"},
+		{"an Xid without a number", xid(0), Fault, Unknown, "not known to be a program's"},
+		{"an Xid that is in no table", xid(171), Fault, Unknown, "not known to be a program's (Xid 171)"},
+		{"a contained memory error", xid(94), Fault, Yes, "a memory error that ended a program (Xid 94)"},
+		{"many corrected errors", xid(92), Fault, Unknown, "Xid 92"},
 		{"throttled", fault(code.Throttle), Fault, No, "none"},
 		{"CUDA broken", fault(code.Broken), Fault, Yes, "did not work"},
 		{"a test that is doubted", func(in *Input) {
@@ -295,8 +316,12 @@ func TestFault(t *testing.T) {
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
 		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log was not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "not read in full"},
-		{"the program says so", saying(says(oom.Fault, oom.CUDA)), Fault, No, "none in driver and kernel log"},
-		{"the program says so, nothing read", both(saying(says(oom.Fault, oom.CUDA)), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "kernel log was not read"},
+		{"a program's error", saying(failing("an illegal memory access was encountered")), Fault, No, "none in driver and kernel log"},
+		{"a program's error, nothing read", both(saying(failing("an illegal memory access was encountered")), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "kernel log was not read"},
+		{"the output says uncorrectable ECC", saying(failing("CUDA error: uncorrectable ECC error encountered")), Fault, Yes, "reports an uncorrectable memory error (ECC)"},
+		{"the output of several nodes says so", both(saying(failing("CUDA error: uncorrectable ECC error encountered")), func(in *Input) { in.Job.NodeList = "n[1-2]" }), Fault, Unknown, "uncorrectable memory error"},
+		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), Fault, Unknown, "reports an error of the GPU or its driver"},
+		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), Fault, Unknown, "reports an error of the GPU or its driver"},
 	})
 }
 
@@ -309,6 +334,9 @@ func TestOwn(t *testing.T) {
 		{"enough was free", saying(nobody), Own, No, "60.0 GiB was free"},
 		{"one absurd allocation", saying(jax(500)), Own, Yes, "asked 500.0 GiB at once"},
 		{"an old PyTorch", saying(oldTorch(135)), Own, Yes, "used 136.0 of 139.8 GiB"},
+		{"an old PyTorch, and another process's 23.5 GiB", saying(older(114, 2, 0.2)), Own, Unknown, "does not say"},
+		{"an old PyTorch that asks for more than the rest", saying(older(114, 30, 0.2)), Own, Yes, "used 115.0 of 139.8 GiB, then requested 30.0 GiB more"},
+		{"an uncorrectable error before it", saying(failing("uncorrectable ECC error encountered"), itself), Own, Unknown, "after an error of the GPU"},
 		{"an old PyTorch with little", saying(oldTorch(30)), Own, Unknown, "does not say"},
 		{"accounted", accounts(ran(900, 130, 600*time.Second, time.Minute)), Own, Yes, "at least 130.0 of 139.8 GiB in one process"},
 		{"accounted, little", accounts(ran(900, 13, 600*time.Second, time.Minute)), Own, Unknown, "13.0 of 139.8"},
@@ -317,7 +345,8 @@ func TestOwn(t *testing.T) {
 		{"accounted, and it left something itself", both(ownResidue, accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Yes, "at least 130.0"},
 		{"accounted beside another", both(finds(there(code.Stray, 20, 4711, nil)), accounts(ran(900, 130, 600*time.Second, time.Minute))), Own, Unknown, "not measured"},
 		{"seen", seeing(seen(500, 900, 133, true)), Own, Yes, "at least 133.0 of 139.8 GiB in one process"},
-		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, No, "did not even start"},
+		{"CUDA did not start", saying(says(oom.Init, oom.CUDA)), Own, Unknown, "not measured"},
+		{"CUDA did not start, under a limit", both(limited(4), saying(says(oom.Init, oom.CUDA))), Own, No, "did not even start"},
 		{"host memory", saying(says(oom.Host, oom.Slurm)), Own, No, "host memory"},
 	})
 }
@@ -327,7 +356,11 @@ func TestProcesses(t *testing.T) {
 	crowd := recording(Recorded{Device: gpu0, Own: 3 * gibi, Together: 3})
 	judged(t, []row{
 		{"not sampled", nil, Processes, Unknown, "no two were seen"},
-		{"three at once", crowd, Processes, Yes, "3 processes with 3.0 GiB"},
+		{"three at once, with little", crowd, Processes, Unknown, "3 processes with 3.0 GiB; whether that mattered"},
+		{"two with 600 MiB together", both(recording(Recorded{Device: gpu0, Own: 600 * mebi, Together: 2}), saying(jax(20))), Processes, Unknown, "2 processes with 600 MiB; whether that mattered"},
+		{"three that fill it", recording(Recorded{Device: gpu0, Own: 130 * gibi, Together: 3}), Processes, Yes, "3 processes with 130.0 GiB"},
+		{"one that fills it, and a small one", both(recording(Recorded{Device: gpu0, Own: 134 * gibi, Together: 2}), seeing(seen(500, 900, 133, true), seen(500, 901, 1, true))), Processes, Unknown, "whether that mattered"},
+		{"two on a GPU of unknown size", both(recording(Recorded{Device: gpu1, Own: 130 * gibi, Together: 2})), Processes, Unknown, "whether that mattered"},
 		{"one alone when it failed", both(crowd, saying(itself)), Processes, No, "one alone"},
 		{"PyTorch names one of the job's", both(seeing(three...), saying(listing(901, 100.4))), Processes, Yes, "100.4 GiB of it when it failed"},
 		{"two ranks that name each other", func(in *Input) {
@@ -374,6 +407,8 @@ func TestRecorded(t *testing.T) {
 		{"nobody in any sample, and nothing explains it", func(in *Input) { in.Whole = true }, Others, Unknown, "what was there in between is not known"},
 		{"nobody in those samples that there are", full, Others, Unknown, "what was there in between is not known"},
 		{"memory without a process", both(recording(without), saying(jax(30))), Unlisted, Yes, "20.0 GiB while your job ran"},
+		{"managed memory of its own, perhaps", both(recording(Recorded{Device: gpu0, Own: gibi, Together: 1, Unlisted: 20 * gibi}), saying(jax(30))), Unlisted, Unknown,
+			"20.0 GiB while your job ran; it may be managed memory of your job"},
 	})
 }
 
@@ -393,10 +428,11 @@ func TestLimitsAndShare(t *testing.T) {
 		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "not the GPU's"},
 		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
 		{"ulimit -v, no start", both(limited(4), saying(says(oom.Init, oom.PyTorch))), Limits, Yes, "ulimit -v is 4.0 GiB"},
-		{"ulimit -v set by the script", saying(says(oom.Init, oom.PyTorch)), Limits, Yes, "139.8 GiB of GPU memory free"},
-		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
-		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
-		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start, and no limit was seen", saying(says(oom.Init, oom.PyTorch)), Limits, Unknown, "no limit was seen"},
+		{"no start, every interval recorded", both(saying(says(oom.Init, oom.PyTorch)), func(in *Input) { in.Whole = true }), Limits, Unknown, "no limit was seen"},
+		{"no start on a GPU that was not clean", both(dirty(there(code.Dirty, 100, 5150, nil)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
+		{"no start on a GPU that its own filled", both(seeing(seen(500, 900, 139, true)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
+		{"no start, own peak full", both(accounts(ran(900, 139, 600*time.Second, time.Minute)), saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
 		{"ulimit -v, output not read", both(limited(4), func(in *Input) { in.MessagesUnknown = "no output file" }), Limits, Unknown, "ulimit -v is 4.0 GiB"},
 		{"ulimit -v and a message", both(limited(4), saying(says(oom.Device, oom.CUDA))), Limits, Yes, "4.0 GiB"},
 		{"ulimit -v and a message, but CUDA was seen at work", both(limited(100), saying(says(oom.Device, oom.CUDA)), seeing(seen(500, 900, 20, true))), Limits, Unknown, "ulimit -v is 100.0 GiB"},
@@ -450,6 +486,10 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
 			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		{"no start, no limit seen", saying(says(oom.Init, oom.PyTorch)), ByMessage,
+			"Why CUDA did not start: nothing seen on n1 explains it; a limit such as ulimit -v would", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
+		{"an uncorrectable error, then no memory", saying(failing("uncorrectable ECC error encountered"), itself), ByMessage,
+			"Why out of memory: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"PyTorch's pool", saying(pooled), ByMessage,
 			"Why out of memory: fragmentation inside PyTorch", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", both(saying(pooled), func(in *Input) { in.Messages[0].Framework = oom.CuPy }), ByMessage, "Why out of memory: fragmentation inside CuPy", "cupy.get_default_memory_pool().free_all_blocks()"},

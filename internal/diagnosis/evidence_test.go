@@ -39,21 +39,21 @@ const (
 
 // restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
 var restsOn = map[Name][][]source{
-	Others:    {{figures}, {refusal, space}, {refusal, start, end, sharing}, {recorded, start, end}},
+	Others:    {{figures}, {refusal, space}, {recorded, start, end}},
 	Leftover:  {{start, cards, alone}, {figures}},
-	Unlisted:  {{figures}, {refusal, space}, {refusal, start, end, sharing}, {recorded, start, end}},
+	Unlisted:  {{figures}, {refusal, space}, {recorded, start, end}},
 	Pieces:    {{tests, cards}, {figures}},
-	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
+	Pool:      {{figures}, {refusal, space}, {hostSaid}, {kill, output}},
 	Fault:     {{condition, kernel, cards}},
-	Own:       {{figures}, {refusal, space}, {refusal, start, end, sharing}, {hostSaid}, {kill, output}},
-	Processes: {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Own:       {{figures}, {refusal, space}, {hostSaid}, {kill, output}},
+	Processes: {{figures}, {refusal, space}},
 	Limits:    {{figures}, {kernel, space, output}},
 	Share:     {{cards, sharing}},
 }
 
 var deniesOn = map[string][][]source{
 	"no message about memory in its output": {{output}},
-	"not the GPU":                           {{hostSaid}, {refusal}, {kill, output}, {sized}, {space}},
+	"not the GPU":                           {{hostSaid}, {kill, output}, {sized}, {space}},
 	"nothing seen on n1":                    {{start, end, condition, kernel, tests, cards, sharing}, {start, end, condition, kernel, figures, cards, sharing}},
 }
 

@@ -174,6 +174,9 @@ func (j judge) unlisted(leftover Cause) Cause {
 			continue
 		}
 		text, card := Size(r.Unlisted)+" while your job ran", j.mine(r.Device)
+		if r.Together > 0 {
+			return untold(text + "; it may be managed memory of your job").on(card)
+		}
 		here := func(m oom.Message) bool { return card != nil && j.card(m) == card }
 		if slices.ContainsFunc(j.said(oom.Device), here) {
 			return yes(text).on(card)

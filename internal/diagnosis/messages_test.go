@@ -37,7 +37,7 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"PyTorch lists a process of that number", two(saying(listing(5150, 100.4)), seeing(seen(500, 5150, 30, false))), Others, Unknown, "held by something"},
 		{"several here", two(saying(jax(20)), recording(Recorded{Device: gpu0, Own: 120 * gibi, Together: 2})), Processes, Unknown, "no two"},
 		{"a full GPU here", two(saying(jax(20)), seeing(seen(500, 900, 133, true))), Own, Unknown, "on other nodes"},
-		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start on an empty GPU here", two(saying(says(oom.Init, oom.PyTorch))), Limits, Unknown, "no limit was seen"},
 		{"no start under a limit", two(saying(says(oom.Init, oom.PyTorch)), limited(4)), Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"host memory", two(saying(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
 		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; saying(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
@@ -168,7 +168,7 @@ func TestNoLimit(t *testing.T) {
 		reason Reason
 	}{
 		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), No, ByFailure},
-		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), Yes, ByMessage},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), Unknown, ByMessage},
 		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), No, ByFailure},
 		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), No, ByFailure},
 		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), Unknown, ByFailure},
@@ -233,7 +233,8 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"CUDA broken before, well after", start(code.Broken), Fault, Unknown, "may be the test's own"},
 		{"the program met an error, nothing tested", func(in *Input) {
 			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil
-		}, Fault, Unknown, "CUDA was not tested"},
+		}, Fault, Unknown, "reports an error of the GPU or its driver"},
+		{"the program's own error, nothing tested", both(saying(failing("misaligned address")), func(in *Input) { in.Probes = nil }), Fault, Unknown, "CUDA was not tested"},
 	})
 }
 

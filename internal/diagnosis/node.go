@@ -137,7 +137,7 @@ func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 	case e.Fault != "":
 		c = yes(text)
 	case f.Code == code.Xid && f.Unknown == "" && !start:
-		c = no("the driver reported a program's error, not the GPU's")
+		c = byXid(f.Xid)
 	default:
 		return no("")
 	}
@@ -147,14 +147,30 @@ func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 	return c
 }
 
+// containedError is the Xid of an uncorrectable memory error that ended one program, and no other.
+const containedError = 94
+
+// byXid judges an Xid that need not have made the GPU unusable, by what is known of its number.
+func byXid(number int) Cause {
+	switch {
+	case health.OfProgram(number):
+		return no("the driver reported a program's error, not the GPU's")
+	case number == containedError:
+		return yes(fmt.Sprintf("the GPU had a memory error that ended a program (Xid %d)", number))
+	}
+	return untold(fmt.Sprintf("the driver reported an error that is not known to be a program's (Xid %d)", number))
+}
+
 // well answers where no finding speaks of a fault: no, if all that can be read was.
 func (j judge) well(c Cause) Cause {
 	unread := j.unread()
 	switch {
 	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
 		return untold("a program on this node had a library of another version than the driver")
-	case j.fatal():
+	case j.logged():
 		return untold("the driver reported a fault of a GPU; whether of your job's cannot be told")
+	case j.saidFault() != "":
+		return j.claimed()
 	case unread != "":
 		return untold(unread)
 	case len(j.said(oom.Fault)) > 0 && j.untested() != "":
@@ -165,15 +181,67 @@ func (j judge) well(c Cause) Cause {
 	return c
 }
 
-// fatal: the kernel's log has a fault that no finding tells of, and that may be of one of the job's cards.
-func (j judge) fatal() bool {
+// A programs' errors are those that CUDA or HIP calls its own: wrong addresses, and what follows from them.
+var programsErrors = []string{"illegal memory access", "illegal instruction", "misaligned address", "device-side assert",
+	"launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}
+
+// hardwareErrors are words for a fault that no program brings about, and what it is.
+var hardwareErrors = map[string]string{
+	"uncorrectable ecc error": "an uncorrectable memory error (ECC)", "uncorrectable nvlink": "an uncorrectable NVLink error",
+	"gpu is lost": "that the GPU is lost",
+}
+
+// hardware is the fault of the GPU itself that a message says, empty for none.
+func hardware(m oom.Message) string {
+	for words, what := range hardwareErrors {
+		if m.Kind == oom.Fault && strings.Contains(strings.ToLower(m.Line), words) {
+			return what
+		}
+	}
+	return ""
+}
+
+// saidFault is a fault that the job's output reports and that is not known to be a program's; empty for none.
+func (j judge) saidFault() (what string) {
+	for _, m := range j.said(oom.Fault) {
+		own := func(words string) bool { return strings.Contains(strings.ToLower(m.Line), words) }
+		if what == "" && !slices.ContainsFunc(programsErrors, own) {
+			what = "an error of the GPU or its driver"
+		}
+		what = cmp.Or(hardware(m), what)
+	}
+	return what
+}
+
+// claimed answers by the job's output alone: on which node it was is known of a job of one node only.
+func (j judge) claimed() Cause {
+	text := "your program's output reports " + j.saidFault()
+	if !j.spread() && slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return hardware(m) != "" }) {
+		return yes(text)
+	}
+	return untold(text)
+}
+
+// afterFault reports a message about memory behind one about a fault of the GPU, which may have led to it.
+func (j judge) afterFault() bool {
+	faulty := map[int]bool{}
+	for _, m := range j.Messages {
+		if m.Kind == oom.Device && faulty[m.File] {
+			return true
+		}
+		faulty[m.File] = faulty[m.File] || hardware(m) != ""
+	}
+	return false
+}
+
+// logged: the kernel's log has a fault that no finding tells of, and that may be of one of the job's cards.
+func (j judge) logged() bool {
 	if j.Kernel == nil {
 		return false
 	}
 	return slices.ContainsFunc(j.Kernel.Xids, func(x gpu.Xid) bool {
 		mayBeOn := func(c finding.Card) bool { return c.Device.BusID == "" || c.Device.BusID == x.BusID }
-		row, _ := health.XidRow(x.Code)
-		return row.Code == code.XidFatal && (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn))
+		return !health.OfProgram(x.Code) && (len(j.Cards) == 0 || slices.ContainsFunc(j.Cards, mayBeOn))
 	})
 }
 
@@ -282,19 +350,14 @@ func (j judge) cramped() bool {
 	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
 }
 
-// addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
-// space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was
-// seen to fill is not what it ran out of, whatever limit is on record: what a script sets for itself no hook can
-// see.
+// addressSpace finds a limit of address space behind a program that CUDA refused to serve: CUDA needs far more of it than
+// the GPU has memory. What a script sets for itself no hook can see: then a limit may have been it, or a process that
+// came and went.
 func (j judge) addressSpace() string {
 	refused := j.startless() || len(j.said(oom.Device)) > len(j.failures) ||
 		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
-	empty := j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held)+len(j.Seen)+len(j.peaks) == 0
-	switch room := j.roomiest(); {
-	case refused && !j.started && j.cramped() && j.AddressSpace.Bytes < room:
+	if refused && !j.started && j.cramped() && j.AddressSpace.Bytes < j.roomiest() {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
-	case j.startless() && !j.spread() && empty && room > 0:
-		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
 	}
 	return ""
 }
@@ -305,7 +368,7 @@ func (j judge) unlimited() Cause {
 	case j.every(failure.short) && len(j.failures) == len(j.Messages): // nothing else was said
 		return no("the GPU's memory ran out")
 	case j.startless():
-		return untold("CUDA could not start for want of memory; why is not known")
+		return untold("CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v")
 	case j.cramped():
 		return untold("ulimit -v is " + Size(j.AddressSpace.Bytes))
 	case unread != "":

@@ -51,6 +51,9 @@ func (j judge) own() Cause {
 	for _, f := range j.failures {
 		c = worse(c, need(f).on(f.card))
 	}
+	if c.Answer == Yes && j.afterFault() {
+		return untold(c.Evidence + ", after an error of the GPU")
+	}
 	if c.Evidence != "" && (c.Answer != No || j.every(func(failure) bool { return true })) {
 		return c
 	}
@@ -86,8 +89,8 @@ func need(f failure) Cause {
 		return yes(atOnce(f.asked, f.total))
 	case !f.short():
 		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
-	case f.restKnown && !f.together(), // or little is left for others
-		!f.restKnown && f.mine >= f.total/5*4 && f.asked > f.free+f.idle:
+	case f.restKnown && !f.together(), // or more than the GPU has, whatever others held
+		!f.restKnown && f.mine-min(f.mine, f.idle)+f.asked > f.total:
 		return yes(use)
 	case f.restKnown:
 		return no(fmt.Sprintf("%s asked fit in %s", pair(f.mine-min(f.mine, f.idle), " + ", f.asked), Size(f.total)))
@@ -145,7 +148,23 @@ func (j judge) accounted() []peak {
 	return all
 }
 
-// processes judges whether several processes of the job were on one card at once.
+// full reports processes of the job that filled a GPU together, or left too little for what was asked, where the
+// largest of them alone did not.
+func (j judge) full(r Recorded) bool {
+	room, asked, largest := j.capacity(r.Device), uint64(0), uint64(0)
+	for _, m := range j.said(oom.Device) {
+		asked = max(asked, m.Asked.Bytes)
+	}
+	for _, s := range j.Seen {
+		if s.Own && s.Device == r.Device {
+			largest = max(largest, s.Bytes.Bytes)
+		}
+	}
+	fills := func(bytes uint64) bool { return bytes >= room/10*9 || bytes+asked > room }
+	return room > 0 && fills(r.Own) && !fills(largest)
+}
+
+// processes judges whether several processes of the job were on one card at once, and filled it.
 func (j judge) processes() Cause {
 	for _, f := range j.failures {
 		if ours := j.oursBeside(f); ours >= significant && f.restMattered() {
@@ -171,8 +190,10 @@ func (j judge) processes() Cause {
 		return no("one alone had it when it failed")
 	case r.Together > 1 && j.decided():
 		return no(several + ", but not decisive")
-	case r.Together > 1:
+	case r.Together > 1 && j.full(r):
 		return yes(several).on(j.mine(r.Device))
+	case r.Together > 1:
+		return untold(several + unweighed).on(j.mine(r.Device))
 	case j.strange > 0:
 		return untold(fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange)))
 	case j.figured() && !slices.ContainsFunc(j.failures, func(f failure) bool { return f.sum(j.ours) > 0 }):

@@ -105,6 +105,8 @@ func (j judge) headline(d Diagnosis) string {
 		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange))
+	case j.nodeIsWell(d) && j.startless():
+		return fmt.Sprintf("%snothing seen on %s explains it; a limit such as ulimit -v would", lead, j.Job.Node)
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
@@ -184,7 +186,11 @@ func (j judge) try(d Diagnosis) (out []string) {
 			all = append(all, j.remedies(Others)...)
 		}
 	}
-	if len(all) == 0 && d.Reason == ByMessage {
+	switch {
+	case len(all) > 0 || d.Reason != ByMessage:
+	case j.startless():
+		all = j.remedies(Limits)
+	default:
 		all = j.remedies(Own)
 	}
 	for _, t := range all {

@@ -32,6 +32,12 @@ func XidRow(number int) (Row, bool) {
 	return Row{Code: code.Xid, Meaning: "not in the table of this release"}, false
 }
 
+// OfProgram reports an Xid that a program's own error, or its end, brings about. Of others, and of numbers that are not
+// in the table, that is not known.
+func OfProgram(number int) bool {
+	return slices.Contains([]int{8, 11, 13, 25, 31, 43, 45, 69, gpu.AMDPageFault}, number)
+}
+
 var expected = map[code.Code]string{
 	code.Recovery: "no recovery asked for", code.RemapFailed: "no failed remapping",
 	code.RemapPending: "no pending remapping", code.Pages: "no pages waiting",

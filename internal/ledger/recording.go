@@ -181,10 +181,10 @@ func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
 	return all
 }
 
-// Whole reports that every interval of a run was seen, on all of its GPUs.
+// Whole reports that every interval of a run was seen, on all of its GPUs, by samples close to each other.
 func (r *Recording) Whole(from, to time.Duration) bool {
 	more := func(g Recorded) bool { return g.More > 0 }
-	return r.Measures(from, to) && !slices.ContainsFunc(r.GPUs, more)
+	return r.Measures(from, to) && r.Close(from, to) && !slices.ContainsFunc(r.GPUs, more)
 }
 
 // Measures reports that what the job's processes had together was seen at every interval of a run: a peak is the peak.

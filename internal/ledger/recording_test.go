@@ -84,8 +84,12 @@ func TestGaps(t *testing.T) {
 	if gaps := none.Gaps(1, 9); len(gaps) != 1 || gaps[0] != (Span{1, 9}) || none.Whole(1, 9) {
 		t.Errorf("%v", gaps)
 	}
-	if r := recorded(t, []gpu.Process{}, []gpu.Process{}); !r.Whole(time.Second, 3*time.Second) {
+	r := recorded(t, []gpu.Process{}, []gpu.Process{})
+	if !r.Whole(time.Second, 3*time.Second) {
 		t.Errorf("gaps %v", r.Gaps(time.Second, 3*time.Second))
+	}
+	if r.Every = time.Minute; r.Whole(time.Second, 3*time.Second) {
+		t.Error("one sample a minute has seen all of it")
 	}
 }
 

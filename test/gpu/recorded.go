@@ -38,19 +38,19 @@ func (r *run) recordedGrowing() {
 }
 
 func (r *run) recordedSeveral() {
-	job := r.fails(r.crowd(fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.most()),
+	job := r.fails(r.crowd(r.most(), fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.most()),
 		"$CUDAJOB alloc --mib 2048 --sleep 120 &"), 0)
-	r.answers(job, severalAtOnce)
+	r.answers(job, answers{untold: severalAtOnce.yes, either: severalAtOnce.either}) // the largest may have asked itself
 }
 
 // severalAtOnce: that the job's own need alone was too large is as wrong as that others were there.
 var severalAtOnce = answers{yes: list(diagnosis.Processes),
 	either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Own, diagnosis.Pool, diagnosis.Pieces)}
 
-// crowd starts programs, then one that fails for want of memory and does not say whose the rest is.
-func (r *run) crowd(lines ...string) string {
+// crowd starts programs, then one that fails for want of so many MiB and does not say whose the rest is.
+func (r *run) crowd(asked uint64, lines ...string) string {
 	return r.script(append(lines, "sleep 6", fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 1 >/dev/null 2>&1 && exit 0",
-		r.most()), r.wants(r.most()), "sleep 2", "exit 1")...)
+		asked), r.wants(asked), "sleep 2", "exit 1")...)
 }
 
 // wants says in JAX's words that so many MiB could not be had.
@@ -61,7 +61,7 @@ func (r *run) wants(mib uint64) string {
 
 func (r *run) recordedPiled() {
 	rank := fmt.Sprintf("$CUDAJOB alloc --mib %d --sleep 120 &", r.total()*3/10)
-	job := r.endsAs("FAILED", r.submit(0, r.crowd(rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
+	job := r.endsAs("FAILED", r.submit(0, r.crowd(r.total()*4/10, rank, rank, rank), fmt.Sprintf("--gres=gpu:%d", len(r.cards))))
 	r.answers(job, severalAtOnce)
 	c := job.because(diagnosis.Processes)
 	r.holds("the GPU that was not used", "named", c.Evidence, strings.Contains(c.Evidence, "idle"))

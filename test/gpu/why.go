@@ -50,7 +50,8 @@ func (r *run) oomInherited() {
 
 func (r *run) oomLimit() {
 	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.fills("take 4096", "--mib 4096")), 0)
-	r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
+	r.because(job, answers{untold: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Unlisted,
+		diagnosis.Pool, diagnosis.Own, diagnosis.Processes)})
 }
 
 func (r *run) oomSilent() {
