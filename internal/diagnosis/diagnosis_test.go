@@ -320,8 +320,8 @@ func TestFault(t *testing.T) {
 		{"a program's error, nothing read", both(saying(failing("an illegal memory access was encountered")), func(in *Input) { in.Kernel = nil }), Fault, Unknown, "kernel log was not read"},
 		{"the output says uncorrectable ECC", saying(failing("CUDA error: uncorrectable ECC error encountered")), Fault, Yes, "reports an uncorrectable memory error (ECC)"},
 		{"the output of several nodes says so", both(saying(failing("CUDA error: uncorrectable ECC error encountered")), func(in *Input) { in.Job.NodeList = "n[1-2]" }), Fault, Unknown, "uncorrectable memory error"},
-		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), Fault, Unknown, "reports an error of the GPU or its driver"},
-		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), Fault, Unknown, "reports an error of the GPU or its driver"},
+		{"the output says that the GPU was refused", saying(failing("all CUDA-capable devices are busy or unavailable")), Fault, Unknown, "reports that the GPU was refused"},
+		{"the output says that CUDA was not ready", saying(failing("Error 802: system not yet initialized")), Fault, Unknown, "reports that CUDA was not ready"},
 	})
 }
 
@@ -469,8 +469,10 @@ func TestAsked(t *testing.T) {
 			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
 		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, ByFailure,
 			"Your job failed (exit code 1); its output was read in part (only its last 64 KiB)", ""},
-		{"failed by a GPU error", saying(says(oom.Fault, oom.CUDA)), ByFailure,
+		{"failed by a GPU error", saying(failing("an illegal memory access was encountered")), ByFailure,
 			"Your job failed (exit code 1); no message about memory in its output", ""},
+		{"failed by an error that is no program's", saying(failing("all CUDA-capable devices are busy or unavailable")), ByFailure,
+			"Your job failed (exit code 1); its output reports that the GPU was refused: another process had it, or its compute mode forbids it", ""},
 		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, ByFailure,
 			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,

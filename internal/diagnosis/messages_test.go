@@ -186,6 +186,34 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
+// What an output reports of a GPU, its driver or CUDA is never ruled out, even if driver and kernel's log have nothing; a
+// program's own wrong address is its own.
+func TestFaultInTheOutput(t *testing.T) {
+	for text, want := range map[string]struct {
+		answer   Answer
+		evidence string
+	}{
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered":                      {Yes, "uncorrectable memory error (ECC)"},
+		"RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution": {Yes, "uncorrectable NVLink error"},
+		"pynvml.NVMLError_GpuIsLost: GPU is lost":                                            {Yes, "a GPU is lost"},
+		"Failed to initialize NVML: Driver/library version mismatch":                         {Unknown, "different versions"},
+		"Unable to determine the device handle for GPU0000:41:00.0: Unknown Error":           {Unknown, "did not reach a GPU"},
+		"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable":         {Unknown, "was refused"},
+		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized": {Unknown,
+			"not ready on this node"},
+		"RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server":   {Unknown, "MPS did not answer"},
+		"RuntimeError: CUDA error: unknown error":                                                              {Unknown, "an error of the GPU or its driver"},
+		"RuntimeError: CUDA error: an illegal memory access was encountered":                                   {No, "none in driver"},
+		"Memory access fault by GPU node-4 (Agent handle: 0x55c0) on address 0x7f12. Reason: Page not present": {No, "none in driver"},
+	} {
+		in := well(1)
+		in.Messages = oom.Find([]byte(text + "\n"))
+		if c := Why(in).Cause(Fault); c.Answer != want.answer || !strings.Contains(c.Evidence, want.evidence) {
+			t.Errorf("%s: %+v of %+v", text, c, in.Messages)
+		}
+	}
+}
+
 // A driver that is not there, hangs or says nothing is never called well.
 func TestFaultOfTheDriver(t *testing.T) {
 	end := func(c code.Code, change ...func(*finding.Finding)) func(*Input) {

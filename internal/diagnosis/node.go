@@ -181,32 +181,47 @@ func (j judge) well(c Cause) Cause {
 	return c
 }
 
-// A programs' errors are those that CUDA or HIP calls its own: wrong addresses, and what follows from them.
+// programsErrors are those that CUDA or HIP calls its own: wrong addresses, and what follows from them.
 var programsErrors = []string{"illegal memory access", "illegal instruction", "misaligned address", "device-side assert",
 	"launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}
 
-// hardwareErrors are words for a fault that no program brings about, and what it is.
-var hardwareErrors = map[string]string{
-	"uncorrectable ecc error": "an uncorrectable memory error (ECC)", "uncorrectable nvlink": "an uncorrectable NVLink error",
-	"gpu is lost": "that the GPU is lost",
+// phrase is words of an output, in lower case, and what they report.
+type phrase struct{ words, what string }
+
+// hardwareErrors are faults that no program brings about.
+var hardwareErrors = []phrase{
+	{"uncorrectable ecc error", "an uncorrectable memory error (ECC)"},
+	{"uncorrectable nvlink", "an uncorrectable NVLink error"},
+	{"gpu is lost", "that a GPU is lost"},
 }
 
-// hardware is the fault of the GPU itself that a message says, empty for none.
-func hardware(m oom.Message) string {
-	for words, what := range hardwareErrors {
-		if m.Kind == oom.Fault && strings.Contains(strings.ToLower(m.Line), words) {
-			return what
+// refusals are errors that are no program's own, and prove no fault of the hardware either.
+var refusals = []phrase{
+	{"busy or unavailable", "that the GPU was refused: another process had it, or its compute mode forbids it"},
+	{"not yet initialized", "that CUDA was not ready on this node (802)"},
+	{"library version mismatch", "that the driver and its library have different versions"},
+	{"mps client failed", "that MPS did not answer"},
+	{"the device handle for", "that the driver did not reach a GPU"},
+}
+
+// worded is what a message about a fault reports by a list, empty for one that is not in it.
+func worded(list []phrase, m oom.Message) string {
+	for _, p := range list {
+		if m.Kind == oom.Fault && strings.Contains(strings.ToLower(m.Line), p.words) {
+			return p.what
 		}
 	}
 	return ""
 }
+
+func hardware(m oom.Message) string { return worded(hardwareErrors, m) }
 
 // saidFault is a fault that the job's output reports and that is not known to be a program's; empty for none.
 func (j judge) saidFault() (what string) {
 	for _, m := range j.said(oom.Fault) {
 		own := func(words string) bool { return strings.Contains(strings.ToLower(m.Line), words) }
 		if what == "" && !slices.ContainsFunc(programsErrors, own) {
-			what = "an error of the GPU or its driver"
+			what = cmp.Or(worded(refusals, m), "an error of the GPU or its driver")
 		}
 		what = cmp.Or(hardware(m), what)
 	}

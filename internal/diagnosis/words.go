@@ -101,6 +101,8 @@ func (j judge) headline(d Diagnosis) string {
 	switch {
 	case len(yes) > 0:
 		return lead + strings.Join(yes, "; ")
+	case d.Reason == ByFailure && j.saidFault() != "":
+		return j.failed() + "; its output reports " + j.saidFault()
 	case d.Reason == ByFailure:
 		return j.failed() + "; " + cmp.Or(j.unsearched(), "no message about memory in its output")
 	case j.strange > 0:

@@ -52,6 +52,7 @@ func (r *run) oomLimit() {
 	job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.fills("take 4096", "--mib 4096")), 0)
 	r.because(job, answers{untold: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Unlisted,
 		diagnosis.Pool, diagnosis.Own, diagnosis.Processes)})
+	r.said(job, "look for ulimit in script")
 }
 
 func (r *run) oomSilent() {
