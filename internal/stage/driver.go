@@ -118,7 +118,9 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 		return nil, &backend.Trouble{
 			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
 		}
-	case err == nil: // a lock that cannot be used keeps no hook from its work
+	case err != nil: // a lock that cannot be used keeps no hook from its work
+		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
+	default:
 		met = asks
 	}
 	if stuck := state.PeekStuck(d.Config.Paths.Run, d.Job.Node, d.Alive); stuck != nil {
