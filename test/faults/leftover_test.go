@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"bookend/internal/gpu"
@@ -33,6 +35,10 @@ func TestWhatDrains(t *testing.T) {
 		"another user's, with an invented job": {finds: "BKD-STRAY", exit: 13,
 			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048") },
 			reads:  []string{"Held by a process that is not yours"}},
+		"another user's, whose job has a step here": {finds: "BKD-STRAY?*", during: func(n *node) {
+			n.step("777", 60000)
+			n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048")
+		}},
 		"under the PID of another": {during: (*node).reusedPID, finds: "BKD-PHANTOM", exit: 12, check: func(n *node) {
 			f := n.findings(epilog)[0]
 			if !f.Holder.Reused || len(f.Candidates) != 1 || f.Candidates[0].PID == f.Holder.PID {
@@ -51,6 +57,20 @@ func TestWhatDrains(t *testing.T) {
 		"on its sibling":    instance(on(1), "", nil),
 		"instance vanishes": instance(func(n *node) { must.Do(n, n.world.Destroy(0, 0)) }, "BKD-MISSING", nil),
 	})
+}
+
+// step runs what /proc shows as a slurmstepd of a job: root's, of that name, with a process of the user's as its child.
+func (n *node) step(job string, uid int) {
+	daemon := n.in("slurmstepd")
+	must.Do(n, os.WriteFile(daemon, must.Have(os.ReadFile("/bin/sh"))(n), 0o755))
+	cmd := exec.Command(daemon)
+	cmd.Args = []string{"slurmstepd: [" + job + ".batch]", "-c",
+		fmt.Sprintf("setpriv --reuid %d sh -c 'echo ready; exec sleep infinity' & wait", uid)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ready := must.Have(cmd.StdoutPipe())(n)
+	must.Do(n, cmd.Start())
+	n.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+	must.Have(bufio.NewReader(ready).ReadString('\n'))(n)
 }
 
 // reusedPID has memory of the job listed under the PID of a process of another user that has no GPU open.
