@@ -127,6 +127,33 @@ func TestRecordedLeak(t *testing.T) {
 	n.says("BKD-STRAY")
 }
 
+// A job that used another job's GPU is named on both records, even if the other's end comes first, and its own user is
+// told which GPU it may use.
+func TestRecordedTrespass(t *testing.T) {
+	n := recording(t)
+	n.clean(n.own(prolog), newJob())
+	n.clean(n.own(prolog), bystanding())
+	n.recorder()
+	culprit := n.holder(bystander, nil, "--mib", "20000")
+	n.inCgroup(culprit, fmt.Sprint(bystanderID))
+	await(n, "the process on the other's GPU", func() bool {
+		of := n.store().Recorded().Runs.About(n.run(bystanderID))
+		return of != nil && len(of.Elsewhere) > 0 && n.store().Recorded().Runs.About(n.run(100)).GPUs[0].Peak.Bytes > 0
+	})
+	culprit.End()
+	n.clean(n.own(epilog), newJob())
+	n.clean(n.own(epilog), bystanding())
+	for id, want := range map[int]string{100: "BKD-FOREIGN?", bystanderID: "BKD-TRESPASS?"} {
+		if found := n.endOf(id).Findings; codes(found) != want {
+			t.Errorf("end of job %d: %+v, want %s", id, found, want)
+		}
+	}
+	if text := n.endOf(bystanderID).Report; !strings.Contains(text, "your job used GPU 0 of n1, which it was not given") ||
+		!strings.Contains(text, "It may use n1 GPU 1 alone") || strings.Contains(text, "clean") {
+		t.Errorf("%s", text)
+	}
+}
+
 // Jobs that begin at once have one recorder. It keeps nobody waiting, whatever becomes of it, and where it saw nothing
 // the record says so.
 func TestRecorderIsGone(t *testing.T) {
