@@ -17,10 +17,12 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/judge"
+	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/settle"
@@ -379,6 +381,42 @@ func TestBackendBehindALink(t *testing.T) {
 	for exe, want := range map[string]bool{dir + "/bookend-gpu": true, dir + "/bookend-gpu (deleted)": true, dir + "/other": false, "": false} {
 		if got := d.isBackend(finding.Holding{Process: finding.Process{Exe: exe}}); got != want {
 			t.Errorf("%q: %v", exe, got)
+		}
+	}
+}
+
+// A hook that is stopped leaves what its exit code follows from, without which the drain would have neither reason nor
+// cause; of one that was stopped for something else it leaves that alone.
+func TestStoppedAfterTheVerdict(t *testing.T) {
+	for name, tt := range map[string]struct {
+		found finding.Finding
+		later int // an exit code that follows from something else, 0 for none
+		want  string
+	}{
+		"a lost GPU": {finding.Finding{Code: code.Lost, GPU: "GPU-0"}, 0, "BKD-LOST BKD-DEADLINE"},
+		"nothing":    {finding.Finding{Code: code.Again}, 0, "BKD-DEADLINE"},
+		"another":    {finding.Finding{Code: code.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
+	} {
+		r, _ := a(t, slurm.Prolog)
+		r.Getenv, r.Stderr = func(string) string { return "" }, io.Discard
+		r.Config.Mode, r.Faults = config.Enforce, []finding.Finding{tt.found}
+		r.judge()
+		if tt.later != 0 {
+			r.Reach(tt.later)
+		}
+		var left ledger.End
+		r.Unfinished(func(e ledger.End) { left = e })
+		leave(r.Driver, slurm.Prolog, "SIGTERM")
+		var codes []string
+		for _, f := range left.Findings {
+			codes = append(codes, string(f.Code))
+		}
+		if got := strings.Join(codes, " "); got != tt.want || left.Verdict.Exit != r.Reached() {
+			t.Errorf("%s: left %q, exit %d, want %q and %d", name, got, left.Verdict.Exit, tt.want, r.Reached())
+		}
+		exit := drain.FromEnd(ledger.Run{}, slurm.Prolog, left)
+		if tt.want == "BKD-LOST BKD-DEADLINE" && (len(exit.Causes) != 1 || exit.Causes[0].GPU != "GPU-0") {
+			t.Errorf("%s: its causes are %+v", name, exit.Causes)
 		}
 	}
 }
