@@ -192,7 +192,7 @@ func TestFullDropIsNoOthersLoss(t *testing.T) {
 	n := newNode(t, "enforce")
 	n.clean(prolog, bystanding())
 	n.mount(filepath.Join(n.conf.run, "drop"), "size=256k,nr_inodes=100,mode=711")
-	n.clean(prolog, bystanding()) // again, for a drop in it
+	n.clean(prolog, bystanding())        // again, for a drop in it
 	for _, id := range []int{100, 101} { // the second begins where there is no room
 		out := n.give(n.put(fmt.Sprintf("out-%d", id), "", 0o600), user)
 		j := numbered(id).With("SLURM_STEP_ID", "4294967291", "SLURM_STEPID", "4294967291")

@@ -161,7 +161,7 @@ var probes = []chain{
 	{mode: "enforce", steps: one("probe-near-full", (*run).probeNearFull)},
 	{mode: "observe", brisk: true, steps: one("probe-neighbour", (*run).probeNeighbour)},
 	{mode: "enforce", steps: one("probe-killed", (*run).probeKilled)},
-	{mode: "enforce", steps: one("probe-hooks", (*run).probeHooks)},
+	{mode: "enforce", all: true, steps: one("probe-hooks", (*run).probeHooks)},
 	{mode: "observe", steps: without(map[string]string{"backend": "/nonexistent"}, "health", (*run).cardsCondition)},
 }
 

@@ -89,14 +89,14 @@ func (s *Site) install(o Options) {
 		data := rig.Have(os.ReadFile(filepath.Join(o.Programs, program)))
 		rig.Try(rig.Write(s.Program(program), data, 0o755))
 	}
-	for _, node := range o.Nodes {
-		s.equip(o, node)
+	for i, node := range o.Nodes {
+		s.equip(o, i, node)
 	}
 }
 
-func (s *Site) equip(o Options, node string) {
+func (s *Site) equip(o Options, number int, node string) {
 	if len(o.Devices) == 0 {
-		w := rig.Have(fakegpu.New(s.in("world-"+node), append([]fakegpu.Option{fakegpu.GPUs(o.GPUs)}, o.World...)...))
+		w := rig.Have(fakegpu.New(s.in("world-"+node), slices.Concat(gpus(o.GPUs, number), o.World)...))
 		s.worlds[node] = w
 		rig.Try(w.StartKeeper())
 	}
@@ -104,6 +104,18 @@ func (s *Site) equip(o Options, node string) {
 		s.equipAMD(o, node)
 	}
 	rig.Try(s.WriteConfig(node, o.Mode, o.Config))
+}
+
+// gpus are a node's own. All nodes are on one host here: a GPU of the same UUID would be the same GPU.
+func gpus(n, node int) []fakegpu.Option {
+	all := []fakegpu.Option{fakegpu.GPUs(n)}
+	for i := range n {
+		if node > 0 {
+			uuid := fmt.Sprintf("GPU-%08x-77c1-4d0e-9b3a-5e2f%04x%04x", 0x9c000000+node, node, i)
+			all = append(all, fakegpu.With(fmt.Sprintf("gpu%d.uuid", i), uuid))
+		}
+	}
+	return all
 }
 
 // equipAMD gives a node cards of AMD's too: files of the kernel, and device nodes for Slurm to give out.
