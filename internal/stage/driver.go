@@ -113,19 +113,20 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 		return met, nil
 	}
 	asks, err := d.Store.AskDriver(max(0, d.Left(time.Duration(d.Times.Driver), d.Reserve())-own))
+	if err == nil {
+		met = asks
+	}
+	stuck := state.PeekStuck(d.Config.Paths.Run, d.Job.Node, d.Alive)
 	switch {
+	case stuck != nil:
+		met()
+		return nil, &backend.Trouble{Code: code.Stuck, Detail: operation.StuckText(*stuck, d.At(stuck.Since))}
 	case errors.Is(err, state.ErrLocked):
 		return nil, &backend.Trouble{
 			Code: code.Hang, Unsure: true, Detail: "the driver has not answered another hook, so it was not asked",
 		}
 	case err != nil: // a lock that cannot be used keeps no hook from its work
 		fmt.Fprintf(d.Stderr, "bookend: %v\n", err)
-	default:
-		met = asks
-	}
-	if stuck := state.PeekStuck(d.Config.Paths.Run, d.Job.Node, d.Alive); stuck != nil {
-		met()
-		return nil, &backend.Trouble{Code: code.Stuck, Detail: operation.StuckText(*stuck, d.At(stuck.Since))}
 	}
 	return met, nil
 }
