@@ -115,11 +115,14 @@ func LastHealth(runs []Run, self Run, now Now) map[gpu.ID]gpu.Health {
 	for _, e := range endsOf(runs, now.Epoch) { // newest first
 		for _, h := range e.Health {
 			kept := last[h.Device]
-			for _, f := range h.Facts {
-				if _, newer := kept.Fact(f.Code); !newer {
-					if f.Unknown == "" {
-						f.Unknown = now.unread(runs, self, h.Device, e.At)
-					}
+			older := slices.DeleteFunc(slices.Clone(h.Facts), func(f gpu.Fact) bool {
+				_, newer := kept.Fact(f.Code)
+				return newer
+			})
+			if len(older) > 0 {
+				unread := now.unread(runs, self, h.Device, e.At)
+				for _, f := range older {
+					f.Unknown = cmp.Or(f.Unknown, unread)
 					kept.Facts = append(kept.Facts, f)
 				}
 			}
