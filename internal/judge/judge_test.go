@@ -592,6 +592,13 @@ func TestRecordedOverlap(t *testing.T) {
 		"of a job without a record": {func(c *Case) {
 			c.Past.Recording.GPUs[0].Processes[0].Owner.ID = 9
 		}, nil},
+		"of one job or another": {func(c *Case) {
+			c.Past.Recording.GPUs[0].Processes[0].Owner.Conflict = "its cgroup named two jobs"
+		}, nil},
+		"itself or another, on another's GPU": {func(c *Case) {
+			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording.Elsewhere[0].Owner.Conflict = "its cgroup named two jobs"
+		}, nil},
 		"one that was given the GPU before": {func(c *Case) { c.Node.Runs[0] = run(8, "GPU-b", "GPU-a") }, nil},
 		"where GPUs are shared":             {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
 		"where that is not known":           {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
@@ -732,5 +739,29 @@ func TestRecordedStranger(t *testing.T) {
 				t.Error("records are not asked for")
 			}
 		})
+	}
+}
+
+// What a driver that was never measured tells is doubted, on its GPUs and of the whole; what another vendor's GPU shows is not.
+func TestUntriedVendor(t *testing.T) {
+	amd, nvidia := gpu.Device{ID: "GPU-a", Vendor: gpu.AMD.Name}, gpu.Device{ID: "GPU-n", Vendor: gpu.NVIDIA.Name}
+	for name, tt := range map[string]struct {
+		cards []finding.Card
+		on    gpu.ID
+		want  int
+	}{
+		"on its GPU":                       {[]finding.Card{{Device: amd}}, "GPU-a", 1},
+		"on none":                          {[]finding.Card{{Device: amd}}, "", 1},
+		"on none, of two of its GPUs":      {[]finding.Card{{Device: amd}, {Device: gpu.Device{ID: "GPU-b", Vendor: gpu.AMD.Name}}}, "", 1},
+		"on none, of GPUs of both vendors": {[]finding.Card{{Device: nvidia}, {Device: amd}}, "", 1},
+		"on another vendor's":              {[]finding.Card{{Device: nvidia}, {Device: amd}}, "GPU-n", 0},
+		"on none, of another vendor's":     {[]finding.Card{{Device: nvidia}}, "", 0},
+	} {
+		c := enforcing()
+		c.Seen.Cards = tt.cards
+		found := c.decide([]finding.Finding{{Code: code.Hang, GPU: tt.on}}).Found
+		if len(found) != 1 || len(found[0].Doubts) != tt.want {
+			t.Errorf("%s: %+v, want %d doubts", name, found, tt.want)
+		}
 	}
 }
