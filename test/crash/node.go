@@ -108,6 +108,7 @@ func (n *node) processes(all ...holder) {
 			n.put(entry+name, text)
 		}
 		rig.Try(errors.Join(os.MkdirAll(n.in(entry+"/fd"), 0o755), os.MkdirAll(n.in(entry+"/ns"), 0o755)))
+		rig.Try(os.Symlink(n.in(fmt.Sprintf("dev/nvidia%d", h.card)), n.in(entry+"/fd/3")))
 	}
 	n.put("backend/cards", cards.String())
 }
