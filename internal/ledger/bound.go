@@ -43,7 +43,8 @@ func (r Run) Bounded(level int) Run {
 		r.Start = &start
 	}
 	if level >= Bare {
-		r.Job.Visible, r.Job.GPUIndexes = nil, nil
+		given := r.Job.GPUIndexes // one more than is known says that not all are
+		r.Job.Visible, r.Job.GPUIndexes = nil, given[:min(len(given), len(r.Devices)+1)]
 	}
 	return r
 }
