@@ -40,6 +40,19 @@ func (h *hook) blames() {
 	}
 }
 
+// bystanders judges who is named: never a process that has had no GPU open.
+func (h *hook) bystanders() {
+	for _, f := range h.Found {
+		if f.Holder == nil || f.Holder.Gone {
+			continue
+		}
+		p := h.node.Process(f.Holder.PID)
+		if p != nil && !p.Opened() && h.node.Started(p) == f.Holder.Start {
+			h.fail(wrongBlame, "%s names process %d, which has no GPU open", f.Code, p.PID)
+		}
+	}
+}
+
 func (h *hook) weigh(f finding.Finding) {
 	tracked, guessed := h.node.Site.Tracking != world.Linuxproc, f.Owner.Level == finding.ByExclusive
 	seen := f.Code == code.Orphan && f.Holder != nil && h.recorder.inJob[finding.Instance{PID: f.Holder.PID, Start: f.Holder.Start}]

@@ -36,22 +36,42 @@ func (h *hook) examine() {
 	h.sleep(h.between(time.Millisecond, 20*time.Millisecond))
 	h.tally.checks++
 	h.remember()
+	h.book.boot(h.Seen.Epoch)
+	if n := len(h.book.runs); n > 0 && h.damage.kind == damagedRecord {
+		h.book.damage(h.rand.IntN(n))
+		h.missed = h.node.Now
+	}
+	before := len(h.book.damaged)
 	glance := h.node.Snapshot(h.node.Cards)
 	h.damage.spoil(&glance, 0)
 	h.seen.around = h.node.Now
 	h.job.Cards = h.node.Cards
 	h.Seen.Cards = h.cardsOf()
 	h.Seen.Side = judge.Glance(h, glance)
-	h.book.boot(h.Seen.Epoch)
-	h.Node = h.nodeNow()
+	h.Node = h.nodeOfHost()
 	c := judge.Check{Case: h.Case}
 	h.Judgement = judge.JudgeCheck(c)
 	h.blames()
 	h.accusations()
+	h.bystanders()
+	h.lodgers()
+	h.resumes(c)
+	h.book.seenClear(before, c.Clear())
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		h.closer(c, unclean)
 	}
 	h.settleRuns()
+}
+
+// resumes judges for which GPUs the check would resume a drained node: never for one that a live job on record has.
+func (h *hook) resumes(c judge.Check) {
+	for id, seen := range c.DrainSeen(h.Judgement) {
+		for _, j := range h.node.Jobs {
+			if seen.Clean && j.Live && j.Has(h.card(id)) && h.onRecord(j) {
+				h.fail(breach, "%s counts as clean though job %d has it", id, j.ID)
+			}
+		}
+	}
 }
 
 // closer watches those cards and judges what is said of them.
@@ -60,14 +80,14 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	for _, card := range cards {
 		own := h.card(card.Device.ID)
 		h.job.Cards = append(h.job.Cards, own)
-		for _, r := range h.book.runs {
-			if r.Running(h.book.runs) && h.openOn(own, r) {
-				h.fail(breach, "%s is watched though job %d has it", card.Device.ID, r.Job.ID)
+		for _, j := range h.node.Jobs {
+			if j.Live && j.Has(own) && h.onRecord(j) && h.damage.kind != unread {
+				h.fail(breach, "%s is watched though job %d has it", card.Device.ID, j.ID)
 			}
 		}
 	}
 	h.look(cards)
-	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeNow()}
+	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeOfHost()}
 	h.Judgement = judge.JudgeCheck(c)
 	free, all := c.Free(), h.Found
 	h.Found = slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool {
@@ -82,6 +102,38 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	}
 	for _, card := range free {
 		h.unsaid(h.card(card.Device.ID), "between jobs")
+	}
+}
+
+// nodeOfHost is what the records say, with those of the host's other node.
+func (h *hook) nodeOfHost() *judge.Node {
+	node, other := h.nodeNow(), judge.Node{}
+	for _, j := range h.node.Lodgers {
+		run := ledger.Run{Job: j.Told(h.node.Site, world.Prolog), Epoch: h.node.Epoch,
+			Start: &ledger.End{At: h.node.Boottime(j.Allocated)}}
+		run.Key = keyOf(run)
+		for _, c := range j.Cards {
+			run.Devices = append(run.Devices, ledger.Assigned{Index: *c.Device.Minor, Device: c.Device})
+		}
+		if !j.Live {
+			run.Ends = []ledger.End{{At: h.node.Boottime(j.Ended)}}
+		}
+		other.Runs = append(other.Runs, run)
+	}
+	node.SameHost = append(node.SameHost, other)
+	return node
+}
+
+// lodgers judges what is said of the jobs of the host's other node, which this one knows nothing of.
+func (h *hook) lodgers() {
+	for _, f := range h.Found {
+		if f.Holder == nil || f.Unknown != "" || h.damage.kind != whole {
+			continue
+		}
+		p := h.node.Process(f.Holder.PID)
+		if p != nil && p.Job != nil && p.Job.Node != world.ThisNode && p.Job.Live {
+			h.fail(wrongBlame, "%s of process %d, of the other node's job %d", f.Code, p.PID, p.Job.ID)
+		}
 	}
 }
 

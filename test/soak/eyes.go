@@ -17,6 +17,8 @@ const (
 	oneLook   = time.Millisecond
 	// backendReserve is the time a hook leaves its backend for one last look.
 	backendReserve = 500 * time.Millisecond
+	// stepEnds is how long a step's daemon outlives the processes of its job that it has killed.
+	stepEnds = 100 * time.Millisecond
 )
 
 // Watch looks at the job's cards on the real schedule.
@@ -79,19 +81,32 @@ func (h *hook) Processes(pids []int) map[int]finding.Process {
 		if h.damage.kind == noProc && (h.damage.look == everyLook || i%2 == 0) {
 			out[pid] = finding.Process{PID: pid, Why: "permission denied"}
 		} else if p := h.node.Process(pid); p != nil {
-			out[pid] = h.facts(p)
+			out[pid] = h.listed(p)
 		}
 	}
 	return out
 }
 
+// listed is what /proc says of the process that has a PID which the driver lists. One without a GPU open is not the one
+// that is listed.
+func (p *pair) listed(of *world.Process) finding.Process {
+	if !of.Opened() {
+		return finding.Process{PID: of.PID, Gone: true, Reused: true}
+	}
+	return p.facts(of)
+}
+
 func (p *pair) facts(of *world.Process) finding.Process {
+	state := of.State
+	if of.Exiting {
+		state = "X"
+	}
 	facts := finding.Process{
-		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: of.State,
+		PID: of.PID, Start: p.node.Started(of), UID: of.UID, Name: of.Name, State: state,
 		Cgroup: of.Cgroup, EnvJobID: of.Env, Service: of.Service, Container: of.Container, Exe: of.Exe, OtherPIDs: of.OtherPIDs,
 	}
 	step := func(j *world.Job) bool {
-		return j.Live && (j.ID == of.Env || j.Het == of.Env) && (j.UID == of.UID || facts.Apart())
+		return (j.Live || p.node.Now < j.Ended+stepEnds) && (j.ID == of.Env || j.Het == of.Env) && (j.UID == of.UID || facts.Apart())
 	}
 	if of.Env != 0 && !of.Cgroup.Found() && slices.ContainsFunc(p.node.Jobs, step) {
 		facts.EnvJobHere = "a slurmstepd of it runs on this node"

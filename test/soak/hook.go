@@ -55,6 +55,9 @@ func (p *pair) newHook(j *world.Job, end world.Side, told slurm.Job, cards int, 
 	}
 	if p.damaged && p.rand.IntN(5) < 2 {
 		h.damage = drawDamage(p.rand, cards, marked)
+		if h.damage.kind == noDriver && h.Phase != slurm.Prolog {
+			h.damage.kind = unread
+		}
 	}
 	return h
 }
@@ -106,8 +109,11 @@ func (h *hook) left(limit time.Duration) time.Duration {
 // do is one end of a job, step by step as package stage takes it.
 func (h *hook) do() {
 	h.sleep(h.between(time.Millisecond, 20*time.Millisecond))
-	if h.damage.kind == forgotten && len(h.book.runs) > 0 {
-		h.book.lose(h.rand.IntN(len(h.book.runs)))
+	h.book.boot(h.node.Epoch)
+	if n := len(h.book.runs); n > 0 && h.damage.kind == forgotten {
+		h.book.lose(h.rand.IntN(n))
+	} else if n > 0 && h.damage.kind == damagedRecord {
+		h.book.damage(h.rand.IntN(n))
 	}
 	if h.end == world.Epilog {
 		h.recall()
@@ -136,7 +142,6 @@ func (h *hook) cardsOf() (cards []finding.Card) {
 }
 
 func (h *hook) recall() {
-	h.book.boot(h.node.Epoch)
 	run, which := ledger.Match(h.book.runs, h.Job)
 	h.Past.Run, h.Past.Again = run, which == ledger.ClosedRun
 	h.Past.Recording = h.recorder.kept.About(run)
@@ -151,6 +156,9 @@ func (h *hook) recall() {
 // remember is what counts of the past in this epoch.
 func (h *hook) remember() {
 	h.Seen.Epoch = h.node.Epoch
+	if h.damage.kind == noDriver {
+		h.Seen.Epoch = gpu.Epoch{Boot: h.node.Epoch.Boot}
+	}
 	h.Past.Baselines = judge.BaselinesOf(h.book.baselines, h.node.Epoch)
 	before, found := judge.StartOf(h.Past.Run, h.Job, h.node.Epoch)
 	h.Past.Before = before
@@ -161,11 +169,21 @@ func (h *hook) remember() {
 func (h *hook) cut() bool { return h.Past.Run.Start != nil && h.Past.Run.Start.Rest != nil }
 
 func (h *hook) look(cards []finding.Card) {
+	if h.damage.kind == noDriver {
+		h.Faults = append(h.Faults, finding.FromFault(gpu.Fault{Code: gpu.FaultNoDriver, Detail: "not loaded"}))
+		h.Seen.Cards = cards[:h.rand.IntN(len(cards)+1)] // files may name all of them, some, or none
+		return
+	}
 	h.Seen.Side, h.Seen.Cards = judge.Look(h, h.Order(cards, h.settle))
 }
 
 func (h *hook) nodeNow() *judge.Node {
-	return &judge.Node{Runs: h.book.runs, Proofs: h.recorder.kept.Proofs()}
+	node := &judge.Node{Runs: h.book.runs, Damaged: h.book.damaged, Proofs: h.recorder.kept.Proofs()}
+	if h.damage.kind == unread {
+		node.Unread = "records could not be read"
+		node.Runs = slices.DeleteFunc(slices.Clone(node.Runs), func(ledger.Run) bool { return h.rand.IntN(2) == 0 })
+	}
+	return node
 }
 
 func sharingOf(s world.Site) *slurmconf.Answer {
@@ -181,7 +199,7 @@ func sharingOf(s world.Site) *slurmconf.Answer {
 	return &answer
 }
 
-func (h *hook) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(h.node.Now) }
+func (h *hook) wall() time.Time { return h.node.Wall() }
 
 func (h *hook) record() {
 	e := h.Case.End(h.Judgement)
@@ -205,4 +223,7 @@ func (h *hook) record() {
 		run.Epoch = h.node.Epoch
 	}
 	h.book.close(run, e)
+	if h.Past.Run.Start == nil || h.Past.Again {
+		h.book.settle(run.Job.ID)
+	}
 }

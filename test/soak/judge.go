@@ -19,11 +19,12 @@ func (h *hook) judge() {
 		h.tally.damaged++
 	}
 	h.say()
-	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.job.NoProlog || h.seen.last == 0 {
+	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.damage.kind == damagedRecord || h.job.NoProlog || h.seen.last == 0 {
 		h.missed = h.node.Now
 	}
 	h.drains()
 	h.blames()
+	h.bystanders()
 	if h.end == world.Prolog {
 		if h.damage.kind == whole && !h.unjudged() {
 			for _, c := range h.job.Cards {
@@ -143,7 +144,7 @@ func (h *hook) unsaid(c *world.Card, when string) {
 	stock := h.node.Stock(c, h.seen.last)
 	stuck := stock.Unlisted(world.Stuck)
 	stuck -= h.asService(c, stuck)
-	big := slices.ContainsFunc(stock, func(i world.Item) bool { return h.big(i) && h.over(i) && !h.waits(i.Creator) })
+	big := slices.ContainsFunc(stock, func(i world.Item) bool { return h.big(i) && h.over(i) && !h.waits(i) })
 	h.names(c, stock, nil)
 	if c.Outside || h.seen.last >= c.Lost || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
 		return
@@ -159,8 +160,11 @@ func (h *hook) big(i world.Item) bool {
 	return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report
 }
 
-// waits is a server of MPS, which a health check lets be.
-func (h *hook) waits(p *world.Process) bool { return h.Phase == slurm.HealthCheck && p.Exe != "" }
+// waits is what may be a server of MPS without clients, by its name and by how little it has: a health check lets it be.
+func (h *hook) waits(i world.Item) bool {
+	const idle = 128 * world.MiB
+	return h.Phase == slurm.HealthCheck && i.Creator.Name == world.MPSProgram && i.Least() <= idle
+}
 
 // names judges what must be said of each stuck process by itself, whatever else goes on on its GPU: one that was listed
 // there all the time that the hook watched.
@@ -172,7 +176,7 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 		p := i.Creator
 		stuck := i.Fate == world.Stuck && p.Stays() && h.watched(i)
 		alone := stuck && i.Way == world.Plain && i.Bytes >= h.limits.Report
-		if !alone || c.Outside || h.waits(p) || before.Has(i.Chunk) || !h.over(i) {
+		if !alone || c.Outside || h.waits(i) || before.Has(i.Chunk) || !h.over(i) {
 			continue
 		}
 		h.tally.named++
@@ -262,7 +266,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	switch {
 	case h.Past.Again, h.cut(), !h.ordered(), h.seen.slowUntil > 0:
 		return false
-	case s == nil || !s.on || s.reruns > 0 || len(s.cards[c].stock) > 0:
+	case s == nil || !s.on || s.reruns > 0 || len(s.cards[c].stock) > 0 || h.job.Allocated < h.node.Loaded:
 		return false
 	case h.unnamed() && (s.again || h.job.Restarts > 0):
 		return false
@@ -303,7 +307,12 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
 func (h *hook) alone(i world.Item) bool {
-	return i.Way == world.Plain && !i.Moves() && h.watched(i) && i.Bytes >= h.limits.Drain
+	const mayFall = 64 * world.MiB // within the seconds of a watch and those that follow
+	most := i.Least()
+	if i.Moves() {
+		most -= min(most, mayFall)
+	}
+	return i.Way == world.Plain && !i.Tides() && h.watched(i) && most >= h.limits.Drain
 }
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look
@@ -319,7 +328,7 @@ func (h *hook) plainly(i world.Item) bool {
 		}
 		apart := p.Container != "" || p.OtherPIDs
 		anothers := p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job
-		if apart && p.UID != h.job.UID || p.State == "X" || p.UID == 0 || p.Service != "" || anothers {
+		if apart && p.UID != h.job.UID || p.Exiting || p.UID == 0 || p.Service != "" || anothers {
 			return false
 		}
 	}

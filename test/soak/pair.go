@@ -85,11 +85,11 @@ type pair struct {
 	tell     func(at time.Duration, text string)
 }
 
-// ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not
-// count: neither a job without an end there nor a lost record is an excuse.
+// ordered reports that nothing was lost or left out since the node booted. A record without an end counts until then,
+// whatever became of the driver; what is from an earlier boot is no excuse.
 func (p *pair) ordered() bool {
-	return p.missed < p.node.Loaded && !slices.ContainsFunc(p.node.Jobs, func(j *world.Job) bool {
-		return (j.NoEpilog || j.NoProlog) && j.Allocated >= p.node.Loaded
+	return p.missed < p.node.Began && !slices.ContainsFunc(p.node.Jobs, func(j *world.Job) bool {
+		return (j.NoEpilog || j.NoProlog) && j.Allocated >= p.node.Began
 	})
 }
 

@@ -58,7 +58,7 @@ func (p *pair) record(run ledger.Run) {
 		for _, reading := range look.Readings {
 			for _, listed := range reading.Processes {
 				if lives := p.node.Process(listed.PID); lives != nil {
-					known[listed.PID] = p.facts(lives)
+					known[listed.PID] = p.listed(lives)
 					is := finding.Instance{PID: lives.PID, Start: p.node.Started(lives)}
 					r.truth[is], r.inJob[is] = lives.Job, r.inJob[is] || lives.Cgroup.Found()
 				}

@@ -15,6 +15,8 @@ type records struct {
 	runs      []ledger.Run
 	level     int // how much they are shortened: the least, or more where there is little room
 	baselines map[gpu.ID]finding.Baseline
+	damaged   []ledger.Damaged // that were set aside
+	of        string           // the boot that these are of
 }
 
 func (r *records) begin(run ledger.Run) {
@@ -46,8 +48,29 @@ func (r *records) at(id slurm.JobID, key string) int {
 
 func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
+// damage sets a record aside.
+func (r *records) damage(i int) {
+	r.damaged = append(r.damaged, ledger.Damaged{Job: r.runs[i].Job.ID})
+	r.lose(i)
+}
+
+// settle forgets the damaged records of a job that is over.
+func (r *records) settle(id slurm.JobID) {
+	r.damaged = slices.DeleteFunc(r.damaged, func(d ledger.Damaged) bool { return d.Job == id })
+}
+
+// seenClear notes GPUs on which a check saw neither memory nor a process, since these records were set aside.
+func (r *records) seenClear(before int, clear []gpu.ID) {
+	for i := range r.damaged[:min(before, len(r.damaged))] {
+		r.damaged[i].Clear = append(slices.Clone(r.damaged[i].Clear), clear...)
+	}
+}
+
 // boot forgets what was recorded before the node booted: records lie on a tmpfs.
 func (r *records) boot(epoch gpu.Epoch) {
+	if r.of != epoch.Boot {
+		r.of, r.damaged = epoch.Boot, nil
+	}
 	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool {
 		return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot
 	})

@@ -52,6 +52,13 @@ func (h *hook) sharesOnRecord(c *world.Card) bool {
 	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool { return h.openOn(c, r) })
 }
 
+// onRecord reports a job that a record without an end tells of.
+func (h *hook) onRecord(j *world.Job) bool {
+	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool {
+		return r.Job.ID == j.ID && r.Running(h.book.runs) && !r.Epoch.OtherBoot(h.node.Epoch)
+	})
+}
+
 // openOn reports another job's record of this epoch that has the card and no end.
 func (h *hook) openOn(c *world.Card, r ledger.Run) bool {
 	has := slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == c.Device.ID })

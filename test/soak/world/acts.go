@@ -50,7 +50,7 @@ func (n *Node) work(j *Job, c *Card) {
 		n.hold(p, c, bytes)
 	case 1:
 		ch := n.hold(p, c, bytes)
-		ch.wave = n.between(50*time.Millisecond, 3*time.Second)
+		ch.waves(n.between(50*time.Millisecond, 3*time.Second))
 	case 2: // workers, which notice that their parent is gone
 		ch := n.hold(p, c, bytes)
 		for range 1 + n.Rand.IntN(2) {
@@ -71,12 +71,16 @@ func (n *Node) work(j *Job, c *Card) {
 
 func (n *Node) leave(j *Job, c *Card) {
 	p := n.spawn(j, "python")
+	n.disguise(p)
 	bytes := n.size()
-	switch n.pick(30, 20, 15, 8, 8, 6, 4, 4, 5, 4) {
+	switch n.pick(30, 20, 15, 8, 8, 6, 4, 4, 5, 4, 6) {
 	case 0:
 		n.outlive(p)
 		n.hold(p, c, bytes)
 		n.character(p)
+	case 10:
+		n.outlive(p)
+		n.fidget(n.hold(p, c, bytes))
 	case 1:
 		n.outlive(n.fork(p, c, bytes))
 	case 2:
@@ -95,7 +99,7 @@ func (n *Node) leave(j *Job, c *Card) {
 	case 7:
 		n.daemon(j, p, c)
 	case 8: // unkillable: still in its job's cgroup when the epilog runs
-		p.State, p.survives = "D", true
+		p.State, p.survives, p.Exiting = "D", true, n.oneIn(3)
 		p.lingers = [...]time.Duration{0, n.between(100*time.Millisecond, longestGoodbye)}[n.pick(50, 50)]
 		n.hold(p, c, bytes)
 	case 9:
@@ -104,10 +108,41 @@ func (n *Node) leave(j *Job, c *Card) {
 	}
 }
 
+// inventedID is a job's that there never was.
+const inventedID = 424242
+
+// disguise gives a process marks that anybody can give to his own: a name, a program's path, a job's id in its
+// environment.
+func (n *Node) disguise(p *Process) {
+	if n.oneIn(12) {
+		p.Name = MPSProgram
+		if n.oneIn(2) {
+			p.Exe = "/home/user/nvidia-cuda-mps-server"
+		}
+	}
+	if n.oneIn(12) && (p.Cgroup.Found() || !n.Site.Disorder && p.Job.HasGPUs()) {
+		p.Env = inventedID
+	}
+}
+
+// mostFidget is the most by which memory moves that only pretends to be given back.
+const mostFidget = 128 * MiB
+
+// fidget lets memory move a little for ever: it falls by 3 MiB at each look, down to slack less, or goes up and down.
+func (n *Node) fidget(ch *Chunk) {
+	ch.slack = min(ch.Bytes/4, mostFidget)
+	if n.oneIn(2) {
+		ch.falls = 3 * MiB
+		return
+	}
+	ch.slack = min(ch.slack, 4*MiB)
+	ch.wave = n.between(100*time.Millisecond, time.Second)
+}
+
 // sway makes a process take and give back 64 MiB every 0.7 s: the GPU never settles.
 func (n *Node) sway(p *Process, c *Card) {
 	ch := n.hold(p, c, 128*MiB)
-	ch.wave = 700 * time.Millisecond
+	ch.waves(700 * time.Millisecond)
 }
 
 // crowd is hundreds of processes with the driver open, some of them with memory: more than lists have room for.
@@ -144,7 +179,9 @@ func (n *Node) outlive(p *Process) {
 
 // character makes one of the stranger processes of an orphan.
 func (n *Node) character(p *Process) {
-	switch n.pick(60, 15, 8, 9, 8) {
+	switch n.pick(52, 15, 8, 9, 8, 8) {
+	case 5: // it waits for a child of vfork, or for a server of files that is dead
+		p.State = "D"
 	case 1:
 		p.State = "T"
 	case 2:
@@ -181,7 +218,7 @@ func (n *Node) imported(p *Process, c *Card, bytes uint64) {
 
 // daemon is a user's own MPS, which nobody stops: its server keeps some memory, its daemon the card open.
 func (n *Node) daemon(j *Job, p *Process, c *Card) {
-	p.Name, p.Exe = mpsProgram, "/usr/bin/nvidia-cuda-mps-server"
+	p.Name, p.Exe = MPSProgram, "/usr/bin/nvidia-cuda-mps-server"
 	n.outlive(p)
 	n.hold(p, c, 58*MiB)
 	d := n.copy(p)

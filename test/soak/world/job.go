@@ -26,6 +26,7 @@ type Job struct {
 	Het        slurm.JobID // the leader of its heterogeneous job, 0 for any other
 	SLUID      slurm.SLUID
 	UID        uint32
+	Node       string // the node it runs on: this one, or the host's other
 	Partition  string
 	MPSPercent string
 	Restarts   int
@@ -46,6 +47,12 @@ type Job struct {
 	over               func()        // what comes when it is over
 }
 
+// The nodes of a host on which two slurmd run.
+const (
+	ThisNode  = "n1"
+	otherNode = "n2"
+)
+
 // HasGPUs reports whether Slurm gave the job any.
 func (j *Job) HasGPUs() bool { return len(j.Cards) > 0 }
 
@@ -55,7 +62,7 @@ func (j *Job) Has(c *Card) bool { return slices.Contains(j.Cards, c) }
 // Told is what Slurm tells a hook of the job.
 func (j *Job) Told(s Site, end Side) slurm.Job {
 	job := slurm.Job{
-		Context: slurm.Prolog, ID: j.ID, HetJobID: j.Het, Node: "n1", Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
+		Context: slurm.Prolog, ID: j.ID, HetJobID: j.Het, Node: j.Node, Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
 		Restarts: j.Restarts, MPSPercent: j.MPSPercent,
 	}
 	if end == Epilog {
@@ -83,7 +90,7 @@ func (j *Job) mark() slurm.JobID {
 
 func (n *Node) newJob(cards ...*Card) *Job {
 	n.nextID++
-	j := &Job{ID: slurm.JobID(n.nextID), UID: 1001 + uint32(n.Rand.IntN(3)), Cards: cards, Partition: "main"}
+	j := &Job{ID: slurm.JobID(n.nextID), UID: 1001 + uint32(n.Rand.IntN(3)), Cards: cards, Node: ThisNode, Partition: "main"}
 	switch n.Site.Sharing {
 	case SharedByName:
 		j.Partition = "shared"
@@ -209,6 +216,7 @@ func (n *Node) kill(p *Process) {
 		p.Leaves = p.parent.Dead || !p.parent.survives
 	case p.survives && p.lingers > 0:
 		p.Leaves = p.lingers <= longestGoodbye
+		p.Exiting = p.State == "D"
 		n.endAt(p, n.Now+p.lingers)
 	case !p.survives:
 		p.Leaves = true

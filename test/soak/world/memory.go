@@ -33,7 +33,9 @@ type Chunk struct {
 	teardown time.Duration // how long its memory shows after that: 100-400 ms measured
 	pieces   bool          // many small blocks: readings jump meanwhile
 	last     *Process      // its last holder
-	wave     time.Duration // period in which its owner takes and frees half of it, 0 for never
+	wave     time.Duration // period in which its owner takes and frees slack of it, 0 for never
+	falls    uint64        // its owner frees so much a second, down to slack less than all of it
+	slack    uint64        // the most by which it may be smaller than Bytes
 }
 
 // hold gives a process memory of its own, with all a client of the driver has.
@@ -104,7 +106,9 @@ func (c *Card) released(n *Node, p *Process) {
 func (ch *Chunk) shown(at time.Duration) uint64 {
 	switch {
 	case ch.gone == Forever && ch.wave > 0 && (at/ch.wave)%2 == 1:
-		return ch.Bytes / 2 / (2 * MiB) * (2 * MiB)
+		return ch.Bytes - ch.slack
+	case ch.gone == Forever && ch.falls > 0 && at > ch.Since:
+		return ch.Bytes - min(ch.slack, uint64((at-ch.Since)/(time.Second/4))*ch.falls/4)
 	case at < ch.gone:
 		return ch.Bytes
 	case at >= ch.gone+ch.teardown:
@@ -122,7 +126,18 @@ func (ch *Chunk) shown(at time.Duration) uint64 {
 }
 
 // Moves reports memory that its owner takes and frees all the time.
-func (ch *Chunk) Moves() bool { return ch.wave > 0 }
+func (ch *Chunk) Moves() bool { return ch.wave > 0 || ch.falls > 0 }
+
+// Tides reports memory of which its owner takes and frees a large part.
+func (ch *Chunk) Tides() bool { return ch.slack > mostFidget }
+
+// Least is what it shows at the least while it is held, in bytes.
+func (ch *Chunk) Least() uint64 { return ch.Bytes - ch.slack }
+
+// waves lets a process take and give back half of its memory, again and again.
+func (ch *Chunk) waves(period time.Duration) {
+	ch.wave, ch.slack = period, ch.Bytes-ch.Bytes/2/(2*MiB)*(2*MiB)
+}
 
 func (ch *Chunk) freed(at time.Duration) bool { return at >= ch.gone && at-ch.gone >= ch.teardown }
 

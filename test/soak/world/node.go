@@ -29,14 +29,19 @@ type Node struct {
 	Site  Site
 	Cards []*Card
 	Jobs  []*Job
-	Epoch gpu.Epoch
+	// Lodgers are the jobs of the host's other node.
+	Lodgers []*Job
+	Epoch   gpu.Epoch
 	// Loaded is when the epoch began.
 	Loaded time.Duration
+	// Began is when the node booted last.
+	Began time.Duration
 	// Departed is when somebody ended last who had the driver open.
 	Departed time.Duration
 	// Tell is told the story as it happens, nil where nobody listens.
 	Tell func(at time.Duration, text string)
 
+	skew       time.Duration // by which the wall clock is wrong
 	agenda     agenda
 	hooks      Hooks
 	booted     time.Duration
@@ -117,13 +122,23 @@ func (n *Node) Play() {
 // After lets something happen after a while.
 func (n *Node) After(d time.Duration, do func()) { n.agenda.push(n.Now+max(0, d), do) }
 
+// Wall is what the node's clock shows now. An administrator or a time server may set it, forwards and backwards.
+func (n *Node) Wall() time.Time { return time.Unix(1_700_000_000, 0).Add(n.Now + n.skew) }
+
+// setClock moves the wall clock; CLOCK_BOOTTIME does not follow.
+func (n *Node) setClock() {
+	steps := [...]time.Duration{30 * time.Second, -30 * time.Second, 2 * time.Hour, -2 * time.Hour, 91 * 24 * time.Hour}
+	n.skew += steps[n.Rand.IntN(len(steps))]
+	n.tell("the wall clock is set: %v", n.skew)
+}
+
 // Boottime is a moment as CLOCK_BOOTTIME.
 func (n *Node) Boottime(at time.Duration) time.Duration { return at - n.booted }
 
 func (n *Node) newEpoch() {
 	n.boots, n.Loaded = n.boots+1, n.Now
 	if n.boots == 1 || n.oneIn(2) {
-		n.booted = n.Now - n.between(10*time.Second, 1000*time.Second)
+		n.Began, n.booted = n.Now, n.Now-n.between(10*time.Second, 1000*time.Second)
 	}
 	n.Epoch = gpu.Epoch{Boot: fmt.Sprint("boot ", n.booted), Driver: "580.159.04", Module: fmt.Sprint("load ", n.boots)}
 }

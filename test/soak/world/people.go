@@ -1,13 +1,16 @@
 package world
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Names that decide how the driver lists a process.
 const (
 	nameX         = "Xorg"
 	nameMPSClient = "mps-client"
-	// mpsProgram is what the kernel keeps of the names of MPS's daemon and server.
-	mpsProgram = "nvidia-cuda-mps"
+	// MPSProgram is what the kernel keeps of the names of MPS's daemon and server.
+	MPSProgram = "nvidia-cuda-mps"
 )
 
 // startServices starts what runs on the node whoever has its cards.
@@ -97,7 +100,7 @@ func (n *Node) stranger(c *Card, j *Job) {
 		return
 	case 3:
 		ch := n.hold(p, c, bytes)
-		ch.wave = n.between(50*time.Millisecond, 3*time.Second)
+		ch.waves(n.between(50*time.Millisecond, 3*time.Second))
 	case 4:
 		n.sway(p, c)
 	}
@@ -111,8 +114,25 @@ func (n *Node) fork(p *Process, c *Card, bytes uint64) *Process {
 	ch := n.hold(p, c, bytes)
 	child := n.copy(p)
 	n.share(ch, child)
-	n.After(n.between(10*time.Millisecond, 3*time.Second), func() { n.end(p) })
+	n.After(n.between(10*time.Millisecond, 3*time.Second), func() {
+		n.end(p)
+		if n.Site.ReusesPIDs && n.oneIn(3) {
+			n.After(n.between(0, 20*time.Second), func() { n.reuse(p.PID) })
+		}
+	})
 	return child
+}
+
+// reuse starts a process that has no GPU open, under a PID of which the driver still lists memory.
+func (n *Node) reuse(pid int) {
+	if n.Process(pid) != nil {
+		return
+	}
+	p := &Process{PID: pid, Start: n.Now, End: Forever, UID: 1009, Name: "sleep", State: "S"}
+	n.processes = append(n.processes, p)
+	n.dead = slices.DeleteFunc(n.dead, func(free int) bool { return free == pid })
+	n.tell("process %d (sleep, uid 1009) begins", pid)
+	n.endAt(p, n.Now+n.between(time.Second, 300*time.Second))
 }
 
 // export leaves memory with whoever got its handle: the driver lists nobody.

@@ -26,6 +26,8 @@ type Process struct {
 	Minors    []int // of /dev/nvidiaN
 	Control   bool  // /dev/nvidiactl
 	UVM       bool
+	// Exiting is the kernel's PF_EXITING: the process ends, or hangs while it does. No state says that.
+	Exiting bool
 
 	Job *Job // whose it truly is, nil for nobody's
 	// OfNode is true for what belongs to the node: services, and what its administrator runs as root.
@@ -44,6 +46,9 @@ const longestGoodbye = 3400 * time.Millisecond
 
 // AliveAt reports whether a process lived at a moment of the past or present.
 func (p *Process) AliveAt(at time.Duration) bool { return p.Start <= at && (!p.Dead || at < p.End) }
+
+// Opened reports a process that has had something of the driver's open.
+func (p *Process) Opened() bool { return p.Control || p.UVM || len(p.Minors) > 0 }
 
 // Stays reports a process that nothing will end.
 func (p *Process) Stays() bool { return p.End == Forever }
@@ -95,6 +100,9 @@ func (n *Node) spawn(j *Job, name string) *Process {
 		p.Cgroup = slurm.Owner{ID: j.ID, Step: "0"}
 	case CgroupSLUID:
 		p.Cgroup = slurm.Owner{SLUID: j.SLUID, Step: "0"}
+	}
+	if n.Site.TwoNodes && p.Cgroup.Found() {
+		p.Cgroup.Node = j.Node
 	}
 	if n.Site.Disorder || !j.HasGPUs() || n.percent(75) {
 		p.Env = j.mark()

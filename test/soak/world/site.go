@@ -39,6 +39,7 @@ type Site struct {
 	AMD        bool // the cards are AMD's
 	InJob      bool // PrologFlags=RunInJob
 	ReusesPIDs bool // pid_max is small
+	TwoNodes   bool // another slurmd runs on this host, whose GPUs this one does not give out
 	// Disorder allows hooks to be missing or to come twice. There, and where a job without GPUs runs, a job's
 	// process always carries its job's mark (a cgroup, or its environment): without record and mark a process of a
 	// live job looks like any other, and no hook on earth could tell.
@@ -53,6 +54,7 @@ func drawSite(r *rand.Rand) Site {
 		MIG:      one(60), NUMA: one(100), InJob: one(60),
 		ReusesPIDs: one(3), Disorder: one(3), StartTimes: !one(3),
 	}
+	s.TwoNodes = one(4)
 	s.SLUIDs = s.Tracking == CgroupSLUID || one(3)
 	if s.AMD = one(15); s.AMD {
 		s.MIG, s.NUMA = false, false

@@ -1,8 +1,11 @@
 package world
 
 import (
+	"fmt"
 	"slices"
 	"time"
+
+	"bookend/internal/slurm"
 )
 
 // open sets the story up: the node's services, two or three jobs after one another on the first card, and others
@@ -16,12 +19,44 @@ func (n *Node) open() {
 	}
 	if last := n.Cards[len(n.Cards)-1]; last.Outside {
 		n.After(n.between(0, 60*time.Second), func() { n.stranger(last, nil) })
+		if n.Site.TwoNodes {
+			n.After(n.between(0, 60*time.Second), func() { n.lodge(last) })
+		}
+	}
+	for range n.pick(85, 10, 5) {
+		n.After(n.between(0, 200*time.Second), n.setClock)
+	}
+	if n.oneIn(25) {
+		n.After(n.between(0, 100*time.Second), n.reloadUnderJobs)
 	}
 	if n.oneIn(6) {
 		j := n.newJob()
 		j.runs, j.over = n.between(20*time.Second, 400*time.Second), func() {}
 		n.After(n.between(0, 10*time.Second), func() { n.allocate(j) })
 	}
+}
+
+// lodge runs a job of the host's other node, now and then one that runs on this node as well.
+func (n *Node) lodge(c *Card) {
+	j := n.newJob(c)
+	j.Node, j.Live, j.Allocated = otherNode, true, n.Now
+	j.SLUID = slurm.SLUID(fmt.Sprintf("sBBBBBBBB%05d", len(n.Lodgers)))
+	if len(n.Jobs) > 0 && n.oneIn(2) {
+		here := n.Jobs[n.Rand.IntN(len(n.Jobs))]
+		j.ID, j.UID, j.SLUID = here.ID, here.UID, here.SLUID
+	}
+	n.Lodgers = append(n.Lodgers, j)
+	n.tell("job %d of the other node begins", j.ID)
+	n.hold(n.spawn(j, "python"), c, n.size())
+	n.After(j.runs, func() {
+		n.tell("job %d of the other node ends", j.ID)
+		j.Live, j.Ended = false, n.Now
+		for _, p := range slices.Clone(n.processes) {
+			if p.Job == j {
+				n.end(p)
+			}
+		}
+	})
 }
 
 // chain runs jobs after one another on the first card; a node that is completing takes none.
@@ -110,6 +145,23 @@ func (n *Node) reload() {
 		n.lastPID = 900 + n.Rand.IntN(2000)
 	}
 	n.tell("the driver is loaded again")
+	n.startServices()
+}
+
+// reloadUnderJobs loads the driver again while jobs run: an administrator ends every process that has it open first.
+// The jobs go on.
+func (n *Node) reloadUnderJobs() {
+	for _, p := range slices.Clone(n.processes) {
+		if p.Control || p.UVM || len(p.Minors) > 0 {
+			n.end(p)
+		}
+	}
+	for _, c := range n.Cards {
+		c.chunks, c.Served = nil, false
+	}
+	n.Loaded, n.boots = n.Now, n.boots+1
+	n.Epoch.Module = fmt.Sprint("load ", n.boots)
+	n.tell("the driver is loaded again, while jobs run")
 	n.startServices()
 }
 
