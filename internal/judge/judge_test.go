@@ -701,6 +701,10 @@ func TestRecordedStranger(t *testing.T) {
 		"a container begun meanwhile": {func(_ *Case, p *ledger.RecordedProcess) { p.Apart = true }, true, "may be the job's own"},
 		"a container from before":     {func(_ *Case, p *ledger.RecordedProcess) { p.Apart, p.Start = true, time.Second }, true, ""},
 		"its user has another job":    {func(_ *Case, p *ledger.RecordedProcess) { p.UID = 1008 }, true, "may be of job 8"},
+		"its user has another job, whose start was lost": {func(c *Case, p *ledger.RecordedProcess) {
+			p.UID, c.Node.Runs[0].Start = 1008, nil
+			c.Node.Runs[0].Ends = []ledger.End{{At: 30 * time.Second}}
+		}, true, "may be of job 8"},
 		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
 		"where GPUs are shared":       {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
 		"where that is not known":     {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},

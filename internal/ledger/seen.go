@@ -89,12 +89,12 @@ func (r Run) probably(p finding.Process) bool {
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
 }
 
-// MayOwn reports that a recorded process in no job's cgroup may well be the run's own: its user's, begun after the run.
-// Of one in a container the user is not known.
+// MayOwn reports that a recorded process in no job's cgroup may well be the run's own: its user's, begun while the run,
+// if its start is known, went on. Of one in a container the user is not known.
 func (r Run) MayOwn(p RecordedProcess) bool {
 	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
 	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
-	return sameUser && named && p.Service == "" && r.Start != nil && p.Start+finding.Tick > r.Start.At &&
+	return sameUser && named && p.Service == "" && (r.Start == nil || p.Start+finding.Tick > r.Start.At) &&
 		(r.Epilog() == nil || p.Start < r.Epilog().At)
 }
 
