@@ -121,7 +121,7 @@ func TestReservedSpace(t *testing.T) {
 		must.Do(t, Edit(dir, "f", 0, 4096, func([]byte) ([]byte, error) { return []byte(text), nil }))
 		must.Be(t, "content", strings.TrimRight(string(must.Have(ReadShared(dir, "f", 4096))(t)), " "), text)
 	}
-	must.Do(t, Clear(dir, "foe"))
+	must.Do(t, Clear(dir, "foe", 4096))
 	must.Do(t, Share(dir, "late", user, 4096))
 }
 

@@ -197,7 +197,7 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 			for call, err := range map[string]error{
 				"Read": read, "Lock": lock, "Replace": Replace(dir, "f", nil, 0o600),
 				"Append": Append(dir, "f", nil, 10), "MakeDir": MakeDir(dir, "d", 0o700),
-				"Share": Share(dir, "f", user, 1), "Clear": Clear(dir, "f"), "MakeDirFor": MakeDirFor(dir, "d", user),
+				"Share": Share(dir, "f", user, 1), "Clear": Clear(dir, "f", 0), "MakeDirFor": MakeDirFor(dir, "d", user),
 				"Edit": Edit(dir, "f", 0, 1, func(b []byte) ([]byte, error) { return b, nil }),
 			} {
 				must.Fail(t, call, err, ErrNotOurs)

@@ -215,8 +215,8 @@ func ReadShared(dir, name string, limit int64) (content []byte, err error) {
 			return err
 		}
 		defer unix.Close(fd)
-		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) {
-			return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+		if err := asShared(st); err != nil {
+			return err
 		}
 		content, err = readPinned(fd, limit)
 		return err
@@ -241,23 +241,31 @@ func pin(dirfd int, name string) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
-// readPinned opens for reading the very file that pin has found: the link in /proc names a file, not a path.
 func readPinned(pinned int, limit int64) ([]byte, error) {
+	fd, err := openPinned(pinned, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readAll(descriptor(fd), limit)
+}
+
+// openPinned opens the very file that pin has found: the link in /proc names a file, not a path.
+func openPinned(pinned, flags int) (int, error) {
 	// O_NOFOLLOW would refuse the link in /proc, so openAt cannot be used.
 	path := "/proc/self/fd/" + strconv.Itoa(pinned)
 	fd := -1
 	err := retry(func() (err error) {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 		return err
 	})
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK): // and no other reason has a regular file: it is no fault of the system's
-		return nil, fmt.Errorf("open: %w: its owner holds a lease on it", ErrNotOurs)
+		return -1, fmt.Errorf("open: %w: its owner holds a lease on it", ErrNotOurs)
 	case err != nil:
-		return nil, fmt.Errorf("open: %w", err)
+		return -1, fmt.Errorf("open: %w", err)
 	}
-	defer unix.Close(fd)
-	return readAll(descriptor(fd), limit)
+	return fd, nil
 }
 
 // descriptor reads without Go's poller, which takes three more system calls for each file.

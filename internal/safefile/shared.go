@@ -129,11 +129,19 @@ func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byt
 	})
 }
 
-// Clear takes the space of a shared file back, also while its user has it open.
-func Clear(dir, name string) error {
+// Clear takes the space of a shared file back if that is more than limit bytes, also while its user has it open.
+func Clear(dir, name string, limit int64) error {
 	return inOwnFolder("clear", dir, name, func(dirfd int) error {
-		// Threat: a FIFO or link would be refused; a lease, which only its owner can take, is none of a user's.
-		fd, err := openShared(dirfd, name, unix.O_WRONLY)
+		// Threat: the user's own mount, as for ReadShared; a lease, which only the file's owner can take, is none of a user's.
+		pinned, st, err := pin(dirfd, name)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(pinned)
+		if err := asShared(st); err != nil || st.Blocks*512 <= limit {
+			return err
+		}
+		fd, err := openPinned(pinned, unix.O_WRONLY)
 		if err != nil {
 			return err
 		}
@@ -149,12 +157,19 @@ func openShared(dirfd int, name string, flags int) (int, error) {
 		return -1, err
 	}
 	st, err := stat(fd)
-	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid)) {
-		err = fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+	if err == nil {
+		err = asShared(st)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+func asShared(st unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || !ours(st.Uid) {
+		return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+	}
+	return nil
 }

@@ -247,11 +247,14 @@ func (s *Store) sweep(now time.Time) error {
 	return errors.Join(all...)
 }
 
-// sweepFolder goes by age: writers may be at work.
+// sweepFolder goes by age: writers may be at work. Threat: a user can mount a file system that hangs over a drop. By its
+// name that is no half-written file, so it is not asked for its age.
 func sweepFolder(folder string, now time.Time) error {
+	entries, _ := os.ReadDir(folder)
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), safefile.TempPrefix) })
 	var all []error
-	for _, f := range byAge(folder) {
-		if strings.HasPrefix(f.Name(), safefile.TempPrefix) && now.Sub(f.ModTime()) > abandonedAfter {
+	for _, f := range sortedByAge(entries) {
+		if now.Sub(f.ModTime()) > abandonedAfter {
 			all = append(all, removeOwn(folder, f.Name()))
 		}
 	}

@@ -181,13 +181,10 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 
 // reclaim takes back what users have written beyond what was reserved for them: no record of theirs is that large.
 func (s *Store) reclaim() {
-	// Threat: none by the names, which are root's; what is not as Share made it is refused.
+	// Threat: none by the names, which are root's; what is not as Share made it is refused, a mount without a look at it.
 	files, _ := filepath.Glob(filepath.Join(dropFolder(s.run), "*", jobsName, "*"))
 	for _, path := range files {
-		var st unix.Stat_t
-		if unix.Lstat(path, &st) == nil && st.Blocks*512 > int64(max(maxDrop, os.Getpagesize())) {
-			_ = safefile.Clear(filepath.Dir(path), filepath.Base(path))
-		}
+		_ = safefile.Clear(filepath.Dir(path), filepath.Base(path), int64(max(maxDrop, os.Getpagesize())))
 	}
 }
 
@@ -240,12 +237,13 @@ func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
 // have been without a file for a month: until then they do not tell whether a user has a job now.
 func sweepUsers(tree string, now time.Time) error {
 	const unused = 30 * 24 * time.Hour
+	entries, _ := os.ReadDir(tree)
 	var all []error
-	for _, f := range byAge(tree) {
-		if _, err := strconv.ParseUint(f.Name(), 10, 32); err != nil || !f.IsDir() {
+	for _, entry := range entries {
+		if _, err := strconv.ParseUint(entry.Name(), 10, 32); err != nil || !entry.IsDir() {
 			continue // an earlier release's
 		}
-		jobs := filepath.Join(tree, f.Name(), jobsName)
+		jobs := filepath.Join(tree, entry.Name(), jobsName)
 		all = append(all, sweepFolder(jobs, now))
 		if info, err := os.Lstat(jobs); err == nil && now.Sub(info.ModTime()) > unused && os.Remove(jobs) == nil {
 			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now makes both again
