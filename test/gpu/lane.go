@@ -186,7 +186,8 @@ func (l *lane) cudaJob() string {
 }
 
 func (l *lane) holderPrograms() map[string][]string {
-	all := map[string][]string{"cudajob": {l.cudaJob()}, contained: {l.cudaJob()}, "mps": {l.site.Program("mps.sh")}}
+	all := map[string][]string{"cudajob": {l.cudaJob()}, contained: {l.cudaJob()}, "mps": {l.site.Program("mps.sh")},
+		"passers": {"/bin/sh", "-c", passers}}
 	if l.python != "" {
 		all["forkhold"] = []string{l.python, l.site.Program("forkhold.py")}
 		all["workers"] = []string{l.python, l.site.Program("workers.py")}

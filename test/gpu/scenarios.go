@@ -82,6 +82,7 @@ const (
 	groupWhy      = "why"      // why a job ran out of memory
 	groupProbe    = "probe"    // test allocations and the cards' condition
 	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
+	groupHidden   = "hidden"   // what a user can do to what a job leaves
 	groupRecorded = "recorded" // what is seen between a job\'s two ends
 	groupPrograms = "programs" // out of memory in programs of many frameworks
 	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
@@ -179,6 +180,19 @@ var checks = []chain{
 		"check-busy", (*run).checkBusy)},
 }
 
+// hidden are leftovers made to look like something that excuses them.
+var hidden = []chain{
+	{mode: "enforce", steps: without(ignoreOrphan, "hidden-waits",
+		hiding(inState("D"), "--vfork"))},
+	{mode: "enforce", steps: without(ignoreOrphan, "hidden-sawtooth",
+		hiding(asItIs, "--churn", "300", "--churn-mib", "4"))},
+	{mode: "enforce", steps: without(ignoreOrphan, "hidden-sinking", hiding(asItIs, "--sink", "700"))},
+	{mode: "enforce", steps: without(ignoreOrphan, "hidden-id", (*run).hiddenByID)},
+	{mode: "enforce", steps: without(ignoreOrphan, "hidden-name", hiding(asItIs, "--name", "nvidia-cuda-mps"))},
+	{mode: "enforce", steps: without(map[string]string{"policy": "{epilog: {BKD-PHANTOM: ignore}}"},
+		"hidden-passers", (*run).hiddenAmongPassers)},
+}
+
 // recorded are about what the recorder sees between a job's two ends. Their controls have none.
 var recorded = []chain{
 	{mode: "observe", brisk: true, steps: without(unrecorded, "recorded-growing", (*run).recordedGrowing)},
@@ -213,7 +227,7 @@ func chains() (all []chain) {
 	for _, g := range []struct {
 		name string
 		of   []chain
-	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupRecorded, recorded},
+	}{{groupBase, base}, {groupWhy, whys}, {groupProbe, probes}, {groupCheck, checks}, {groupHidden, hidden}, {groupRecorded, recorded},
 		{groupPrograms, frameworks}} {
 		for _, c := range g.of {
 			c.group = cmp.Or(c.group, g.name)
@@ -225,7 +239,7 @@ func chains() (all []chain) {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, hookCostName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupRecorded,
+	known := []string{timingsName, hookCostName, rowName, recordCostName, groupBase, groupWhy, groupProbe, groupCheck, groupHidden, groupRecorded,
 		groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {

@@ -14,9 +14,10 @@ struct flags {
 	char *gpus;
 	const char *list, *name, *socket, *lock, *other, *after;
 	long mib, chunks, workers, near_full; // near_full: MiB to leave free; negative: no
-	long idle, ask, beat, churn;   // idle, ask: MiB; beat, churn: ms
+	long idle, ask, churn_mib;            // MiB
+	long beat, churn, sink;               // ms
 	double sleep, workers_life;           // seconds; negative: for ever
-	bool all, context, orphan, fork_hold, export, stop, leader_exits, pidns, pieces, torch;
+	bool all, context, orphan, fork_hold, export, stop, vfork, leader_exits, pidns, pieces, torch;
 };
 extern struct flags flags;
 
@@ -48,6 +49,8 @@ int take_memory(int exports[MAX_EXPORTS]);
 void work_on(void) __attribute__((noreturn));
 // churn takes a block and gives it back, every --churn ms.
 void churn(void) __attribute__((noreturn));
+// sink gives a small block back every --sink ms, of many that it took at first.
+void sink(void) __attribute__((noreturn));
 // probe_memory takes memory without a context; release_probe gives it back.
 unsigned long long probe_memory(void);
 void release_probe(unsigned long long handle);

@@ -24,7 +24,9 @@
 //   --after FILE       ready at once, without a word of a card; the memory is taken when there is such a file
 //   --beat MS          use the first block again and again, and say every MS ms "beat from_ms=T to_ms=T uses=N worst_ms=T":
 //                      how often that was, and what took longest; until killed. Times are CLOCK_MONOTONIC
-//   --churn MS         take 64 MiB more every MS ms and give it back after as long, until killed
+//   --churn MS         take 64 MiB more every MS ms and give it back after as long, until killed; --churn-mib MIB so many
+//   --sink MS          give a block of 4 MiB back every MS ms; it takes 200 of them first
+//   --vfork            wait in the kernel (state D) for a child of vfork that never ends
 // usage: cudajob holdfd SOCKET
 //   ready when it listens; keeps what one --export hands it; touches no CUDA
 // usage: cudajob holdctl
@@ -58,7 +60,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-struct flags flags = {.gpus = "0", .chunks = 1, .near_full = -1, .sleep = -1, .workers_life = 3, .context = true};
+struct flags flags = {.gpus = "0", .chunks = 1, .churn_mib = 64, .near_full = -1, .sleep = -1, .workers_life = 3, .context = true};
 
 // The ready line
 
@@ -131,6 +133,7 @@ static void alloc(void) {
 	if (flags.fork_hold) quiet();
 	if (flags.beat) work_on();
 	if (flags.churn) churn();
+	if (flags.sink) sink();
 	live_on();
 }
 
@@ -191,7 +194,8 @@ static const struct option options[] = {
 	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
 	{"lock", 1, 0, 'K'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
-	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {"churn", 1, 0, 'u'}, {0, 0, 0, 0},
+	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {"churn", 1, 0, 'u'},
+	{"churn-mib", 1, 0, 'U'}, {"sink", 1, 0, 'I'}, {"vfork", 0, 0, 'V'}, {0, 0, 0, 0},
 };
 
 static bool set_switch(int option) {
@@ -205,6 +209,7 @@ static bool set_switch(int option) {
 	case 'p': flags.pidns = true; break;
 	case '2': flags.pieces = true; break;
 	case 'a': flags.all = true; break;
+	case 'V': flags.vfork = true; break;
 	default: return false;
 	}
 	return true;
@@ -230,6 +235,8 @@ static void set(int option) {
 	case 'T': flags.after = optarg; break;
 	case 'B': flags.beat = atol(optarg); break;
 	case 'u': flags.churn = atol(optarg); break;
+	case 'U': flags.churn_mib = atol(optarg); break;
+	case 'I': flags.sink = atol(optarg); break;
 	default: if (!set_switch(option)) exit(2);
 	}
 }
@@ -240,6 +247,7 @@ static const char *wrong(const char *verb) {
 	if (flags.workers < 0 || flags.workers > MAX_WORKERS) return "--workers takes up to 64";
 	if (flags.pidns && forks) return "--pidns goes with neither --fork-hold nor --workers";
 	if (flags.after && (forks || flags.export || flags.pidns || flags.beat)) return "--after goes with plain memory alone";
+	if (flags.sink && !flags.context) return "--sink needs a context";
 	if (flags.churn && (!flags.context || flags.beat)) return "--churn needs a context, and does not go with --beat";
 	if (flags.beat && (flags.mib <= 0 || !flags.context || flags.export)) return "--beat needs memory in a context";
 	if (flags.near_full >= 0 && !flags.context) return "--near-full needs a context";

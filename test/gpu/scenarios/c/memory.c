@@ -113,11 +113,22 @@ void work_on(void) {
 
 void churn(void) {
 	for (unsigned long long at;;) {
-		check(cu.alloc(&at, 64 * MIB), "cuMemAlloc");
+		check(cu.alloc(&at, flags.churn_mib * MIB), "cuMemAlloc");
 		stay(flags.churn / 1e3);
 		check(cu.free(at), "cuMemFree");
 		stay(flags.churn / 1e3);
 	}
+}
+
+void sink(void) {
+	enum { BLOCKS = 200 };
+	unsigned long long at[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) check(cu.alloc(&at[i], 4 * MIB), "cuMemAlloc");
+	for (int i = 0; i < BLOCKS; i++) {
+		stay(flags.sink / 1e3);
+		check(cu.free(at[i]), "cuMemFree");
+	}
+	for (;;) stay(flags.sleep);
 }
 
 // The probe

@@ -163,6 +163,7 @@ static void *outlive_leader(void *unused) {
 
 void live_on(void) {
 	if (flags.stop) raise(SIGSTOP);
+	if (flags.vfork && vfork() == 0) for (;;) pause();
 	pthread_t other;
 	if (flags.leader_exits && pthread_create(&other, NULL, outlive_leader, NULL) == 0) pthread_exit(NULL);
 	stay(flags.sleep);

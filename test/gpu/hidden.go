@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/finding"
+	"bookend/test/gpu/record"
+)
+
+// hiding is a job that leaves a program which does something that once passed for an excuse.
+func hiding(ready func(*holder), flags ...string) func(*run) {
+	return func(r *run) { r.found(r.leaveHidden(ready, flags...)) }
+}
+
+// leaveHidden runs a job that leaves a program. Its memory may move, so that what it holds is known to be no less than asked
+// for.
+func (r *run) leaveHidden(ready func(*holder), flags ...string) *job {
+	return r.leave(func(s *standing) {
+		h := r.ask(s, "cudajob", append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...)
+		ready(h)
+		h.Role, h.GPU = "left behind", s.card.UUID
+		h.Held = r.listed(s.card.UUID)[h.PID]
+		r.scenery(&h.Holder)
+	})
+}
+
+// found wants the end of the job to name the process it left for all that it holds, and the node drained. What else is
+// said of memory that moves is true as well.
+func (r *run) found(job *job) {
+	f := about(job, r.scene.holder.PID)
+	r.check("start of the job", "clean", verdict(job.Start))
+	r.check("the process it left", "BKD-ORPHAN", string(f.Code))
+	_, owner := accused(f)
+	r.check("job blamed", fmt.Sprint(job.ID), fmt.Sprint(owner.Job))
+	r.check("evidence", string(finding.ByExclusive), string(owner.Level))
+	r.holds("doubts", "none", fmt.Sprint(f.Doubts), f.Unknown == "" && len(f.Doubts) == 0)
+	r.holds("bytes", fmt.Sprintf("%d MiB or more", r.size()), fmt.Sprintf("%d MiB", f.Bytes.Bytes/mib),
+		f.Bytes.Bytes >= r.size()*mib)
+	r.rightCards(job)
+	r.draining(job, exitOrphan)
+}
+
+// hiddenByID: the environment names a job that there never was.
+func (r *run) hiddenByID() {
+	before := r.daemon.env
+	r.daemon.env = append(slices.Clone(before), "SLURM_JOB_ID=424242")
+	defer func() { r.daemon.env = before }()
+	r.found(r.leaveHidden(asItIs))
+}
+
+// passers starts processes that end at once, one after the other, four at a time.
+const passers = `echo "ready pid=$$"
+for i in 1 2 3 4; do while :; do /bin/true; done & done
+wait`
+
+func (r *run) hiddenAmongPassers() {
+	crowd := r.startAs(1, "", "passers")
+	crowd.Role = "starts processes that end at once"
+	job := r.leave(func(s *standing) {
+		h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
+		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
+		children := r.kin("child with inherited descriptors")
+		h.kill()
+		awaitGone(h.PID)
+		r.scenery(&h.Holder, append(children, record.Holder{PID: crowd.PID, Role: crowd.Role, UID: crowd.UID})...)
+		r.scene.others = children
+		r.known(s.card.UUID, &h.Holder)
+	})
+	w := r.phantomLeft()
+	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
+	r.left(job, w, exitPhantom)
+}
