@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/test/cluster"
@@ -75,6 +76,46 @@ func (r *run) recordedSpikes() {
 		diagnosis.Pool, diagnosis.Pieces, diagnosis.Processes, diagnosis.Limits)})
 	on, seen := r.recordedOf(job)
 	r.holds("samples", "one each second", fmt.Sprint(on.Samples), seen && on.Samples >= 6)
+}
+
+// recordedStray is a login that used the job's GPU and went before the job ended.
+func (r *run) recordedStray() {
+	s := r.stand()
+	h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
+	h.Role = "dead: " + ofNoJob
+	r.scenery(&h.Holder)
+	r.known(s.card.UUID, &h.Holder)
+	r.sampled(s.id)
+	h.kill()
+	awaitGone(h.PID)
+	job := r.release(s)
+	r.scene.left = job
+	f := about(job, h.PID)
+	r.check("the stranger", "BKD-STRAY", string(f.Code))
+	_, owner := accused(f)
+	r.check("evidence", string(finding.Recorded), string(owner.Level))
+	r.check("job blamed", "0", fmt.Sprint(owner.Job))
+	r.bytes(h.Holder, f.Bytes.Bytes)
+	r.rightCards(job)
+	r.draining(job, 0)
+}
+
+// recordedLeak is a job that leaves a process: all that it used to its very end is on record.
+func (r *run) recordedLeak() {
+	job := r.leave(func(s *standing) {
+		h := r.ask(s, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
+		h.Role = "left behind"
+		r.scenery(&h.Holder)
+		r.known(s.card.UUID, &h.Holder)
+		r.sampled(s.id)
+	})
+	r.left(job, r.itsOrphan(job, "orphan"), exitOrphan)
+	end := job.AtEnd()
+	gaps := end.Recording.Gaps(job.Start.At, end.Over())
+	r.holds("times without a sample", "none", fmt.Sprint(gaps), len(gaps) == 0)
+	on, _ := r.recordedOf(job)
+	r.holds("peak of the GPU, MiB", fmt.Sprintf("%d or more", r.size()), fmt.Sprint(on.Peak.Bytes/mib),
+		on.Peak.Bytes >= r.size()*mib)
 }
 
 // sampled waits until the recorder has looked at a standing job twice more: a rehearsal leaves no time for that. A

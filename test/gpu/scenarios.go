@@ -200,6 +200,8 @@ var recorded = []chain{
 	{gpus: 2, torch: true, mode: "observe", brisk: true,
 		steps: without(unrecorded, "recorded-piled", (*run).recordedPiled)},
 	{torch: true, mode: "observe", brisk: true, steps: without(unrecorded, "recorded-spikes", (*run).recordedSpikes)},
+	{mode: "enforce", brisk: true, steps: without(unrecorded, "recorded-stray", (*run).recordedStray)},
+	{mode: "enforce", steps: without(unrecorded, "recorded-leak", (*run).recordedLeak)},
 }
 
 // frameworks are out of memory in programs of many of them. No fake says what these say.
