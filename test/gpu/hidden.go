@@ -10,7 +10,13 @@ import (
 
 // hiding is a job that leaves a program which does something that once passed for an excuse.
 func hiding(ready func(*holder), flags ...string) func(*run) {
-	return func(r *run) { r.found(r.leaveHidden(ready, flags...)) }
+	return func(r *run) {
+		job := r.leaveHidden(ready, flags...)
+		_, owner := accused(about(job, r.scene.holder.PID))
+		r.check("job blamed", fmt.Sprint(job.ID), fmt.Sprint(owner.Job))
+		r.check("evidence", string(finding.ByExclusive), string(owner.Level))
+		r.found(job)
+	}
 }
 
 // leaveHidden runs a job that leaves a program. Its memory may move, so that what it holds is known to be no less than asked
@@ -31,9 +37,6 @@ func (r *run) found(job *job) {
 	f := about(job, r.scene.holder.PID)
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("the process it left", "BKD-ORPHAN", string(f.Code))
-	_, owner := accused(f)
-	r.check("job blamed", fmt.Sprint(job.ID), fmt.Sprint(owner.Job))
-	r.check("evidence", string(finding.ByExclusive), string(owner.Level))
 	r.holds("doubts", "none", fmt.Sprint(f.Doubts), f.Unknown == "" && len(f.Doubts) == 0)
 	r.holds("bytes", fmt.Sprintf("%d MiB or more", r.size()), fmt.Sprintf("%d MiB", f.Bytes.Bytes/mib),
 		f.Bytes.Bytes >= r.size()*mib)
@@ -41,12 +44,16 @@ func (r *run) found(job *job) {
 	r.draining(job, exitOrphan)
 }
 
-// hiddenByID: the environment names a job that there never was.
+// hiddenByID: the environment names a job that there never was. A job without GPUs, which leaves no record, would look
+// the same, so that no job is blamed.
 func (r *run) hiddenByID() {
 	before := r.daemon.env
 	r.daemon.env = append(slices.Clone(before), "SLURM_JOB_ID=424242")
 	defer func() { r.daemon.env = before }()
-	r.found(r.leaveHidden(asItIs))
+	job := r.leaveHidden(asItIs)
+	_, owner := accused(about(job, r.scene.holder.PID))
+	r.check("job blamed", "0", fmt.Sprint(owner.Job))
+	r.found(job)
 }
 
 // passers starts processes that end at once, one after the other, four at a time.
