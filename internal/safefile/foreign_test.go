@@ -123,6 +123,7 @@ func TestReservedSpace(t *testing.T) {
 	}
 	must.Do(t, Clear(dir, "foe", 4096))
 	must.Do(t, Share(dir, "late", user, 4096))
+	must.Fail(t, "nothing to clear", Clear(dir, "none"), fs.ErrNotExist)
 }
 
 func TestMakeDir(t *testing.T) {
@@ -186,6 +187,8 @@ func TestLock(t *testing.T) {
 	one := must.Have(Lock(path, 0, false))(t)
 	two := must.Have(Lock(path, 0, false))(t)
 	must.Fail(t, "shared and exclusive at once", must.Err(Lock(path, 0, true)), ErrLocked)
+	_, _, err := LockLong(path, 0)
+	must.Fail(t, "shared, and exclusive for long", err, ErrLocked)
 	one()
 	two()
 	last := must.Have(Lock(path, time.Minute, true))(t)

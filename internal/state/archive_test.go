@@ -352,6 +352,7 @@ func TestShed(t *testing.T) {
 		must.Be(t, "in memory", inMemory(t, s), tt.left)
 	}
 	must.Be(t, "its report is there", there(filepath.Join(run, "report/65534/jobs/n1_3")), false)
+	must.Fail(t, "no node", must.Err(Shed(run, "..")), ErrName)
 }
 
 // The history's file system refuses the first record: the next ones are not tried.
@@ -381,6 +382,14 @@ func TestDiskTroubles(t *testing.T) {
 	all := must.Have(s.DiskTroubles())(t)
 	must.Not(t, len(all) != 1 || all[0].Count != 3 || all[0].Dropped != 6 || !all[0].Since.Equal(now) ||
 		!all[0].Last.After(now) || len(all[0].Detail) != maxDiskDetail, "%+v", all)
-	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskHistory: nil}, now))
+	hangs := DiskTrouble{Task: DiskLog, Code: code.LogFailed, Detail: "it hangs"}
+	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskLog: &hangs, DiskHistory: &full}, now))
+	all = must.Have(s.DiskTroubles())(t)
+	must.Not(t, len(all) != 2 || all[0].Task != DiskHistory || all[1].Task != DiskLog, "%+v", all)
+	since := now.Format(time.DateTime)
+	must.Be(t, "words", all[1].Words(), "log: it hangs (1 times since "+since+")")
+	must.Not(t, !strings.HasSuffix(all[0].Words(), " (4 times since "+since+"); 8 ended jobs are in no history"),
+		"%s", all[0].Words())
+	must.Do(t, s.NoteDisk(map[DiskTask]*DiskTrouble{DiskHistory: nil, DiskLog: nil}, now))
 	must.Be(t, "over", HasDiskTrouble(run, node), false)
 }

@@ -1,10 +1,12 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +80,10 @@ func TestManyDamagedRecords(t *testing.T) {
 		}
 	}
 	must.Be(t, "with content", whole, maxDamaged)
+	other := filepath.Join(s.dir, damagedName, "probes.json"+unsettled) // no job's, and the oldest
+	must.Do(t, errors.Join(os.WriteFile(other, []byte("{"), 0o600), os.Chtimes(other, time.Unix(1, 0), time.Unix(1, 0))))
+	spoiled(t, s, many)
+	must.Be(t, "another old file is there", there(other), false)
 	for id := slurm.JobID(many + 1); id <= maxRuns; id++ {
 		name := fmt.Sprintf("%d-w1%s%s", id, suffix, unsettled)
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName, name), nil, 0o600))

@@ -312,6 +312,17 @@ func TestOpenings(t *testing.T) {
 	}
 	expect("read again", 1)
 	expect("and kept", 1)
+	must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName), nil, 0o600))
+	begin(2) // supersedes the one before
+	expect("the third", 1)
+	must.Do(t, s.Begin(ledger.Run{Job: job(8), Start: &ledger.End{At: time.Minute}}))
+	time.Sleep(20 * time.Millisecond)
+	expect("another job's", 2)
+	other, _, err := s.Find(job(8))
+	must.Do(t, err)
+	damageFile(t, s, 8, other.Key, []byte("{"))
+	must.Do(t, unix.Utimes(s.dir, nil))
+	expect("one that is damaged and cannot be set aside", 2)
 }
 
 // What one program adds to a report, another that began before it does not undo.

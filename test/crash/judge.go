@@ -49,6 +49,9 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 		v.fault(litter, "%q", left)
 	}
 	own, old := a.is.runs[r.key()], r.was.runs[r.key()]
+	if r.damaged && len(own.ends) == 0 && !a.is.doubts(r) {
+		v.fault(lost, "the record of %s was damaged, and nothing says so any more", r.key())
+	}
 	v.class = "new state"
 	switch {
 	case own.equal(old):

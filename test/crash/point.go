@@ -45,6 +45,8 @@ var watched = []watching{
 	{"fchmodat", unix.SYS_FCHMODAT, 0, "EIO EROFS"},
 	{"fchown", unix.SYS_FCHOWN, 3, "EIO EDQUOT EROFS EINTR"},
 	{"fchownat", unix.SYS_FCHOWNAT, 0, "EIO EDQUOT"},
+	{"fallocate", unix.SYS_FALLOCATE, 3, "ENOSPC EOPNOTSUPP EIO EDQUOT EINTR"},
+	{"fsetxattr", unix.SYS_FSETXATTR, 3, "EOPNOTSUPP ENOSPC EIO EDQUOT EINTR"},
 	{"fsync", unix.SYS_FSYNC, 3, "EIO ENOSPC EDQUOT EINTR"},
 	{"ftruncate", unix.SYS_FTRUNCATE, 3, "EIO EINTR"},
 	{"flock", unix.SYS_FLOCK, 3, "ENOLCK EINTR EAGAIN"},
@@ -60,7 +62,8 @@ type watching struct {
 }
 
 // changing are the calls that change what is kept, as an open to write does.
-var changing = strings.Fields("write mkdirat unlinkat renameat fchmod fchown fchmodat fchownat ftruncate")
+var changing = strings.Fields("write mkdirat unlinkat renameat fchmod fchown fchmodat fchownat ftruncate " +
+	"fallocate fsetxattr")
 
 // kinds are the watched calls of a name, all for "".
 func kinds(name string) (all []intercept.Kind) {

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/rig"
 )
@@ -105,12 +106,19 @@ func (l look) aside(e entry) bool {
 	return false
 }
 
+// doubts reports whether the next hook knows that a run's record was damaged: the file is where it was, or the job is
+// remembered.
+func (l look) doubts(r reference) bool {
+	return l.files[r.file()].data == r.was.files[r.file()].data || slices.Contains(l.doubted, r.run.id)
+}
+
 // look is all that the hooks keep, as files and as the next hook would read them.
 type look struct {
 	files   image
 	runs    map[string]record // by job id and key
 	history map[string]record
-	damage  []string // what cannot be used
+	damage  []string      // what cannot be used
+	doubted []slurm.JobID // whose records were set aside and still matter
 }
 
 // record is a run's record: one form for all that agree but for times.
@@ -139,6 +147,10 @@ func (n *node) look() (l look) {
 	l.files = capture(n.dir)
 	l.files.copyTo(folder)
 	store := rig.Have(state.Open(filepath.Join(folder, "run"), nodeName))
+	doubts, list := store.Damaged() // before records are set aside in the checker's directory
+	for _, d := range doubts {
+		l.doubted = append(l.doubted, d.Job)
+	}
 	runs, damage := store.Runs()
 	archived, more := state.History(filepath.Join(folder, "var"), nodeName)
 	for _, d := range append(damage, more...) {
@@ -150,7 +162,8 @@ func (n *node) look() (l look) {
 	if stuck != nil {
 		child = errors.New("a stuck child is on record, and there was none")
 	}
-	for _, err := range []error{baselines, tests, child} {
+	_, disk := store.DiskTroubles()
+	for _, err := range []error{list, baselines, tests, child, disk} {
 		if err != nil {
 			l.damage = append(l.damage, err.Error())
 		}
