@@ -96,6 +96,19 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
+// A path is passable if every user can pass each directory on it, behind links too.
+func TestPassable(t *testing.T) {
+	dir := arranged(t, "file:file folder:closed folder:closed/in link:closed/in>link")
+	must.Do(t, os.Chmod(filepath.Join(dir, "closed"), 0o750))
+	must.Do(t, Passable(filepath.Join(dir, "file")))
+	for _, name := range []string{"closed", "closed/in", "link"} {
+		var closed *ClosedDir
+		err := Passable(filepath.Join(dir, name))
+		must.Not(t, !errors.As(err, &closed) || closed.Mode != 0o750 || closed.Path != filepath.Join(dir, "closed") ||
+			!strings.Contains(err.Error(), "keeps users out"), "%s: %v", name, err)
+	}
+}
+
 func TestReadTrusted(t *testing.T) {
 	dir := arranged(t, "file:file link:file>link")
 	for _, path := range []string{"file", "link"} {
