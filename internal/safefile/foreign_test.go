@@ -123,7 +123,7 @@ func TestReservedSpace(t *testing.T) {
 	}
 	must.Do(t, Clear(dir, "foe", 4096))
 	must.Do(t, Share(dir, "late", user, 4096))
-	must.Fail(t, "nothing to clear", Clear(dir, "none"), fs.ErrNotExist)
+	must.Fail(t, "nothing to clear", Clear(dir, "none", 0), fs.ErrNotExist)
 }
 
 func TestMakeDir(t *testing.T) {
