@@ -16,15 +16,14 @@ import (
 
 var oneNode = []Node{{Name: "n1"}}
 
-// TestLoopbackOnly: whoever reaches slurmd and has the key is root here. Debian's installer gives a host's own name
-// 127.0.1.1, other systems 127.0.0.1.
+// TestLoopbackOnly: whoever reaches slurmd and has the key is root here.
 func TestLoopbackOnly(t *testing.T) {
 	c := Start(t, Options{Nodes: oneNode})
 	if !c.bound {
-		t.Skip("this host's name means no loopback address in /etc/hosts: Slurm listens on all addresses")
+		t.Skip("this host's name does not mean 127.0.0.1 in /etc/hosts: Slurm listens on all addresses")
 	}
 	table := must.Have(os.ReadFile("/proc/net/tcp"))(t)
-	const listening = "0A"
+	const listening, loopback = "0A", "0100007F"
 	found := 0
 	for _, line := range strings.Split(string(table), "\n") {
 		f := strings.Fields(line)
@@ -34,13 +33,30 @@ func TestLoopbackOnly(t *testing.T) {
 		address, port, _ := strings.Cut(f[1], ":")
 		if n, _ := strconv.ParseInt(port, 16, 32); slices.Contains(c.ports, int(n)) {
 			found++
-			if !strings.HasSuffix(address, "7F") { // the kernel writes 127.0.1.1 as 0101007F on a little-endian machine
-				t.Errorf("port %d is open on address %s, want one of 127.0.0.0/8", n, address)
+			if address != loopback {
+				t.Errorf("port %d is open on address %s", n, address)
 			}
 		}
 	}
 	if found != len(c.ports) {
 		t.Errorf("found %d of %d ports", found, len(c.ports))
+	}
+}
+
+// TestLoopback: the daemons are bound to the address from which they are called, or to none.
+func TestLoopback(t *testing.T) {
+	for hosts, bound := range map[string]bool{
+		"127.0.0.1 localhost\n127.0.0.1 vm\n":                true,
+		"127.0.0.1 localhost vm # 10.0.0.7 vm\n":             true,
+		"::1 vm\n127.0.0.1 vm\n":                             true,
+		"127.0.0.1 localhost\n127.0.1.1 vm.example.org vm\n": false,
+		"127.0.0.1 localhost\n172.17.0.2 vm\n127.0.0.1 vm\n": false,
+		"127.0.0.1 localhost\n":                              false,
+		"":                                                   false,
+	} {
+		if address, got := loopback(hosts, "vm"); address != "127.0.0.1" || got != bound {
+			t.Errorf("%q: %s, bound %v", hosts, address, got)
+		}
 	}
 }
 

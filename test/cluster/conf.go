@@ -31,7 +31,8 @@ func (c *Cluster) writeConf() {
 
 // loopback returns the daemons' address, and whether they can be bound to it. Told not to listen on all addresses,
 // Slurm listens on what the host's name means, whatever its configuration says; a name that means an address of
-// the network, or nothing, leaves no choice but all.
+// the network, or nothing, leaves no choice but all. So does 127.0.1.1, which Debian's installer gives a host's name:
+// what comes from there comes from 127.0.0.1, and an srun that listens on its own address is called back on that one.
 func loopback(hosts, host string) (address string, bound bool) {
 	for line := range strings.Lines(hosts) {
 		line, _, _ = strings.Cut(line, "#")
@@ -39,15 +40,15 @@ func loopback(hosts, host string) (address string, bound bool) {
 		if len(words) < 2 || !slices.Contains(words[1:], host) {
 			continue
 		}
-		if ip := net.ParseIP(words[0]); ip.To4() != nil {
-			if ip.IsLoopback() {
-				return ip.String(), true
-			}
-			break
+		if net.ParseIP(words[0]).To4() != nil {
+			return usualLoopback, words[0] == usualLoopback
 		}
 	}
-	return "127.0.0.1", false
+	return usualLoopback, false
 }
+
+// usualLoopback is where all connections to loopback addresses come from.
+const usualLoopback = "127.0.0.1"
 
 //go:embed slurm.conf
 var usual string
