@@ -160,6 +160,9 @@ func TestCoreOnlyBackend(t *testing.T) {
 	n.clean(prolog, newJob())
 	orphan := exec.Command("/bin/sleep", "1000")
 	orphan.Env, orphan.SysProcAttr = []string{}, rig.As(user)
+	gpu0 := must.Have(os.Open(filepath.Join(n.world.Dev(), "nvidia0")))(t)
+	defer gpu0.Close()
+	orphan.ExtraFiles = []*os.File{gpu0}
 	must.Do(t, orphan.Start())
 	defer func() { _ = orphan.Process.Kill(); _ = orphan.Wait() }()
 	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)

@@ -29,15 +29,17 @@ func TestWhatDrains(t *testing.T) {
 	on := func(instance int) func(*node) {
 		return func(n *node) { must.Do(n, n.world.Place(0, instance, n.leftover().PID)) }
 	}
+	own := 1_000_000 + 2*os.Getpid() // job ids: a step shows in the /proc of every node here
+	elsewhere, here := fmt.Sprint(own), fmt.Sprint(own+1)
 	tell(t, map[string]story{
 		"orphan beside the service": {during: func(n *node) { n.holder(0, nil, "--mib", "2048"); n.leftover() },
 			finds: "BKD-ORPHAN BKD-STRAY?", exit: 10},
 		"another user's, with an invented job": {finds: "BKD-STRAY", exit: 13,
-			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048") },
+			during: func(n *node) { n.holder(60000, []string{"SLURM_JOB_ID=" + elsewhere}, "--mib", "2048") },
 			reads:  []string{"Held by a process that is not yours"}},
 		"another user's, whose job has a step here": {finds: "BKD-STRAY?*", during: func(n *node) {
-			n.step("777", 60000)
-			n.holder(60000, []string{"SLURM_JOB_ID=777"}, "--mib", "2048")
+			n.step(here, 60000)
+			n.holder(60000, []string{"SLURM_JOB_ID=" + here}, "--mib", "2048")
 		}},
 		"under the PID of another": {during: (*node).reusedPID, finds: "BKD-PHANTOM", exit: 12, check: func(n *node) {
 			f := n.findings(epilog)[0]

@@ -72,7 +72,7 @@ var forged = map[string]struct {
 		"RuntimeError: CUDA error: the launch timed out and was terminated\n" +
 		"Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.\n" +
 		"RuntimeError: CUDA error: system not yet initialized\n" +
-		"Failed to initialize NVML: Driver/library version mismatch\n", 4},
+		"Failed to initialize NVML: Driver/library version mismatch\n", 6},
 }
 
 // ranOut is what a job prints that runs out of memory, and Bookend's own words about another.
