@@ -245,17 +245,27 @@ func ServeDisk(env Env) int {
 		return 1
 	}
 	w := diskWork{DiskRequest: r, outcomes: map[state.DiskTask]*state.DiskTrouble{}}
-	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
-		time.Sleep(limit)
+	within(limit, w.do, func() {
+		defer routine.Recover(func(*routine.Panic) { env.Exit(1) })
 		if at := w.at.Load(); at != nil {
 			r.NoAnswer(*at, fmt.Sprintf("the disk has not answered for %v", limit))
 		}
 		env.Exit(1)
 	})
-	if w.do(); len(w.troubles) > 0 {
+	if len(w.troubles) > 0 {
 		return 1
 	}
 	return 0
+}
+
+// within does something, and calls late if that takes longer. It does not return while late is at work, or the end of
+// the process could leave a file half written.
+func within(limit time.Duration, do, late func()) {
+	over := make(chan struct{})
+	timer := time.AfterFunc(limit, func() { defer close(over); late() })
+	if do(); !timer.Stop() {
+		<-over
+	}
 }
 
 // alone does something under a lock, or gives safefile.ErrLocked where it has not changed hands for diskWait.

@@ -217,3 +217,15 @@ func TestTurnsAtTheDisk(t *testing.T) {
 		must.Not(t, !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil), "%s: %v", name, err)
 	}
 }
+
+// What says that something takes too long is let finish, also if that has ended meanwhile.
+func TestWithin(t *testing.T) {
+	within(time.Hour, func() {}, func() { t.Error("it was in time") })
+	began, said := make(chan bool), false
+	within(0, func() { <-began }, func() {
+		began <- true
+		time.Sleep(time.Millisecond) // in which a caller that does not wait goes on
+		said = true
+	})
+	must.Not(t, !said, "it was not waited for")
+}
