@@ -111,7 +111,7 @@ func (s Scene) opener(c Card) string {
 
 // resident reports a listed process that is part of the node: a service with little memory, and no job's.
 func resident(p gpu.Process, facts Process) bool {
-	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0
+	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && facts.EnvUnknown == ""
 	return service && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
 }
 

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +26,13 @@ func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (F
 		f.doubt("not every process was looked into for its holder: %s", why)
 	}
 	f.Searched = s.Now.Scan.Partial == ""
+	for _, p := range s.Now.Scan.Unread { // any of them may hold it
+		o := s.Decide(p, c.Device.ID)
+		f.Searched = f.Searched && o.Whose == ThisJob
+		if !s.leftBehind(o) || len(s.against(c, p, o, true)) > 0 {
+			f.doubt("not every process was looked into for its holder: process %d: %s", p.PID, cmp.Or(p.Why, p.EnvUnknown))
+		}
+	}
 	var owners []Attribution
 	for _, h := range s.Now.Scan.Holdings {
 		if !may(h) {

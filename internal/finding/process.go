@@ -1,8 +1,11 @@
 package finding
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -26,6 +29,10 @@ type Process struct {
 	// EnvJobHere is why that job may be on this node though no record says so: it has a step here with a process of this
 	// user, or whether it has could not be read. It is empty if it has none, and where a cgroup names the process's job.
 	EnvJobHere string `json:"env_job_here,omitempty"`
+	// EnvUnknown is why its environment was not read. Steps are then the jobs that it may name: those with a step here
+	// that runs a process of this user.
+	EnvUnknown string        `json:"env_unknown,omitempty"`
+	Steps      []slurm.JobID `json:"steps,omitempty"`
 	// Service is the system manager's unit in its cgroup ("dcgm.service"), Container its container; never with a job.
 	Service   string `json:"service,omitempty"`
 	Container string `json:"container,omitempty"`
@@ -93,10 +100,23 @@ func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }
 type Scan struct {
 	Holdings []Holding `json:"holdings"`
 	Looked   int       `json:"looked"` // processes that were looked into
-	// Partial is why holders may have been missed, empty when every process was looked into to its end.
-	Partial string `json:"partial,omitempty"`
+	// Partial is why holders may have been missed, but for Unread: processes of which not all could be read.
+	Partial string    `json:"partial,omitempty"`
+	Unread  []Process `json:"unread,omitempty"`
 	// Hung are the processes whose memory was still being read when time was up.
 	Hung []Instance `json:"hung,omitempty"`
+}
+
+// Missed says why holders may have been missed, empty if every process was looked into to its end.
+func (s Scan) Missed() string {
+	missed := holding(doubt{s.Partial != "", s.Partial})
+	for _, p := range s.Unread[:min(len(s.Unread), 1)] {
+		missed = append(missed, fmt.Sprintf("process %d: %s", p.PID, cmp.Or(p.Why, p.EnvUnknown)))
+	}
+	if more := len(s.Unread) - 1; more > 0 {
+		missed = append(missed, fmt.Sprintf("and %d more processes", more))
+	}
+	return strings.Join(missed, "; ")
 }
 
 // Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).

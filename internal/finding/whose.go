@@ -127,6 +127,9 @@ func (s Scene) Decide(p Process, id gpu.ID) Attribution {
 		o.Contradicted = p.EnvJobID != 0 && !accused.named(p.EnvJobID)
 		return o
 	}
+	if p.EnvUnknown != "" {
+		return unknown(Owner{Level: NoEvidence}, p.EnvUnknown)
+	}
 	if p.EnvJobHere != "" { // a job without GPUs has no record here, nor has one older than Bookend
 		return unknown(Owner{Level: NoEvidence}, fmt.Sprintf("its environment names job %d, of which this node "+
 			"has no record for its user and the time it started: %s", p.EnvJobID, p.EnvJobHere))
@@ -249,6 +252,12 @@ func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 func (s Scene) rival(p Process, accused Record) slurm.JobID {
 	if p.EnvJobHere != "" && !accused.named(p.EnvJobID) {
 		return p.EnvJobID
+	}
+	for _, id := range p.Steps { // of one without a record nothing says that it is over
+		ofJob := func(r Record) bool { return r.named(id) }
+		if !accused.named(id) && !slices.ContainsFunc(s.runs(), ofJob) {
+			return id
+		}
 	}
 	for _, r := range s.Others {
 		open := r.Live() || r.Unseen // the end of one that was not seen is a guess

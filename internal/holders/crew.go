@@ -174,13 +174,18 @@ func (r *round) hung() (unread int, at []int) {
 	return len(r.pids) - r.done, slices.Sorted(maps.Keys(r.at))
 }
 
-// wait returns once every process was looked at or the time is up; then it notes how many were not.
-func (c *crew) wait(r *round, what string) {
+// await returns once every process was looked at or the time is up: how many were not, and at which workers still are.
+func (c *crew) await(r *round) (unread int, at []int) {
 	select {
 	case <-r.idle:
 	case <-c.over.Done():
 	}
-	unread, at := r.hung()
+	return r.hung()
+}
+
+// wait is await, and notes what was not read.
+func (c *crew) wait(r *round, what string) {
+	unread, at := c.await(r)
 	if unread == 0 {
 		return
 	}

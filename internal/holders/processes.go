@@ -112,9 +112,9 @@ func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 		return finding.Process{}, err
 	}
 	if skipsAll(s.skip) || slices.Contains(s.skip, finding.Instance{PID: pid, Start: p.Start}) {
-		return unread(p, "not read: an earlier read of its environment still hangs"), f.stillOf(p)
+		return s.unread(p, "its memory was not read: an earlier read of it still hangs"), f.stillOf(p)
 	}
-	hung := unread(p, "does not answer: its environment was not read in time")
+	hung := s.unread(p, "it does not answer: its environment was not read in time")
 	hung.Hangs = true
 	s.keep(hung)
 	p.EnvJobID = f.environment()
@@ -178,12 +178,13 @@ func (s *survey) opens(r *reader, f folder) (bool, error) {
 // skipsAll reports that the memory of no process may be read.
 func skipsAll(skip []finding.Instance) bool { return slices.Contains(skip, finding.Instance{}) }
 
-// unread is a process without its environment, which may name a job: without that no job may be blamed for it.
-func unread(p finding.Process, why string) finding.Process {
-	if p.Cgroup.Found() {
-		return p
+// unread is a process of which the memory was not read. If it is listed, whether it is the one meant is not known either.
+func (s *survey) unread(p finding.Process, why string) finding.Process {
+	p.EnvUnknown = why
+	if s.dev != "" && !p.Gone && p.State != ending {
+		p.DeviceUnknown = why
 	}
-	return finding.Process{PID: p.PID, Start: p.Start, Why: why}
+	return p
 }
 
 // identify reads what a process is, without its memory, which can hang; the thread that answers is asked from then on.

@@ -224,15 +224,23 @@ func TestSkippedProcesses(t *testing.T) {
 	}
 	skip := []finding.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
 	got := Processes(proc, "", []int{10, 11, 12}, time.Hour, skip...)
-	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start ||
-		got[2].EnvJobID != 78 {
+	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].EnvUnknown == "" || got[1].Start != start ||
+		got[2].EnvJobID != 78 || got[2].EnvUnknown != "" {
 		t.Errorf("%+v", got)
 	}
 	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
-	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") ||
-		!strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
+	if len(scan.Holdings) != 3 || scan.Partial != "" || len(scan.Hung) != 0 || scan.Holdings[1].EnvUnknown == "" {
 		t.Errorf("%+v", scan)
 	}
+	must.Be(t, "unread", unreadOf(scan), []int{10, 11})
+	must.Not(t, scan.Unread[0].Cgroup.ID != 77 || scan.Unread[1].UID != 1000 || scan.Unread[1].Start != start, "%+v", scan.Unread)
+}
+
+func unreadOf(scan finding.Scan) (pids []int) {
+	for _, p := range scan.Unread {
+		pids = append(pids, p.PID)
+	}
+	return pids
 }
 
 func TestUnreadableIsUnknown(t *testing.T) {
@@ -364,8 +372,8 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	c.end()
 	for i, p := range <-answer {
 		proven := p.PID == pids[i] && p.Why == "" && p.Cgroup.ID == 77 && (p.EnvJobID == 78) == (p.PID >= 100)
-		unknown := p.PID == pids[i] && p.UID == 0 && !p.Cgroup.Found() && !p.Gone &&
-			(strings.Contains(p.Why, "does not answer") || p.PID == 0 && p.Why != "")
+		unknown := p.PID == pids[i] && !p.Cgroup.Found() && !p.Gone && (p.UID == 0 || p.PID == 14) &&
+			(strings.Contains(p.Why+p.EnvUnknown, "does not answer") || p.PID == 0 && p.Why != "")
 		want := pids[i] == 13 || pids[i] >= 100
 		must.Not(t, want != proven || want == unknown, "process %d: %+v", pids[i], p)
 	}
@@ -718,9 +726,8 @@ func TestScanUnreadable(t *testing.T) {
 	must.Be(t, "holders", pidsOf(scan), []int{10, 12, 13})
 	h := scan.Holdings[2]
 	must.Not(t, h.Why == "" || h.UID != 0 || !reflect.DeepEqual(h.Minors, []int{2}), "%+v", h)
-	says(t, scan.Partial, "process 11", "process 12", "process 14")
-	must.Not(t, strings.Contains(scan.Partial, "process 10") || strings.Contains(scan.Partial, "process 13"),
-		"%q", scan.Partial)
+	must.Be(t, "unread", unreadOf(scan), []int{11, 12, 14})
+	says(t, scan.Missed(), "process 11: ", "2 more")
 }
 
 // A holder ends while it is read: who has its PID then is another, and a child that it forked was in no list yet.
@@ -747,9 +754,9 @@ func TestScanWhileAHolderEnds(t *testing.T) {
 func TestScanOfAProcessThatEnds(t *testing.T) {
 	ends := func(file string) { check(os.WriteFile(file, []byte("10 (x) Z"+statTail), 0o644)) }
 	for name, tt := range map[string]struct {
-		change  func(folder string)
-		partial bool
-		found   []int
+		change func(folder string)
+		unread bool
+		found  []int
 	}{
 		"lives": {func(string) {}, true, nil},
 		"vanishes": {func(folder string) {
@@ -778,7 +785,7 @@ func TestScanOfAProcessThatEnds(t *testing.T) {
 				return unreadable
 			})
 			scan := <-answer
-			must.Not(t, (scan.Partial != "") != tt.partial, "%q", scan.Partial)
+			must.Not(t, scan.Partial != "" || (len(scan.Unread) > 0) != tt.unread, "%+v", scan)
 			must.Be(t, "holders", pidsOf(scan), tt.found)
 		})
 	}
@@ -860,7 +867,8 @@ func TestHangingProcesses(t *testing.T) {
 	must.Be(t, "holders", pidsOf(scan), []int{10, 12})
 	h := scan.Holdings[0]
 	must.Not(t, h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0, "a holder that hangs: %+v", h)
-	says(t, scan.Partial, "time was up", "holders of 1 of 1", "[10]", "11")
+	unread := unreadOf(finding.Scan{Unread: s.unread(time.Hour)})
+	must.Be(t, "unread", unread[:2], []int{10, 11}) // whose worker had not ended yet when time was up may be another
 }
 
 // However many processes hang, the others are read; the search names all at which it hangs.
@@ -899,7 +907,6 @@ func TestManyHangingProcesses(t *testing.T) {
 		}
 	}
 	must.Be(t, "hung", len(hung), 2*many)
-	says(t, scan.Partial, "mappings and environments of holders of")
 }
 
 // until waits until a search at work has found something.
@@ -941,9 +948,9 @@ func TestRefused(t *testing.T) {
 		{1, unix.EIO, true, true},
 	} {
 		c := newCrew(time.Hour)
-		s := &search{crew: c}
+		s := newSearch(c, "/proc", "/dev")
 		is := s.refused(tc.pid, tc.err)
-		must.Not(t, is != tc.is || (c.partial() != "") != tc.said, "%+v: %v, %q", tc, is, c.partial())
+		must.Not(t, is != tc.is || (s.missed[tc.pid] != "") != tc.said, "%+v: %v, %v", tc, is, s.missed)
 		c.end()
 	}
 }

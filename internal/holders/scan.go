@@ -27,20 +27,30 @@ const maxHoldings = 1024
 // under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
 // memory hangs, and perhaps so that no signal ends it. An empty Instance among them stands for all processes.
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
-	c := newCrew(budget - budget/forSteps)
+	c := newCrew(budget - budget/forSteps - budget/forUnread)
 	defer c.end()
 	s := newSearch(c, proc, dev)
 	s.skip = skip
 	s.descriptors()
 	s.mappings()
+	unread := s.unread(budget / forUnread)
 	scan := s.result()
-	all := make([]*finding.Process, len(scan.Holdings))
+	scan.Unread = unread
+	var all []*finding.Process
 	for i := range scan.Holdings {
-		all[i] = &scan.Holdings[i].Process
+		all = append(all, &scan.Holdings[i].Process)
+	}
+	for i := range scan.Unread {
+		all = append(all, &scan.Unread[i])
 	}
 	backEnvironments(proc, budget/forSteps, all)
 	return scan
 }
+
+const (
+	maxUnread = 160 // more than a search can hang at
+	forUnread = 16  // the part of a budget that is kept for saying whose they are
+)
 
 type search struct {
 	*crew
@@ -52,10 +62,11 @@ type search struct {
 	mu     sync.Mutex
 	looked int
 	found  map[int]held
+	missed map[int]string // why not all of a process was read
 }
 
 func newSearch(c *crew, proc, dev string) *search {
-	s := &search{crew: c, proc: proc, dev: dev, found: map[int]held{}}
+	s := &search{crew: c, proc: proc, dev: dev, found: map[int]held{}, missed: map[int]string{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
@@ -115,8 +126,45 @@ func (s *search) mappings() {
 	})
 	holders, rest := s.send(workers(), known, s.look(links|memory)), s.send(workers(), others, s.look(memory))
 	s.memory = []*round{holders, rest}
-	s.wait(holders, "mappings and environments of holders")
-	s.wait(rest, "mappings")
+	for _, r := range s.memory {
+		unread, at := s.await(r)
+		for _, pid := range at {
+			s.miss(pid, "it does not answer: its memory was not read in time")
+		}
+		if unread > len(at) {
+			s.trouble("time was up: mappings of %d of %d processes were not read", unread-len(at), len(r.pids))
+		}
+	}
+}
+
+func (s *search) miss(pid int, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed[pid] = why
+}
+
+// unread says whose the processes are of which not all was read, from what cannot hang: those of a job that is over
+// excuse nothing. If one has ended since, only that it was missed is known.
+func (s *search) unread(budget time.Duration) (known []finding.Process) {
+	s.mu.Lock()
+	missed := maps.Clone(s.missed)
+	s.mu.Unlock()
+	pids := slices.Sorted(maps.Keys(missed))
+	if len(pids) > maxUnread {
+		s.trouble("%d more processes could not be read", len(pids)-maxUnread)
+		pids = pids[:maxUnread]
+	}
+	c := newCrew(budget)
+	defer c.end()
+	for _, p := range (&survey{proc: s.proc, skip: []finding.Instance{{}}, known: map[int]finding.Process{}}).of(c, pids) {
+		if p.Gone {
+			s.trouble("process %d: %s", p.PID, missed[p.PID])
+			continue
+		}
+		p.EnvUnknown = missed[p.PID]
+		known = append(known, p)
+	}
+	return known
 }
 
 func (s *search) result() finding.Scan {
@@ -124,7 +172,9 @@ func (s *search) result() finding.Scan {
 	defer s.mu.Unlock()
 	scan := finding.Scan{Holdings: []finding.Holding{}, Looked: s.looked}
 	for _, pid := range slices.Sorted(maps.Keys(s.found)) {
-		scan.Holdings = append(scan.Holdings, s.found[pid].Holding)
+		h := s.found[pid].Holding
+		h.EnvUnknown = s.missed[pid]
+		scan.Holdings = append(scan.Holdings, h)
 	}
 	if s.looked == 0 {
 		s.trouble("no process could be looked into")
@@ -145,7 +195,7 @@ func (s *search) skips(pid int, start time.Duration) bool {
 	if !slices.ContainsFunc(s.skip, is) {
 		return false
 	}
-	s.trouble("process %d: an earlier read of its memory still hangs", pid)
+	s.miss(pid, "an earlier read of its memory still hangs")
 	return true
 }
 
@@ -162,7 +212,7 @@ func (s *search) look(what part) func(*reader, int) {
 			s.mu.Unlock()
 		}
 		if h.over {
-			s.trouble("process %d: more than %d devices", pid, maxMinors)
+			s.miss(pid, fmt.Sprintf("more than %d devices", maxMinors))
 		}
 		if h.any() {
 			s.keep(pid, h)
@@ -177,7 +227,7 @@ func (s *search) refused(pid int, err error) bool {
 	}
 	denied := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 	if pid != 1 || !denied {
-		s.trouble("process %d: %v", pid, err)
+		s.miss(pid, err.Error())
 	}
 	return true
 }
@@ -209,6 +259,7 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return held{}, err
 		}
 		if h.PID != 0 {
+			s.keep(pid, h) // reading its environment may hang, too
 			h.EnvJobID = f.environment()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,8 @@ type member struct {
 func backEnvironments(proc string, budget time.Duration, all []*finding.Process) {
 	var hints []*finding.Process
 	for _, p := range all {
-		if p.EnvJobID != 0 && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
+		hint := p.EnvJobID != 0 || p.EnvUnknown != ""
+		if hint && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
 			hints = append(hints, p)
 		}
 	}
@@ -53,7 +55,14 @@ func backEnvironments(proc string, budget time.Duration, all []*finding.Process)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range hints {
-		p.EnvJobHere = s.backs(*p)
+		switch {
+		case p.EnvUnknown == "":
+			p.EnvJobHere = s.backs(*p)
+		case s.why != "":
+			p.Why = p.EnvUnknown + "; which jobs it may name was not read: " + s.why
+		default:
+			p.Steps = s.of(*p)
+		}
 	}
 }
 
@@ -125,13 +134,22 @@ func parseTitle(title string) slurm.JobID {
 	return id
 }
 
+// of returns the jobs with a step here that runs a process of this user, or of any for a process in a container.
+func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
+	for _, m := range s.all {
+		if job := s.all[m.parent].job; job != 0 && (m.uid == p.UID || p.Apart()) {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
+}
+
 // backs returns why the job in a process's environment may be on this node: it has a step here that runs a process of
 // the same user, or of any user for a process in a container, whose own need not be the one who started it.
 func (s *steps) backs(p finding.Process) string {
-	for _, m := range s.all {
-		if s.all[m.parent].job == p.EnvJobID && (m.uid == p.UID || p.Apart()) {
-			return "a slurmstepd of it runs on this node"
-		}
+	if slices.Contains(s.of(p), p.EnvJobID) {
+		return "a slurmstepd of it runs on this node"
 	}
 	if s.why != "" {
 		return "whether it has a slurmstepd on this node could not be read: " + s.why

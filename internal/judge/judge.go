@@ -127,10 +127,10 @@ func Compared(s finding.Scene) []finding.Finding {
 }
 
 func untraced(side finding.Side) []finding.Finding {
-	if side.Scan == nil || side.Scan.Partial == "" {
+	if side.Scan == nil || side.Scan.Missed() == "" {
 		return nil
 	}
-	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Partial)}
+	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Missed())}
 }
 
 // StartOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on

@@ -81,6 +81,9 @@ func (e End) bounded(level int) End {
 		if s.Holdings = few(c, "holdings", s.Holdings, c.few); len(s.Holdings) < len(e.Scan.Holdings) {
 			s.Partial = cmp.Or(s.Partial, "not all holders were recorded")
 		}
+		if s.Unread = few(c, "unread", s.Unread, c.few); len(s.Unread) < len(e.Scan.Unread) {
+			s.Partial = cmp.Or(s.Partial, "not all processes that were not read were recorded")
+		}
 		e.Scan = &s
 	}
 	if e.Kernel != nil {

@@ -197,7 +197,10 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	at := s.Look.At
 	reading, ok := s.Look.Reading(g.ID)
 	g.Samples++
-	nameless := func(p gpu.Process) bool { facts := s.Known[p.PID]; return facts.PID == 0 || facts.Why != "" }
+	nameless := func(p gpu.Process) bool {
+		facts := s.Known[p.PID]
+		return facts.PID == 0 || facts.Why != "" || facts.EnvUnknown != "" && !facts.Cgroup.Found()
+	}
 	if !ok || !reading.Memory.Used.Known() || reading.ProcessesUnknown != "" ||
 		slices.ContainsFunc(reading.Processes, nameless) {
 		g.Unread++
