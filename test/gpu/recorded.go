@@ -118,6 +118,35 @@ func (r *run) recordedLeak() {
 		on.Peak.Bytes >= r.size()*mib)
 }
 
+// recordedTrespass is a job's process on the GPU of another user's job, gone before either job ends. Device fences keep a
+// job's own processes from that, so root puts one into the job's cgroup that has the GPU open already.
+func (r *run) recordedTrespass() {
+	victim := r.stand()
+	gate := r.gate() + "-culprit"
+	id := r.submit(1, r.script("echo \"ready pid=$$\"", r.until(gate)), "--gres="+r.oneGPU)
+	member := saidPID(r.awaitOutput(id, "ready "))
+	h := r.startAs(1, victim.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
+	h.Role = "dead: of job " + string(id)
+	r.moveTo(h, member)
+	r.scenery(&h.Holder)
+	r.known(victim.card.UUID, &h.Holder)
+	r.sampled(victim.id)
+	h.kill()
+	awaitGone(h.PID)
+	job := r.release(victim)
+	f := about(job, h.PID)
+	r.check("on the record of the job whose GPU it was", "BKD-FOREIGN", string(f.Code))
+	try(open(gate))
+	culprit := r.endsAs("COMPLETED", id)
+	f = about(culprit, h.PID)
+	r.check("on the record of the job whose process it was", "BKD-TRESPASS", string(f.Code))
+	_, owner := accused(f)
+	r.check("evidence", string(finding.Recorded), string(owner.Level))
+	r.check("job blamed", string(id), fmt.Sprint(owner.Job))
+	r.said(culprit, "may use")
+	r.draining(culprit, 0)
+}
+
 // sampled waits until the recorder has looked at a standing job twice more: a rehearsal leaves no time for that. A
 // control has none.
 func (r *run) sampled(id cluster.JobID) {

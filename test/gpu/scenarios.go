@@ -202,6 +202,7 @@ var recorded = []chain{
 	{torch: true, mode: "observe", brisk: true, steps: without(unrecorded, "recorded-spikes", (*run).recordedSpikes)},
 	{mode: "enforce", brisk: true, steps: without(unrecorded, "recorded-stray", (*run).recordedStray)},
 	{mode: "enforce", steps: without(unrecorded, "recorded-leak", (*run).recordedLeak)},
+	{gpus: 2, mode: "enforce", brisk: true, steps: without(unrecorded, "recorded-trespass", (*run).recordedTrespass)},
 }
 
 // frameworks are out of memory in programs of many of them. No fake says what these say.
