@@ -90,7 +90,7 @@ func main() {
 
 // gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each
 // collection.
-const gcPercent = 200
+const gcPercent = 3200
 
 // lead runs the soak, to its end or a signal, and says what came of it.
 func lead(o options) (exit int) {
