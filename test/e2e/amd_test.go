@@ -17,9 +17,11 @@ func instinct(bus string, minor int, id string) fakeamd.Card {
 	return fakeamd.Card{Bus: bus, Minor: minor, UniqueID: id, Name: "AMD Instinct MI300X", Total: 192 * gib}
 }
 
-// computes is a script whose process has so much of an AMD GPU; with setsid it outlives the job.
-func computes(how string, minor, mib int) string {
-	return fmt.Sprintf("%s=%d:%d %s sleep 300 </dev/null >/dev/null 2>&1 &\nsleep 1\n", fakeamd.Holds, minor, mib, how)
+// computes is a script whose process has the device node of an AMD GPU open, and so much of it; with setsid it outlives
+// the job.
+func (s *story) computes(how string, minor, mib int) string {
+	return fmt.Sprintf("%s=%d:%d %s sleep 300 <%s/dri/renderD%d >/dev/null 2>&1 &\nsleep 1\n", fakeamd.Holds, minor, mib,
+		how, s.on.Dev("n1"), minor)
 }
 
 // All fake nodes of AMD's see all processes that say what they hold: each test has minors of its own. None is tracked
@@ -38,14 +40,14 @@ func TestAMDAlone(t *testing.T) {
 	t.Cleanup(w.Keep())
 
 	s.tell("clean, on a whole GPU and on partitions", func(s *story) {
-		whole := s.runs(s.user, computes("", 166, 8000)+"kill $!", "--gres=gpu:spx:1")
+		whole := s.runs(s.user, s.computes("", 166, 8000)+"kill $!", "--gres=gpu:spx:1")
 		s.showSays("n1", whole, "renderD166", "start:", "clean", "end:", "clean")
-		parts := s.runs(s.user, computes("", 159, 8000)+"kill $!", "--gres=gpu:cpx:2")
+		parts := s.runs(s.user, s.computes("", 159, 8000)+"kill $!", "--gres=gpu:cpx:2")
 		s.showSays("n1", parts, "renderD158", "renderD159", "start:", "end:", "BKD-UNJUDGED")
 		s.nodeIsUp("n1")
 	})
 	s.tell("a process stays on a partition", func(s *story) {
-		id := s.runs(s.user, computes("setsid", 158, 8000), "--gres=gpu:cpx:2")
+		id := s.runs(s.user, s.computes("setsid", 158, 8000), "--gres=gpu:cpx:2")
 		s.showSays("n1", id, "BKD-ORPHAN", "7.8 GiB", "a part of a GPU (MIG or partition)")
 		next := s.runs(s.stranger, "true", "--gres=gpu:cpx:2")
 		s.showSays("n1", next, "start:", "BKD-DIRTY")
@@ -66,7 +68,7 @@ func TestAMD(t *testing.T) {
 	const one, two = "--gres=gpu:mi300x:1", "--gres=gpu:mi300x:2"
 
 	s.tell("clean, and NVIDIA's beside it", func(s *story) {
-		first := s.runs(s.user, computes("", 128, 8000)+"kill $!", one)
+		first := s.runs(s.user, s.computes("", 128, 8000)+"kill $!", one)
 		second := s.runs(s.user, "echo working", "--gres=gpu:h200:1")
 		for _, id := range []string{string(first), string(second)} {
 			s.showSays("n1", id, "start:", "clean", "end:", "clean")
@@ -74,14 +76,14 @@ func TestAMD(t *testing.T) {
 		s.nodeIsUp("n1")
 	})
 	s.tell("a process of the job stays", func(s *story) {
-		id := s.runs(s.user, computes("setsid", 128, 8000), one)
+		id := s.runs(s.user, s.computes("setsid", 128, 8000), one)
 		s.showSays("n1", id, "BKD-ORPHAN", "7.8 GiB", "never tried on AMD's hardware")
 		next := s.runs(s.stranger, "true", one)
 		s.showSays("n1", next, "start:", "BKD-DIRTY")
 		s.nodeIsUp("n1")
 	})
 	s.tell("a requeued job", func(s *story) {
-		id := s.starts(s.user, "if [ ${SLURM_RESTART_COUNT:-0} = 0 ]; then "+computes("setsid", 136, 8000)+
+		id := s.starts(s.user, "if [ ${SLURM_RESTART_COUNT:-0} = 0 ]; then "+s.computes("setsid", 136, 8000)+
 			"echo ready; sleep 300; fi", "--requeue", two)
 		must.Do(t, s.on.Scontrol("requeue", string(id)))
 		s.ends(id)

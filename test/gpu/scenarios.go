@@ -189,7 +189,7 @@ var hidden = []chain{
 	{mode: "enforce", steps: without(ignoreOrphan, "hidden-sinking", hiding(asItIs, "--sink", "700"))},
 	{mode: "enforce", steps: without(ignoreOrphan, "hidden-id", (*run).hiddenByID)},
 	{mode: "enforce", steps: without(ignoreOrphan, "hidden-name", hiding(asItIs, "--name", "nvidia-cuda-mps"))},
-	{mode: "enforce", steps: without(map[string]string{"policy": "{epilog: {BKD-PHANTOM: ignore}}"},
+	{mode: "enforce", all: true, steps: without(map[string]string{"policy": "{epilog: {BKD-PHANTOM: ignore}}"},
 		"hidden-passers", (*run).hiddenAmongPassers)},
 }
 
