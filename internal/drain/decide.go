@@ -33,8 +33,10 @@ type Input struct {
 	Exits  []Exit // on record in this boot, oldest first
 	// Partial is true if there may be more exits than that: the boot is unknown, or not every record could be read.
 	Partial bool
-	Node    Node
-	Cards   map[gpu.ID]Seen // what this health check saw
+	// Lost is true if a job's record was damaged since the boot: an exit that it held is not on record any more.
+	Lost  bool
+	Node  Node
+	Cards map[gpu.ID]Seen // what this health check saw
 }
 
 // Decision is what is to be done, and remembered before that: what was not done the next health check tries again.
@@ -155,6 +157,8 @@ func (in Input) unclean(w Written) string {
 		never = "the driver was reloaded since, or no one knows: somebody has had a hand in it"
 	case in.Partial:
 		never = "not all records of this node could be read"
+	case in.Lost:
+		never = "a damaged record of this node may have held another cause"
 	}
 	if never != "" {
 		return "drained for " + w.Reason + "; " + never

@@ -281,12 +281,7 @@ func notWritten(err error) (found []finding.Finding) {
 // asked only while there is one that is not settled. What fails is told, and the next health check does it.
 func (r *record) settleDrain(c judge.Check) {
 	memory := r.drainMemory()
-	runs, unread := r.Store.Runs() // again: an end may have come since; readNode has reported what is damaged
-	in := drain.Input{
-		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
-		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
-		Partial: r.Seen.Epoch.Boot == "" || len(unread) > 0,
-	}
+	in := r.drainInput(memory)
 	if !in.Pending() {
 		return
 	}
@@ -300,6 +295,19 @@ func (r *record) settleDrain(c judge.Check) {
 		err = r.carryOut(cmd, in, memory)
 	}
 	r.Add(notWritten(err)...)
+}
+
+// drainInput returns what the records of this node say about its drain. They are read again, since an end may have come
+// since; readNode has reported the damaged ones.
+func (r *record) drainInput(memory drain.Memory) drain.Input {
+	runs, unread := r.Store.Runs()
+	lost, err := r.Store.LostRecord() // after the records: reading them sets damaged ones aside
+	r.Try(err)
+	return drain.Input{
+		Now: r.Clock.Wall(), Epoch: r.Seen.Epoch, Memory: memory.Here(r.Seen.Epoch.Boot),
+		Exits: drain.Exits(runs, r.Seen.Epoch.Boot), Rules: r.Config.Drain,
+		Partial: r.Seen.Epoch.Boot == "" || len(unread) > 0, Lost: lost || err != nil,
+	}
 }
 
 // carryOut does what was decided, and remembers it before: if the one fails the other is not begun.

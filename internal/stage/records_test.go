@@ -1,12 +1,15 @@
 package stage
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"bookend/internal/backend"
 	"bookend/internal/code"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -18,13 +21,14 @@ import (
 // began puts the start of a job on record, and that of its end if it is closed, and returns an epilog of that job.
 func began(t *testing.T, closed bool) *record {
 	t.Helper()
-	r, _ := a(t, slurm.Epilog)
+	r, run := a(t, slurm.Epilog)
+	r.Config.Paths.Run = run
 	r.Job = slurm.Job{ID: 7, Node: "n1", UID: 1000, Start: time.Unix(1_800_000_000, 0), Context: slurm.Epilog}
 	must.Do(t, r.Store.Begin(ledger.Run{Job: r.Job, Start: &ledger.End{At: time.Second}}))
-	run, _, err := r.Store.Find(r.Job)
+	found, _, err := r.Store.Find(r.Job)
 	must.Do(t, err)
-	if r.Past.Run = run; closed {
-		must.Do(t, r.Store.Close(run, ledger.End{At: 2 * time.Second}))
+	if r.Past.Run = found; closed {
+		must.Do(t, r.Store.Close(found, ledger.End{At: 2 * time.Second}))
 	}
 	return r
 }
@@ -145,4 +149,23 @@ func TestLostByTheDriver(t *testing.T) {
 	if len(found) != 2 || i < 0 || len(found[i].Doubts) != 1 || len(found[1-i].Doubts) != 0 {
 		t.Errorf("%+v", found)
 	}
+}
+
+// An exit that a damaged record held is forgotten, also when an earlier hook met the damage and even when the GPUs have
+// been clean since: the health check does not resume the node without it.
+func TestDrainOfADamagedRecord(t *testing.T) {
+	r := began(t, false)
+	r.Seen.Epoch.Boot = "b1"
+	in := r.drainInput(drain.Memory{})
+	must.Not(t, in.Partial || in.Lost, "a whole record: %+v", in)
+	records := must.Have(filepath.Glob(filepath.Join(r.Config.Paths.Run, "state/n1/*/*.json")))(t)
+	must.Be(t, "records", len(records), 1)
+	must.Do(t, os.WriteFile(records[0], []byte("{"), 0o600))
+	_, damage := r.Store.Runs()
+	must.Be(t, "an earlier hook's damage", len(damage), 1)
+	in = r.drainInput(drain.Memory{})
+	must.Not(t, in.Partial || !in.Lost, "set aside: %+v", in)
+	must.Do(t, r.Store.Settle(7))
+	in = r.drainInput(drain.Memory{})
+	must.Not(t, in.Partial || !in.Lost, "settled: %+v", in)
 }

@@ -46,16 +46,16 @@ func makeRoom(dir string) bool {
 	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return f.Mode().IsRegular() && f.Size() == 0 })
 	for ; len(files) >= maxDamaged; files = files[1:] {
 		name := files[0].Name()
-		if _, is := jobOf(name); !is || safefile.Replace(dir, name, nil, 0o600) != nil {
+		if _, is := jobOf(name, unsettled); !is || safefile.Replace(dir, name, nil, 0o600) != nil {
 			_ = os.RemoveAll(filepath.Join(dir, name))
 		}
 	}
 	return true
 }
 
-// jobOf is the job of a record that was set aside and still matters.
-func jobOf(name string) (id slurm.JobID, is bool) {
-	record, is := strings.CutSuffix(name, suffix+unsettled)
+// jobOf returns the job of a record that was set aside, if its file's name ends so: unsettled, or settled.
+func jobOf(name, end string) (id slurm.JobID, is bool) {
+	record, is := strings.CutSuffix(name, suffix+end)
 	number, _, _ := strings.Cut(record, "-")
 	id, isJob := slurm.ParseJobID(number)
 	return id, is && isJob
@@ -70,11 +70,26 @@ func (s *Store) Damaged() (list []ledger.Damaged, err error) {
 	}
 	clear := orNone(clearFile.peek(s)).Value
 	for _, entry := range entries {
-		if id, is := jobOf(entry.Name()); is {
+		if id, is := jobOf(entry.Name(), unsettled); is {
 			list = append(list, ledger.Damaged{File: entry.Name(), Job: id, Clear: clear[entry.Name()]})
 		}
 	}
 	return list, err
+}
+
+// LostRecord reports whether a job's record was set aside, settled or not: what it held is not on record any more.
+// The directory is in memory, so that was since the boot.
+func (s *Store) LostRecord() (bool, error) {
+	// Threat: none from users, who cannot write here. Names alone are read.
+	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		_, open := jobOf(e.Name(), unsettled)
+		_, over := jobOf(e.Name(), settled)
+		return open || over
+	}), err
 }
 
 // SeenClear records that a look saw neither memory nor a process on some of the node's GPUs. It tells of those records

@@ -38,8 +38,10 @@ func damagedJobs(t *testing.T, s *Store) (list []slurm.JobID) {
 func TestDamageIsRemembered(t *testing.T) {
 	s := open(t, folder(t))
 	must.Be(t, "none", len(must.Have(s.Damaged())(t)), 0)
+	must.Be(t, "no record lost", must.Have(s.LostRecord())(t), false)
 	must.Do(t, os.WriteFile(filepath.Join(s.dir, "probes.json"), []byte("{"), 0o600))
 	_, _ = s.Probes()
+	must.Be(t, "what is no job's", must.Have(s.LostRecord())(t), false)
 	spoiled(t, s, 7)
 	_, damage := s.Runs()
 	must.Be(t, "read again", len(damage), 0)
@@ -48,6 +50,7 @@ func TestDamageIsRemembered(t *testing.T) {
 
 	spoiled(t, s, 8)
 	both := []gpu.ID{"A", "B"}
+	must.Be(t, "set aside", must.Have(s.LostRecord())(t), true)
 	must.Do(t, s.SeenClear(before, nil, both))
 	must.Do(t, s.SeenClear(before, []gpu.ID{"A"}, both))
 	after := must.Have(s.Damaged())(t)
@@ -61,6 +64,7 @@ func TestDamageIsRemembered(t *testing.T) {
 	must.Be(t, "another job's end", damagedJobs(t, s), []slurm.JobID{8})
 	must.Do(t, s.Settle(8))
 	must.Be(t, "its end", len(damagedJobs(t, s)), 0)
+	must.Be(t, "settled", must.Have(s.LostRecord())(t), true)
 	aside := must.Have(os.ReadDir(filepath.Join(s.dir, damagedName)))(t)
 	must.Be(t, "kept for the admin", len(aside), 3)
 }
@@ -114,4 +118,5 @@ func TestUnreadRecords(t *testing.T) {
 		must.Not(t, len(damage) != 1 || !damage[0].Unread, "%+v", damage)
 	}
 	must.Not(t, must.Err(s.Damaged()) == nil, "what is there is no directory")
+	must.Not(t, must.Err(s.LostRecord()) == nil, "what is there is no directory")
 }
