@@ -66,12 +66,14 @@ func TestCrowd(t *testing.T) {
 			t.Fatalf("job %d: %+v", i, r)
 		}
 		clean, left := fmt.Sprintf("n1 GPU %d clean: ", i), own(r.Ends[0])
-		if leaves[i] == "BKD-RESIDUE?" && left == "BKD-MOVING*" { // so many hooks at once see too few samples
+		// So many hooks at once see too few samples: memory may not have settled, with or without what is surely there.
+		unsettled := []string{"BKD-MOVING*", "BKD-MOVING* BKD-RESIDUE?", "BKD-RESIDUE? BKD-MOVING*"}
+		if leaves[i] == "BKD-RESIDUE?" && slices.Contains(unsettled, left) {
 			left = leaves[i]
 		}
 		if own(*r.Start) != "" || left != leaves[i] ||
 			(len(lines(text, "| bookend: ", clean)) == 1) != (leaves[i] == "") || len(lines(text, "GPU ")) == 0 {
-			t.Errorf("job %d: %+v, its user reads\n%s", i, r.Ends[0].Findings, text)
+			t.Errorf("job %d: left %q: %+v, its user reads\n%s", i, left, r.Ends[0].Findings, text)
 		}
 	}
 }
