@@ -1,6 +1,7 @@
 package holders
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,6 +64,36 @@ func TestJobsOfEnvironments(t *testing.T) {
 		hung := Processes(proc, "", []int{10}, time.Hour, finding.Instance{})[0] // its environment may name any of them
 		must.Be(t, name, slices.Contains(hung.Steps, 777), strings.Contains(tt.want, "runs"))
 		must.Be(t, name, hung.Why != "", strings.Contains(tt.want, "could not be read"))
+	}
+}
+
+// What cannot be read of a user's processes, for there are so many or for any other reason, backs no job without a step
+// here. A job that has a step is not known to be another's until the parents of all processes were read.
+func TestCrowdBacksNoJob(t *testing.T) {
+	for name, tt := range map[string]struct{ job, unreadable, want string }{
+		"no step of it":                        {"77", "stat", ""},
+		"no step of it, and users unread":      {"77", "status", ""},
+		"another user's step":                  {"777", "status", ""},
+		"another user's step, parents unread":  {"777", "stat", "could not be read"},
+		"another user's step, programs unread": {"777", "exe", ""},
+	} {
+		proc := t.TempDir()
+		process := func(pid, uid, parent string) string {
+			folder := fixture(t, proc, pid, "0::/\n", "SLURM_JOB_ID=777\x00")
+			put(t, filepath.Join(folder, "stat"), pid+" (x) S"+strings.Replace(statTail, " 1 ", " "+parent+" ", 1))
+			put(t, filepath.Join(folder, "status"), "Name:\tx\nUid:\t"+strings.Repeat(uid+"\t", 3)+uid+"\n")
+			return folder
+		}
+		process("10", "1000", "1")
+		step := process("20", "0", "1")
+		link(t, filepath.Join(step, "exe"), "/usr/sbin/slurmstepd")
+		put(t, filepath.Join(step, "cmdline"), "slurmstepd: ["+tt.job+".batch]\x00")
+		process("21", "1001", "20")
+		one := process("30", "1000", "10")
+		must.Do(t, os.RemoveAll(filepath.Join(one, tt.unreadable)))
+		put(t, filepath.Join(one, tt.unreadable, "no file"), "")
+		found := Processes(proc, "", []int{10}, time.Hour)[0].EnvJobHere
+		must.Not(t, !strings.Contains(found, tt.want) || (found == "") != (tt.want == ""), "%s: %q", name, found)
 	}
 }
 
