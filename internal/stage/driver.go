@@ -32,9 +32,14 @@ func (d *Driver) answers() bool {
 	return stuck == nil
 }
 
-// abandoned records a child that could not be killed, so that no other is started while it lives.
+// abandoned records a child that could not be killed, so that no other is started while it lives. The hooks that wait
+// for this one's answer then go on: the record keeps them from asking.
 func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
-	d.Try(d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, d.Alive))
+	err := d.Store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: d.Clock.Boot(), Op: op}, d.Alive)
+	d.Try(err)
+	if met := d.met.Load(); met != nil && err == nil {
+		(*met)()
+	}
 }
 
 // abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about
@@ -69,7 +74,7 @@ func (d *Driver) ask(r wire.Request, hears backend.Params) backend.Answer {
 	r.DeadlineMillis, r.Watch.Max = r.DeadlineMillis-waited.Milliseconds(), max(0, r.Watch.Max-waited)
 	hears.Heard = met
 	answer := d.askAll(r, hears)
-	if answer.Abandoned == nil { // else its record comes first: the lock ends with this hook
+	if answer.Abandoned == nil { // else its record comes first
 		met()
 	}
 	return answer
@@ -115,6 +120,7 @@ func (d *Driver) meet() (met func(), refused *backend.Trouble) {
 	asks, err := d.Store.AskDriver(max(0, d.Left(time.Duration(d.Times.Driver), d.Reserve())-own))
 	if err == nil {
 		met = asks
+		d.met.Store(&asks)
 	}
 	stuck := state.PeekStuck(d.Config.Paths.Run, d.Job.Node, d.Alive)
 	switch {

@@ -38,10 +38,11 @@ type Driver struct {
 	Store  *state.Store // nil until it is opened
 
 	ahead   *ahead
-	ending  func() backend.Answer // waits for that of a backend that has answered
-	last    backend.Answer        // which that was
-	briefly bool                  // the GPUs' condition was asked for in part
-	unkept  bool                  // a reader of /proc is stuck, and could not be put on record
+	ending  func() backend.Answer  // waits for that of a backend that has answered
+	last    backend.Answer         // which that was
+	briefly bool                   // the GPUs' condition was asked for in part
+	met     atomic.Pointer[func()] // ends the wait of other hooks for this one's answer; nil if none was asked for
+	unkept  bool                   // a reader of /proc is stuck, and could not be put on record
 }
 
 // New frames a hook, of which nothing is known yet.

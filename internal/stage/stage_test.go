@@ -420,3 +420,18 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 		}
 	}
 }
+
+// The hooks that wait for this one's answer go on as soon as its stuck child is on record, which keeps them from asking.
+func TestRecordOfAStuckChildEndsTheWait(t *testing.T) {
+	r, run := a(t, slurm.Epilog)
+	r.Config.Paths.Run, r.Config.Paths.Proc, r.Job.Node = run, "/proc", "n1"
+	_, refused := r.meet()
+	must.Not(t, refused != nil, "%+v", refused)
+	must.Fail(t, "before", must.Err(r.Store.AskDriver(0)), state.ErrLocked)
+	_, ticks, err := child.Parent("/proc", os.Getpid())
+	must.Do(t, err)
+	r.troubles(backend.Answer{Abandoned: &backend.Abandoned{PID: os.Getpid(), StartTicks: ticks}}, "")
+	_, refused = r.meet()
+	must.Not(t, refused == nil || refused.Code != code.Stuck, "%+v", refused)
+	must.Do(t, must.Err(r.Store.AskDriver(0)))
+}

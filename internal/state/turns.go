@@ -37,8 +37,9 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 const driverLock = "lock-driver"
 
 // AskDriver makes the caller the one hook of the node that starts to ask the driver, until it calls met: it got an
-// answer, or has no child left in the driver. Hooks that begin meanwhile wait for that, and then ask all at once: on a
-// driver that does not answer, only the first leaves a child. ErrLocked: the first still waited when wait was over.
+// answer, has no child left in the driver, or has put it on record. Hooks that begin meanwhile wait for that, and then ask
+// all at once: on a driver that does not answer, only the first leaves a child. ErrLocked: the first still waited when
+// wait was over.
 func (s *Store) AskDriver(wait time.Duration) (met func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
