@@ -163,7 +163,8 @@ func (h *hook) big(i world.Item) bool {
 // waits is what may be a server of MPS without clients, by its name and by how little it has: a health check lets it be.
 func (h *hook) waits(i world.Item) bool {
 	const idle = 128 * world.MiB
-	return h.Phase == slurm.HealthCheck && i.Creator.Name == world.MPSProgram && i.Least() <= idle
+	named := i.Creator.Name == world.MPSProgram || i.Creator.Exe != ""
+	return h.Phase == slurm.HealthCheck && named && i.Least() <= idle
 }
 
 // names judges what must be said of each stuck process by itself, whatever else goes on on its GPU: one that was listed

@@ -120,7 +120,7 @@ func (n *Node) disguise(p *Process) {
 			p.Exe = "/home/user/nvidia-cuda-mps-server"
 		}
 	}
-	if n.oneIn(12) && (p.Cgroup.Found() || !n.Site.Disorder && p.Job.HasGPUs()) {
+	if n.oneIn(12) && !n.Site.Disorder && p.Job.HasGPUs() {
 		p.Env = inventedID
 	}
 }

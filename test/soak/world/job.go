@@ -178,6 +178,11 @@ func (n *Node) begin(j *Job) {
 func (n *Node) finish(j *Job) {
 	n.tell("job %d ends", j.ID)
 	j.Live, j.Ended = false, n.Now
+	for _, there := range n.Lodgers {
+		if there.Live && there.SLUID == j.SLUID {
+			n.leaveLodgings(there)
+		}
+	}
 	for _, p := range slices.Clone(n.processes) {
 		if p.Job == j {
 			n.kill(p)

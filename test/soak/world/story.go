@@ -41,22 +41,32 @@ func (n *Node) lodge(c *Card) {
 	j := n.newJob(c)
 	j.Node, j.Live, j.Allocated = otherNode, true, n.Now
 	j.SLUID = slurm.SLUID(fmt.Sprintf("sBBBBBBBB%05d", len(n.Lodgers)))
-	if len(n.Jobs) > 0 && n.oneIn(2) {
-		here := n.Jobs[n.Rand.IntN(len(n.Jobs))]
-		j.ID, j.UID, j.SLUID = here.ID, here.UID, here.SLUID
+	if live := n.live(); len(live) > 0 && n.oneIn(2) {
+		here := live[n.Rand.IntN(len(live))]
+		j.ID, j.UID, j.SLUID, j.runs = here.ID, here.UID, here.SLUID, Forever // they end together
 	}
 	n.Lodgers = append(n.Lodgers, j)
 	n.tell("job %d of the other node begins", j.ID)
 	n.hold(n.spawn(j, "python"), c, n.size())
-	n.After(j.runs, func() {
-		n.tell("job %d of the other node ends", j.ID)
-		j.Live, j.Ended = false, n.Now
-		for _, p := range slices.Clone(n.processes) {
-			if p.Job == j {
-				n.end(p)
-			}
+	if j.runs != Forever {
+		n.After(j.runs, func() { n.leaveLodgings(j) })
+	}
+}
+
+// leaveLodgings ends a job of the other node.
+func (n *Node) leaveLodgings(j *Job) {
+	n.tell("job %d of the other node ends", j.ID)
+	j.Live, j.Ended = false, n.Now
+	for _, p := range slices.Clone(n.processes) {
+		if p.Job == j {
+			n.end(p)
 		}
-	})
+	}
+}
+
+// live are the jobs that have not ended.
+func (n *Node) live() []*Job {
+	return slices.DeleteFunc(slices.Clone(n.Jobs), func(j *Job) bool { return !j.Live })
 }
 
 // chain runs jobs after one another on the first card; a node that is completing takes none.
