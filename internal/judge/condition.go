@@ -254,7 +254,7 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 	if p.EnvJob != 0 {
 		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
 	}
-	return c.Node.Doubt(c.Job.ID, p.GPU)
+	return c.Node.Doubt(0, p.GPU) // an earlier run of the same job as well
 }
 
 // jobOf returns the job that a process belongs to, whose cgroup may name it by SLUID alone: its id is in the node's

@@ -706,6 +706,9 @@ func TestRecordedStranger(t *testing.T) {
 			c.Node.Runs[0].Ends = []ledger.End{{At: 30 * time.Second}}
 		}, true, "may be of job 8"},
 		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
+		"its job's first run has a damaged record": {func(c *Case, p *ledger.RecordedProcess) {
+			p.UID, p.Start, c.Node.Damaged = 1007, time.Second, []ledger.Damaged{{Job: 7}}
+		}, true, "job 7 is damaged"},
 		"where GPUs are shared":       {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
 		"where that is not known":     {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
 		"where records were not read": {func(c *Case, _ *ledger.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},
