@@ -321,7 +321,8 @@ func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]fi
 func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 	expect, known := finding.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
 	return Order{
-		Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines, Sure: c.Phase != slurm.Prolog,
+		Job: c.Job, Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines,
+		Sure: c.Phase != slurm.Prolog,
 		Rule: gpu.WatchRule{
 			Max: time.Duration(settle.Max), Flat: time.Duration(settle.Flat),
 			SlackBytes: c.limits().Report, Expect: expect,

@@ -353,6 +353,7 @@ func looks(from, n int, used uint64, processes ...gpu.Process) (all []gpu.Snapsh
 
 func order() Order {
 	return Order{
+		Job:    slurm.Job{ID: 10},
 		Cards:  []finding.Card{{Device: gpu.Device{ID: card}}},
 		Rule:   gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
 		Limits: finding.Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
@@ -386,6 +387,14 @@ func TestLook(t *testing.T) {
 	}
 	there, gone, reused := finding.Process{Start: 5}, finding.Process{Gone: true}, finding.Process{Start: 18 * second}
 	denied, job := finding.Process{Why: "denied"}, finding.Process{Start: 5, Cgroup: slurm.Owner{ID: 7}}
+	naming := func(job slurm.JobID, here string) map[int]finding.Process {
+		return is(finding.Process{Start: 5, EnvJobID: job, EnvJobHere: here})
+	}
+	keeper := func(job slurm.JobID, here string) finding.Scan {
+		p := naming(job, here)[70]
+		p.PID = 70
+		return finding.Scan{Holdings: []finding.Holding{{Process: p, Control: true}}}
+	}
 	beside := gpu.Snapshot{At: 16 * second, Readings: []gpu.Reading{{
 		Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{held},
 	}}}
@@ -406,6 +415,17 @@ func TestLook(t *testing.T) {
 		"no second look":          {eyes{watches: series(looks(0, 5, gib))}, "moving wqswr"},
 		"a probe at work": {eyes{busy: map[gpu.ID]string{card: "a probe"},
 			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
+
+		// A job without GPUs has no record. Once its step has ended, its processes have the flat time to go.
+		"names a job without a step":        {eyes{who: naming(9, ""), watches: series(with(10, 7), with(20, 7))}, "flat wpqwpr known"},
+		"and is there for one look more":    {eyes{who: naming(9, ""), watches: series(with(10, 7), with(17, 1))}, "moving wpqwpr known"},
+		"names a job that is here":          {eyes{who: naming(9, "a step"), watches: series(with(10, 7), with(17, 1))}, "flat wpqwpr known"},
+		"names its own":                     {eyes{who: naming(10, ""), watches: series(with(10, 7), with(17, 1))}, "flat wpqwpr known"},
+		"names a job, where another moves":  {eyes{who: naming(9, ""), watches: series(first, moving(17, 7, big))}, "moving wpqwpr known stayed"},
+		"and is listed once more":           {eyes{who: naming(9, ""), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed ending"},
+		"names a job, found by the search":  {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(20, 7))}, "flat wqswpr"},
+		"found, and its memory one more":    {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "moving wqswpr"},
+		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "flat wqswpr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
 		"as old as the look":   {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},

@@ -8,6 +8,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
 // Eyes see a node. What could not be seen comes back as unknown, with its reason; an empty answer is "nothing".
@@ -25,6 +26,7 @@ type Eyes interface {
 
 // Order says what to look at, and for what.
 type Order struct {
+	Job   slurm.Job // the one whose end this is, zero for none
 	Cards []finding.Card
 	Rule  gpu.WatchRule
 	// Known are the start times of the processes that the rule expects, 0 for one gone: a PID may be another's by now.
@@ -169,21 +171,43 @@ func (o Order) unexplained(side finding.Side) bool {
 			return true
 		}
 	}
-	return len(o.gone(side)) > 0
+	return len(o.having(side, isGone)) > 0
 }
 
-// gone are the cards on which a process is gone of which something is left: on a settled card, or all the time.
-func (o Order) gone(side finding.Side) map[gpu.ID]bool {
+// having are the GPUs on which such a process is listed: at the last look at one that has settled, or at every look.
+func (o Order) having(side finding.Side, such func(finding.Process) bool) map[gpu.ID]bool {
 	all := map[gpu.ID]bool{}
 	for _, c := range o.Cards {
 		id := c.Device.ID
-		left := slices.ContainsFunc(side.Stayed[id], func(p settle.Stay) bool { return side.Processes[p.PID].Gone })
+		left := slices.ContainsFunc(side.Stayed[id], func(p settle.Stay) bool { return such(side.Processes[p.PID]) })
 		if side.Curves[id].State == settle.Flat {
 			r, _ := side.Snapshot.Reading(id)
-			left = slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return side.Processes[p.PID].Gone })
+			left = slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return such(side.Processes[p.PID]) })
 		}
 		if left {
 			all[id] = true
+		}
+	}
+	return all
+}
+
+func isGone(p finding.Process) bool { return p.Gone }
+
+// unbacked reports a process whose environment names another job, of which /proc showed no step. That may be a job
+// without GPUs, and so without a record, which has just ended: its processes go within the flat time.
+func (o Order) unbacked(p finding.Process) bool {
+	another := p.EnvJobID != 0 && p.EnvJobID != o.Job.ID && p.EnvJobID != o.Job.HetJobID
+	return another && p.EnvJobHere == "" && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == ""
+}
+
+// leaving are the GPUs with a process that is gone or may soon go. One that the search found counts as well.
+func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
+	all := o.having(side, func(p finding.Process) bool { return isGone(p) || o.unbacked(p) })
+	for _, h := range holdings(side) {
+		for _, c := range o.Cards {
+			if o.unbacked(h.Process) && o.concerns(h, c, side) {
+				all[c.Device.ID] = true
+			}
 		}
 	}
 	return all
@@ -220,14 +244,14 @@ func pids(looks ...gpu.Snapshot) (list []int) {
 const teardown = 500 * time.Millisecond
 
 // confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on its
-// way back. To be sure, a listed PID that was gone already has to stay listed on its card for the whole flat time after
-// that; what other cards showed before still counts.
+// way back. To be sure, a listed PID that was gone already, or may be of a job that has just ended, has to stay listed on
+// its card for the whole flat time after that; what other cards showed before still counts.
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
 	again.Max = least
 	anew := map[gpu.ID]bool{}
 	if o.Sure {
-		if anew = o.gone(*side); len(anew) > 0 {
+		if anew = o.leaving(*side); len(anew) > 0 {
 			again.Max = o.Rule.Max
 		}
 	}
@@ -266,8 +290,8 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !same[p.PID] })
 		for i, p := range list {
 			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
-			gone := side.Processes[p.PID].Gone
-			list[i].Ending = gone && anew[id] && short || (gone || p.PID == 0) && ended[id]
+			facts := side.Processes[p.PID]
+			list[i].Ending = (facts.Gone || o.unbacked(facts)) && anew[id] && short || (facts.Gone || p.PID == 0) && ended[id]
 		}
 		side.Stayed[id] = list
 	}
