@@ -423,9 +423,9 @@ func TestLook(t *testing.T) {
 		"names its own":                     {eyes{who: naming(10, ""), watches: series(with(10, 7), with(17, 1))}, "flat wpqwpr known"},
 		"names a job, where another moves":  {eyes{who: naming(9, ""), watches: series(first, moving(17, 7, big))}, "moving wpqwpr known stayed"},
 		"and is listed once more":           {eyes{who: naming(9, ""), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed ending"},
-		"names a job, found by the search":  {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(20, 7))}, "flat wqswpr"},
-		"found, and its memory one more":    {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "moving wqswpr"},
-		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "flat wqswpr"},
+		"names a job, found by the search":  {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(20, 7))}, "flat wqswppr"},
+		"found, and its memory one more":    {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "moving wqswppr"},
+		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "flat wqswppr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
 		"as old as the look":   {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
@@ -548,6 +548,56 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		side, _ := Look(e, o)
 		if got := side.Curves[card].State; got != tt.want {
 			t.Errorf("%s: got %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// Who ends after the search took its memory along, once the driver has torn it down: what is there after that was
+// another's. A start, which drains for none of it, does not wait.
+func TestEndedHoldersHideNothing(t *testing.T) {
+	after := func(used uint64, ms ...int) (all []gpu.Snapshot) {
+		for _, at := range ms {
+			s := looks(0, 1, used)[0]
+			s.At = 17*time.Second + time.Duration(at)*time.Millisecond
+			all = append(all, s)
+		}
+		return all
+	}
+	other := finding.Process{PID: 71, Start: 6}
+	for name, tt := range map[string]struct {
+		then  []gpu.Snapshot // the third watch
+		start bool
+		later finding.Process
+		want  string // the state, and who was found
+	}{
+		"the memory is there after the teardown": {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "flat [71]"},
+		"its PID is another's":                   {after(2*gib, 100, 400, 600), false, finding.Process{Start: 7}, "flat [71]"},
+		"there, but too early to tell":           {after(2*gib, 100, 400), false, finding.Process{Gone: true}, "moving [70 71]"},
+		"not looked at":                          {nil, false, finding.Process{Gone: true}, "moving [70 71]"},
+		"half of it went along":                  {after(gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71]"},
+		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [70 71]"},
+		"it has not ended":                       {after(2*gib, 100, 400, 600), false, finding.Process{Start: 5}, "flat [70 71]"},
+		"no one can tell":                        {after(2*gib, 100, 400, 600), false, finding.Process{Why: "denied"}, "moving [70 71]"},
+		"at a start":                             {after(2*gib, 100, 400, 600), true, finding.Process{Gone: true}, "moving [70 71]"},
+	} {
+		e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 1, 2*gib), tt.then)}
+		tt.later.PID = 70
+		e.who = map[int]finding.Process{70: tt.later, 71: other}
+		for _, p := range []finding.Process{{PID: 70, Start: 5}, other} {
+			e.scan.Holdings = append(e.scan.Holdings, finding.Holding{Process: p, Control: true})
+		}
+		o := order()
+		o.Sure = !tt.start
+		side, _ := Look(e, o)
+		var found []int
+		for _, h := range side.Scan.Holdings {
+			found = append(found, h.PID)
+		}
+		if got := fmt.Sprintf("%s %v", side.Curves[card].State, found); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+		if len(e.scan.Holdings) != 2 {
+			t.Errorf("%s: the search's own list was changed", name)
 		}
 	}
 }

@@ -256,6 +256,9 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		}
 	}
 	more := e.Watch(o.Cards, again)
+	if o.Sure && len(more) > 0 {
+		more = append(more, o.acquit(e, side)...)
+	}
 	all := slices.Concat(looks, more)
 	since := func(id gpu.ID) []gpu.Snapshot {
 		if anew[id] {
@@ -295,6 +298,32 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		}
 		side.Stayed[id] = list
 	}
+}
+
+// acquit watches once more where a process that the search found has ended: memory that is there after the driver's
+// teardown was not its own. Else whoever starts short-lived programs that open the driver hides what stays.
+func (o Order) acquit(e Eyes, side *finding.Side) []gpu.Snapshot {
+	var found []int
+	for _, h := range holdings(*side) {
+		found = append(found, h.PID)
+	}
+	now := e.Processes(found)
+	ended := func(h finding.Holding) bool {
+		p := now[h.PID]
+		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)
+	}
+	if !slices.ContainsFunc(holdings(*side), ended) {
+		return nil
+	}
+	rule := o.Rule
+	rule.Max = min(teardown, rule.Max)
+	looks := e.Watch(o.Cards, rule)
+	if n := len(looks); n > 0 && looks[n-1].At-looks[0].At >= teardown {
+		scan := *side.Scan
+		scan.Holdings = slices.DeleteFunc(slices.Clone(scan.Holdings), ended)
+		side.Scan = &scan
+	}
+	return looks
 }
 
 // outdate notes that memory which no process is listed for appeared after the search for holders: who came with it was
