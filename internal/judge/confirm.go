@@ -1,0 +1,202 @@
+package judge
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// teardown is longer than the driver was measured to take for the memory of a process that has ended, 0.1 to 0.4 s.
+// Of memory that nobody is listed for nothing else tells that its holder, or a probe, has just ended.
+const teardown = 500 * time.Millisecond
+
+// confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on its
+// way back. To be sure, a listed PID that was gone already, or may be of a job that has just ended, has to stay listed on
+// its card for the whole flat time after that; what other cards showed before still counts.
+func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
+	again := o.Rule
+	again.Max = least
+	anew := map[gpu.ID]bool{}
+	if o.Sure {
+		if anew = o.leaving(*side); len(anew) > 0 {
+			again.Max = o.Rule.Max
+		}
+	}
+	more := e.Watch(o.Cards, again)
+	if o.Sure && len(more) > 0 {
+		more = append(more, o.acquit(e, side)...)
+	}
+	all := slices.Concat(looks, more)
+	since := func(id gpu.ID) []gpu.Snapshot {
+		if anew[id] {
+			return more
+		}
+		return all
+	}
+	then := side.Snapshot
+	if len(more) > 0 {
+		side.Snapshot = more[len(more)-1]
+	}
+	ended, same := o.endedSince(e, *side, then)
+	for _, c := range o.Cards {
+		id := c.Device.ID
+		curve := side.Curves[id]
+		if len(more) > 0 { // every card: what the new look says of one must not be read with the old verdict
+			curve = settle.JudgeDevice(o.Rule, c.Device, since(id))
+		}
+		if curve.State == settle.Flat && (len(more) == 0 || ended[id]) {
+			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
+		}
+		side.Curves[id] = curve
+	}
+	side.Stayed = nil
+	if len(more) == 0 {
+		return
+	}
+	o.outdate(side, then)
+	side.Stayed = o.stayed(*side, all)
+	later := o.stayed(*side, more)
+	for id, list := range side.Stayed {
+		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !same[p.PID] })
+		for i, p := range list {
+			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
+			facts := side.Processes[p.PID]
+			list[i].Ending = (facts.Gone || o.unbacked(facts)) && anew[id] && short || (facts.Gone || p.PID == 0) && ended[id]
+		}
+		side.Stayed[id] = list
+	}
+}
+
+// acquit watches once more where a process that the search found has ended: memory that is there after the driver's
+// teardown was not its own. Else whoever starts short-lived programs that open the driver hides what stays.
+func (o Order) acquit(e Eyes, side *finding.Side) []gpu.Snapshot {
+	var found []int
+	for _, h := range holdings(*side) {
+		found = append(found, h.PID)
+	}
+	now := e.Processes(found)
+	ended := func(h finding.Holding) bool {
+		p := now[h.PID]
+		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)
+	}
+	if !slices.ContainsFunc(holdings(*side), ended) {
+		return nil
+	}
+	rule := o.Rule
+	rule.Max = min(teardown, rule.Max)
+	looks := e.Watch(o.Cards, rule)
+	if n := len(looks); n > 0 && looks[n-1].At-looks[0].At >= teardown {
+		scan := *side.Scan
+		scan.Holdings = slices.DeleteFunc(slices.Clone(scan.Holdings), ended)
+		side.Scan = &scan
+	}
+	return looks
+}
+
+// unbacked reports a process whose environment names another job, of which /proc showed no step. That may be a job
+// without GPUs, and so without a record, which has just ended: its processes go within the flat time.
+func (o Order) unbacked(p finding.Process) bool {
+	another := p.EnvJobID != 0 && p.EnvJobID != o.Job.ID && p.EnvJobID != o.Job.HetJobID
+	return another && p.EnvJobHere == "" && p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Cgroup.Conflict == ""
+}
+
+// leaving are the GPUs with a process that is gone or may soon go. One that the search found counts as well.
+func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
+	all := o.having(side, func(p finding.Process) bool { return isGone(p) || o.unbacked(p) })
+	for _, h := range holdings(side) {
+		for _, c := range o.Cards {
+			if o.unbacked(h.Process) && o.concerns(h, c, side) {
+				all[c.Device.ID] = true
+			}
+		}
+	}
+	return all
+}
+
+// outdate notes that memory which no process is listed for appeared after the search for holders: who came with it was
+// not looked into. On a GPU that does not settle only what was there before counts anyway.
+func (o Order) outdate(side *finding.Side, then gpu.Snapshot) {
+	if side.Scan == nil || side.Scan.Partial != "" {
+		return
+	}
+	for _, c := range o.Cards {
+		if side.Curves[c.Device.ID].State == settle.Moving {
+			continue
+		}
+		searched, unknown := o.rest(then, c)
+		bytes, _ := o.rest(side.Snapshot, c)
+		if bytes > searched+finding.AsMuch || unknown != "" && bytes > 0 {
+			scan := *side.Scan
+			scan.Partial = "memory appeared after the search"
+			side.Scan = &scan
+			return
+		}
+	}
+}
+
+// endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a moment the
+// driver lists the memory of one that ended still. Who was found to have a card open counts as who is listed: with the
+// last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of a PID is
+// forgotten if the PID may be another process's by now; then is the look before /proc was read.
+func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
+	asked := pids(side.Snapshot)
+	for _, h := range holdings(side) {
+		if !slices.Contains(asked, h.PID) {
+			asked = append(asked, h.PID)
+		}
+	}
+	now := e.Processes(asked)
+	same := func(before finding.Process) bool {
+		after := now[before.PID]
+		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
+	}
+	ended, still = map[gpu.ID]bool{}, map[int]bool{}
+	read := maps.Clone(side.Processes) // a process may be listed on several GPUs
+	for _, r := range side.Snapshot.Readings {
+		for _, p := range r.Processes {
+			before := read[p.PID]
+			still[p.PID] = same(before)
+			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
+			after := now[p.PID]
+			earlier, _ := then.Reading(r.Device.ID)
+			_, was := earlier.Process(p.PID)
+			leaving := after.Gone && was // its memory is on its way back
+			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
+				side.Processes[p.PID] = finding.Process{PID: p.PID, Why: "its PID may be another process's by now"}
+			}
+		}
+	}
+	for _, h := range holdings(side) {
+		for _, c := range o.Cards {
+			ended[c.Device.ID] = ended[c.Device.ID] || o.concerns(h, c, side) && !same(h.Process)
+		}
+	}
+	return ended, still
+}
+
+// concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
+// nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
+func (o Order) concerns(h finding.Holding, c finding.Card, side finding.Side) bool {
+	if h.Has(c.Device) {
+		return true
+	}
+	bytes, _ := o.rest(side.Snapshot, c)
+	return bytes >= o.Limits.Report
+}
+
+// rest is the memory of a card that nobody is listed for, or why it cannot be told.
+func (o Order) rest(s gpu.Snapshot, c finding.Card) (bytes uint64, unknown string) {
+	r, _ := s.Reading(c.Device.ID)
+	return finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+}
+
+func holdings(side finding.Side) []finding.Holding {
+	if side.Scan == nil {
+		return nil
+	}
+	return side.Scan.Holdings
+}
