@@ -117,6 +117,8 @@ func steps(p Process, jobs ...slurm.JobID) Process { p.Steps = jobs; return p }
 
 func mpsNamed(p Process) Process { p.Name = "nvidia-cuda-mps"; return p }
 
+func inContainer(p Process) Process { p.OtherPIDs = true; return p }
+
 func since(second float64, p Process) Process { p.Start = at(second); return p }
 
 func service(name string, p Process) Process { p.Service = name; return p }
@@ -325,6 +327,8 @@ func TestCompare(t *testing.T) {
 		{"a live job's under MPS's name", with(searched(on(200, gone), hidden), others(live)),
 			"PHANTOM [71]", "live job"},
 		{"another user's under MPS's name", searched(on(200, gone), onCard(mpsNamed(by(1002, child)), 3)), "PHANTOM [71]", "-"},
+		{"one under root's in a container", searched(on(200, gone), onCard(inContainer(mpsNamed(by(0, child))), 3)), "PHANTOM [71]",
+			"may hold it"},
 		{"a daemon of MPS that root runs", searched(on(200, gone), onCard(mpsNamed(by(0, child)), 3)),
 			"PHANTOM 10 exclusive", "-"},
 		{"the driver holds more for each process than was measured", with(crowded(80), clients(20)), "ORPHAN 10 exclusive ORPHAN 10 exclusive ORPHAN 10 exclusive RESIDUE", ""},

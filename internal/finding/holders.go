@@ -168,9 +168,9 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
 // had nothing of theirs, and root's MPS daemon, which was measured to have a card open and no memory on it. Any user can
-// run a program under its name, so the name alone excuses no process.
+// run a program under its name, and in a container as root, so the name alone excuses no process.
 func (s Scene) ofNode(h Holding) bool {
-	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found()
+	daemon := h.OfMPS() && h.UID == 0 && !h.Cgroup.Found() && !h.Apart()
 	return daemon || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
 

@@ -254,7 +254,10 @@ func (c Case) perhapsOf(p ledger.RecordedProcess) string {
 	if p.EnvJob != 0 {
 		return fmt.Sprintf("it is in no job's cgroup, but its environment names job %d", p.EnvJob)
 	}
-	return c.Node.Doubt(0, p.GPU) // an earlier run of the same job as well
+	for _, d := range c.Node.damaged() { // on a GPU that was seen clear since as well, and of an earlier run of this job
+		return fmt.Sprintf("it is in no job's cgroup, but may be of job %d, whose record is damaged", d.Job)
+	}
+	return ""
 }
 
 // jobOf returns the job that a process belongs to, whose cgroup may name it by SLUID alone: its id is in the node's

@@ -250,14 +250,20 @@ func (n Node) Doubt(self slurm.JobID, id gpu.ID) string {
 	if n.Unread != "" {
 		return n.Unread
 	}
-	for _, node := range append([]Node{n}, n.SameHost...) {
-		for _, d := range node.Damaged {
-			if d.Job != self && d.MayHold(id) {
-				return fmt.Sprintf("the record of job %d is damaged: the job may still run on this GPU", d.Job)
-			}
+	for _, d := range n.damaged() {
+		if d.Job != self && d.MayHold(id) {
+			return fmt.Sprintf("the record of job %d is damaged: the job may still run on this GPU", d.Job)
 		}
 	}
 	return ""
+}
+
+// damaged are the records of the whole host that were set aside.
+func (n Node) damaged() (all []ledger.Damaged) {
+	for _, node := range append([]Node{n}, n.SameHost...) {
+		all = append(all, node.Damaged...)
+	}
+	return all
 }
 
 // open is the ledger of the node. If a GPU may be another job's, no run is known to have had it alone.

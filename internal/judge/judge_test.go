@@ -778,7 +778,10 @@ func TestRecordedStranger(t *testing.T) {
 		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
 		"its job's first run has a damaged record": {func(c *Case, p *ledger.RecordedProcess) {
 			p.UID, p.Start, c.Node.Damaged = 1007, time.Second, []ledger.Damaged{{Job: 7}}
-		}, true, "job 7 is damaged"},
+		}, true, "of job 7, whose record is damaged"},
+		"a job whose damaged record cannot concern the GPU now": {func(c *Case, p *ledger.RecordedProcess) {
+			c.Node.Damaged = []ledger.Damaged{{Job: 9, Clear: []gpu.ID{"GPU-a"}}}
+		}, true, "of job 9, whose record is damaged"},
 		"where GPUs are shared":       {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Yes }, false, ""},
 		"where that is not known":     {func(c *Case, _ *ledger.RecordedProcess) { c.Sharing.Shared = slurmconf.Unknown }, false, ""},
 		"where records were not read": {func(c *Case, _ *ledger.RecordedProcess) { c.Node.Unread = "too many" }, false, ""},

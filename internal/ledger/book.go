@@ -53,13 +53,14 @@ func Open(runs []Run, self Run, now Now) Book {
 		b.Self.Start = now.At
 	}
 	current := Run{Job: self.Job, Start: &End{At: b.Self.Start}} // not on record yet at a start
-	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
+	ofBoot := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Epoch.OtherBoot(now.Epoch) })
+	counted := slices.DeleteFunc(slices.Clone(ofBoot), func(r Run) bool { return !now.counts(r) })
 	for _, r := range counted {
 		if r.is(self) {
 			continue
 		}
 		other := record(r)
-		if by := r.Superseded(append(slices.Clone(counted), current)); by != nil {
+		if by := r.Superseded(append(slices.Clone(ofBoot), current)); by != nil {
 			other.End = by.First().At
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
@@ -82,14 +83,15 @@ func Open(runs []Run, self Run, now Now) Book {
 // is reports that two records are of one run. One that is not on record yet has no key.
 func (r Run) is(self Run) bool { return self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID }
 
-// counts reports whether a run bears on this look. An open run of this boot always does: its job is live until its end
-// is seen. A closed run does unless the driver was reloaded after it. Without a boot id only a run from before now can.
+// counts reports whether a run bears on this look. One of this boot does until its end is seen: its job may be live. Then
+// it does unless the driver was reloaded after it. Without a boot id only a run from before now can.
 func (n Now) counts(r Run) bool {
 	if (r.Epoch.Boot == "" || n.Epoch.Boot == "") && r.First().At > n.At {
 		return false
 	}
 	epoch := r.EpochOf(r.Last())
-	return !epoch.OtherBoot(n.Epoch) && !(r.Closed() && epoch.Changed(n.Epoch))
+	ended := r.Closed() && r.Last().Unseen == ""
+	return !epoch.OtherBoot(n.Epoch) && !(ended && epoch.Changed(n.Epoch))
 }
 
 // leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card

@@ -220,6 +220,10 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
+	settled := End{At: 60 * time.Second, Unseen: "its GPU was given to another", Presumed: true}
+	if r := run(1, nil, at(50), settled); !looking().counts(changed(r, func(r *Run) { r.Epoch = otherEpoch })) {
+		t.Error("an end that no one saw closes a run that may live on after a reload")
+	}
 	blind := Now{At: 100 * time.Second} // /proc tells nothing: any run that began before now may be live
 	if r := run(1, nil, at(50)); !blind.counts(r) || blind.counts(run(1, nil, at(101))) {
 		t.Error("without a boot id, an open run from before now does not count, or one from later does")
@@ -251,20 +255,27 @@ func TestLeftoversOfHalfAnEpoch(t *testing.T) {
 // its record says: it cannot share the card by right. One's own record is none of the others'.
 func TestOpen(t *testing.T) {
 	old, open := run(102, []gpu.ID{card0}, at(745), saw(755)), run(102, []gpu.ID{card0}, at(42))
-	old.Epoch = otherEpoch
+	old.Epoch = gpu.Epoch{Boot: "a", Driver: "580", Module: "m"}
+	twice := run(102, []gpu.ID{card0}, at(30)) // two prologs made two records, and the epilog closed one
+	twice.Epoch = otherEpoch
 	kept := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
 	for name, tt := range map[string]struct {
 		other, self Run
 		live        bool
 	}{
-		"another epoch": {old, run(103, []gpu.ID{card0}, at(40)), true},
-		"its own id":    {old, run(102, []gpu.ID{card0}, nil), false},
-		"its own":       {kept, kept, true},
+		"another boot": {old, run(103, []gpu.ID{card0}, at(40)), true},
+		"its own id":   {old, run(102, []gpu.ID{card0}, nil), false},
+		"its own":      {kept, kept, true},
 	} {
 		book := Open([]Run{tt.other, open}, tt.self, looking())
 		if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Others[0].Live() != tt.live || book.Self.Alone {
 			t.Errorf("%s: %+v", name, book)
 		}
+	}
+	second := changed(run(102, []gpu.ID{card0}, at(42), saw(60)), func(r *Run) { r.Epoch = otherEpoch })
+	book := Open([]Run{twice, second}, run(103, []gpu.ID{card0}, at(70)), looking())
+	if len(book.Others) != 1 || book.Others[0].End != 42*time.Second || !book.Self.Alone {
+		t.Errorf("a run whose job began anew before the driver was reloaded: %+v", book)
 	}
 }
 

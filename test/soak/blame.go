@@ -31,7 +31,7 @@ func (h *hook) blames() {
 		switch {
 		case right:
 		case f.Owner.Level == finding.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
-			h.tally.misguessed, h.tally.misguessedAt = h.tally.misguessed+1, h.n
+			h.tally.misguessed, h.tally.misguessedAt = 1, h.n // once a pair: each later look repeats it
 			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:
 			o := f.Owner

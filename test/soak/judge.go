@@ -294,7 +294,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			held += i.Bytes
 		}
 	}
-	if unlisted := stock.Unlisted(); unlisted >= h.limits.Report+tolerance(stock) {
+	if unlisted := stock.Unlisted(); unlisted >= h.limits.Report+tolerance(stock)+mayLearn(stock) {
 		if held += unlisted - tolerance(stock); h.candidates(stock) > 0 || stock.Moves() {
 			return false
 		}
@@ -304,6 +304,18 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		return false // a second watch, for a dead PID, may have too little time after one that some card made last
 	}
 	return held >= h.limits.Drain && c.Changed < h.seen.began && h.node.Departed < h.seen.began
+}
+
+// mayLearn is how much of a stock may pass for what the driver holds for the listed: what samples of jobs that were made
+// to leave memory without a process may have taught, up to a bound for each.
+func mayLearn(stock world.Stock) (sum uint64) {
+	const most = 64 * world.MiB
+	for _, i := range stock {
+		if !i.Unlisted {
+			sum += most
+		}
+	}
+	return sum
 }
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.

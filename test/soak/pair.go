@@ -61,9 +61,9 @@ func (t *tally) add(o tally) {
 	}
 }
 
-// guessesBadly reports owners named by exclusive use who were others too often. It is a guess, worded as one: of a
-// process or memory without a mark that appeared while one job had the GPU alone, a stranger's cannot be told from
-// the job's. Two in a hundred thousand were counted, in worlds that are made to fool it.
+// guessesBadly reports that in too many pairs one who was named by exclusive use was not the owner. It is a guess, worded
+// as one: of a process or memory without a mark that appeared while one job had the GPU alone, a stranger's cannot be
+// told from the job's. Two in a hundred thousand owners were counted, in worlds that are made to fool it.
 func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/20_000 }
 
 // pair is one story: a node on which at least two jobs follow each other on a card.
