@@ -27,6 +27,9 @@ func (s Scene) stayed(c Card, r gpu.Reading) (out []Finding) {
 	add := func(f Finding, stay settle.Stay) {
 		if stay.Ending {
 			f.doubt(unsettled + "a process that holds this, or may hold it, had just ended")
+			if len(f.Candidates) > 0 { // it may be the ended one's own, on its way back
+				f.Owner = nil
+			}
 		}
 		out, soon = append(out, f), append(soon, stay.Soon)
 	}

@@ -300,10 +300,17 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		}
 	}
 	moves := slices.ContainsFunc(h.job.Cards, func(c *world.Card) bool { return h.node.Stock(c, h.seen.last).Moves() })
-	if moves && slices.ContainsFunc(stock, func(i world.Item) bool { return i.Creator.Dead }) {
-		return false // a second watch, for a dead PID, may have too little time after one that some card made last
+	if moves && slices.ContainsFunc(stock, h.asksForTime) {
+		return false // a second watch may have too little time after one that some card made last
 	}
 	return held >= h.limits.Drain && c.Changed < h.seen.began && h.node.Departed < h.seen.began
+}
+
+// asksForTime reports memory that is watched for the flat time once more: of a dead PID, or of a process that names a job
+// of which nothing else tells.
+func (h *hook) asksForTime(i world.Item) bool {
+	names := func(p *world.Process) bool { return p.Env != 0 && p.Env != h.job.ID && p.Env != h.job.Het }
+	return i.Creator.Dead || names(i.Creator) || slices.ContainsFunc(i.Holders, names)
 }
 
 // mayLearn is how much of a stock may pass for what the driver holds for the listed: what samples of jobs that were made
