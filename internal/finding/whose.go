@@ -228,7 +228,8 @@ func (s Scene) environment(p Process, id gpu.ID) (found *Record) {
 
 // nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
 func nearer(a, b Record, id gpu.ID) bool {
-	if given := a.MayHold(id); a.Job != b.Job && given != b.MayHold(id) {
+	// One whose GPUs are not all known might have it: the surer one comes first, and the other stays its rival.
+	if given := slices.Contains(a.GPUs, id); a.Job != b.Job && given != slices.Contains(b.GPUs, id) {
 		return given
 	}
 	return newer(a, b)

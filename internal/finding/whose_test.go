@@ -69,6 +69,7 @@ func TestWhose(t *testing.T) {
 	later, undated := Record{Job: 10, UID: alice, Start: at(120)}, Record{Job: 10, UID: alice}
 	ended := among(Record{Job: 12, UID: bob, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(190)},
 		Record{Job: 13, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(180)})
+	unplaced := Record{Job: 9, Het: 9, UID: alice, Unplaced: true, Start: at(101)}
 	leader := Record{Job: 9, Het: 9, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(100)}
 	leaderEnded := leader
 	leaderEnded.End = at(190)
@@ -144,10 +145,11 @@ func TestWhose(t *testing.T) {
 		"a container, and a run not seen end": {started(1500, 150, boxed), around(unseen), "no job 0 none rival 11"},
 
 		// Tasks of a heterogeneous job show the leader's id, here 9, and each component's hooks have its own, here 10.
-		"the leader on another node":    {started(alice, 150, env(9)), around(component), "this job 10 exclusive"},
-		"by its environment alone":      {started(alice, 150, env(9)), around(component, sharedRun), "this job 10 environment"},
-		"the leader lives on this node": {started(alice, 150, env(9)), around(component, among(leader)), "this job 10 exclusive rival 9"},
-		"the leader has ended here":     {started(alice, 150, env(9)), around(component, among(leaderEnded)), "this job 10 exclusive or until 3m10s"},
+		"the leader on another node":      {started(alice, 150, env(9)), around(component), "this job 10 exclusive"},
+		"by its environment alone":        {started(alice, 150, env(9)), around(component, sharedRun), "this job 10 environment"},
+		"the leader's GPUs are not known": {started(alice, 150, env(9)), around(component, sharedRun, among(unplaced)), "this job 10 environment rival 9"},
+		"the leader lives on this node":   {started(alice, 150, env(9)), around(component, among(leader)), "this job 10 exclusive rival 9"},
+		"the leader has ended here":       {started(alice, 150, env(9)), around(component, among(leaderEnded)), "this job 10 exclusive or until 3m10s"},
 		"of none of its components": {started(alice, 150, env(9)), around(func(s *Scene) { s.Others = s.Others[1:] }),
 			"this job 10 exclusive contradicted"},
 	} {

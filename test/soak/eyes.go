@@ -29,6 +29,8 @@ func (h *hook) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 		h.Faults = append(h.Faults, finding.Finding{Code: code.BackendCrash, Observed: "no answer"})
 		return nil
 	}
+	h.node.Watching++
+	defer func() { h.node.Watching-- }()
 	timeout := h.left(time.Duration(h.times.Driver))
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	var devices []gpu.Device

@@ -113,6 +113,7 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s at a start", f.Code)
 	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered() && h.sharesOnRecord(c)):
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
+	case h.cleared(c, stock): // the design lets the doubt end so
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
 	case h.nameless() && h.Past.Before != nil &&

@@ -88,3 +88,17 @@ func (h *hook) reborn(i world.Item, before world.Stock) bool {
 		return b.Creator != i.Creator && b.Creator.PID == i.Creator.PID && i.Bytes <= b.Bytes+asMuch
 	})
 }
+
+// cleared reports memory of a live job whose record is damaged, on a GPU that it was not given or did not use: a check
+// has seen that GPU clear since.
+func (h *hook) cleared(c *world.Card, stock world.Stock) bool {
+	for _, d := range h.book.damaged {
+		its := func(p *world.Process) bool { return p.Job != nil && p.Job.ID == d.Job }
+		if !d.MayHold(c.Device.ID) && slices.ContainsFunc(stock, func(i world.Item) bool {
+			return its(i.Creator) || slices.ContainsFunc(i.Holders, its)
+		}) {
+			return true
+		}
+	}
+	return false
+}

@@ -193,9 +193,12 @@ func (n *Node) character(p *Process) {
 	}
 }
 
-// passOn hands memory to a process of another live job of the user's, where there is one.
+// passOn hands memory to a process of another live job of the user's, where there is one. Of a job of the host's other
+// node no hook reads a record.
 func (n *Node) passOn(p *Process, c *Card, bytes uint64) {
-	i := slices.IndexFunc(n.processes, func(q *Process) bool { return q.Job != nil && q.Job != p.Job && q.Job.Live && q.UID == p.UID })
+	i := slices.IndexFunc(n.processes, func(q *Process) bool {
+		return q.Job != nil && q.Job != p.Job && q.Job.Live && q.Job.Node == p.Job.Node && q.UID == p.UID
+	})
 	if i < 0 {
 		n.outlive(n.export(p, c, bytes, nil))
 		return

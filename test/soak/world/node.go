@@ -34,6 +34,8 @@ type Node struct {
 	Epoch   gpu.Epoch
 	// Loaded is when the epoch began.
 	Loaded time.Duration
+	// Watching counts the hooks that have the driver open: so long nobody can unload it.
+	Watching int
 	// Began is when the node booted last.
 	Began time.Duration
 	// Departed is when somebody ended last who had the driver open.

@@ -161,6 +161,10 @@ func (n *Node) reload() {
 // reloadUnderJobs loads the driver again while jobs run: an administrator ends every process that has it open first.
 // The jobs go on.
 func (n *Node) reloadUnderJobs() {
+	if n.Watching > 0 {
+		n.After(time.Second, n.reloadUnderJobs)
+		return
+	}
 	for _, p := range slices.Clone(n.processes) {
 		if p.Control || p.UVM || len(p.Minors) > 0 {
 			n.end(p)
