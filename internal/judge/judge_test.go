@@ -775,6 +775,12 @@ func TestRecordedStranger(t *testing.T) {
 			p.UID, c.Node.Runs[0].Start = 1008, nil
 			c.Node.Runs[0].Ends = []ledger.End{{At: 30 * time.Second}}
 		}, true, "may be of job 8"},
+		"a second end of its user's job, whose own start was lost": {func(c *Case, p *ledger.RecordedProcess) {
+			p.UID, c.Node.Runs[0].Ends = 1008, []ledger.End{{At: 15 * time.Second}, {At: 30 * time.Second}}
+		}, true, "may be of job 8"},
+		"begun after both ends of its user's job": {func(c *Case, p *ledger.RecordedProcess) {
+			p.UID, c.Node.Runs[0].Ends = 1008, []ledger.End{{At: 15 * time.Second}, {At: 18 * time.Second}}
+		}, true, ""},
 		"its environment names a job": {func(_ *Case, p *ledger.RecordedProcess) { p.EnvJob = 99 }, true, "names job 99"},
 		"its job's first run has a damaged record": {func(c *Case, p *ledger.RecordedProcess) {
 			p.UID, p.Start, c.Node.Damaged = 1007, time.Second, []ledger.Damaged{{Job: 7}}

@@ -90,12 +90,13 @@ func (r Run) probably(p finding.Process) bool {
 }
 
 // MayOwn reports that a recorded process in no job's cgroup may well be the run's own: its user's, begun while the run,
-// if its start is known, went on. Of one in a container the user is not known.
+// if its start is known, went on. Of one in a container the user is not known. A second end may be that of a later run
+// of the job id, whose own record was lost.
 func (r Run) MayOwn(p RecordedProcess) bool {
 	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
 	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
 	return sameUser && named && p.Service == "" && (r.Start == nil || p.Start+finding.Tick > r.Start.At) &&
-		(r.Epilog() == nil || p.Start < r.Epilog().At)
+		(r.Epilog() == nil || p.Start < r.Last().At)
 }
 
 // known are the looks of which something is kept: when it was seen first and last, and when it had most.
