@@ -227,6 +227,7 @@ func TestOthers(t *testing.T) {
 			in.dirtyStart(f)
 		}, Others, Unknown, "at least 0 MiB when your job began; whether that mattered"},
 		{"another live job's", finds(there(code.Foreign, 9, 5150, before)), Others, Yes, "9.0 GiB at the end"},
+		{"another live job's that the recorder alone saw", finds(there(code.Foreign, 9, 5150, &finding.Owner{Job: 41, Level: finding.Recorded})), Others, Unknown, "none at start or end"},
 		{"a stray", finds(there(code.Stray, 9, 5150, nil)), Others, Yes, "9.0 GiB at the end"},
 		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
 		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran"},
@@ -257,6 +258,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
 		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "the same"},
 		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
+		{"found at both ends", both(dirty(there(code.Dirty, 20, 0, nil)), finds(there(code.Dirty, 20, 0, nil))), Unlisted, Yes, "20.0 GiB when your job began"},
 		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "whether that mattered"},
 		{"after the job, and when it failed", both(finds(there(code.Residue, 100.5, 0, nil)), saying(beside)), Unlisted, Yes, "100.5 GiB at the end"},
 		{"left by the job itself", both(ownResidue, saying(beside)), Unlisted, Yes, "left by your job"},

@@ -121,6 +121,8 @@ func inContainer(p Process) Process { p.OtherPIDs = true; return p }
 
 func since(second float64, p Process) Process { p.Start = at(second); return p }
 
+func daemon(p Process) Process { p.Cgroup.Daemon = true; return p }
+
 func service(name string, p Process) Process { p.Service = name; return p }
 
 // Edits of a scene.
@@ -221,6 +223,8 @@ func TestCompare(t *testing.T) {
 		}
 		return h
 	}
+	surely := leftBy(9, code.Phantom, 20*gib)
+	surely.Owner.Level = BySighting
 	start := func(now Side, edits ...func(*Scene)) Scene { return with(ending(now), append(edits, beginning)...) }
 	for _, tt := range []struct {
 		name  string
@@ -260,6 +264,8 @@ func TestCompare(t *testing.T) {
 			"ORPHAN 10 exclusive", "no gres.conf"},
 		{"a MIG instance", with(ending(orphanSide()), instance), "ORPHAN 10 exclusive", "MIG"},
 		{"inside the job", with(ending(orphanSide()), inside), "ORPHAN 10 exclusive", "RunInJob"},
+		{"slurmstepd's own child, inside the job", with(ending(on(200, daemon(in(10, orphan)))), inside), "", ""},
+		{"slurmstepd's own child", ending(on(200, daemon(in(10, orphan)))), "ORPHAN 10 cgroup", "-"},
 		{"a lost GPU", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Steady: true})),
 			"LOST", "-"},
 		{"a fault seen once", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Looks: 1})),
@@ -361,6 +367,8 @@ func TestCompare(t *testing.T) {
 		{"another user's hangs", ending(on(200, hangs(by(1002, orphan)))), "STRAY", "could not be told"},
 		{"a dead PID that was there", with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib))),
 			"DIRTY 9 exclusive", "before this job"},
+		{"one that was there, and was seen in its job's cgroup then", with(ending(on(200, gone)), before(on(100, gone)), left(surely)),
+			"DIRTY 9 exclusive", "before this job"},
 		{"its number was seen in its job's cgroup", with(ending(on(200, gone)), before(on(100, gone)), left(leftBy(9, code.Phantom, 20*gib)), sawAlive(9)),
 			"DIRTY 9 exclusive", "before this job"},
 		{"a guess while its job has ended", with(searched(on(100, gone), onCard(in(9, keeper), 3)), others(earlier), beginning),
@@ -373,6 +381,8 @@ func TestCompare(t *testing.T) {
 		{"another's that came with it", searched(unlisted(200), onDriver(child), onDriver(Process{PID: 72, UID: 1002, Start: at(160)})),
 			"RESIDUE [71 72]", "which one does cannot be told"},
 		{"root's", searched(unlisted(200), onDriver(Process{PID: 72, Start: at(20)})), "RESIDUE [72]", "root's"},
+		{"as little as a service may have", searched(side(at(200), settle.Flat, reading(64*mib)), onCard(dcgm, 3)), "RESIDUE", ""},
+		{"a byte more", searched(side(at(200), settle.Flat, reading(64*mib+1)), onCard(dcgm, 3)), "RESIDUE 10 exclusive", ""},
 		{"one with another GPU", searched(unlisted(200), onCard(child, 1)), "RESIDUE 10 exclusive", "-"},
 		{"another user's with another GPU", searched(unlisted(200), onCard(monitor, 1)),
 			"RESIDUE", "for another reason"},
@@ -552,6 +562,9 @@ func TestLearn(t *testing.T) {
 		{"a service that is not listed but has the GPU open", side(at(100), settle.Flat, unlisted), []Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
+		{"as much as a baseline may explain", side(at(100), settle.Flat, reading(64*mib)), []Holding{opener}, Baseline{}, nil, 64 * mib, nil, true},
+		{"a byte more", side(at(100), settle.Flat, reading(64*mib+1)), []Holding{opener}, known, nil, 48 * mib, nil, false},
+		{"listed, where another live job has the GPU", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, others(Record{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}), 0, nil, false},
 		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []Holding{opener, onDriver(Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
 		{"a user's process is listed", side(at(100), settle.Flat, listing, Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},

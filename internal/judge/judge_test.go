@@ -679,6 +679,11 @@ func TestRecordedOverlap(t *testing.T) {
 			f.Holder.PID = 40
 			c.Faults = append(c.Faults, f)
 		}, []code.Code{code.Foreign}},
+		"the end sees it on another GPU": {func(c *Case) {
+			f := finding.Finding{Code: code.Foreign, GPU: "GPU-b", Holder: &finding.Holder{}}
+			f.Holder.PID = 40
+			c.Faults = append(c.Faults, f)
+		}, []code.Code{code.Foreign, code.Foreign}},
 		"itself on another's GPU": {func(c *Case) {
 			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
 		}, []code.Code{code.Trespass}},
@@ -764,7 +769,10 @@ func TestRecordedStranger(t *testing.T) {
 		"the start saw it": {func(c *Case, p *ledger.RecordedProcess) {
 			c.Past.Run.Start.Processes = []finding.Process{{PID: 40, Start: p.Start}}
 		}, false, ""},
-		"a service":                   {func(_ *Case, p *ledger.RecordedProcess) { p.Service, p.Most = "dcgm.service", 60<<20 }, false, ""},
+		"the start saw another of its PID": {func(c *Case, p *ledger.RecordedProcess) {
+			c.Past.Run.Start.Processes = []finding.Process{{PID: 40, Start: time.Second}}
+		}, true, ""},
+		"a service":                   {func(_ *Case, p *ledger.RecordedProcess) { p.Service, p.Most = "dcgm.service", 64<<20 }, false, ""},
 		"a service with much":         {func(_ *Case, p *ledger.RecordedProcess) { p.Service = "dcgm.service" }, true, ""},
 		"in a job's cgroup":           {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.ID = 7 }, false, ""},
 		"in two jobs' cgroups":        {func(_ *Case, p *ledger.RecordedProcess) { p.Owner.Conflict = "two" }, false, ""},

@@ -97,6 +97,17 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// What the recorder alone saw is no leftover: the job's end did not find it there any more.
+func TestRecordedIsNoLeftover(t *testing.T) {
+	for level, want := range map[finding.Level]int{finding.Recorded: 0, finding.BySighting: 1} {
+		end := left(20, card0)
+		end.Findings[0].Owner = &finding.Owner{Job: 101, Level: level}
+		if got := leftovers([]Run{run(100, []gpu.ID{card0}, at(1), end)}, looking()); len(got) != want {
+			t.Errorf("%s: %+v, want %d", level, got, want)
+		}
+	}
+}
+
 // A process that an end of this boot saw ending is known by its PID and start time, with the first time that was seen.
 func TestEnding(t *testing.T) {
 	process := func(pid int, state string) finding.Process {

@@ -78,6 +78,23 @@ func TestRecording(t *testing.T) {
 	}
 }
 
+// A process that was seen in two jobs' cgroups proves nothing of either.
+func TestNoProofOfTwoJobs(t *testing.T) {
+	r := Recording{GPUs: []Recorded{{Processes: []RecordedProcess{{PID: 7, Owner: slurm.Owner{ID: 100, Conflict: "two jobs"}}}}}}
+	if proofs := r.Proofs(); len(proofs) > 0 {
+		t.Errorf("%+v", proofs)
+	}
+}
+
+// A figure that a curve has no room for is the largest that it has.
+func TestMiB(t *testing.T) {
+	for bytes, want := range map[uint64]uint32{1<<20 - 1: 0, 1 << 20: 1, 1<<52 - 1: 1<<32 - 1, 1 << 52: 1<<32 - 1} {
+		if got := inMiB(bytes); got != want {
+			t.Errorf("%d bytes: got %d MiB, want %d", bytes, got, want)
+		}
+	}
+}
+
 // Nothing of a run is whole that nobody recorded, and a run that was has no gaps.
 func TestGaps(t *testing.T) {
 	var none *Recording

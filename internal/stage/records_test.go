@@ -9,10 +9,13 @@ import (
 
 	"bookend/internal/backend"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/operation"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/test/must"
@@ -40,12 +43,17 @@ func TestRecheck(t *testing.T) {
 	lost.Job.ID = 8 // of which nothing is on record
 	without, _ := a(t, slurm.Epilog)
 	without.Job = slurm.Job{ID: 7, Node: "n1"}
+	starting := func(r *record) *record { r.Phase, r.Past.Run = slurm.Prolog, ledger.Run{}; return r }
+	first, _ := a(t, slurm.Prolog)
+	first.Job = without.Job
 	for name, tt := range map[string]struct {
 		r    *record
 		want bool
 	}{
 		"open": {began(t, false), false}, "closed meanwhile": {began(t, true), true},
 		"lost meanwhile": {lost, true}, "without a start": {without, false},
+		"a start": {first, false}, "begun meanwhile": {starting(began(t, false)), true},
+		"begun and closed meanwhile": {starting(began(t, true)), true},
 	} {
 		tt.r.Sharing = &slurmconf.Answer{Shared: slurmconf.No}
 		if _, again := tt.r.recheck(); again != tt.want {
@@ -92,21 +100,23 @@ func TestBrief(t *testing.T) {
 
 // Ends do without slow facts only after a health check that read those of every GPU and found nothing.
 func TestExamined(t *testing.T) {
-	reading := func(id gpu.ID) gpu.Reading { return gpu.Reading{Device: gpu.Device{ID: id}} }
+	both := []gpu.Health{{Device: "GPU-a"}, {Device: "GPU-b"}}
+	two := []gpu.Reading{{Device: gpu.Device{ID: "GPU-a"}}, {Device: gpu.Device{ID: "GPU-b"}}}
 	for name, tt := range map[string]struct {
+		seen   []gpu.Reading
 		health []gpu.Health
 		found  []finding.Finding
 		want   bool
 	}{
-		"all of them":    {[]gpu.Health{{Device: "GPU-a"}, {Device: "GPU-b"}}, nil, true},
-		"one of two":     {[]gpu.Health{{Device: "GPU-a"}}, nil, false},
-		"none":           {nil, nil, false},
-		"with a finding": {[]gpu.Health{{Device: "GPU-a"}, {Device: "GPU-b"}}, []finding.Finding{{Code: code.ECC}}, false},
+		"all of them":    {two, both, nil, true},
+		"one of two":     {two, both[:1], nil, false},
+		"none":           {two, nil, nil, false},
+		"nothing seen":   {nil, nil, nil, false},
+		"with a finding": {two, both, []finding.Finding{{Code: code.ECC}}, false},
 	} {
 		r, _ := a(t, slurm.HealthCheck)
 		must.Do(t, r.Store.SetExamined(time.Second))
-		r.Seen.Side.Snapshot.Readings = []gpu.Reading{reading("GPU-a"), reading("GPU-b")}
-		r.Seen.Health, r.Found = tt.health, tt.found
+		r.Seen.Side.Snapshot.Readings, r.Seen.Health, r.Found = tt.seen, tt.health, tt.found
 		if r.examined(); (r.Store.Examined() > 0) != tt.want {
 			t.Errorf("%s: examined at %v, want any %v", name, r.Store.Examined(), tt.want)
 		}
@@ -136,6 +146,46 @@ func TestNumbersSettledAtTheStart(t *testing.T) {
 		r, j := run, job
 		if tt.change(&r, &j); settled(r, j) != tt.want {
 			t.Errorf("%s: got %v, want %v", name, !tt.want, tt.want)
+		}
+	}
+}
+
+// Clean-up tells of which GPU it ended a process, by the first that lists it; one that only had a GPU open is on none.
+func TestEndedOn(t *testing.T) {
+	r, _ := a(t, slurm.Epilog)
+	for i, id := range []gpu.ID{"GPU-a", "GPU-b", "GPU-c"} {
+		device := gpu.Device{ID: id}
+		r.Seen.Cards = append(r.Seen.Cards, finding.Card{Index: i, Device: device})
+		reading := gpu.Reading{Device: device}
+		if i > 0 {
+			reading.Processes = []gpu.Process{{PID: 70}}
+		}
+		r.Seen.Side.Snapshot.Readings = append(r.Seen.Side.Snapshot.Readings, reading)
+	}
+	for pid, want := range map[int]gpu.ID{70: "GPU-b", 71: ""} {
+		f := r.outcome(finding.Holder{Process: finding.Process{PID: pid}}, operation.Result{PID: pid})
+		if f.GPU != want || (f.Index != nil) != (want != "") || f.Index != nil && *f.Index != 1 {
+			t.Errorf("process %d: %+v, want it on %q", pid, f, want)
+		}
+	}
+}
+
+// Each hook has its own phase's deadlines; a health check has its own, and watches as an end does.
+func TestTimesOfAPhase(t *testing.T) {
+	want := config.Default()
+	for phase, times := range map[slurm.Context]config.HookDeadline{
+		slurm.Prolog: want.Deadlines.Prolog, slurm.Epilog: want.Deadlines.Epilog,
+		slurm.HealthCheck: want.Deadlines.HealthCheck.Hook(),
+	} {
+		missing := filepath.Join(t.TempDir(), "missing.yaml")
+		d := New(operation.Env{Getenv: func(string) string { return missing }, EUID: 1, Clock: routine.SystemClock()}, phase)
+		d.Configure()
+		settle := want.Settle.Epilog
+		if phase == slurm.Prolog {
+			settle = want.Settle.Prolog
+		}
+		if d.Times != times || d.Settle != settle {
+			t.Errorf("%s: %+v and %+v, want %+v and %+v", phase, d.Times, d.Settle, times, settle)
 		}
 	}
 }
