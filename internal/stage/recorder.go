@@ -214,8 +214,8 @@ func (r *recorder) take(s sample, runs []ledger.Run) {
 	kept, news := ledger.Recordings{}, len(runs) != len(r.kept.Runs)
 	due := r.Clock.Boot()-r.put >= ledger.Writes
 	for _, run := range runs {
-		recording, ok := r.kept.Runs[run.Name()]
-		if !ok || recording.Samples == 0 {
+		recording := r.kept.Runs[run.Name()]
+		if recording.Samples == 0 {
 			recording = ledger.Recording{}
 		}
 		recording.Every = max(recording.Every, time.Duration(r.Config.Record.Every))

@@ -190,6 +190,23 @@ func TestTimesOfAPhase(t *testing.T) {
 	}
 }
 
+// Of two hooks that drain at the same moment one writes its reason: not the one whose decision another has overtaken.
+func TestOneReason(t *testing.T) {
+	for _, overtaken := range []bool{true, false} {
+		r, run := a(t, slurm.Epilog)
+		r.Job.Node, r.Config.Slurm.Scontrol = "n1", filepath.Join(run, "missing")
+		if overtaken {
+			must.Do(t, r.Store.SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 6}}}))
+		}
+		own := drain.Exit{Ref: drain.Ref{Job: 7, At: time.Hour}, Phase: slurm.Epilog, Wall: r.Clock.Wall(),
+			Reason: "BKD-RESIDUE gpu=0 600MiB job=7 epilog; see: bookend show 7", Causes: []drain.Cause{{Code: code.Residue, GPU: "GPU-a"}}}
+		err := r.writeReason(r.scontrol("", func() time.Duration { return time.Second }), drain.Input{Now: r.Clock.Wall()}, own)
+		if (err == nil) != overtaken {
+			t.Errorf("overtaken %v: %v, want scontrol, which is missing, started or not", overtaken, err)
+		}
+	}
+}
+
 // A lost GPU that the driver reports outside a reading may be another job's: it never drains.
 func TestLostByTheDriver(t *testing.T) {
 	r, _ := a(t, slurm.Epilog)

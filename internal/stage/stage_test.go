@@ -398,7 +398,9 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 		"another":    {finding.Finding{Code: code.Lost, GPU: "GPU-0"}, 42, "BKD-DEADLINE"},
 	} {
 		r, _ := a(t, slurm.Prolog)
-		r.Getenv, r.Stderr = func(string) string { return "" }, io.Discard
+		var said strings.Builder
+		r.Getenv, r.Stderr = func(string) string { return "" }, &said
+		r.Start, r.Clock.Boot = time.Hour, func() time.Duration { return time.Hour + 2*time.Second }
 		r.Config.Mode, r.Faults = config.Enforce, []finding.Finding{tt.found}
 		r.judge()
 		if tt.later != 0 {
@@ -407,6 +409,9 @@ func TestStoppedAfterTheVerdict(t *testing.T) {
 		var left ledger.End
 		r.Unfinished(func(e ledger.End) { left = e })
 		leave(r.Driver, slurm.Prolog, "SIGTERM")
+		if got := said.String(); got != "bookend: BKD-DEADLINE: stopped by SIGTERM after 2s\n" {
+			t.Errorf("%s: said %q", name, got)
+		}
 		var codes []string
 		for _, f := range left.Findings {
 			codes = append(codes, string(f.Code))
