@@ -225,6 +225,8 @@ func TestCompare(t *testing.T) {
 	}
 	surely := leftBy(9, code.Phantom, 20*gib)
 	surely.Owner.Level = BySighting
+	elsewhereLeft := leftBy(9, code.Phantom, 20*gib)
+	elsewhereLeft.GPU = "GPU-1"
 	start := func(now Side, edits ...func(*Scene)) Scene { return with(ending(now), append(edits, beginning)...) }
 	for _, tt := range []struct {
 		name  string
@@ -409,6 +411,7 @@ func TestCompare(t *testing.T) {
 		{"an earlier job's orphan", start(on(100, early), others(earlier)), "DIRTY 9 exclusive", ""},
 		{"a dead PID of an earlier job", start(on(100, gone), left(leftBy(9, code.Phantom, 20*gib))),
 			"DIRTY 9 exclusive", ""},
+		{"a dead PID, left on another GPU", start(on(100, gone), left(elsewhereLeft)), "DIRTY", ""},
 		{"a dead PID, and other memory left", start(on(100, gone), left(leftBy(9, code.Residue, 20*gib))), "DIRTY", ""},
 		{"another live job sits there", start(on(100, in(9, early)), others(elsewhere)), "FOREIGN 9 cgroup", ""},
 		{"Slurm gave it to another live job", start(on(100, early), others(here)), "", ""},

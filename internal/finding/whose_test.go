@@ -113,6 +113,7 @@ func TestWhose(t *testing.T) {
 		"not exclusive on a sharedRun GPU":     {started(alice, 150), around(sharedRun), "no job 0 none"},
 		"a live job of the user's is a rival":  {started(alice, 150), around(alices), "this job 10 exclusive rival 11"},
 		"a run not seen to end may live on":    {started(alice, 150), around(alices, unseen), "this job 10 exclusive rival 11"},
+		"older than the run it names":          {started(alice, 20, env(9)), around(), "no job 0 none"},
 		"an environment naming no job of here": {started(alice, 150, env(777)), around(), "this job 10 exclusive contradicted"},
 		"an environment naming another job": {started(alice, 150, env(777), here), around(),
 			"this job 10 exclusive rival 777 contradicted"},

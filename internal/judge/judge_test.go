@@ -11,6 +11,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -55,6 +56,31 @@ func TestLaterFindings(t *testing.T) {
 	}
 	if !told.Tells(0) || told.Tells(1) {
 		t.Errorf("got %+v, want the first told and the note not", told.Found)
+	}
+}
+
+// A diagnosis knows what the start found and when it was, and its tests where the end made none.
+func TestSymptoms(t *testing.T) {
+	start := ledger.End{Wall: time.Unix(1_800_000_000, 0), Findings: []finding.Finding{{Code: code.Dirty}},
+		Probes: []gpu.Probe{{Device: card, Result: gpu.ProbeOK}}}
+	tests := []health.Outcome{{Probe: gpu.Probe{Device: card, Result: gpu.ProbeGap}}}
+	for name, tt := range map[string]struct {
+		start *ledger.End
+		tests []health.Outcome
+		found int
+		want  gpu.ProbeResult
+	}{
+		"tested at the start": {&start, nil, 1, gpu.ProbeOK},
+		"tested at the end":   {&start, tests, 1, gpu.ProbeGap},
+		"without a start":     {nil, tests, 0, gpu.ProbeGap},
+	} {
+		c := enforcing()
+		c.Past.Run.Start, c.Tests = tt.start, tt.tests
+		in := c.Symptoms(Judge(c), Heard{})
+		if len(in.StartFindings) != tt.found || in.WallStart.IsZero() != (tt.start == nil) ||
+			len(in.Probes) != 1 || in.Probes[0].Result != tt.want {
+			t.Errorf("%s: %+v", name, in)
+		}
 	}
 }
 
@@ -428,10 +454,11 @@ func TestLook(t *testing.T) {
 		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "flat wqswppr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
-		"as old as the look":   {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
-		"younger than it":      {eyes{who: is(finding.Process{Start: 16*second + finding.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
-		"reused between looks": {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
-		"not read again":       {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
+		"as old as the look":    {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
+		"a look without a time": {eyes{who: is(there), watches: series(looks(0, 1, gib+9*mib, held))}, "moving wp known"},
+		"younger than it":       {eyes{who: is(finding.Process{Start: 16*second + finding.Tick}), watches: series(with(10, 7))}, "moving wpqwpr"},
+		"reused between looks":  {eyes{who: is(there), later: is(reused), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr"},
+		"not read again":        {eyes{who: is(there), later: is(denied), watches: series(with(10, 7), with(20, 7))}, "moving wpqwpr known"},
 
 		// Who came after the search was not looked into.
 		"as much as at the search":    {eyes{watches: series(none(10, 7), none(20, 7))}, "flat wqswr"},

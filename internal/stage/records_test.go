@@ -207,6 +207,60 @@ func TestOneReason(t *testing.T) {
 	}
 }
 
+// An end that could not look keeps the GPUs of the start; one that could knows better, and completes a start's life of
+// the driver only where that knew none.
+func TestCompleted(t *testing.T) {
+	old, now := gpu.Epoch{Boot: "b", Driver: "570", Module: "1"}, gpu.Epoch{Boot: "b", Driver: "580", Module: "2"}
+	for name, tt := range map[string]struct {
+		began gpu.Epoch
+		seen  []finding.Card
+		gpu   gpu.ID
+		epoch gpu.Epoch
+	}{
+		"nothing seen":             {old, nil, "GPU-a", old},
+		"seen":                     {old, []finding.Card{{Device: gpu.Device{ID: "GPU-b"}}}, "GPU-b", old},
+		"began without the driver": {gpu.Epoch{}, nil, "GPU-a", now},
+	} {
+		r, _ := a(t, slurm.Epilog)
+		r.Past.Run = ledger.Run{Epoch: tt.began, Devices: []ledger.Assigned{{Device: gpu.Device{ID: "GPU-a"}}}}
+		r.Seen.Cards, r.Seen.Epoch = tt.seen, now
+		if run := r.completed(); len(run.Devices) != 1 || run.Devices[0].Device.ID != tt.gpu || run.Epoch != tt.epoch {
+			t.Errorf("%s: %+v, want %s in %+v", name, run, tt.gpu, tt.epoch)
+		}
+	}
+}
+
+// The recorder begins no session too early after the last, nor while the driver's modules are in use as they were then.
+func TestBeginSession(t *testing.T) {
+	r, run := a(t, slurm.Epilog)
+	r.Config.Paths.Run, r.Config.Paths.Sys, r.Config.Backend = run, t.TempDir(), filepath.Join(run, "missing")
+	r.Clock.Boot = func() time.Duration { return time.Hour }
+	module := filepath.Join(r.Config.Paths.Sys, "module/nvidia")
+	must.Do(t, os.MkdirAll(module, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(module, "refcnt"), []byte("3\n"), 0o600))
+	for name, tt := range map[string]struct {
+		last pause
+		want bool
+	}{
+		"the first":          {pause{}, true},
+		"too early":          {pause{until: time.Hour + 1}, false},
+		"late enough":        {pause{until: time.Hour}, true},
+		"in use as it was":   {pause{in: "nvidia=3 "}, false},
+		"in use by one more": {pause{in: "nvidia=2 "}, true},
+		"and that too early": {pause{until: time.Hour + 1, in: "nvidia=2 "}, false},
+	} {
+		rec := recorder{Driver: r.Driver, ended: make(chan end, 1), sessions: map[string]*session{}, pauses: map[string]pause{"nvidia": tt.last}}
+		rec.begin("nvidia", nil)
+		s := rec.sessions["nvidia"]
+		if (s != nil) != tt.want {
+			t.Errorf("%s: begun %v, want %v", name, s != nil, tt.want)
+		}
+		if s != nil {
+			<-rec.ended
+		}
+	}
+}
+
 // A lost GPU that the driver reports outside a reading may be another job's: it never drains.
 func TestLostByTheDriver(t *testing.T) {
 	r, _ := a(t, slurm.Epilog)

@@ -52,6 +52,18 @@ func TestStartRepeated(t *testing.T) {
 	repeats(false)
 }
 
+// What a step writes to only its launcher tells: without one on this node it is elsewhere.
+func TestStepLaunchedElsewhere(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	n.task(taskProlog, newJob().With("SLURM_STEP_ID", "0", "SLURM_STEPID", "0"))
+	left := must.Have(joblog.ParseDrop([]byte(n.get(n.dropped()))))(n)
+	if !left.Elsewhere || len(left.Steps) > 0 {
+		t.Errorf("%+v", left)
+	}
+}
+
 // forged is what a job can print for nothing but trouble, and as how many messages it is understood. Package oom tries
 // what its parsers make of more, and fuzzes them.
 var forged = map[string]struct {
