@@ -238,7 +238,7 @@ func TestOthers(t *testing.T) {
 		{"PyTorch names one of the job's", both(seeing(seen(500, 900, 1, true)), saying(listing(900, 100.4))), Others, No, "none at start or end"},
 		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
 		{"no one looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "had not settled, at its start"},
-		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "the same"},
+		{"an earlier job's that lives", dirty(there(code.Dirty, 30, 5150, before)), Others, Yes, "left by an earlier job"},
 		{"the job's own orphan", finds(there(code.Orphan, 30, 900, nil)), Others, Unknown, "what was there in between is not known"},
 	})
 }
@@ -256,7 +256,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"a trifle", dirty(there(code.Dirty, 0.3, 5150, before)), Leftover, No, "307 MiB when your job began"},
 		{"of a process whose owner was not looked up", dirty(unsure(there(code.Dirty, 20, 5150, nil))), Leftover, Unknown, "no record whose"},
 		{"on a GPU of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
-		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "the same"},
+		{"left by an earlier job", dirty(there(code.Dirty, 20, 0, before)), Unlisted, Yes, "left by an earlier job"},
 		{"of unknown origin", dirty(there(code.Dirty, 20, 0, nil)), Unlisted, Yes, "20.0 GiB when your job began"},
 		{"found at both ends", both(dirty(there(code.Dirty, 20, 0, nil)), finds(there(code.Dirty, 20, 0, nil))), Unlisted, Yes, "20.0 GiB when your job began"},
 		{"after the job only", finds(there(code.Residue, 20, 0, nil)), Unlisted, Unknown, "whether that mattered"},

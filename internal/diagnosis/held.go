@@ -86,7 +86,7 @@ func (j judge) found(n Name, leftover Cause) (c Cause, found bool) {
 	}
 	notLeft := func(s stock) bool { return !s.left }
 	if c = j.weigh(n, stocks); c.Answer == Yes && leftover.Answer == Yes && !slices.ContainsFunc(stocks, notLeft) {
-		c.Evidence, c.With = "the same", Leftover
+		c.Evidence, c.With = "left by an earlier job", Leftover
 	}
 	return c, true
 }

@@ -94,6 +94,16 @@ func TestPartsThatHang(t *testing.T) {
 	}
 }
 
+// Without slurmd the line says what to set, and nothing of an answer that there is none of.
+func TestWithoutSlurmd(t *testing.T) {
+	n := newNode(t)
+	must.Do(t, os.RemoveAll(n.in("sbin/slurmd")))
+	const want = "does not tell its version: slurmd is missing: set slurm.slurmd to its path"
+	if said := n.said("slurm-version"); len(said) != 1 || said[0].Level != Unknown || said[0].Seen != want {
+		t.Errorf("%+v", said)
+	}
+}
+
 // Where slurm.conf is, a hook was told.
 func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)

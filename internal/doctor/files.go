@@ -175,7 +175,7 @@ func (r rule) judge(v *view) bool {
 	if r.absent != "" {
 		fix := "install Bookend's package again, or what docs/admin.md installs"
 		if r.key != "" {
-			fix = "let " + r.key + " say where it is, or install its package again"
+			fix = "set " + r.key + " to its path, or install its package again"
 		}
 		missing := v.say(r.absent, "missing", fix)
 		missing.Path, missing.Why = r.at[0], r.without
@@ -186,7 +186,7 @@ func (r rule) judge(v *view) bool {
 // judgeConfig reports the first mistake of the configuration too, and the first key of an earlier version.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
-	rule{0o444, Warning, "the defaults are in force", "", []string{v.ConfigPath}, 0o644}.judge(v)
+	rule{0o444, Warning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)
 	if v.Mistake != "" {
 		v.wrong(v.Mistake, "correct it; "+all).Why = "the hooks observe with the default configuration (BKD-CONFIG)"
 	}

@@ -63,7 +63,7 @@ func judgeVersion(v *view) string {
 	have, ok := v.slurmdVersion()
 	switch s := v.Survey.Slurm; {
 	case !ok:
-		v.unknown(fmt.Sprintf("does not tell its version: %s%.60q", s.Silent, s.Version), "slurmd -V")
+		v.unknown("does not tell its version: "+cmp.Or(s.Silent, fmt.Sprintf("%.60q", s.Version)), "slurmd -V")
 	case !have.Has(slurm.Oldest):
 		v.wrong(have.String()+": not supported", "upgrade Slurm to "+slurm.Oldest.Series()+" or later").
 			Why = "its hooks are not told which GPUs a job has, or how it ended"

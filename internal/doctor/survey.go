@@ -96,7 +96,7 @@ func (r request) slurm() (s Slurm, _ error) {
 	}
 	s.Conf, s.Gres, s.Pyxis = &found, gres, slurmcmd.Pyxis(found)
 	beside := filepath.Join(filepath.Dir(filepath.Dir(c.Slurm.Scontrol)), "sbin/slurmd")
-	s.Silent = "slurmd is missing: slurm.slurmd can say where it is"
+	s.Silent = "slurmd is missing: set slurm.slurmd to its path"
 	for _, program := range []string{c.Slurm.Slurmd, slurmd, beside} {
 		if _, err := os.Stat(program); err == nil {
 			s.Version, err = slurmcmd.Version(program, found.Path, slurmcmd.Patience)
@@ -205,7 +205,7 @@ func judgeOrder(v *view) string {
 
 func (v *view) orderFix() string {
 	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
-		"changed since it started; or set nvidia.gpu_map; slurm.slurmd can say where slurmd is"
+		"changed since it started; or set nvidia.gpu_map. If slurmd is elsewhere, set slurm.slurmd"
 }
 
 // places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.

@@ -190,7 +190,7 @@ func judge(c config.Config, phase slurm.Context, partition string, f Finding) Ju
 	case entry.Scope == code.Own && want != config.Ignore && want != config.Note:
 		return Judged{Action: c.OnOwnError}
 	case want == config.Repeat && !f.Repeated:
-		return warn("it drains if the next job meets it too")
+		return warn("it drains only if the next job meets it too")
 	case want != config.Drain && want != config.Repeat:
 		return Judged{Action: want}
 	case phase == slurm.HealthCheck:

@@ -170,7 +170,8 @@ func LoadConfig(env operation.Env) (config.Config, string) {
 	case err != nil:
 		return cfg, fmt.Sprintf("config %q: %v: the defaults are in effect, observing only", path, err)
 	case len(all) > 0:
-		return cfg, fmt.Sprintf("config %q: %s: shipped policy in force, observing only", path, strings.Join(all, "; "))
+		const instead = "the default policy is in effect, observing only"
+		return cfg, fmt.Sprintf("config %q: %s: %s", path, strings.Join(all, "; "), instead)
 	}
 	return cfg, ""
 }
