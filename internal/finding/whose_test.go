@@ -233,6 +233,23 @@ func onCard(p Process, minors ...int) Holding {
 
 func onDriver(p Process) Holding { return Holding{Process: p, Control: true} }
 
+// A candidate is told with its job, unless that may be another's as well.
+func TestCandidatesOwner(t *testing.T) {
+	child := Process{PID: 71, UID: alice, Start: at(151)}
+	for name, tt := range map[string]struct {
+		child Process
+		want  slurm.JobID
+	}{
+		"in the job's cgroup": {in(10, child), 10}, "begun while the job had the GPU": {child, 10},
+		"its environment names another": {named(424242, child), 0}, "of no job": {by(1002, child), 0},
+	} {
+		f := Compare(searched(on(200, Process{PID: 70, Gone: true}), onCard(tt.child, 3)))[0]
+		if o := f.Candidates[0].Owner; (o != nil && o.Job != 0) != (tt.want != 0) || o != nil && o.Job != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, o, tt.want)
+		}
+	}
+}
+
 // Only what a cgroup proves to be the ended job's may ever be ended.
 func TestProven(t *testing.T) {
 	by := func(l Level, id slurm.JobID) *Owner { return &Owner{Job: id, UID: alice, Level: l} }

@@ -643,6 +643,18 @@ func TestTwoGPUs(t *testing.T) {
 		return all
 	}
 	who := map[int]finding.Process{70: {PID: 70, Start: 5}, 80: {PID: 80, Gone: true}}
+	unlisted := func(from, n int) []gpu.Snapshot { // on the second
+		all := both(from, n, held)
+		for i := range all {
+			all[i].Readings[1].Processes = nil
+			for k := range all[i].Readings { // one without a number might be the one that is open
+				all[i].Readings[k].Device.Minor = &k
+			}
+		}
+		return all
+	}
+	keeper := finding.Process{PID: 71, Start: 5, EnvJobID: 9}
+	found := finding.Scan{Holdings: []finding.Holding{{Process: keeper, Control: true}}}
 	for name, tt := range map[string]struct {
 		eyes eyes
 		want []settle.State
@@ -651,6 +663,8 @@ func TestTwoGPUs(t *testing.T) {
 			watches: series(both(10, 7, held), both(20, 7, held))}, []settle.State{settle.Moving, settle.Moving}},
 		"dead, one more look": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 1, dead))},
 			[]settle.State{settle.Flat, settle.Moving}},
+		"one that may go has the driver open, for what is on the second": {eyes{who: map[int]finding.Process{70: who[70], 71: keeper}, scan: found,
+			watches: series(unlisted(10, 6), unlisted(16, 1))}, []settle.State{settle.Flat, settle.Moving}},
 		"dead, six more": {eyes{who: who, watches: series(both(10, 6, dead), both(16, 6, dead))},
 			[]settle.State{settle.Flat, settle.Flat}},
 	} {

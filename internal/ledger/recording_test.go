@@ -48,6 +48,9 @@ func TestRecording(t *testing.T) {
 		g.Together != 2 || g.Samples != 5 || g.Unread != 0 || g.More != 0 {
 		t.Errorf("%+v", g)
 	}
+	if p := g.Processes[0]; p.PID != 7 || p.Most != 900<<20 || p.MostAt != 3*second || p.Bytes != gpu.Bytes(200<<20) {
+		t.Errorf("%+v, want the most that it had, and the last", p)
+	}
 	if got := g.Curve.Used; !slices.Equal(got, []uint32{0, 300, 1700, 200, 0, 0, 0, 0, 0}) {
 		t.Errorf("course %v", got)
 	}

@@ -303,6 +303,7 @@ func TestCopied(t *testing.T) {
 		"with one of any size": {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord),
 			"8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
 		"of a node with no name": {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
+		"a directory so named":   {map[string]string{"7-w5.json/8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 0},
 		"of something else":      {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,17 +77,20 @@ func TestManyDamagedRecords(t *testing.T) {
 		spoiled(t, s, id)
 	}
 	must.Be(t, "jobs", len(damagedJobs(t, s)), many)
-	whole := 0
-	for _, f := range byAge(filepath.Join(s.dir, damagedName)) {
-		if f.Size() > 0 {
-			whole++
+	whole := func() (n int) {
+		for _, f := range byAge(filepath.Join(s.dir, damagedName)) {
+			if f.Size() > 0 {
+				n++
+			}
 		}
+		return n
 	}
-	must.Be(t, "with content", whole, maxDamaged)
+	must.Be(t, "with content", whole(), maxDamaged)
 	other := filepath.Join(s.dir, damagedName, "probes.json"+unsettled) // no job's, and the oldest
 	must.Do(t, errors.Join(os.WriteFile(other, []byte("{"), 0o600), os.Chtimes(other, time.Unix(1, 0), time.Unix(1, 0))))
 	spoiled(t, s, many)
 	must.Be(t, "another old file is there", there(other), false)
+	must.Be(t, "with content, one of them in its own place", whole(), maxDamaged-1)
 	for id := slurm.JobID(many + 1); id <= maxRuns; id++ {
 		name := fmt.Sprintf("%d-w1%s%s", id, suffix, unsettled)
 		must.Do(t, os.WriteFile(filepath.Join(s.dir, damagedName, name), nil, 0o600))
