@@ -98,7 +98,7 @@ func TestDecisions(t *testing.T) {
 // However long another's reason is, what is remembered of it is not.
 func TestLongReasonOfAnother(t *testing.T) {
 	in := asked()
-	in.Node.By, in.Node.Reason = strings.Repeat("x", 1<<20), "disk swap"
+	in.Node.By, in.Node.Reason = "alice", strings.Repeat("x", 1<<20)
 	d := Decide(in)
 	if d.Act != Leave || len(d.Memory.Last.Why) > 2<<10 || d.Why != d.Memory.Last.Why {
 		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.Memory.Last.Why))

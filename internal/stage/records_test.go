@@ -261,6 +261,26 @@ func TestBeginSession(t *testing.T) {
 	}
 }
 
+// The recorder keeps sessions only on GPUs of open runs, each GPU once.
+func TestFollow(t *testing.T) {
+	r, run := a(t, slurm.Epilog)
+	r.Config.Paths.Run, r.Config.Paths.Sys, r.Config.Backend = run, t.TempDir(), filepath.Join(run, "missing")
+	rec := recorder{Driver: r.Driver, ended: make(chan end, len(gpu.Vendors)), sessions: map[string]*session{}, pauses: map[string]pause{}}
+	of := func(ids ...gpu.ID) (run ledger.Run) {
+		for _, id := range ids {
+			run.Devices = append(run.Devices, ledger.Assigned{Device: gpu.Device{ID: id, Vendor: gpu.NVIDIA.Name}})
+		}
+		return run
+	}
+	rec.follow([]ledger.Run{of("GPU-a", "GPU-b"), of("GPU-b", "")})
+	if s := rec.sessions[gpu.NVIDIA.Name]; len(rec.sessions) != 1 || s == nil || len(s.devices) != 2 {
+		t.Errorf("%+v", rec.sessions)
+	}
+	if rec.follow(nil); len(rec.sessions) > 0 {
+		t.Errorf("without a run: %+v", rec.sessions)
+	}
+}
+
 // A lost GPU that the driver reports outside a reading may be another job's: it never drains.
 func TestLostByTheDriver(t *testing.T) {
 	r, _ := a(t, slurm.Epilog)

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,6 +78,7 @@ func TestManyDamagedRecords(t *testing.T) {
 		spoiled(t, s, id)
 	}
 	must.Be(t, "jobs", len(damagedJobs(t, s)), many)
+	must.Be(t, "mode", must.Have(os.Stat(filepath.Join(s.dir, damagedName)))(t).Mode(), fs.ModeDir|0o700)
 	whole := func() (n int) {
 		for _, f := range byAge(filepath.Join(s.dir, damagedName)) {
 			if f.Size() > 0 {

@@ -113,7 +113,7 @@ func userName(node string, owner slurm.Owner) (string, error) {
 		return "", fmt.Errorf("node %q: %w", node, ErrName)
 	}
 	switch {
-	case owner.SLUID != "" && slurm.ValidSLUID(string(owner.SLUID)):
+	case slurm.ValidSLUID(string(owner.SLUID)):
 		return node + "_" + string(owner.SLUID), nil
 	case owner.SLUID == "" && owner.ID != 0:
 		return node + "_" + folderName(owner.ID), nil

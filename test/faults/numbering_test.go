@@ -160,6 +160,7 @@ func TestForeseenWrongly(t *testing.T) {
 		"a GPU was swapped for another": func(n *node) {
 			n.set("gpu0.uuid", n.world.UUID(0)[:30]+"c0ffee")
 		},
+		"the driver was loaded anew": func(n *node) { n.set("driver_version", "580.160.01") },
 		"the driver was loaded anew, and counts otherwise": func(n *node) {
 			n.set("gpu0.minor", "1")
 			n.set("gpu1.minor", "0")
@@ -179,6 +180,9 @@ func TestForeseenWrongly(t *testing.T) {
 			start := n.run(100)
 			if len(start.Devices) != 1 || string(start.Devices[0].Device.ID) != want || len(start.Start.Findings) > 0 {
 				t.Errorf("looked at %+v and found %+v, want %s alone\n%s", start.Devices, start.Start.Findings, want, n.log())
+			}
+			if driver := n.world.Get("driver_version"); start.Epoch.Driver != driver {
+				t.Errorf("begun in %+v, want driver %s", start.Epoch, driver)
 			}
 			n.hook(epilog, newJob())
 			if end := n.endOf(100); len(end.Findings) > 0 || len(end.Snapshot.Readings) != 1 ||
