@@ -81,6 +81,14 @@ func TestRecording(t *testing.T) {
 	}
 }
 
+// A process that no one looked up is none to tell of, and leaves a sample that is not whole.
+func TestProcessNotLookedUp(t *testing.T) {
+	g := recorded(t, []gpu.Process{proc(7, 300), proc(12, 300)}).GPUs[0]
+	if len(g.Processes) != 1 || g.Processes[0].PID != 7 || g.Unread != 1 {
+		t.Errorf("%+v", g)
+	}
+}
+
 // A process that was seen in two jobs' cgroups proves nothing of either.
 func TestNoProofOfTwoJobs(t *testing.T) {
 	r := Recording{GPUs: []Recorded{{Processes: []RecordedProcess{{PID: 7, Owner: slurm.Owner{ID: 100, Conflict: "two jobs"}}}}}}
