@@ -356,6 +356,13 @@ func TestShed(t *testing.T) {
 	must.Fail(t, "no node", must.Err(Shed(run, "..")), ErrName)
 }
 
+// A record that is gone meanwhile was another's to move.
+func TestArchiveLeavesAGoneRecord(t *testing.T) {
+	s := open(t, folder(t))
+	done, err := s.exchange(ledger.Run{Job: slurm.Job{ID: 7, Node: "n1"}, Key: "w1", Ends: []ledger.End{{}}}, nil)
+	must.Not(t, done || err != nil, "%v, %v", done, err)
+}
+
 // The history's file system refuses the first record: the next ones are not tried.
 func TestArchiveStopsAtAFullDisk(t *testing.T) {
 	run, varDir := folder(t), folder(t)
