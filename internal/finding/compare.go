@@ -228,9 +228,6 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	if s.ending() && f.Owner != nil && f.Owner.Level == ByExclusive && s.sawAlive(p.PID, *f.Owner) {
 		f.Owner.Level = BySighting
 	}
-	if !s.ending() && f.Owner != nil && ByExclusive.Weaker(f.Owner.Level) {
-		f.Owner.Level = ByExclusive // a start does not wait until the memory of who has just ended is back
-	}
 	return f, true
 }
 

@@ -62,8 +62,8 @@ func (s Scene) search(c Card, f Finding, may func(Holding) bool, class Class) (F
 }
 
 // blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where
-// one of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them
-// is its, or one that is not came during the job as well. What was not searched for blames nobody.
+// one of them surely holds it they say whose it is. Else suspect is blamed unless none of them is its, or one that is
+// not came during the job as well. What was not searched for blames nobody.
 func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely bool) *Owner {
 	if !f.Searched {
 		return nil
@@ -71,18 +71,8 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely boo
 	if len(owners) == 0 {
 		return suspect
 	}
-	if surely { // by the weakest evidence
-		first := owners[0]
-		for _, o := range owners {
-			over := o.Whose == ThisJob || o.Whose == EndedJob
-			if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
-				return nil
-			}
-			if o.Level.Weaker(first.Level) {
-				first.Level = o.Level
-			}
-		}
-		return first.job()
+	if surely {
+		return holdersJob(f, suspect, owners)
 	}
 	its := false
 	for i, o := range owners {
@@ -99,6 +89,35 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []Attribution, surely boo
 		return nil
 	}
 	return suspect
+}
+
+// holdersJob is the job of all that have a dead process's GPU open. It proves a job that had the GPU alone meanwhile, and
+// is a guess where none is known to. A program that only watches the GPU has it open too: another job's takes no blame.
+func holdersJob(f Finding, suspect *Owner, owners []Attribution) *Owner {
+	o := oneJob(f, owners)
+	switch {
+	case o == nil, suspect != nil && !suspect.named().Same(o.named()):
+		return nil
+	case suspect == nil && ByExclusive.Weaker(o.Level):
+		o.Level = ByExclusive
+	}
+	return o
+}
+
+// oneJob is the one job that is over of all holders, by the weakest evidence, nil for none. What was there before this
+// job is not this job's, whatever it has open.
+func oneJob(f Finding, owners []Attribution) *Owner {
+	first := owners[0]
+	for _, o := range owners {
+		over := o.Whose == EndedJob || o.Whose == ThisJob && f.Code != code.Dirty
+		if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
+			return nil
+		}
+		if o.Level.Weaker(first.Level) {
+			first.Level = o.Level
+		}
+	}
+	return first.job()
 }
 
 // against says what keeps a process, which holds a card's memory or as a candidate may, from proving the card unusable.
