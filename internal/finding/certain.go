@@ -121,6 +121,11 @@ func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
+// grown reports more memory than before, for certain: what is left of the dead does not grow.
+func grown(before, now gpu.Figure) bool {
+	return before.Known() && now.Known() && now.Bytes > before.Bytes+AsMuch
+}
+
 // inherited names the ended job that left this dead PID with as much memory; never surer than exclusive use was.
 func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {

@@ -217,7 +217,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
-	case listed && near(then.Memory, p.Memory):
+	case listed && !(s.Before.Processes[p.PID].Gone && grown(then.Memory, p.Memory)): // less: a part has been given back
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 		f.doubt("it was there before this job")
 	}
