@@ -280,7 +280,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool
 	switch {
 	case !s.ending() || s.again():
 		f.Owner = s.inheritedMemory(c, f)
-	case len(bystanders) > 0:
+	case len(bystanders) > 0, s.vanished(c, r): // what was listed then may be held by a handle now
 	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
@@ -290,6 +290,18 @@ func (s Scene) unexplained(c Card, r gpu.Reading, now gpu.Figure) (Finding, bool
 		f.doubt("%d processes may hold it, and which one does cannot be told", len(f.Candidates))
 	}
 	return f, true
+}
+
+// vanished reports a process, not the node's own, that the start listed on the card and this look does not.
+func (s Scene) vanished(c Card, now gpu.Reading) bool {
+	if s.Before == nil {
+		return false
+	}
+	then, _ := s.Before.Snapshot.Reading(c.Device.ID)
+	return slices.ContainsFunc(then.Processes, func(p gpu.Process) bool {
+		_, still := now.Process(p.PID)
+		return !still && !resident(p, s.Before.Processes[p.PID])
+	})
 }
 
 // Unexplained is the balance of a card in bytes: used - the baseline - its listed processes - the driver's share a
