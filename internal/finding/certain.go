@@ -44,15 +44,9 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	var more []string
 	if s.ending() {
 		more = s.startDoubts(id)
-		for _, o := range s.Others {
-			switch {
-			case !o.MayHold(id):
-			case o.Live():
-				more = append(more, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
-			case o.Unseen:
-				more = append(more, fmt.Sprintf("job %d was given the same GPU, and no one saw its end", o.Job))
-			}
-		}
+	}
+	if !s.between() {
+		more = append(more, s.shareDoubts(id)...)
 	}
 	if why := s.Limits.tooLittle(found); why != "" {
 		more = append(more, why)
@@ -61,6 +55,20 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 		found[i].Doubts = append(found[i].Doubts, more...)
 	}
 	return found
+}
+
+// shareDoubts are the other jobs that were given the GPU and may live: Slurm gives a suspended job's to another.
+func (s Scene) shareDoubts(id gpu.ID) (doubts []string) {
+	for _, o := range s.Others {
+		switch {
+		case !o.MayHold(id):
+		case o.Live():
+			doubts = append(doubts, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
+		case o.Unseen:
+			doubts = append(doubts, fmt.Sprintf("job %d was given the same GPU, and no one saw its end", o.Job))
+		}
+	}
+	return doubts
 }
 
 // tooLittle says why what is certain of these findings is not enough memory to drain for, empty if it is.

@@ -461,6 +461,12 @@ func TestCompare(t *testing.T) {
 		{"the candidate's PID is another's", with(searched(unlisted(100), onDriver(since(95, keeper))), beginning, left(leftBy(8, code.Residue, 20*gib, held(keeper)))),
 			"DIRTY [71]", ""},
 
+		// A start may drain as well, where policy says so: not for what a job holds by right that Slurm has suspended.
+		{"a live job with the GPU may hold it", start(unlisted(100), others(here)), "DIRTY", "job 9 was given"},
+		{"a live job with the GPU may hold a dead process's", start(on(100, gone), others(here)), "DIRTY", "job 9 was given"},
+		{"a job may hold it whose end no one saw", start(unlisted(100), others(unseen)), "DIRTY", "no one saw its end"},
+		{"a live job with another GPU", start(unlisted(100), others(elsewhere)), "DIRTY", "-"},
+
 		// Between jobs: a look at a GPU that nobody has.
 		{"in the ended job's cgroup", between(on(200, in(9, early))), "ORPHAN 9 cgroup", ""},
 		{"seen there by a health check", with(between(on(200, early)), func(s *Scene) { s.Self.Seen = []Sighting{{PID: 70, Start: at(60), Owner: slurm.Owner{ID: 9}}} }),
