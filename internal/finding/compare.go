@@ -105,7 +105,7 @@ func (s Scene) card(c Card) []Finding {
 
 func (s Scene) faulty(c Card) (Finding, bool) {
 	for _, f := range s.Now.Snapshot.Faults {
-		if f.Device != c.Device.ID && (f.BusID == "" || f.BusID != c.Device.BusID) {
+		if !settle.Concerns(f, c.Device) {
 			continue
 		}
 		found := FromFault(f)

@@ -272,6 +272,10 @@ func TestCompare(t *testing.T) {
 			"LOST", "-"},
 		{"a fault seen once", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), lost(settle.Curve{State: settle.Unknown, Looks: 1})),
 			"LOST", "1 looks"},
+		{"another part of its GPU is lost", with(ending(orphanSide()), instance, func(s *Scene) {
+			s.Cards[0].Device.BusID = "0000:10:00.0"
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: "MIG-2", BusID: "0000:10:00.0"}}
+		}), "ORPHAN 10 exclusive", "MIG"},
 		{"it is ending", ending(on(200, state("X", orphan))), "ORPHAN 10 exclusive", "it is ending"},
 		{"it sleeps in the kernel", ending(on(200, state("D", orphan))), "ORPHAN 10 exclusive", "-"},
 		{"an earlier hook saw it ending", with(ending(on(200, state("X", orphan))), wasEnding(150, 70, 150)),

@@ -167,8 +167,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
 	for _, fault := range c.Seen.Side.Snapshot.Faults {
 		i := slices.IndexFunc(cards, func(card finding.Card) bool {
-			d := card.Device
-			return fault.Device != "" && fault.Device == d.ID || fault.BusID != "" && fault.BusID == d.BusID
+			return settle.Concerns(fault, card.Device)
 		})
 		if i < 0 {
 			continue

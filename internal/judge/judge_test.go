@@ -305,6 +305,20 @@ func TestDamageIsBetween(t *testing.T) {
 	}
 }
 
+// Parts of a GPU share its bus id: a fault of one is not another's.
+func TestFaultOfAnotherPart(t *testing.T) {
+	c, cards := checkOf()
+	fault := gpu.Fault{Code: gpu.FaultLost, Device: "MIG-2", BusID: cards[0].Device.BusID}
+	c.Seen.Side.Snapshot.Faults = []gpu.Fault{fault}
+	if found := c.faultsOf(cards); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+	c.Seen.Side.Snapshot.Faults[0].Device = ""
+	if found := c.faultsOf(cards); len(found) != 1 || found[0].GPU != card {
+		t.Errorf("known by its bus id alone: %+v", found)
+	}
+}
+
 // On a host with several slurmd a GPU may be the job's of another node.
 func TestCheckOfOneNodeOfSeveral(t *testing.T) {
 	c, cards := checkOf()

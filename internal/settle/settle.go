@@ -245,7 +245,7 @@ type look struct {
 
 func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	for _, f := range s.Faults {
-		if concerns(f, d) {
+		if Concerns(f, d) {
 			l.faults = append(l.faults, f.Code)
 			l.missing = cmp.Or(l.missing, f.Detail, string(f.Code))
 		}
@@ -263,8 +263,8 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	return l
 }
 
-// concerns reports a device's fault; another id at its bus id is not: a GPU's MIG instances share it.
-func concerns(f gpu.Fault, d gpu.Device) bool {
+// Concerns reports a device's fault; another id at its bus id is not: a GPU's MIG instances share it.
+func Concerns(f gpu.Fault, d gpu.Device) bool {
 	if f.Device != "" && d.ID != "" {
 		return f.Device == d.ID
 	}
