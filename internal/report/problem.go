@@ -185,8 +185,10 @@ func (s Scene) who(f finding.Finding) string {
 	return text + "another user's job"
 }
 
+// blamed reports what this run left: of the same job id, what was there before and a stray are of an earlier run.
 func (s Scene) blamed(f finding.Finding) bool {
-	return f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty && f.Unknown == ""
+	own := f.Owner != nil && f.Owner.Job == s.Job.ID && f.Unknown == ""
+	return own && f.Code != code.Dirty && f.Code != code.Stray
 }
 
 // yours reports whether a process is the reader's: by its UID and, where that is known, by the job that it is of. In a

@@ -127,6 +127,7 @@ func TestEnd(t *testing.T) {
 		"candidates": scene(1, settle.Flat, found(code.Residue, nil, self, holder(1001), holder(1002), holder(1001),
 			holder(1001), holder(1001))),
 		"phantom":                 scene(1, settle.Flat, found(code.Phantom, dead, self, holder(1001))),
+		"of an earlier run":       scene(1, settle.Flat, found(code.Stray, holder(1001), self)),
 		"stopped, another user's": scene(1, settle.Flat, found(code.Foreign, holder(1002, finding.Stopped), theirs)),
 		"one of two jobs'":        scene(1, settle.Flat, found(code.Orphan, holder(1001), nil)),
 		"several GPUs":            two,
