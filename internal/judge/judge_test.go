@@ -313,6 +313,10 @@ func TestFaultOfAnotherPart(t *testing.T) {
 	if found := c.faultsOf(cards); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
+	c.Seen.Side.Snapshot.Faults[0].Device, cards[0].Device.Parent = "GPU-parent", "GPU-parent"
+	if found := c.faultsOf(cards); len(found) != 1 {
+		t.Errorf("of the whole GPU: %+v", found)
+	}
 	c.Seen.Side.Snapshot.Faults[0].Device = ""
 	if found := c.faultsOf(cards); len(found) != 1 || found[0].GPU != card {
 		t.Errorf("known by its bus id alone: %+v", found)

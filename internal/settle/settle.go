@@ -263,10 +263,10 @@ func lookAt(s gpu.Snapshot, d gpu.Device) (l look) {
 	return l
 }
 
-// Concerns reports a device's fault; another id at its bus id is not: a GPU's MIG instances share it.
+// Concerns reports a fault of a device, or of the GPU that it is a MIG instance of. Other instances share its bus id.
 func Concerns(f gpu.Fault, d gpu.Device) bool {
 	if f.Device != "" && d.ID != "" {
-		return f.Device == d.ID
+		return f.Device == d.ID || f.Device == d.Parent
 	}
 	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
 }
