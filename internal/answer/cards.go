@@ -139,7 +139,7 @@ func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
 	boots := ledger.BootsOf(s.Runs)
 	for _, r := range s.Runs {
 		for _, e := range r.Both() {
-			at := boots.Time(r, e)
+			at := boots.Time(r, *e)
 			if _, ok := e.Snapshot.Reading(id); !ok || newest != nil && !at.After(last) {
 				continue
 			}

@@ -81,7 +81,7 @@ func (f Filter) lets(r ledger.Run) bool {
 	return false
 }
 
-func (f Filter) finds(e ledger.End) bool {
+func (f Filter) finds(e *ledger.End) bool {
 	for i, found := range e.Findings {
 		if (f.Code == "" || found.Code == f.Code) && (!f.Found || e.Verdict.Tells(i)) {
 			return true
@@ -172,7 +172,7 @@ func NewOffenders(node string, runs []ledger.Run) Offenders {
 		for _, e := range r.Both() {
 			for i, f := range e.Findings {
 				if c := cards[f.GPU]; c != nil && e.Verdict.Tells(i) && f.Code != code.Dirty {
-					c.repeat(f.Code).add(r, e, f)
+					c.repeat(f.Code).add(r, *e, f)
 				}
 			}
 		}

@@ -220,8 +220,8 @@ func (h *layout) readLooks() {
 				if e.Unseen != "" {
 					continue
 				}
-				l := h.judge(e, d.Device.ID, start)
-				l.epoch, l.by = r.EpochOf(e), "a hook of job "+r.JobName()
+				l := h.judge(*e, d.Device.ID, start)
+				l.epoch, l.by = r.EpochOf(*e), "a hook of job "+r.JobName()
 				if i == 0 && r.Start != nil {
 					start = &l
 				}

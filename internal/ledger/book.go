@@ -138,16 +138,16 @@ func ending(runs []Run, now Now) map[finding.Instance]time.Duration {
 }
 
 // endsOf are the ends that are known to be of an epoch, newest first.
-func endsOf(runs []Run, epoch gpu.Epoch) []End {
-	var ends []End
+func endsOf(runs []Run, epoch gpu.Epoch) []*End {
+	var ends []*End
 	for _, r := range runs {
 		for _, e := range r.Both() {
-			if r.EpochOf(e).Same(epoch) {
+			if r.EpochOf(*e).Same(epoch) {
 				ends = append(ends, e)
 			}
 		}
 	}
-	slices.SortFunc(ends, func(a, b End) int { return cmp.Compare(b.At, a.At) })
+	slices.SortFunc(ends, func(a, b *End) int { return cmp.Compare(b.At, a.At) })
 	return ends
 }
 

@@ -151,16 +151,22 @@ func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job
 
 // First is the earlier end on record, zero where there is none.
 func (r Run) First() (e End) {
-	if all := r.Both(); len(all) > 0 {
-		e = all[0]
+	switch {
+	case r.Start != nil:
+		e = *r.Start
+	case len(r.Ends) > 0:
+		e = r.Ends[0]
 	}
 	return e
 }
 
 // Last is the newest end on record, zero where there is none.
 func (r Run) Last() (e End) {
-	if all := r.Both(); len(all) > 0 {
-		e = all[len(all)-1]
+	switch {
+	case len(r.Ends) > 0:
+		e = r.Ends[len(r.Ends)-1]
+	case r.Start != nil:
+		e = *r.Start
 	}
 	return e
 }
@@ -174,7 +180,7 @@ func BootsOf(runs []Run) Boots {
 	boots, newest := Boots{}, map[string]time.Duration{}
 	for _, r := range runs {
 		for _, e := range r.Both() {
-			if boot := r.EpochOf(e).Boot; boot != "" && e.At >= newest[boot] {
+			if boot := r.EpochOf(*e).Boot; boot != "" && e.At >= newest[boot] {
 				boots[boot], newest[boot] = e.Clock(0), e.At
 			}
 		}
@@ -199,11 +205,15 @@ func Newest(runs []Run) []Run {
 }
 
 // Both are the ends on record, the start first.
-func (r Run) Both() []End {
-	if r.Start == nil {
-		return r.Ends
+func (r Run) Both() []*End {
+	all := make([]*End, 0, 1+len(r.Ends))
+	if r.Start != nil {
+		all = append(all, r.Start)
 	}
-	return append([]End{*r.Start}, r.Ends...)
+	for i := range r.Ends {
+		all = append(all, &r.Ends[i])
+	}
+	return all
 }
 
 // after orders runs. Across boots only wall times compare: state that is kept over a boot has both.

@@ -129,10 +129,11 @@ func ended(runs []ledger.Run) []ledger.Run {
 }
 
 func onCard(r ledger.Run) bool {
-	return !r.Closed() || foundOnCard(r.Last())
+	last := r.Last()
+	return !r.Closed() || foundOnCard(&last)
 }
 
-func foundOnCard(e ledger.End) bool {
+func foundOnCard(e *ledger.End) bool {
 	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
