@@ -270,8 +270,15 @@ func (c Case) jobOf(p ledger.RecordedProcess) (job slurm.JobID, known bool) {
 	return c.Node.Runs[i].Job.ID, true
 }
 
-// hadToo reports that a process's job was given the GPU as well: suspended and gang-scheduled jobs share by right.
+// hadToo reports that a process's job was given the GPU as well, or may have been: suspended and gang-scheduled jobs
+// share by right, and of an earlier run of the job id, without a record, nobody knows what it was given.
 func (c Case) hadToo(p ledger.RecordedProcess) bool {
-	runs := append(slices.Clone(c.Node.Runs), c.Self())
-	return slices.ContainsFunc(runs, func(r ledger.Run) bool { return r.Owns(p.Owner) && r.Given(p.GPU) })
+	onRecord := false
+	for _, r := range append(slices.Clone(c.Node.Runs), c.Self()) {
+		if r.Owns(p.Owner) && r.Given(p.GPU) {
+			return true
+		}
+		onRecord = onRecord || r.Owns(p.Owner) && (r.Start == nil || p.Start+finding.Tick > r.Start.At)
+	}
+	return !onRecord
 }

@@ -729,10 +729,25 @@ func TestRecordedOverlap(t *testing.T) {
 			c.Past.Recording.Elsewhere[0].Owner.Conflict = "its cgroup named two jobs"
 		}, nil},
 		"one that was given the GPU before": {func(c *Case) { c.Node.Runs[0] = run(8, "GPU-b", "GPU-a") }, nil},
-		"where GPUs are shared":             {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
-		"where that is not known":           {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
-		"where records were not read":       {func(c *Case) { c.Node.Unread = "too many" }, nil},
-		"at a second end":                   {func(c *Case) { c.Past.Again = true }, nil},
+		"of the run of its job that is on record": {func(c *Case) {
+			c.Node.Runs[0].Start = &ledger.End{At: 20 * time.Second}
+			c.Past.Recording.GPUs[0].Processes[0].Start = 21 * time.Second
+		}, []code.Code{code.Foreign}},
+		"of an earlier run of its job, whose record is lost": {func(c *Case) {
+			c.Node.Runs[0].Start = &ledger.End{At: 20 * time.Second}
+			c.Past.Recording.GPUs[0].Processes[0].Start = 10 * time.Second
+		}, nil},
+		"its own earlier run's, on another GPU": {func(c *Case) {
+			c.Past.Recording = &ledger.Recording{Elsewhere: []ledger.RecordedProcess{of(7, "GPU-b", 2048)}}
+			c.Past.Recording.Elsewhere[0].Start = 10 * time.Second
+			for _, r := range []*ledger.Run{&c.Past.Run, &c.Node.Runs[1]} {
+				r.Start = &ledger.End{At: 20 * time.Second}
+			}
+		}, nil},
+		"where GPUs are shared":       {func(c *Case) { c.Sharing.Shared = slurmconf.Yes }, nil},
+		"where that is not known":     {func(c *Case) { c.Sharing.Shared = slurmconf.Unknown }, nil},
+		"where records were not read": {func(c *Case) { c.Node.Unread = "too many" }, nil},
+		"at a second end":             {func(c *Case) { c.Past.Again = true }, nil},
 		"the end sees it too": {func(c *Case) {
 			f := finding.Finding{Code: code.Foreign, GPU: "GPU-a", Holder: &finding.Holder{}}
 			f.Holder.PID = 40

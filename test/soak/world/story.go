@@ -129,7 +129,7 @@ func (n *Node) interlude() time.Duration {
 	if slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.NoEpilog }) {
 		often = 3 // what kept the epilog from running may have been the driver, or be mended by a boot
 	}
-	renewed := idle && n.oneIn(often)
+	renewed := idle && n.oneIn(often) && n.Watching == 0
 	if renewed {
 		n.reload()
 	} else if n.oneIn(5) {
