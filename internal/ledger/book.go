@@ -52,15 +52,14 @@ func Open(runs []Run, self Run, now Now) Book {
 	if now.Beginning {
 		b.Self.Start = now.At
 	}
-	current := Run{Job: self.Job, Start: &End{At: b.Self.Start}} // not on record yet at a start
 	ofBoot := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Epoch.OtherBoot(now.Epoch) })
-	counted := slices.DeleteFunc(slices.Clone(ofBoot), func(r Run) bool { return !now.counts(r) })
-	for _, r := range counted {
-		if r.is(self) {
+	ofBoot = append(ofBoot, Run{Job: self.Job, Start: &End{At: b.Self.Start}}) // not on record yet at a start
+	for _, r := range runs {
+		if r.is(self) || !now.counts(r) {
 			continue
 		}
 		other := record(r)
-		if by := r.Superseded(append(slices.Clone(ofBoot), current)); by != nil {
+		if by := r.Superseded(ofBoot); by != nil {
 			other.End = by.First().At
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
@@ -91,7 +90,8 @@ func (n Now) counts(r Run) bool {
 	}
 	epoch := r.EpochOf(r.Last())
 	ended := r.Closed() && r.Last().Unseen == ""
-	return !epoch.OtherBoot(n.Epoch) && !(ended && epoch.Changed(n.Epoch))
+	otherBoot := r.Epoch.OtherBoot(n.Epoch) || epoch.OtherBoot(n.Epoch)
+	return !otherBoot && !(ended && epoch.Changed(n.Epoch))
 }
 
 // leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card

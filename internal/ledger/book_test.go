@@ -215,7 +215,7 @@ func TestCounts(t *testing.T) {
 		{"none", "", 50, none, true}, {"none", "", 50, 60, true}, {"none", "", none, 60, true},
 		{"none", "", 101, none, false}, {"none", "", none, 101, false},
 		{"another boot", "", 50, none, false}, {"another boot", "", 50, 60, false},
-		{"another boot, half", "", 50, none, false},
+		{"another boot, half", "", 50, none, false}, {"another boot", "this", 50, 60, false}, {"none", "another boot", 50, 60, false},
 		{"no boot id", "", 50, none, true}, {"no boot id", "", 101, none, false},
 		{"no boot id, reload", "", 50, none, true}, {"no boot id, reload", "", 50, 60, false},
 	} {

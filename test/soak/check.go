@@ -96,6 +96,7 @@ func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	})
 	h.blames()
 	h.accusations()
+	h.lodgers()
 	h.Found = all
 	if h.damage.kind != whole || h.unjudged() || !h.ordered() {
 		return
