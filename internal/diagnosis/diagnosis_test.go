@@ -214,6 +214,20 @@ func whole(t *testing.T, d Diagnosis) {
 	}
 }
 
+// failedOnOne is a job on two GPUs of which its own process filled the first.
+func failedOnOne(in *Input) {
+	*in = well(2)
+	failed := itself
+	failed.PID = 900
+	in.Seen, in.Messages = []Sighting{seen(500, 900, 138, true)}, []oom.Message{failed}
+}
+
+func onOther(f finding.Finding) finding.Finding {
+	index := 1
+	f.GPU, f.Index = gpu1, &index
+	return f
+}
+
 func TestOthers(t *testing.T) {
 	judged(t, []row{
 		{"nobody", nil, Others, Unknown, "none at start or end; what was there in between is not known"},
@@ -228,6 +242,12 @@ func TestOthers(t *testing.T) {
 		}, Others, Unknown, "at least 0 MiB when your job began; whether that mattered"},
 		{"another live job's", finds(there(code.Foreign, 9, 5150, before)), Others, Yes, "9.0 GiB at the end"},
 		{"another live job's that the recorder alone saw", finds(there(code.Foreign, 9, 5150, &finding.Owner{Job: 41, Level: finding.Recorded})), Others, Unknown, "none at start or end"},
+		{"another on the job's other GPU, where none failed", both(failedOnOne, func(in *Input) {
+			beside := seen(500, 5150, 30, false)
+			beside.Device = gpu1
+			in.Seen = append(in.Seen, beside)
+		}), Others, Unknown, "30.0 GiB while your job ran, seen at 03:51:40; whether that mattered"},
+		{"another's on it at the end", both(failedOnOne, finds(onOther(there(code.Foreign, 9, 5150, before)))), Others, Unknown, "9.0 GiB at the end of your job; whether that mattered"},
 		{"a stray", finds(there(code.Stray, 9, 5150, nil)), Others, Yes, "9.0 GiB at the end"},
 		{"a stray that could be the job's", finds(unsure(there(code.Stray, 9, 5150, nil))), Others, Unknown, "owner could not be told"},
 		{"seen meanwhile", seeing(seen(500, 5150, 30, false)), Others, Yes, "30.0 GiB while your job ran"},

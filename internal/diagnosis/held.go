@@ -123,7 +123,7 @@ func (j judge) meanwhile() (Cause, bool) {
 			continue
 		}
 		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(s.At))
-		if j.unplaced() {
+		if j.unplaced() || j.decided() { // what failed did so on another GPU, for another cause
 			c = untold(c.Evidence + unweighed)
 		}
 		return c.on(j.mine(s.Device)), true
@@ -209,7 +209,7 @@ func (j judge) weigh(n Name, stocks []stock) Cause {
 	switch {
 	case failed && j.decided():
 		c.Answer, c.Evidence = No, c.Evidence+", but not decisive"
-	case !failed && s.bytes >= significant && (s.start || n != Unlisted):
+	case !failed && !j.decided() && s.bytes >= significant && (s.start || n != Unlisted):
 		c.Answer = Yes
 	case failed, s.bytes >= significant, s.blurs:
 		c.Evidence += unweighed
