@@ -26,9 +26,12 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 			again.Max = o.Rule.Max
 		}
 	}
-	more := e.Watch(o.Cards, again)
+	then, more := side.Snapshot, e.Watch(o.Cards, again)
+	searched := search{before: then, looks: more}
 	if o.Sure && len(more) > 0 {
-		more = append(more, o.acquit(e, side)...)
+		if second := o.searchAgain(e, side, more[len(more)-1]); len(second.looks) > 0 {
+			searched, more = second, append(more, second.looks...)
+		}
 	}
 	all := slices.Concat(looks, more)
 	since := func(id gpu.ID) []gpu.Snapshot {
@@ -37,7 +40,6 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		}
 		return all
 	}
-	then := side.Snapshot
 	if len(more) > 0 {
 		side.Snapshot = more[len(more)-1]
 	}
@@ -57,7 +59,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	if len(more) == 0 {
 		return
 	}
-	o.outdate(side, then)
+	o.outdate(side, searched, least)
 	side.Stayed = o.stayed(*side, all)
 	later := o.stayed(*side, more)
 	for id, list := range side.Stayed {
@@ -65,36 +67,49 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		for i, p := range list {
 			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
 			facts := side.Processes[p.PID]
-			list[i].Ending = (facts.Gone || o.unbacked(facts)) && anew[id] && short || (facts.Gone || p.PID == 0) && ended[id]
+			list[i].Ending = (facts.Gone || o.unbacked(facts)) && anew[id] && short || (facts.Gone || p.PID == 0) && ended[id] ||
+				p.PID == 0 && o.appeared(searched, id)
 		}
 		side.Stayed[id] = list
 	}
 }
 
-// acquit watches once more where a process that the search found has ended: memory that is there after the driver's
-// teardown was not its own. Else whoever starts short-lived programs that open the driver hides what stays.
-func (o Order) acquit(e Eyes, side *finding.Side) []gpu.Snapshot {
+// search is what was seen around a search for holders: the last look before it, and those after it.
+type search struct {
+	before gpu.Snapshot
+	looks  []gpu.Snapshot
+}
+
+// lasted is how long it was watched after the search.
+func (s search) lasted() time.Duration { return s.looks[len(s.looks)-1].At - s.looks[0].At }
+
+// searchAgain searches once more where a process that the first search found has ended, and watches for the driver's
+// teardown: what is there after that is not of those that ended, and who holds it was found. Else whoever starts
+// short-lived programs that open the driver hides what stays. It has no looks where the first search stands.
+func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) search {
+	if !o.anyEnded(e, *side) {
+		return search{}
+	}
+	scan, rule := e.Holders(), o.Rule
+	rule.Max = min(teardown, rule.Max)
+	s := search{before: before, looks: e.Watch(o.Cards, rule)}
+	if scan != nil && scan.Partial == "" && len(s.looks) > 0 {
+		side.Scan = scan
+	}
+	return s
+}
+
+// anyEnded reports that one of those that the search found has ended since.
+func (o Order) anyEnded(e Eyes, side finding.Side) bool {
 	var found []int
-	for _, h := range holdings(*side) {
+	for _, h := range holdings(side) {
 		found = append(found, h.PID)
 	}
 	now := e.Processes(found)
-	ended := func(h finding.Holding) bool {
+	return slices.ContainsFunc(holdings(side), func(h finding.Holding) bool {
 		p := now[h.PID]
 		return p.Why == "" && h.Why == "" && (p.Gone || p.Start != h.Start)
-	}
-	if !slices.ContainsFunc(holdings(*side), ended) {
-		return nil
-	}
-	rule := o.Rule
-	rule.Max = min(teardown, rule.Max)
-	looks := e.Watch(o.Cards, rule)
-	if n := len(looks); n > 0 && looks[n-1].At-looks[0].At >= teardown {
-		scan := *side.Scan
-		scan.Holdings = slices.DeleteFunc(slices.Clone(scan.Holdings), ended)
-		side.Scan = &scan
-	}
-	return looks
+	})
 }
 
 // unbacked reports a process whose environment names another job, of which /proc showed no step. That may be a job
@@ -117,25 +132,41 @@ func (o Order) leaving(side finding.Side) map[gpu.ID]bool {
 	return all
 }
 
-// outdate notes that memory which no process is listed for appeared after the search for holders: who came with it was
-// not looked into. On a GPU that does not settle only what was there before counts anyway.
-func (o Order) outdate(side *finding.Side, then gpu.Snapshot) {
+// outdate notes that the search does not tell who holds what is there: memory that no process is listed for appeared
+// after it, or it was not watched long enough for the memory of one that ended just before it to be given back.
+func (o Order) outdate(side *finding.Side, s search, least time.Duration) {
 	if side.Scan == nil || side.Scan.Partial != "" {
 		return
 	}
+	why := ""
+	if s.lasted() < least {
+		why = "too little time to see the memory of one that had just ended given back"
+	}
 	for _, c := range o.Cards {
-		if side.Curves[c.Device.ID].State == settle.Moving {
-			continue
-		}
-		searched, unknown := o.rest(then, c)
-		bytes, _ := o.rest(side.Snapshot, c)
-		if bytes > searched+finding.AsMuch || unknown != "" && bytes > 0 {
-			scan := *side.Scan
-			scan.Partial = "memory appeared after the search"
-			side.Scan = &scan
-			return
+		if side.Curves[c.Device.ID].State != settle.Moving && o.more(s.before, side.Snapshot, c) {
+			why = "memory appeared after the search"
 		}
 	}
+	if why != "" {
+		scan := *side.Scan
+		scan.Partial = why
+		side.Scan = &scan
+	}
+}
+
+// appeared reports that on a GPU that does not settle memory which no process is listed for appeared after the search:
+// it may have taken the place of what was there before.
+func (o Order) appeared(s search, id gpu.ID) bool {
+	return slices.ContainsFunc(o.Cards, func(c finding.Card) bool {
+		return c.Device.ID == id && slices.ContainsFunc(s.looks, func(look gpu.Snapshot) bool { return o.more(s.before, look, c) })
+	})
+}
+
+// more reports that a card has more memory that nobody is listed for than before.
+func (o Order) more(before, now gpu.Snapshot, c finding.Card) bool {
+	then, unknown := o.rest(before, c)
+	bytes, _ := o.rest(now, c)
+	return bytes > then+finding.AsMuch || unknown != "" && bytes > 0
 }
 
 // endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a moment the

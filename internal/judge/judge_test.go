@@ -347,6 +347,7 @@ type eyes struct {
 	who     map[int]finding.Process
 	later   map[int]finding.Process // from the second question on, where set
 	scan    finding.Scan
+	next    *finding.Scan // of the second search, where set
 	busy    map[gpu.ID]string
 	beside  gpu.Snapshot // one look at the other GPU
 	did     string       // a letter for each call, in order
@@ -377,7 +378,12 @@ func (e *eyes) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-func (e *eyes) Holders() *finding.Scan { e.did += "s"; return &e.scan }
+func (e *eyes) Holders() *finding.Scan {
+	if e.did += "s"; e.next != nil && strings.Count(e.did, "s") > 1 {
+		return e.next
+	}
+	return &e.scan
+}
 
 func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
 	e.did += "q"
@@ -451,14 +457,15 @@ func TestLook(t *testing.T) {
 		"not seen":     {eyes{}, " w"},
 		"still moving": {eyes{watches: series(append(looks(0, 1, gib), looks(1, 1, 2*gib)...))}, "moving w"},
 
-		"a process explains all":  {eyes{who: is(there), watches: series(with(0, 5), with(5, 1))}, "flat wpqwpr known"},
-		"memory no one explains":  {eyes{watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "flat wqswr"},
-		"its process is gone":     {eyes{who: is(gone), watches: series(with(0, 5), with(5, 5))}, "flat wpqswpr known"},
-		"it ends meanwhile":       {eyes{who: is(there), later: is(gone), watches: series(with(0, 5), with(5, 1))}, "moving wpqwpr known"},
-		"gone at the second look": {eyes{watches: series(looks(0, 5, gib), looks(5, 1, 0))}, "clean wqswr"},
-		"no second look":          {eyes{watches: series(looks(0, 5, gib))}, "moving wqswr"},
+		"a process explains all":   {eyes{who: is(there), watches: series(with(0, 5), with(5, 1))}, "flat wpqwpr known"},
+		"memory no one explains":   {eyes{watches: series(looks(0, 5, gib), looks(5, 2, gib))}, "flat wqswr"},
+		"no time after the search": {eyes{watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "flat wqswr partial"},
+		"its process is gone":      {eyes{who: is(gone), watches: series(with(0, 5), with(5, 5))}, "flat wpqswpr known"},
+		"it ends meanwhile":        {eyes{who: is(there), later: is(gone), watches: series(with(0, 5), with(5, 1))}, "moving wpqwpr known"},
+		"gone at the second look":  {eyes{watches: series(looks(0, 5, gib), looks(5, 2, 0))}, "clean wqswr"},
+		"no second look":           {eyes{watches: series(looks(0, 5, gib))}, "moving wqswr"},
 		"a probe at work": {eyes{busy: map[gpu.ID]string{card: "a probe"},
-			watches: series(looks(0, 5, gib), looks(5, 1, gib))}, "unknown wqswr"},
+			watches: series(looks(0, 5, gib), looks(5, 2, gib))}, "unknown wqswr"},
 
 		// A job without GPUs has no record. Once its step has ended, its processes have the flat time to go.
 		"names a job without a step":        {eyes{who: naming(9, ""), watches: series(with(10, 7), with(20, 7))}, "flat wpqwpr known"},
@@ -468,8 +475,8 @@ func TestLook(t *testing.T) {
 		"names a job, where another moves":  {eyes{who: naming(9, ""), watches: series(first, moving(17, 7, big))}, "moving wpqwpr known stayed"},
 		"and is listed once more":           {eyes{who: naming(9, ""), watches: series(first, moving(17, 1, big))}, "moving wpqwpr known stayed ending"},
 		"names a job, found by the search":  {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(20, 7))}, "flat wqswppr"},
-		"found, and its memory one more":    {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "moving wqswppr"},
-		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 1))}, "flat wqswppr"},
+		"found, and its memory one more":    {eyes{scan: keeper(9, ""), who: naming(9, ""), watches: series(none(10, 7), none(17, 2))}, "moving wqswppr"},
+		"found, and the job it names, here": {eyes{scan: keeper(9, "a step"), who: naming(9, ""), watches: series(none(10, 7), none(17, 2))}, "flat wqswppr"},
 
 		// A look may wait for the driver: who has the PID when /proc is read need not be who was listed.
 		"as old as the look":    {eyes{who: is(finding.Process{Start: 16 * second}), watches: series(with(10, 7))}, "moving wpqwpr known"},
@@ -498,7 +505,7 @@ func TestLook(t *testing.T) {
 		"stayed, and no last look":   {eyes{who: is(there), watches: series(first)}, "moving wpqwpr known"},
 		"not in the first look":      {eyes{who: is(there), watches: series(append(moving(10, 1), moving(11, 7, big)...))}, "moving wp known"},
 		"gone, for another watch":    {eyes{who: is(gone), watches: series(first, moving(17, 7, big))}, "moving wpqswpr known stayed"},
-		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 1, big))}, "moving wpqswpr known stayed ending"},
+		"gone, and listed once more": {eyes{who: is(gone), watches: series(first, moving(17, 2, big))}, "moving wpqswpr known stayed ending"},
 	} {
 		o := order()
 		o.Neighbours = tt.eyes.beside
@@ -597,39 +604,45 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// Who ends after the search took its memory along, once the driver has torn it down: what is there after that was
-// another's. A start, which drains for none of it, does not wait.
+// Who ends after the search took its memory along, once the driver has torn it down: what is there after that is of
+// those that a second search finds. A start, which drains for none of it, does not wait.
 func TestEndedHoldersHideNothing(t *testing.T) {
 	after := func(used uint64, ms ...int) (all []gpu.Snapshot) {
 		for _, at := range ms {
 			s := looks(0, 1, used)[0]
-			s.At = 17*time.Second + time.Duration(at)*time.Millisecond
+			s.At = 18*time.Second + time.Duration(at)*time.Millisecond
 			all = append(all, s)
 		}
 		return all
 	}
-	other := finding.Process{PID: 71, Start: 6}
+	other, newcomer := finding.Process{PID: 71, Start: 6}, finding.Process{PID: 72, Start: 8}
 	for name, tt := range map[string]struct {
 		then  []gpu.Snapshot // the third watch
 		start bool
 		later finding.Process
 		want  string // the state, and who was found
 	}{
-		"the memory is there after the teardown": {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "flat [71]"},
-		"its PID is another's":                   {after(2*gib, 100, 400, 600), false, finding.Process{Start: 7}, "flat [71]"},
-		"there, but too early to tell":           {after(2*gib, 100, 400), false, finding.Process{Gone: true}, "moving [70 71]"},
+		"the memory is there after the teardown": {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "flat [71 72]"},
+		"its PID is another's":                   {after(2*gib, 100, 400, 600), false, finding.Process{Start: 7}, "flat [71 72]"},
+		"there, but too early to tell":           {after(2*gib, 100, 400), false, finding.Process{Gone: true}, "flat [71 72] partial"},
 		"not looked at":                          {nil, false, finding.Process{Gone: true}, "moving [70 71]"},
-		"half of it went along":                  {after(gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71]"},
-		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [70 71]"},
+		"half of it went along":                  {after(gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
+		"all of it went along":                   {after(0, 100), false, finding.Process{Gone: true}, "clean [71 72] partial"},
+		"more is there":                          {after(3*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [71 72]"},
+		"not all of /proc was searched again":    {after(2*gib, 100, 400, 600), false, finding.Process{Gone: true}, "moving [70 71]"},
 		"it has not ended":                       {after(2*gib, 100, 400, 600), false, finding.Process{Start: 5}, "flat [70 71]"},
 		"no one can tell":                        {after(2*gib, 100, 400, 600), false, finding.Process{Why: "denied"}, "moving [70 71]"},
 		"at a start":                             {after(2*gib, 100, 400, 600), true, finding.Process{Gone: true}, "moving [70 71]"},
 	} {
-		e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 1, 2*gib), tt.then)}
+		e := &eyes{watches: series(looks(10, 7, 2*gib), looks(17, 2, 2*gib), tt.then)}
 		tt.later.PID = 70
-		e.who = map[int]finding.Process{70: tt.later, 71: other}
+		e.who = map[int]finding.Process{70: tt.later, 71: other, 72: newcomer}
 		for _, p := range []finding.Process{{PID: 70, Start: 5}, other} {
 			e.scan.Holdings = append(e.scan.Holdings, finding.Holding{Process: p, Control: true})
+		}
+		e.next = &finding.Scan{Holdings: []finding.Holding{{Process: other, Control: true}, {Process: newcomer, Control: true}}}
+		if strings.HasPrefix(name, "not all") {
+			e.next.Partial = "1 process could not be looked into"
 		}
 		o := order()
 		o.Sure = !tt.start
@@ -638,7 +651,11 @@ func TestEndedHoldersHideNothing(t *testing.T) {
 		for _, h := range side.Scan.Holdings {
 			found = append(found, h.PID)
 		}
-		if got := fmt.Sprintf("%s %v", side.Curves[card].State, found); got != tt.want {
+		got := fmt.Sprintf("%s %v", side.Curves[card].State, found)
+		if side.Scan.Partial != "" {
+			got += " partial"
+		}
+		if got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 		if len(e.scan.Holdings) != 2 {

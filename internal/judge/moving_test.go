@@ -38,29 +38,30 @@ func TestSmallMovements(t *testing.T) {
 		holder bool            // a process has the driver open and nothing else, and ends before the last look
 		want   string          // what drains is marked "!"
 	}{
-		"falls by 3 MiB a look":           {memory: []held{{70, falls(9*gib, 9*gib-18*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
-		"goes up and down by 4 MiB":       {memory: []held{{70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
-		"a tenth less at the last look":   {memory: []held{{70, steps(10, 10, 10, 10, 10, 10, 9)}}, who: mine, want: "ORPHAN:70! MOVING"},
-		"up and down by half, down now":   {memory: []held{{70, steps(10, 5, 10, 5, 10, 10, 5)}}, who: mine, want: "ORPHAN:70! MOVING"},
-		"a pool given back over 6 s":      {memory: []held{{70, falls(60*gib, 8*gib)}}, who: mine, want: "ORPHAN:70 MOVING"},
-		"given back after it was taken":   {memory: []held{{70, steps(10, 60, 60, 45, 30, 15, 8)}}, who: mine, want: "ORPHAN:70 MOVING"},
-		"jumps of a teardown":             {memory: []held{{70, steps(140, 1, 140, 140, 140, 1, 0)}}, who: mine, want: "ORPHAN:70 MOVING"},
-		"beside what is another's":        {memory: []held{{70, falls(60*gib, 8*gib)}, {73, still(gib)}, {0, still(9 * gib)}}, who: mine, want: "ORPHAN:70 STRAY:73 RESIDUE MOVING"},
-		"two that are enough together":    {memory: []held{{70, still(300 * mib)}, {72, still(300 * mib)}, noise}, who: mine, want: "ORPHAN:70! ORPHAN:72! ORPHAN:71! MOVING"},
-		"two that are not":                {memory: []held{{70, still(200 * mib)}, {72, still(200 * mib)}, noise}, who: mine, want: "ORPHAN:70 ORPHAN:72 ORPHAN:71 MOVING"},
-		"its first thread has ended":      {memory: []held{{70, still(9 * gib)}, noise}, who: state("Z", mine), want: "ORPHAN:70! ORPHAN:71! MOVING"},
-		"no process, and another moves":   {memory: []held{{0, still(9 * gib)}, noise}, who: mine, want: "ORPHAN:71! RESIDUE! MOVING"},
-		"no process, moves itself":        {memory: []held{{0, saw(9*gib, 4*mib)}}, want: "RESIDUE! MOVING"},
-		"no process, falls by 3 MiB":      {memory: []held{{0, falls(9*gib, 9*gib-18*mib)}}, want: "RESIDUE! MOVING"},
-		"no process, on its way back":     {memory: []held{{0, falls(60*gib, 8*gib)}}, want: "RESIDUE MOVING"},
-		"no process, little":              {memory: []held{{0, still(20 * mib)}, {70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
-		"no process, and a holder ends":   {memory: []held{{0, saw(9*gib, 4*mib)}}, holder: true, want: "RESIDUE MOVING"},
-		"gone, and for a whole watch":     {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, want: "PHANTOM:70! PHANTOM:71! MOVING"},
-		"gone, for one look more":         {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, want: "PHANTOM:70 PHANTOM:71 MOVING"},
-		"gone, and a holder ends":         {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, holder: true, want: "PHANTOM:70 PHANTOM:71 MOVING"},
-		"a dead one hides no living":      {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: -71, want: "ORPHAN:70! PHANTOM:71 MOVING"},
-		"one that ends at the last look":  {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 71, want: "ORPHAN:70! MOVING"},
-		"memory of one that ends is none": {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 70, want: "ORPHAN:71 MOVING"},
+		"falls by 3 MiB a look":            {memory: []held{{70, falls(9*gib, 9*gib-18*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
+		"goes up and down by 4 MiB":        {memory: []held{{70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
+		"a tenth less at the last look":    {memory: []held{{70, steps(10, 10, 10, 10, 10, 10, 9)}}, who: mine, want: "ORPHAN:70! MOVING"},
+		"up and down by half, down now":    {memory: []held{{70, steps(10, 5, 10, 5, 10, 10, 5)}}, who: mine, want: "ORPHAN:70! MOVING"},
+		"a pool given back over 6 s":       {memory: []held{{70, falls(60*gib, 8*gib)}}, who: mine, want: "ORPHAN:70 MOVING"},
+		"given back after it was taken":    {memory: []held{{70, steps(10, 60, 60, 45, 30, 15, 8)}}, who: mine, want: "ORPHAN:70 MOVING"},
+		"jumps of a teardown":              {memory: []held{{70, steps(140, 1, 140, 140, 140, 1, 0)}}, who: mine, want: "ORPHAN:70 MOVING"},
+		"beside what is another's":         {memory: []held{{70, falls(60*gib, 8*gib)}, {73, still(gib)}, {0, still(9 * gib)}}, who: mine, want: "ORPHAN:70 STRAY:73 RESIDUE MOVING"},
+		"two that are enough together":     {memory: []held{{70, still(300 * mib)}, {72, still(300 * mib)}, noise}, who: mine, want: "ORPHAN:70! ORPHAN:72! ORPHAN:71! MOVING"},
+		"two that are not":                 {memory: []held{{70, still(200 * mib)}, {72, still(200 * mib)}, noise}, who: mine, want: "ORPHAN:70 ORPHAN:72 ORPHAN:71 MOVING"},
+		"its first thread has ended":       {memory: []held{{70, still(9 * gib)}, noise}, who: state("Z", mine), want: "ORPHAN:70! ORPHAN:71! MOVING"},
+		"no process, and another moves":    {memory: []held{{0, still(9 * gib)}, noise}, who: mine, want: "ORPHAN:71! RESIDUE! MOVING"},
+		"no process, moves itself":         {memory: []held{{0, saw(9*gib, 4*mib)}}, want: "RESIDUE! MOVING"},
+		"no process, falls by 3 MiB":       {memory: []held{{0, falls(9*gib, 9*gib-18*mib)}}, want: "RESIDUE! MOVING"},
+		"no process, on its way back":      {memory: []held{{0, falls(60*gib, 8*gib)}}, want: "RESIDUE MOVING"},
+		"no process, little":               {memory: []held{{0, still(20 * mib)}, {70, saw(9*gib, 4*mib)}}, who: mine, want: "ORPHAN:70! MOVING"},
+		"no process, another in its place": {memory: []held{{0, steps(9, 9, 9, 9, 9, 9, 9, 18, 9)}, noise}, who: mine, want: "ORPHAN:71 RESIDUE MOVING"},
+		"no process, and a holder ends":    {memory: []held{{0, saw(9*gib, 4*mib)}}, holder: true, want: "RESIDUE MOVING"},
+		"gone, and for a whole watch":      {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, want: "PHANTOM:70! PHANTOM:71! MOVING"},
+		"gone, for one look more":          {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, want: "PHANTOM:70 PHANTOM:71 MOVING"},
+		"gone, and a holder ends":          {memory: []held{{70, still(9 * gib)}, noise}, who: finding.Process{Gone: true}, again: 7, holder: true, want: "PHANTOM:70 PHANTOM:71 MOVING"},
+		"a dead one hides no living":       {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: -71, want: "ORPHAN:70! PHANTOM:71 MOVING"},
+		"one that ends at the last look":   {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 71, want: "ORPHAN:70! MOVING"},
+		"memory of one that ends is none":  {memory: []held{{70, still(9 * gib)}, noise}, who: mine, ends: 70, want: "ORPHAN:71 MOVING"},
 	} {
 		look := func(i int) gpu.Snapshot {
 			var used uint64
@@ -93,7 +94,7 @@ func TestSmallMovements(t *testing.T) {
 			e.scan.Holdings = []finding.Holding{{Process: keeper, Control: true}}
 		}
 		e.watches = [][]gpu.Snapshot{nil, nil}
-		for i := range 7 + max(1, tt.again) {
+		for i := range 7 + max(2, tt.again) {
 			e.watches[min(i/7, 1)] = append(e.watches[min(i/7, 1)], look(i))
 		}
 		side, cards := Look(e, order())
