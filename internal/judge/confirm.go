@@ -20,58 +20,75 @@ const teardown = 500 * time.Millisecond
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
 	again.Max = least
-	anew := map[gpu.ID]bool{}
+	var s second
 	if o.Sure {
-		if anew = o.leaving(*side); len(anew) > 0 {
+		if s.anew = o.leaving(*side); len(s.anew) > 0 {
 			again.Max = o.Rule.Max
 		}
 	}
-	then, more := side.Snapshot, e.Watch(o.Cards, again)
-	searched := search{before: then, looks: more}
-	if o.Sure && len(more) > 0 {
-		if second := o.searchAgain(e, side, more[len(more)-1]); len(second.looks) > 0 {
-			searched, more = second, append(more, second.looks...)
+	then := side.Snapshot
+	s.looks = e.Watch(o.Cards, again)
+	s.search = search{before: then, looks: s.looks}
+	if o.Sure && len(s.looks) > 0 {
+		if repeated := o.searchAgain(e, side, s.looks[len(s.looks)-1]); len(repeated.looks) > 0 {
+			s.search, s.looks = repeated, append(s.looks, repeated.looks...)
 		}
 	}
-	all := slices.Concat(looks, more)
-	since := func(id gpu.ID) []gpu.Snapshot {
-		if anew[id] {
-			return more
-		}
-		return all
+	s.all = slices.Concat(looks, s.looks)
+	if len(s.looks) > 0 {
+		side.Snapshot = s.looks[len(s.looks)-1]
 	}
-	if len(more) > 0 {
-		side.Snapshot = more[len(more)-1]
+	s.ended, s.same = o.endedSince(e, *side, then)
+	o.judgeAgain(side, s)
+	side.Stayed = nil
+	if len(s.looks) > 0 {
+		o.outdate(side, s.search, least)
+		side.Stayed = o.stayedAgain(*side, s)
 	}
-	ended, same := o.endedSince(e, *side, then)
+}
+
+// second is what was seen since /proc was read.
+type second struct {
+	all, looks []gpu.Snapshot // with those before, and without
+	search     search
+	anew       map[gpu.ID]bool // the GPUs on which the listed have the whole flat time again
+	ended      map[gpu.ID]bool // those on which a process has ended
+	same       map[int]bool    // the PIDs of those that have not
+}
+
+// judgeAgain judges every card anew: what the last look says of one must not be read with the old verdict.
+func (o Order) judgeAgain(side *finding.Side, s second) {
 	for _, c := range o.Cards {
 		id := c.Device.ID
-		curve := side.Curves[id]
-		if len(more) > 0 { // every card: what the new look says of one must not be read with the old verdict
-			curve = settle.JudgeDevice(o.Rule, c.Device, since(id))
+		curve, since := side.Curves[id], s.all
+		if s.anew[id] {
+			since = s.looks
 		}
-		if curve.State == settle.Flat && (len(more) == 0 || ended[id]) {
+		if len(s.looks) > 0 {
+			curve = settle.JudgeDevice(o.Rule, c.Device, since)
+		}
+		if curve.State == settle.Flat && (len(s.looks) == 0 || s.ended[id]) {
 			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
 		}
 		side.Curves[id] = curve
 	}
-	side.Stayed = nil
-	if len(more) == 0 {
-		return
-	}
-	o.outdate(side, searched, least)
-	side.Stayed = o.stayed(*side, all)
-	later := o.stayed(*side, more)
-	for id, list := range side.Stayed {
-		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !same[p.PID] })
+}
+
+// stayedAgain finds what stayed on GPUs that do not settle, and what of it may be ending.
+func (o Order) stayedAgain(side finding.Side, s second) map[gpu.ID][]settle.Stay {
+	all, later := o.stayed(side, s.all), o.stayed(side, s.looks)
+	for id, list := range all {
+		list = slices.DeleteFunc(list, func(p settle.Stay) bool { return p.PID != 0 && !s.same[p.PID] })
 		for i, p := range list {
 			short := !slices.ContainsFunc(later[id], func(q settle.Stay) bool { return q.PID == p.PID })
 			facts := side.Processes[p.PID]
-			list[i].Ending = (facts.Gone || o.unbacked(facts)) && anew[id] && short || (facts.Gone || p.PID == 0) && ended[id] ||
-				p.PID == 0 && o.appeared(searched, id)
+			watched := (facts.Gone || o.unbacked(facts)) && s.anew[id]
+			list[i].Ending = watched && short || (facts.Gone || p.PID == 0) && s.ended[id] ||
+				p.PID == 0 && o.appeared(s.search, id)
 		}
-		side.Stayed[id] = list
+		all[id] = list
 	}
+	return all
 }
 
 // search is what was seen around a search for holders: the last look before it, and those after it.
