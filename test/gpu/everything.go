@@ -215,7 +215,7 @@ func (l *lane) path(kind string) string {
 	if l.fake > 0 {
 		kind, model = "rehearsal-"+kind, "fake"
 	}
-	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s.json", kind, l.began.UTC().Format("20060102-1504"),
+	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s"+record.Suffix, kind, l.began.UTC().Format("20060102-1504"),
 		len(l.cards), model))
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -87,17 +85,13 @@ func TestTold(t *testing.T) {
 
 func rehearsed(t *testing.T, folder string) (all []record.File) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "rehearsal-*.json"))
+	paths, err := filepath.Glob(filepath.Join(folder, "rehearsal-*"+record.Suffix))
 	if err != nil || len(paths) != 2 {
 		t.Fatalf("records %q, error %v: want two", paths, err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var f record.File
-		if err := json.Unmarshal(data, &f); err != nil || !f.Fake {
+		f, err := record.Read(path)
+		if err != nil || !f.Fake {
 			t.Fatalf("%s: fake is %v, error %v", path, f.Fake, err)
 		}
 		all = append(all, f)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,33 @@ func byScenario(files []record.File) (all []*scenario) {
 func count(runs []record.Run) string {
 	right := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !r.AsItShould() })
 	return fmt.Sprintf("%d of %d", len(right), len(runs))
+}
+
+// machine is what came of all scenarios on one kind of machine.
+type machine struct {
+	Kind           string
+	Scenarios      int
+	Right, Noticed string
+}
+
+// Machines are the kinds of machines, in the order of their names.
+func (f facts) Machines() (all []machine) {
+	byKind := map[string][]record.File{}
+	for _, file := range f.Files {
+		byKind[file.Machine.Kind()] = append(byKind[file.Machine.Kind()], file)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		m, total := machine{Kind: kind}, scenario{}
+		for _, s := range byScenario(byKind[kind]) {
+			if len(s.Runs) > 0 {
+				m.Scenarios++
+			}
+			total.Runs, total.controls = append(total.Runs, s.Runs...), append(total.controls, s.controls...)
+		}
+		m.Right, m.Noticed = count(total.Runs), total.Noticed()
+		all = append(all, m)
+	}
+	return all
 }
 
 // Right counts the runs that are, and complains of the others.

@@ -5,9 +5,11 @@ package main
 import (
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template"
@@ -17,7 +19,14 @@ import (
 )
 
 func main() {
-	all, err := pages(".")
+	prune := flag.Bool("prune", false, "remove runs that newer ones of the same scenario and kind of machine have replaced")
+	flag.Parse()
+	var err error
+	if *prune {
+		err = pruned(folder)
+	}
+	all, bad := pages(".")
+	err = errors.Join(err, bad)
 	for path, text := range all {
 		err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
 	}
@@ -30,33 +39,34 @@ func main() {
 //go:embed pages.tmpl
 var text string
 
-// yardstick begins the name of the program that the others are compared with.
-const yardstick = "nvidia-smi --query-gpu"
-
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"plain": plain, "least": slices.Min[[]float64], "most": slices.Max[[]float64],
-	"kib": func(n uint64) uint64 { return n >> 10 },
-	"mib": func(n uint64) uint64 { return n >> 20 },
-	"ms":  func(millis float64) string { return fmt.Sprintf("%.1f ms", millis) },
+	"plain": plain,
+	"kib":   func(n uint64) uint64 { return n >> 10 },
+	"mib":   func(n uint64) uint64 { return n >> 20 },
 	"share": func(n, of int) string {
 		return fmt.Sprintf("%d of %d (%.1f %%)", n, of, 100*float64(n)/float64(max(1, of)))
 	},
 	"probe": read[struct{ Free, Largest uint64 }],
-	"base": func(all []record.Timing) (median float64) {
-		for _, t := range all {
-			if strings.HasPrefix(t.Name, yardstick) {
-				median = t.Median()
-			}
-		}
-		return median
-	},
-	"times": func(median, base float64) string {
-		if base == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.2f", median/base)
-	},
 }).Parse(text))
+
+// folder has the records.
+const folder = "test/gpu/records"
+
+// pruned removes what has been replaced.
+func pruned(folder string) error {
+	files, err := record.Load(folder)
+	newest := record.Newest(files)
+	for _, f := range files {
+		i := slices.IndexFunc(newest, func(kept record.File) bool { return kept.Path == f.Path })
+		switch {
+		case i < 0:
+			err = errors.Join(err, os.Remove(f.Path))
+		case !reflect.DeepEqual(f, newest[i]):
+			err = errors.Join(err, newest[i].Write(f.Path))
+		}
+	}
+	return err
+}
 
 type facts struct {
 	Files     []record.File
@@ -81,7 +91,7 @@ func (f facts) page(name string) string {
 }
 
 func pages(root string) (map[string]string, error) {
-	records := filepath.Join(root, "test/gpu/records")
+	records := filepath.Join(root, folder)
 	files, err := record.Load(records)
 	f := facts{Files: files, Scenarios: byScenario(files), Outputs: map[string][]string{}}
 	parts := [][2]string{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}}
@@ -90,7 +100,7 @@ func pages(root string) (map[string]string, error) {
 		f.Sayings = append(f.Sayings, saying{part[0], len(all), texts.Of(all)})
 		err = errors.Join(err, bad)
 	}
-	for _, kind := range []string{"scan", "script", "search"} {
+	for _, kind := range []string{"script", "search"} {
 		names, _ := filepath.Glob(filepath.Join(records, kind+"-*.txt"))
 		for _, name := range names {
 			output, bad := os.ReadFile(name)
@@ -104,5 +114,6 @@ func pages(root string) (map[string]string, error) {
 	return map[string]string{
 		filepath.Join(root, "docs/accuracy.md"):    f.page("accuracy"),
 		filepath.Join(root, "docs/performance.md"): f.page("performance"),
+		filepath.Join(root, "test/gpu/results.md"): f.page("results"),
 	}, nil
 }

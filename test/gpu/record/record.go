@@ -4,13 +4,14 @@
 package record
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -43,6 +44,8 @@ type File struct {
 	// One of the two: runs of scenarios, or timings.
 	Runs    []Run    `json:"runs,omitempty"`
 	Timings *Timings `json:"timings,omitempty"`
+
+	Path string `json:"-"` // where it was read
 }
 
 // Outcome is what became of a run.
@@ -189,13 +192,22 @@ func (t Timing) Median() float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
+// Suffix ends the name of a record: JSON, compressed.
+const Suffix = ".json.gz"
+
 // Write replaces a file as a whole, so that an interrupted run leaves the last whole one.
 func (f File) Write(path string) error {
-	data, err := json.MarshalIndent(f, "", " ")
+	var b bytes.Buffer
+	packed, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
+	lines := json.NewEncoder(packed)
+	lines.SetIndent("", " ")
+	if err := errors.Join(lines.Encode(f), packed.Close()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", b.Bytes(), 0o644); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
@@ -203,14 +215,14 @@ func (f File) Write(path string) error {
 
 // Load reads every record below a folder, oldest first. A rehearsal's is an error: it must not be published.
 func Load(folder string) ([]File, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(folder, "*"+Suffix))
 	if err != nil {
 		return nil, err
 	}
 	var all []File
 	for _, path := range paths {
-		f, err := read(path)
-		if err != nil {
+		f, err := Read(path)
+		if err = errors.Join(err, f.check()); err != nil {
 			return nil, fmt.Errorf("read record %q: %w", path, err)
 		}
 		all = append(all, f)
@@ -219,18 +231,20 @@ func Load(folder string) ([]File, error) {
 	return all, nil
 }
 
-func read(path string) (File, error) {
+// Read reads one record. What it says is not checked.
+func Read(path string) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return File{}, err
 	}
-	var f File
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&f); err != nil {
+	packed, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
 		return File{}, err
 	}
-	return f, f.check()
+	f := File{Path: path}
+	decoder := json.NewDecoder(packed)
+	decoder.DisallowUnknownFields()
+	return f, decoder.Decode(&f)
 }
 
 func (f File) check() error {

@@ -1,6 +1,9 @@
 package record
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +24,7 @@ func TestLoadKeepsWhatWasWritten(t *testing.T) {
 	folder := t.TempDir()
 	later, earlier := good(), good()
 	later.Date = later.Date.AddDate(0, 0, 1)
-	for name, f := range map[string]File{"a.json": later, "b.json": earlier} {
+	for name, f := range map[string]File{"a" + Suffix: later, "b" + Suffix: earlier} {
 		must.Do(t, f.Write(filepath.Join(folder, name)))
 	}
 	all := must.Have(Load(folder))(t)
@@ -47,7 +50,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, folder := good(), t.TempDir()
 			tc.change(&f)
-			must.Do(t, f.Write(filepath.Join(folder, "x.json")))
+			must.Do(t, f.Write(filepath.Join(folder, "x"+Suffix)))
 			if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
@@ -57,7 +60,10 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestLoadRefusesUnknownFields(t *testing.T) {
 	folder := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`), 0o644))
+	var b bytes.Buffer
+	packed := gzip.NewWriter(&b)
+	_, err := packed.Write([]byte(`{"version":1,"verdict":"fine"}`))
+	must.Do(t, errors.Join(err, packed.Close(), os.WriteFile(filepath.Join(folder, "x"+Suffix), b.Bytes(), 0o644)))
 	if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), "verdict") {
 		t.Errorf("error %v, want one that names the field", err)
 	}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bookend/test/gpu/record"
+)
+
+// yardstick begins the name of the program that the others are compared with.
+const yardstick = "nvidia-smi --query-gpu"
+
+// table has a row for each program, or pair of them, and a column for each kind of machine.
+type table struct {
+	Kinds []string
+	Rows  []*row
+}
+
+type row struct {
+	Name, What string
+	Cells      []string
+}
+
+// newTable has the columns of these files, and no row.
+func newTable(files []record.File) (t table) {
+	for _, f := range files {
+		t.Kinds = append(t.Kinds, f.Machine.Kind())
+	}
+	slices.Sort(t.Kinds)
+	t.Kinds = slices.Compact(t.Kinds)
+	return t
+}
+
+// set fills in a cell of a row, which it adds if need be; the newest wording of it counts.
+func (t *table) set(kind, name, what, cell string) {
+	i := slices.IndexFunc(t.Rows, func(r *row) bool { return r.Name == name })
+	if i < 0 {
+		i, t.Rows = len(t.Rows), append(t.Rows, &row{Name: name, Cells: slices.Repeat([]string{"-"}, len(t.Kinds))})
+	}
+	t.Rows[i].What, t.Rows[i].Cells[slices.Index(t.Kinds, kind)] = what, cell
+}
+
+// Programs are the medians of whole programs, and how many times one query of nvidia-smi in the same run that is.
+func (f facts) Programs() table {
+	files := f.timed()
+	t := newTable(files)
+	for _, file := range files {
+		once := base(file.Timings)
+		for _, p := range file.Timings.Programs {
+			if len(p.Millis) == 0 {
+				continue
+			}
+			cell := fmt.Sprintf("%.1f ms", p.Median())
+			if once > 0 {
+				cell += fmt.Sprintf(" (%.2f)", p.Median()/once)
+			}
+			t.set(file.Machine.Kind(), p.Name, p.What, cell)
+		}
+	}
+	return t
+}
+
+// Pairs are the ratios of pairs of programs, and whether the goal was held.
+func (f facts) Pairs() table {
+	files := f.timed()
+	t := newTable(files)
+	for _, file := range files {
+		for _, p := range file.Timings.Pairs {
+			ratios := p.Ratios()
+			if len(ratios) == 0 {
+				continue
+			}
+			held := "held"
+			if !p.Held() {
+				held = "**not held**"
+			}
+			cell := fmt.Sprintf("%.3f (%.3f to %.3f); at most %.2f: %s", p.Ratio(), slices.Min(ratios), slices.Max(ratios), p.Limit, held)
+			t.set(file.Machine.Kind(), p.Name, p.What, cell)
+		}
+	}
+	return t
+}
+
+// timed are the files with timings.
+func (f facts) timed() []record.File {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file record.File) bool { return file.Timings == nil })
+}
+
+// base is the median of the yardstick, 0 where it was not measured.
+func base(t *record.Timings) (median float64) {
+	for _, p := range t.Programs {
+		if strings.HasPrefix(p.Name, yardstick) {
+			median = p.Median()
+		}
+	}
+	return median
+}
