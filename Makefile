@@ -1,6 +1,6 @@
 # Bookend. "make" alone lists what can be made.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell deploy/packages/version.sh 2>/dev/null || cat VERSION)
 
 # cgo's own defaults, less the warnings of the vendor's header.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations

@@ -14,7 +14,9 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export VERSION SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 
 case "$VERSION" in
-*+*) echo "release: $VERSION is no release: tag the commit v1.2.3, and leave no change uncommitted" >&2 && exit 1 ;;
+*+* | *.g*) echo "release: $VERSION is no release: tag the commit v1.2.3, and leave no change uncommitted" >&2 && exit 1 ;;
+"$(cat VERSION)" | "$(cat VERSION)~"*) ;;
+*) echo "release: $VERSION is tagged, but the file VERSION has $(cat VERSION)" >&2 && exit 1 ;;
 esac
 grep -q "^## \[$VERSION\] - " CHANGELOG.md || {
 	echo "release: CHANGELOG.md has no section [$VERSION]" >&2
