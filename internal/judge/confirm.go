@@ -107,7 +107,7 @@ func (o Order) searchAgain(e Eyes, side *finding.Side, before gpu.Snapshot) sear
 	if !o.anyEnded(e, *side) {
 		return search{}
 	}
-	scan, rule := e.Holders(), o.Rule
+	scan, rule := e.Holders(teardown), o.Rule
 	rule.Max = min(teardown, rule.Max)
 	s := search{before: before, looks: e.Watch(o.Cards, rule)}
 	if scan != nil && scan.Partial == "" && len(s.looks) > 0 {

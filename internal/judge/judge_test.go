@@ -378,7 +378,7 @@ func (e *eyes) Processes(pids []int) map[int]finding.Process {
 	return out
 }
 
-func (e *eyes) Holders() *finding.Scan {
+func (e *eyes) Holders(time.Duration) *finding.Scan {
 	if e.did += "s"; e.next != nil && strings.Count(e.did, "s") > 1 {
 		return e.next
 	}

@@ -17,8 +17,9 @@ type Eyes interface {
 	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
 	// Processes says what /proc knows of each PID.
 	Processes(pids []int) map[int]finding.Process
-	// Holders searches all of /proc for who has a card open; nil where the configuration forbids it.
-	Holders() *finding.Scan
+	// Holders searches all of /proc for processes that have a card open, and leaves time for a watch of that long. It
+	// is nil if the configuration forbids it.
+	Holders(then time.Duration) *finding.Scan
 	// Quiet waits, for a bounded time, until no probe is at work on the cards, and keeps it so until release. Of
 	// a card on which one still is it says why.
 	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
@@ -54,12 +55,12 @@ func Look(e Eyes, o Order) (finding.Side, []finding.Card) {
 	}
 	busy, release := e.Quiet(o.Cards)
 	defer release()
-	var least time.Duration // one more look
+	var least, sure time.Duration // one more look
 	if o.unexplained(side) {
-		side.Scan = e.Holders()
 		if o.Sure {
-			least = min(teardown, o.Rule.Max)
+			least, sure = min(teardown, o.Rule.Max), o.Rule.Flat+time.Second // samples are up to a second apart
 		}
+		side.Scan = e.Holders(sure)
 	}
 	o.confirm(e, &side, looks, least)
 	for id, why := range busy {

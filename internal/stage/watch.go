@@ -146,13 +146,9 @@ func (d *Driver) Processes(pids []int) map[int]finding.Process {
 }
 
 // Holders searches /proc in a child. A backend of this hook that still ends has the GPUs open, so it waits.
-func (d *Driver) Holders() *finding.Scan {
+func (d *Driver) Holders(then time.Duration) *finding.Scan {
 	d.ended()
-	later := d.Reserve() // and at an end the watch that makes sure
-	if d.Phase != slurm.Prolog {
-		later += time.Duration(d.Settle.Flat) + time.Second + backendReserve // looks are up to a second apart
-	}
-	timeout := d.Left(time.Duration(d.Times.Scan), later)
+	timeout := d.Left(time.Duration(d.Times.Scan), d.Reserve()+then+backendReserve)
 	paths := d.Config.Paths
 	request := operation.ReaderRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: timeout - operation.ScanReserve}
 	scan, err := askReader(d, operation.Holders, timeout, request, operation.HungAt)

@@ -117,7 +117,7 @@ func (p *pair) facts(of *world.Process) finding.Process {
 }
 
 // Holders searches all of /proc for who has a card open.
-func (h *hook) Holders() *finding.Scan {
+func (h *hook) Holders(time.Duration) *finding.Scan {
 	switch h.damage.kind {
 	case forbiddenScan:
 		return nil
