@@ -1,5 +1,5 @@
-// Package gpu holds the vendor-neutral values that describe a node's GPUs: what a device is, what one
-// reading of it said, and what could not be read. It does no work; every band may import it.
+// Package gpu defines vendor-neutral values for a node's GPUs: devices, readings, health facts and driver faults. It
+// has no effects, and every other package may import it.
 package gpu
 
 import (
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// ID is a device's opaque, vendor-given identity ("GPU-8f0b…", "MIG-…"). It is never parsed here.
+// ID is a device's identity as the vendor's driver gives it ("GPU-8f0b…", "MIG-…"). It is never parsed here.
 type ID string
 
-// Figure is a number of bytes that may not be known. An unknown figure carries the reason and is never 0.
+// Figure is a number of bytes that may be unknown. An unknown figure carries the reason; it is never a plain 0.
 type Figure struct {
 	Bytes   uint64 `json:"bytes"`
-	Unknown string `json:"unknown,omitempty"` // why it could not be read; empty when Bytes holds
+	Unknown string `json:"unknown,omitempty"` // why it could not be read; empty if Bytes is valid
 }
 
 func Bytes(n uint64) Figure { return Figure{Bytes: n} }
@@ -35,13 +35,13 @@ func (f Figure) Known() bool { return f.Unknown == "" }
 type Device struct {
 	ID     ID     `json:"id"`
 	BusID  BusID  `json:"bus_id,omitempty"`
-	Minor  *int   `json:"minor,omitempty"`  // N of its device node (nvidiaN); nil when unknown
-	Parent ID     `json:"parent,omitempty"` // the whole card of a MIG instance
-	Name   string `json:"name,omitempty"`   // model as the driver names it: a string from outside
+	Minor  *int   `json:"minor,omitempty"`  // N of its device node (nvidiaN); nil if unknown
+	Parent ID     `json:"parent,omitempty"` // the physical GPU of a MIG instance
+	Name   string `json:"name,omitempty"`   // model name from the driver: untrusted text
 	Vendor string `json:"vendor,omitempty"` // "nvidia", "amd"
 }
 
-// Node is the name of a device's node in /dev; empty where that is unknown.
+// Node returns the file name of the device's node under /dev, or "" if its minor is unknown.
 func (d Device) Node() string {
 	if d.Minor == nil {
 		return ""
@@ -49,7 +49,7 @@ func (d Device) Node() string {
 	return VendorOf(d).CardNode(*d.Minor)
 }
 
-// Named reports whether somebody means this device: by UUID, bus id, or by its device node.
+// Named reports whether the name is this device's UUID, bus ID or device node.
 func (d Device) Named(name string) bool {
 	if bus, err := ParseBusID(name); err == nil && bus == d.BusID {
 		return true
@@ -63,8 +63,8 @@ type Memory struct {
 	Reserved Figure `json:"reserved"` // kept by the driver itself
 	Used     Figure `json:"used"`
 	Free     Figure `json:"free"`
-	// Unjudged is why Used says nothing about what a job left behind, empty where it does: the operating system
-	// keeps files in this memory (a GPU that is a NUMA node), or other guests use the card (vGPU).
+	// Unjudged is the reason why Used cannot show what a job left behind; empty if it can. Either the operating system
+	// keeps files in this memory (a GPU that is a NUMA node), or other virtual machines use the GPU (vGPU).
 	Unjudged string `json:"unjudged,omitempty"`
 }
 
@@ -78,25 +78,25 @@ const (
 	MPS      Kind = "mps"
 )
 
-// Process is one process that the driver lists, merged by PID: the creator's, which may be dead while memory lives.
+// Process is one process that the driver lists, merged by PID. It created the memory, and may be dead already.
 type Process struct {
 	PID    int    `json:"pid"`
 	Memory Figure `json:"memory"`
 	Kinds  []Kind `json:"kinds,omitempty"`
 }
 
-// FaultCode says what kind of thing went wrong below a reading.
+// FaultCode classifies a failure to read a device.
 type FaultCode string
 
 // The faults a backend reports; FaultDriver is any other driver error.
 const (
-	FaultNoDriver  FaultCode = "no_driver"        // no driver behind the vendor's library
-	FaultNoLibrary FaultCode = "no_library"       // it is not where it was looked for
+	FaultNoDriver  FaultCode = "no_driver"        // the vendor's library found no driver
+	FaultNoLibrary FaultCode = "no_library"       // the library is not at the expected path
 	FaultMismatch  FaultCode = "version_mismatch" // library and kernel module disagree
-	FaultNoDevice  FaultCode = "no_device"        // a device asked for does not exist
-	FaultLost      FaultCode = "gpu_lost"         // fell off the bus
+	FaultNoDevice  FaultCode = "no_device"        // a requested device does not exist
+	FaultLost      FaultCode = "gpu_lost"         // the GPU fell off the bus
 	FaultReset     FaultCode = "reset_required"
-	FaultNoSymbol  FaultCode = "no_symbol" // the driver is older than a call that is needed
+	FaultNoSymbol  FaultCode = "no_symbol" // the driver lacks a required function
 	FaultForbidden FaultCode = "no_permission"
 	FaultDriver    FaultCode = "driver_error"
 )
@@ -104,23 +104,23 @@ const (
 // Fault is a failure the driver reported, for one device or for the whole driver.
 type Fault struct {
 	Code   FaultCode `json:"code"`
-	Device ID        `json:"device,omitempty"` // empty: the driver as a whole
+	Device ID        `json:"device,omitempty"` // empty if the whole driver is affected
 	BusID  BusID     `json:"bus_id,omitempty"`
-	Detail string    `json:"detail,omitempty"` // call and the driver's own words: a string from outside
+	Detail string    `json:"detail,omitempty"` // the failed call and the driver's message: untrusted text
 }
 
-// Reading is what one look at one device said.
+// Reading is what one sample contains about one device.
 type Reading struct {
 	Device           Device    `json:"device"`
 	Memory           Memory    `json:"memory"`
 	Processes        []Process `json:"processes"`
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
-	Busy             *Busy     `json:"busy,omitempty"`              // in a recording, where the driver tells
-	KnownBad         string    `json:"known_bad,omitempty"`         // what this driver is known to do with memory
-	Parts            bool      `json:"parts,omitempty"`             // a whole GPU that is given out in parts (MIG mode)
+	Busy             *Busy     `json:"busy,omitempty"`              // only in a recording, if the driver reports it
+	KnownBad         string    `json:"known_bad,omitempty"`         // known defect of this driver in freeing memory
+	Parts            bool      `json:"parts,omitempty"`             // a GPU that is assigned in parts (MIG mode)
 }
 
-// Process returns the process that is listed under a PID, false where none is.
+// Process returns the process listed under the PID, or false if there is none.
 func (r Reading) Process(pid int) (Process, bool) {
 	for _, p := range r.Processes {
 		if p.PID == pid {
@@ -130,7 +130,7 @@ func (r Reading) Process(pid int) (Process, bool) {
 	return Process{}, false
 }
 
-// Busy is the share of the driver's last sample period, in percent, with a running kernel, and with memory accesses.
+// Busy is the share of the driver's last sample period, in percent, in which a kernel ran and memory was accessed.
 type Busy struct {
 	GPU    int `json:"gpu"`
 	Memory int `json:"memory"`
@@ -142,7 +142,7 @@ type Driver struct {
 	Library string `json:"library,omitempty"` // the vendor library's own version
 }
 
-// Snapshot is one look at a set of devices.
+// Snapshot is one sample of a set of devices.
 type Snapshot struct {
 	At       time.Duration `json:"at"` // CLOCK_BOOTTIME when the last device was read
 	Driver   Driver        `json:"driver"`
@@ -159,17 +159,17 @@ func (s Snapshot) Reading(id ID) (Reading, bool) {
 	return Reading{}, false
 }
 
-// Card is one physical GPU of the node, read without asking the driver's library.
+// Card is one physical GPU of the node, read without the driver's library.
 type Card struct {
-	Device Device `json:"device"` // ID is empty while the driver has not cached the card's UUID
-	// Excluded is true for a GPU that the driver leaves alone: no process can use it. It still has a minor.
+	Device Device `json:"device"` // ID is empty until the driver has cached the GPU's UUID
+	// Excluded is true for a GPU that the driver does not manage: no process can use it. It still has a minor.
 	Excluded bool `json:"excluded,omitempty"`
-	// Unknown is why nothing but the bus id is known, when it is so.
+	// Unknown is why only the bus ID is known; empty if more is known.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Epoch names one uninterrupted life of a node's driver. What was measured in one epoch says nothing about
-// another: a boot, a driver update or a reload of the module frees all GPU memory and may renumber the devices.
+// Epoch identifies one uninterrupted period of a node's driver. Measurements of one epoch are not valid in another: a
+// boot, a driver update or a reload of the module frees all GPU memory and may renumber the devices.
 type Epoch struct {
 	Boot   string `json:"boot,omitempty"`   // the kernel's boot id; empty when unknown
 	Driver string `json:"driver,omitempty"` // version of the loaded driver; empty when unknown
@@ -181,20 +181,20 @@ func (e Epoch) Same(other Epoch) bool {
 	return known(e.Boot, other.Boot) && known(e.Driver, other.Driver) && known(e.Module, other.Module)
 }
 
-// Changed reports that a part of the epoch, known on both sides, is another. Epochs may be neither the same nor
-// changed: then nobody knows.
+// Changed reports whether a part that is known in both epochs differs. Two epochs may be neither the same nor changed:
+// then it is unknown.
 func (e Epoch) Changed(other Epoch) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)
 }
 
-// OtherBoot reports that the node has booted between the two.
+// OtherBoot reports whether the node has booted between the two epochs.
 func (e Epoch) OtherBoot(other Epoch) bool {
 	return Epoch{Boot: e.Boot}.Changed(Epoch{Boot: other.Boot})
 }
 
-// Or fills in what is unknown from an earlier epoch that nothing contradicts. If that is the present one again, the
-// driver was never reloaded meanwhile; if it is not, what is filled in equals no other epoch either.
+// Or fills in unknown parts from an earlier epoch, unless a known part differs from it. If a later epoch is the same as
+// the result, the driver was not reloaded in between; if it was, no later epoch is the same.
 func (e Epoch) Or(earlier Epoch) Epoch {
 	if e.Changed(earlier) {
 		return e
@@ -204,10 +204,10 @@ func (e Epoch) Or(earlier Epoch) Epoch {
 
 func known(a, b string) bool { return a != "" && a == b }
 
-// BusID is a PCI address as "0000:1b:00.0", lower case; NVML writes eight digits of domain, CUDA four.
+// BusID is a PCI address in the form "0000:1b:00.0", lower case. NVML writes an eight-digit domain, CUDA four.
 type BusID string
 
-// ParseBusID brings a PCI address of any of these forms into normal form.
+// ParseBusID converts a PCI address of either form to a BusID.
 func ParseBusID(s string) (BusID, error) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 {

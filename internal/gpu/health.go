@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Health is one look at a device's condition: without what its driver never tells; what it could not is unknown.
+// Health is one sample of a device's condition. Facts its driver never reports are missing; failed reads are unknown.
 type Health struct {
 	Device     ID         `json:"device"`
 	Facts      []Fact     `json:"facts"`
 	Accounting Accounting `json:"accounting,omitzero"`
 }
 
-// Fact is one health statement: a code, its value and where it was read.
+// Fact is one fact about a device's health: a code, its value and where it was read.
 type Fact struct {
 	Code    FactCode `json:"code"`
-	Value   string   `json:"value,omitempty"` // a decimal number or a word, as the code says
+	Value   string   `json:"value,omitempty"` // a decimal number or a word, depending on Code
 	Unknown string   `json:"unknown,omitempty"`
-	Source  string   `json:"source"` // the call
+	Source  string   `json:"source"` // the call that returned it
 }
 
 // FactCode names what a fact is about.
 type FactCode string
 
-// The facts. Counters only grow between two loads of the driver, unless they say "ever".
+// The facts. Counters only grow until the driver is reloaded, except those marked "ever".
 const (
 	ECCUncorrected FactCode = "ecc_uncorrected"   // errors since the driver was loaded
 	RemapPending   FactCode = "remap_pending"     // yes, no: rows wait for a reset to be remapped
@@ -46,52 +46,52 @@ func (h Health) Fact(c FactCode) (Fact, bool) {
 	return Fact{}, false
 }
 
-// Accounting is what the driver keeps of processes that have ended, where that is switched on.
+// Accounting is the driver's record of processes that have ended, if accounting is enabled.
 type Accounting struct {
-	Mode      string      `json:"mode,omitempty"` // on, off; empty if not asked
+	Mode      string      `json:"mode,omitempty"` // on, off; empty if not queried
 	Unknown   string      `json:"unknown,omitempty"`
 	Processes []Accounted `json:"processes,omitempty"`
 }
 
-// Accounted is one process of accounting, alive or not.
+// Accounted is one process in the driver's accounting, running or ended.
 type Accounted struct {
 	PID     int           `json:"pid"`
-	Peak    Figure        `json:"peak"`           // most memory at any time, bytes
+	Peak    Figure        `json:"peak"`           // the most memory that it used, bytes
 	Began   time.Time     `json:"began,omitzero"` // wall time
-	Ran     time.Duration `json:"ran_ns"`         // 0 while it runs
+	Ran     time.Duration `json:"ran_ns"`         // 0 while it is running
 	Running bool          `json:"running,omitempty"`
 }
 
-// KernelLog is what the kernel's log says of GPUs and of processes that it ended for want of memory.
+// KernelLog holds the kernel log's entries about GPUs and about processes killed because host memory ran out.
 type KernelLog struct {
 	Last     KernelMark `json:"last"` // the newest entry
 	Xids     []Xid      `json:"xids,omitempty"`
 	Kills    []HostKill `json:"kills,omitempty"`
-	Mismatch string     `json:"mismatch,omitempty"` // the newest line on a library of another version than the module
+	Mismatch string     `json:"mismatch,omitempty"` // newest line about different versions of library and module
 	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read
-	Lost     bool       `json:"lost,omitempty"`     // entries after the mark asked for were overwritten
-	Epoch    Epoch      `json:"epoch,omitzero"`     // in which it was read, however the driver does
+	Lost     bool       `json:"lost,omitempty"`     // entries after the requested mark were overwritten
+	Epoch    Epoch      `json:"epoch,omitzero"`     // at the time of reading; does not need a working driver
 }
 
-// KernelMark is one entry of the kernel's log. Only marks of one boot compare.
+// KernelMark identifies one entry of the kernel log. Marks are comparable only within one boot.
 type KernelMark struct {
 	Seq uint64        `json:"seq"`
-	At  time.Duration `json:"at_ns"` // by that log's own clock, which is no other's
+	At  time.Duration `json:"at_ns"` // on the log's own clock, which is not comparable with any other
 }
 
-// Xid is an error that a vendor's kernel module reported, which NVIDIA calls an Xid.
+// Xid is an error reported by a vendor's kernel module; Xid is NVIDIA's name for it.
 type Xid struct {
 	KernelMark
 	BusID    BusID  `json:"bus_id"`
 	Instance string `json:"instance,omitempty"` // of MIG: "GPU-I 5 GPU-CI 0"
-	Code     int    `json:"code"`               // NVIDIA's number, or one of ours for what has none
-	PID      int    `json:"pid,omitempty"`      // 0: none named
-	Name     string `json:"name,omitempty"`     // of the process: a string from outside
-	Text     string `json:"text,omitempty"`     // the rest of the line: a string from outside
-	More     int    `json:"more,omitempty"`     // lines before it, of this number and card, that it stands for
+	Code     int    `json:"code"`               // NVIDIA's number, or one of ours if the error has none
+	PID      int    `json:"pid,omitempty"`      // 0 if none is named
+	Name     string `json:"name,omitempty"`     // the process's name: untrusted text
+	Text     string `json:"text,omitempty"`     // the rest of the line: untrusted text
+	More     int    `json:"more,omitempty"`     // number of earlier lines with this code and GPU that this one replaces
 }
 
-// Error names an error by its number, or by the driver that numbers none.
+// Error names an error by its number, or by the driver's module if the vendor does not number errors.
 func Error(code int) string {
 	if code > maxXid {
 		return AMD.Module
@@ -99,10 +99,10 @@ func Error(code int) string {
 	return fmt.Sprintf("Xid %d", code)
 }
 
-// HostKill is a process that the kernel ended because host memory ran out.
+// HostKill is a process that the kernel killed because host memory ran out.
 type HostKill struct {
 	KernelMark
 	PID    int    `json:"pid"`
-	Name   string `json:"name,omitempty"`   // a string from outside
-	Cgroup string `json:"cgroup,omitempty"` // of the process; empty where the log does not say
+	Name   string `json:"name,omitempty"`   // untrusted text
+	Cgroup string `json:"cgroup,omitempty"` // the process's cgroup; empty if the log does not contain it
 }

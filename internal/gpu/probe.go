@@ -2,93 +2,93 @@ package gpu
 
 import "time"
 
-// ProbeRule says how test allocations are to be made. What may be tested at all is the hook's decision; a backend
-// refuses besides what it can see to be in use.
+// ProbeRule sets how test allocations are made. The hook decides which GPUs may be tested; in addition, a backend
+// refuses GPUs that it finds in use.
 type ProbeRule struct {
-	// Gap is how many bytes of free memory may be beyond the largest block before that is worth telling.
+	// Gap is how much smaller than free memory the largest block must be to be reported, in bytes.
 	Gap uint64 `json:"gap"`
-	// Known are the listed processes that are meant to be on the cards. With any other the card is somebody's.
+	// Known are the PIDs expected on the GPUs. If any other process is listed, the GPU is in use.
 	Known []int `json:"known,omitempty"`
-	// Locks are the files to lock while memory is taken, and LockWait the longest wait for all of them.
+	// Locks are the files to lock during allocation. LockWait is the longest total wait for them.
 	Locks    map[ID]string `json:"locks,omitempty"`
 	LockWait time.Duration `json:"lock_wait_ns,omitempty"`
-	// Empty is an empty folder of root's: where a multi-process service (MPS) is looked for and not found.
+	// Empty is an empty directory owned by root. CUDA looks for an MPS server there and finds none.
 	Empty string `json:"empty,omitempty"`
 }
 
-// ProbeResult is what a test allocation came to.
+// ProbeResult is the outcome of a test allocation.
 type ProbeResult string
 
 const (
-	ProbeOK  ProbeResult = "ok"  // the largest block is as large as the free memory, but for the rule's gap
-	ProbeGap ProbeResult = "gap" // in two searches less than that could be had in one block
-	// ProbeBlocked: no block at all could be had of free memory, or the card takes nobody in.
+	ProbeOK  ProbeResult = "ok"  // the largest block is less than the rule's gap below free memory
+	ProbeGap ProbeResult = "gap" // two searches in a row found a larger difference
+	// ProbeBlocked: memory is free but no block could be allocated, or the GPU accepts no contexts.
 	ProbeBlocked ProbeResult = "blocked"
-	ProbeBroken  ProbeResult = "broken"  // the driver failed with anything but "out of memory"
-	ProbeSkipped ProbeResult = "skipped" // not tried, see Why
+	ProbeBroken  ProbeResult = "broken"  // the driver failed with an error other than "out of memory"
+	ProbeSkipped ProbeResult = "skipped" // not tested; see Why
 )
 
-// ProbeMethod is how memory was taken.
+// ProbeMethod is how memory was allocated.
 type ProbeMethod string
 
-// Contextless is the only method. With a context the card would have some 500 MiB less to give.
+// Contextless is the only method. A context would take some 500 MiB of the GPU's memory.
 const Contextless ProbeMethod = "contextless"
 
-// Probe is a device's test allocation: the largest single block that could be had. Where it lies is unknown.
+// Probe is the test allocation of one device: the largest single block. Its physical location is unknown.
 type Probe struct {
 	Device   ID            `json:"device"`
 	Result   ProbeResult   `json:"result"`
-	Why      string        `json:"why,omitempty"` // of every result but ok and gap: a string from outside may be in it
+	Why      string        `json:"why,omitempty"` // set unless the result is ok or gap; may contain untrusted text
 	Method   ProbeMethod   `json:"method,omitempty"`
 	Free     Figure        `json:"free"`    // right before the last search
-	Largest  Figure        `json:"largest"` // the largest single block that was given
+	Largest  Figure        `json:"largest"` // the largest single block that was allocated
 	Attempts int           `json:"attempts,omitempty"`
-	Error    *CallError    `json:"error,omitempty"` // of blocked and broken
-	At       time.Duration `json:"at_ns"`           // CLOCK_BOOTTIME at its end
+	Error    *CallError    `json:"error,omitempty"` // for blocked and broken
+	At       time.Duration `json:"at_ns"`           // CLOCK_BOOTTIME at the end of the test
 	Times    ProbeTimes    `json:"times,omitzero"`
 }
 
-// ProbeTimes are the phases of a probe. Init is shared by all the devices of one backend.
+// ProbeTimes are the durations of a probe's phases. Init is shared by all devices of one backend.
 type ProbeTimes struct {
 	Init    time.Duration `json:"init_ns"`    // loading and initialising the vendor's library
-	Search  time.Duration `json:"search_ns"`  // every attempt
-	Release time.Duration `json:"release_ns"` // giving back
+	Search  time.Duration `json:"search_ns"`  // all attempts
+	Release time.Duration `json:"release_ns"` // freeing the memory
 }
 
-// CallError is a failed call of the vendor's, with what it means for an admin.
+// CallError is a failed call of the vendor's library, with its meaning for an admin.
 type CallError struct {
 	Call    string `json:"call"`
 	Code    int    `json:"code"`
 	Name    string `json:"name"`              // "CUDA_ERROR_NO_DEVICE"
-	Meaning string `json:"meaning,omitempty"` // empty for codes that the backend has no word for
+	Meaning string `json:"meaning,omitempty"` // empty if the backend has no explanation for the code
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// WatchRule says when watching devices may end. Package settle applies it, in the backend and in the hook.
+// WatchRule sets when watching devices may end. Package settle applies it, in the backend and in the hook.
 type WatchRule struct {
 	Max  time.Duration `json:"max_ns"`  // longest time to watch
-	Flat time.Duration `json:"flat_ns"` // looks that stay equal this long are flat
-	// SlackBytes is how far Used may lie above the expected and still be clean.
+	Flat time.Duration `json:"flat_ns"` // a device is flat if its samples stay equal this long
+	// SlackBytes: a device is clean if Used exceeds the expected amount by less than this.
 	SlackBytes uint64          `json:"slack_bytes"`
 	Expect     map[ID]Expected `json:"expect,omitempty"`
-	// Every is the time between two looks of a recording.
+	// Every is the interval between two samples of a recording.
 	Every time.Duration `json:"every_ns,omitempty"`
 }
 
-// Expected is what a device may carry and be clean, as before the job. The zero value expects an idle one.
+// Expected is what a clean device may already hold, for example from before the job. The zero value is an idle device.
 type Expected struct {
-	Bytes     uint64            `json:"bytes"` // beyond what the processes hold
+	Bytes     uint64            `json:"bytes"` // not counting what the processes hold
 	Processes []ExpectedProcess `json:"processes,omitempty"`
 }
 
-// ExpectedProcess is a process that may be listed, and what it holds then.
+// ExpectedProcess is a process that may be listed, and the memory that it then holds.
 type ExpectedProcess struct {
 	PID   int    `json:"pid"`
-	Bytes uint64 `json:"bytes"`           // its listed figure
-	Share uint64 `json:"share,omitempty"` // what the driver holds for it beyond that
+	Bytes uint64 `json:"bytes"`           // the memory listed for it
+	Share uint64 `json:"share,omitempty"` // memory the driver allocates for it in addition
 }
 
-// Expects returns what is expected of a PID, false where it is not.
+// Expects returns what is expected of a PID, or false if the PID is not expected.
 func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
 	for _, p := range e.Processes {
 		if p.PID == pid {
@@ -98,8 +98,8 @@ func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
 	return ExpectedProcess{}, false
 }
 
-// Used is the memory expected in use while these processes are listed: of one that has gone since, none, and of one
-// that holds less by now no more than that. Else what they gave back would hide as much of a leak.
+// Used returns the memory expected in use while these processes are listed. A process that has exited counts as 0, and
+// one that now holds less counts with the lower figure. Otherwise the memory it freed would hide a leak of that size.
 func (e Expected) Used(listed []Process) uint64 {
 	used := e.Bytes
 	for _, p := range listed {

@@ -8,39 +8,38 @@ import (
 	"strings"
 )
 
-// Vendor is what a vendor's driver looks like from outside: its names in /dev and /sys, its lines in the kernel's log,
-// what it takes for itself. What has to be asked of the driver, its backend knows. Whatever is empty, nobody has yet
-// found out or needed.
+// Vendor describes what is visible of a vendor's driver without querying it: its names in /dev and /sys, its lines in
+// the kernel log, and the memory that it uses itself. Empty fields are unknown or unneeded so far.
 type Vendor struct {
 	Name    string   // Device.Vendor
-	PCI     string   // its number on the bus, as sysfs writes it
-	Classes []string // begin the classes of its cards there
-	Module  string   // the kernel's module
-	Library string   // the library whose real file is named by the driver's version
+	PCI     string   // vendor ID on the PCI bus, as sysfs writes it
+	Classes []string // prefixes of its GPUs' PCI class codes in sysfs
+	Module  string   // name of the kernel module
+	Library string   // library whose real file name contains the driver's version
 	Nodes   Nodes
-	MPS     string // begins the names of its multi-process service's programs, in the 15 bytes that the kernel keeps
-	Context uint64 // bytes that the driver takes of a card for each process
-	// Untried is why nothing that this driver tells is certain enough to drain for; empty where it was measured.
+	MPS     string // prefix of its MPS programs' names, within the 15 bytes that the kernel keeps
+	Context uint64 // GPU memory that the driver takes for each process, bytes
+	// Untried is why no finding with this driver is certain enough to drain; empty if the driver was measured.
 	Untried string
-	// Surroundings are errors of a test allocation that may come from its environment, not from the GPU.
+	// Surroundings are error codes of a test allocation that may come from its environment instead of the GPU.
 	Surroundings []int
-	// Fault reads an entry of the kernel's log on an error of a card, Mismatch one on a library of another version than
-	// the module.
+	// Fault parses a kernel-log entry about a GPU error. Mismatch parses one about a library whose version differs from
+	// the module's.
 	Fault    func(entry string) (Xid, bool)
 	Mismatch func(entry string) (line string, ok bool)
 }
 
 // Nodes are the names of a driver's device nodes.
 type Nodes struct {
-	Card    string   // a card's, before its minor
-	Control string   // names no card
-	Shared  []string // of memory that host and cards share: names no card
-	Caps    string   // the folder of its capabilities, in which all names begin with Cap
+	Card    string   // prefix of a GPU's node; its minor follows
+	Control string   // belongs to no single GPU
+	Shared  []string // for memory shared by host and GPUs; belong to no single GPU
+	Caps    string   // directory of capabilities; all names in it begin with Cap
 	Cap     string
-	Folder  string // of /dev in which they are; empty for /dev itself
+	Folder  string // directory in /dev that contains the nodes; empty for /dev itself
 }
 
-// Vendors are those of which anything is known. A device that names none, as in an old record, is of the first.
+// Vendors are the supported vendors. A device without a vendor, as in old records, belongs to the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
 // VendorOf returns a device's vendor.
@@ -53,7 +52,7 @@ func VendorOf(d Device) *Vendor {
 	return Vendors[0]
 }
 
-// NodeKind is what a device node is of the driver's.
+// NodeKind is the purpose of a driver's device node.
 type NodeKind int
 
 const (
@@ -63,17 +62,17 @@ const (
 	CapsNode
 )
 
-// Node is a driver's device node; Minor is a card's.
+// Node is a device node of a driver. Minor is set only for a CardNode.
 type Node struct {
 	Vendor *Vendor
 	Kind   NodeKind
 	Minor  int
 }
 
-// CardNode is the name of a card's device node.
+// CardNode returns the name of a GPU's device node.
 func (v *Vendor) CardNode(minor int) string { return fmt.Sprintf("%s%d", v.Nodes.Card, minor) }
 
-// MayBeNode is a quick look at a name without its folder: whether ParseNode is worth the trouble.
+// MayBeNode is a fast check of a file name, without its directory, that tells whether calling ParseNode is worthwhile.
 func MayBeNode(name []byte) bool {
 	for _, v := range Vendors {
 		if prefix := v.Nodes.Card; len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
@@ -83,7 +82,7 @@ func MayBeNode(name []byte) bool {
 	return false
 }
 
-// ParseNode reads the path of a device node, and returns the directory in the place of /dev too: empty for the root.
+// ParseNode parses a device node's path. It also returns the directory that takes the place of /dev; "" is the root.
 func ParseNode(file string) (n Node, folder string, ok bool) {
 	if !strings.HasPrefix(file, "/") {
 		return Node{}, "", false
@@ -110,20 +109,20 @@ func ParseNode(file string) (n Node, folder string, ok bool) {
 	return Node{}, "", false
 }
 
-// ParseMinor reads the number behind a prefix, as a device node's name has it.
+// ParseMinor parses the number after a prefix in a device node's name.
 func ParseMinor(name, prefix string) (int, bool) {
 	number, ok := strings.CutPrefix(name, prefix)
 	if !ok {
 		return 0, false
 	}
-	minor, err := strconv.ParseUint(number, 10, 20) // the 20 bits of a Linux minor
+	minor, err := strconv.ParseUint(number, 10, 20) // Linux minors have 20 bits
 	if err != nil || strconv.FormatUint(minor, 10) != number {
 		return 0, false
 	}
 	return int(minor), true
 }
 
-// IsCardNode reports the name of a whole card's device node, of whatever vendor.
+// IsCardNode reports whether this is the name of a GPU's device node, of any vendor.
 func IsCardNode(name string) bool {
 	return slices.ContainsFunc(Vendors[:], func(v *Vendor) bool {
 		_, ok := ParseMinor(name, v.Nodes.Card)
@@ -131,13 +130,13 @@ func IsCardNode(name string) bool {
 	})
 }
 
-// OfMPS reports the name of a program of a multi-process service. A process may take any.
+// OfMPS reports whether a program's name is that of a multi-process service. Any process can choose such a name.
 func OfMPS(name string) bool {
 	return slices.ContainsFunc(Vendors[:],
 		func(v *Vendor) bool { return v.MPS != "" && strings.HasPrefix(name, v.MPS) })
 }
 
-// NVIDIA is NVIDIA's driver. A context was measured on an H200.
+// NVIDIA describes NVIDIA's driver. The memory for a context was measured on an H200.
 var NVIDIA = Vendor{
 	Name: "nvidia", PCI: "0x10de", Classes: []string{"0x03"}, Module: "nvidia", Library: "libnvidia-ml.so.1",
 	Nodes: Nodes{
@@ -147,7 +146,7 @@ var NVIDIA = Vendor{
 	MPS:     "nvidia-cuda-mps", // -control and -server
 	Context: 530 << 20,
 	Surroundings: []int{
-		2,   // OUT_OF_MEMORY: of cuInit under ulimit -v (measured); of an allocation it would be no error
+		2,   // OUT_OF_MEMORY: from cuInit under ulimit -v (measured); not an error from an allocation
 		34,  // STUB_LIBRARY
 		35,  // INSUFFICIENT_DRIVER
 		100, // NO_DEVICE
@@ -158,7 +157,7 @@ var NVIDIA = Vendor{
 	Mismatch: parseMismatch,
 }
 
-// parseMismatch joins an entry's lines, each with the driver's name: longer than a process's name (15) can fake.
+// parseMismatch joins the lines of an entry. No process name (15 bytes) can contain the prefix.
 func parseMismatch(entry string) (line string, ok bool) {
 	if !strings.HasPrefix(entry, "NVRM: API mismatch: ") {
 		return "", false
@@ -166,12 +165,12 @@ func parseMismatch(entry string) (line string, ok bool) {
 	return strings.Join(strings.Fields(strings.ReplaceAll(entry, "\nNVRM: ", " ")), " "), true
 }
 
-// xidBegins begins each Xid line. It has 11 bytes, fewer than a process's name may have; what follows, a bus id and
-// "): ", does not fit in one.
+// xidBegins begins each Xid line. Its 11 bytes would fit in a process name, but not together with the bus ID and "): "
+// that must follow.
 const xidBegins = "NVRM: Xid ("
 
-// parseXid parses "NVRM: Xid (PCI:0000:1b:00 GPU-I:01 GPU-CI:00): 31, pid=1234, name=python3, text". The parts of a MIG
-// instance, the process and the text may be missing; drivers before 2013 had no "PCI:".
+// parseXid parses "NVRM: Xid (PCI:0000:1b:00 GPU-I:01 GPU-CI:00): 31, pid=1234, name=python3, text". The MIG instance,
+// the process and the text are optional; drivers before 2013 omit "PCI:".
 func parseXid(text string) (Xid, bool) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), xidBegins)
 	if !ok {
@@ -190,13 +189,13 @@ func parseXid(text string) (Xid, bool) {
 	return x, true
 }
 
-// maxXid is larger than any number in use: 185 is the largest by early 2026.
+// maxXid exceeds every Xid in use: 185 is the largest by early 2026.
 const maxXid = 9999
 
 // MaxPID is Linux's PID_MAX_LIMIT.
 const MaxPID = 4 << 20
 
-// parsePlace parses the bus id, which has no function, and the parts of a MIG instance.
+// parsePlace parses the bus ID, which has no function number, and the optional MIG instance.
 func parsePlace(place string, x *Xid) bool {
 	fields := strings.Fields(place)
 	if len(fields) == 0 {
@@ -219,7 +218,7 @@ func parsePlace(place string, x *Xid) bool {
 	return true
 }
 
-// parseProcess takes "pid=..., name=..., " off the front. The number is the driver's; the process chose the name.
+// parseProcess removes a leading "pid=..., name=..., ". The driver sets the PID; the process chooses its name.
 func parseProcess(rest string, x *Xid) (text string) {
 	if after, ok := strings.CutPrefix(rest, "pid="); ok {
 		pid, more, _ := strings.Cut(after, ",")
@@ -233,7 +232,7 @@ func parseProcess(rest string, x *Xid) (text string) {
 	return rest
 }
 
-// Decimal parses digits only.
+// Decimal parses an unsigned decimal number that is not larger than most.
 func Decimal(s string, most int) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil || n > uint64(most) {
@@ -242,7 +241,7 @@ func Decimal(s string, most int) (int, bool) {
 	return int(n), true
 }
 
-// AMD is AMD's driver, as its backend and Slurm name its cards.
+// AMD describes AMD's driver, with the device names used by its backend and by Slurm.
 var AMD = Vendor{
 	Name: "amd", PCI: "0x1002", Classes: []string{"0x0380", "0x12"}, Module: "amdgpu",
 	Nodes:   Nodes{Card: "renderD", Folder: "dri"},
@@ -250,7 +249,7 @@ var AMD = Vendor{
 	Fault:   parseAMD,
 }
 
-// AMD's driver numbers none of its errors. These stand for its words, beyond all of NVIDIA's.
+// AMD's driver does not number its errors. These codes stand for its messages and exceed all of NVIDIA's.
 const (
 	AMDUncorrected = maxXid + 1 + iota
 	AMDReset
@@ -259,18 +258,18 @@ const (
 )
 
 var amdWords = []struct {
-	words string // what follows the place and the prefixes, or is in it
+	words string // begins the text after place and prefixes, or occurs in it
 	begin bool
 	code  int
 }{
-	{"VM memory stats for proc ", true, AMDNotGivenBack}, // names of processes follow
+	{"VM memory stats for proc ", true, AMDNotGivenBack}, // process names follow
 	{"uncorrectable hardware error", false, AMDUncorrected},
 	{"GPU reset begin", true, AMDReset},
 	{"page fault (src_id:", false, AMDPageFault},
 }
 
-// parseAMD parses "amdgpu 0000:e3:00.0: amdgpu: text"; newer kernels leave the second name out, and number an event of
-// the RAS: "{1}text". The first 21 bytes are more than the name of a process that begins a line can have.
+// parseAMD parses "amdgpu 0000:e3:00.0: amdgpu: text". Newer kernels omit the second "amdgpu: " and number RAS events:
+// "{1}text". The first 21 bytes are longer than a process name, so no process name can imitate them.
 func parseAMD(entry string) (x Xid, ok bool) {
 	rest, ok := strings.CutPrefix(entry, "amdgpu ")
 	place, text, found := strings.Cut(rest, ": ")
