@@ -1,12 +1,12 @@
-// Package answer is what the command line says: for each command one document, which it shows as text or, with --json,
-// as it is: versioned, with fields that do not change their names or meaning within a version. docs/cli.md describes
-// every field, and is tested against these types.
+// Package answer defines the documents that the command line prints, one for each command: as text or, with --json, as
+// versioned JSON. Within a version, fields keep their names and meanings. docs/cli.md describes every field and is
+// tested against these types.
 //
-// Parts of a record stand in documents as they are on record. Sizes are in bytes, moments in RFC 3339; units stand in
-// the names. What is not known says why, or is missing or null. Text from outside is printable ASCII: any other byte is
-// \xNN. Names of others stand only in documents for root.
+// Parts of a record appear in documents unchanged. Sizes are in bytes, times in RFC 3339; field names contain the
+// units. An unknown value carries a reason, or is missing or null. Text from outside is printable ASCII, with any other
+// byte as \xNN. Other users' names appear only in documents for root.
 //
-// "bookend report" says what is on record as a page for a browser: page.go, of what chart.go and lanes.go lay out.
+// page.go renders "bookend report", a web page of the records. chart.go and lanes.go compute its layout.
 package answer
 
 import (
@@ -25,13 +25,13 @@ import (
 	"bookend/internal/report"
 )
 
-// Version is the version of the documents. Fields may be added within one; programs ignore unknown ones.
+// Version is the version of all documents. A version may gain fields; programs must ignore unknown ones.
 const Version = 2
 
 // Head begins every document.
 type Head struct {
-	Version int  `json:"version"` // of the document's form: 2
-	Kind    Kind `json:"kind"`    // which document it is
+	Version int  `json:"version"` // version of the document's format: 2
+	Kind    Kind `json:"kind"`    // which document this is
 }
 
 // Kind names a document.
@@ -61,17 +61,17 @@ func Write(w io.Writer, document any) error {
 	return nil
 }
 
-// OwnReport is what "bookend why" says, and "bookend show" to a user: their own job's report.
+// OwnReport is printed by "bookend why", and by "bookend show" for users: the report of their own job.
 type OwnReport struct {
 	Head
 	Node  string   `json:"node"`
 	Job   string   `json:"job"`
-	Clean bool     `json:"clean"` // the GPUs were, when the job got them
+	Clean bool     `json:"clean"` // whether the GPUs were clean when the job got them
 	Start []string `json:"start"` // lines of the start report
-	End   []string `json:"end"`   // and of the end report, or of what was seen so far
+	End   []string `json:"end"`   // lines of the end report, or of the findings so far
 }
 
-// NewOwnReport is its document.
+// NewOwnReport returns the document for a job's two reports.
 func NewOwnReport(node, job string, clean bool, start, end string) OwnReport {
 	lines := func(text string) []string {
 		return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -80,7 +80,7 @@ func NewOwnReport(node, job string, clean bool, start, end string) OwnReport {
 		End: lines(end)})
 }
 
-// Text writes what users may read of a job of theirs.
+// Text writes the reports that users may read about their own job.
 func (o OwnReport) Text(w io.Writer) {
 	fmt.Fprintf(w, "job %s on %s\n", o.Job, o.Node)
 	for i, lines := range [][]string{o.Start, o.End} {
@@ -92,30 +92,30 @@ func (o OwnReport) Text(w io.Writer) {
 	}
 }
 
-// Doctor is what "bookend doctor" says.
+// Doctor is printed by "bookend doctor".
 type Doctor struct {
 	Head
 	Results []Checked      `json:"results"`
 	Counts  map[string]int `json:"counts"` // of results by level
 }
 
-// Checked is one thing that was looked at.
+// Checked is the result of one check.
 type Checked struct {
 	Check string `json:"check"`         // its name, as in docs/doctor.md
 	Level string `json:"level"`         // ok, warning, wrong, unknown
-	Path  string `json:"path"`          // or what it is about, where that is no file
-	Seen  string `json:"seen"`          // what there is
-	Why   string `json:"why,omitempty"` // why it matters; where it is not well
-	Fix   string `json:"fix,omitempty"` // a command, or what to change
+	Path  string `json:"path"`          // the file, or another subject of the check
+	Seen  string `json:"seen"`          // the actual state
+	Why   string `json:"why,omitempty"` // why it matters; only if Level is not ok
+	Fix   string `json:"fix,omitempty"` // a command to run, or what to change
 }
 
-// NewDoctor is the document of results, whose texts are printable ASCII.
+// NewDoctor returns the document for these results. Their texts must already be printable ASCII.
 func NewDoctor(results []Checked, counts map[string]int) Doctor {
 	return Doctor{head(KindDoctor), append([]Checked{}, results...), counts}
 }
 
-// clean makes every text of a document fit for one that somebody may look at on a terminal, and for one line. A part
-// that is the record's own is cleaned there too: who makes a document has no other use for the record's texts.
+// clean makes every text of a document safe for a terminal and limits it to one line. It also modifies the parts shared
+// with the record: callers must not use the record's texts for anything else.
 func clean(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -152,17 +152,17 @@ func cleaned[T any](document T) T {
 	return document
 }
 
-// Terminal returns a writer that lets nothing but printable ASCII and the ends of lines through to w, and writes the
-// rest as \xNN. Documents have clean texts; this is for the one that was forgotten.
-// Threat: a name, or an argument, that tells an admin's terminal what to do.
+// Terminal returns a writer that passes only printable ASCII and newlines to w and writes other bytes as \xNN.
+// Documents are already cleaned; this catches any text that was missed.
+// Threat: a process name or an argument that contains control sequences for an admin's terminal.
 func Terminal(w io.Writer) io.Writer { return terminal{w} }
 
 type terminal struct{ w io.Writer }
 
-// mostEscaped is how much longer a byte can become: \xNN.
+// mostEscaped is how many bytes one byte can become: \xNN.
 const mostEscaped = 4
 
-// Write makes terminal an io.Writer. Its count is of p's bytes.
+// Write makes terminal an io.Writer. It returns the number of bytes consumed from p.
 func (t terminal) Write(p []byte) (int, error) {
 	lines := strings.Split(string(p), "\n")
 	for i, line := range lines {
@@ -188,7 +188,7 @@ func table(w io.Writer, lines ...string) {
 
 func row(cells ...string) string { return strings.Join(cells, "\t") }
 
-// Figure words bytes, or says that they are unknown.
+// Figure formats a number of bytes; "unknown" if it is not known.
 func Figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "unknown"
@@ -196,7 +196,7 @@ func Figure(f gpu.Figure) string {
 	return diagnosis.Size(f.Bytes)
 }
 
-// textWidth is of what is quoted; a name from outside has no more than a part of it.
+// textWidth limits quoted text. Names from outside are always shorter.
 const textWidth = 400
 
 func cut(text string) string { return string(report.Keep(text, textWidth)) }

@@ -15,32 +15,32 @@ import (
 	"bookend/internal/settle"
 )
 
-// Scene is what the state of the node's GPUs is made from.
+// Scene is the input for the current state of the node's GPUs.
 type Scene struct {
-	Now       gpu.Snapshot // without readings where the driver gave no answer
+	Now       gpu.Snapshot // without readings if the driver did not answer
 	Who       map[int]finding.Process
-	At        func(time.Duration) time.Time // turns time since boot into a wall time
+	At        func(time.Duration) time.Time // converts time since boot to wall time
 	Runs      []ledger.Run
-	Epoch     gpu.Epoch                   // now's
-	Baselines map[gpu.ID]finding.Baseline // that hold now
+	Epoch     gpu.Epoch                   // the current one
+	Baselines map[gpu.ID]finding.Baseline // those that are valid now
 	Limits    finding.Limits
 }
 
-// Card is what names a GPU.
+// Card identifies a GPU.
 type Card struct {
-	Index *int `json:"index"` // Slurm's number of it; null where no record has it
+	Index *int `json:"index"` // Slurm's index; null if no record has it
 	gpu.Device
 }
 
-// CardStatus is one GPU now.
+// CardStatus is the current state of one GPU.
 type CardStatus struct {
 	Card
 	Memory      gpu.Memory `json:"memory"`
-	Unexplained gpu.Figure `json:"unexplained"` // memory beyond the listed processes' and the GPU's baseline
+	Unexplained gpu.Figure `json:"unexplained"` // memory used beyond the listed processes and the GPU's baseline
 	Processes   []Process  `json:"processes"`
-	Unlisted    string     `json:"processes_unknown,omitempty"` // why the driver lists none
-	Jobs        []string   `json:"jobs"`                        // that have it now
-	Last        *LastLook  `json:"last"`                        // null where no hook's look at it is on record
+	Unlisted    string     `json:"processes_unknown,omitempty"` // why the process list is missing or incomplete
+	Jobs        []string   `json:"jobs"`                        // jobs that have it now
+	Last        *LastLook  `json:"last"`                        // null if no record of a hook has it
 }
 
 // Process is one process on a GPU.
@@ -48,18 +48,18 @@ type Process struct {
 	finding.Process
 	Memory   gpu.Figure `json:"memory"`
 	BeganAt  time.Time  `json:"began_at,omitzero"`
-	User     string     `json:"user,omitempty"`        // by name, where a job's record has it
-	JobEnded time.Time  `json:"job_ended_at,omitzero"` // of a job that is over
+	User     string     `json:"user,omitempty"`        // user name, if a job's record has it
+	JobEnded time.Time  `json:"job_ended_at,omitzero"` // when its job ended
 }
 
-// LastLook is what was found on a GPU when a job with it ended, or began, last.
+// LastLook is what the latest start or end of a job with this GPU found.
 type LastLook struct {
 	Job   string      `json:"job"`
 	At    time.Time   `json:"at"`
-	Codes []code.Code `json:"codes"` // empty: nothing that was not there before
+	Codes []code.Code `json:"codes"` // empty if nothing was found that was not there before
 }
 
-// NewCards is each GPU that the driver shows now, by Slurm's number, then by bus id.
+// NewCards returns each GPU that the driver reports now, sorted by Slurm's index, then by bus ID.
 func NewCards(s Scene) []CardStatus {
 	cards := []CardStatus{}
 	for _, r := range s.Now.Readings {
@@ -82,7 +82,7 @@ func (c Card) order() int {
 	return *c.Index
 }
 
-// listed are the processes that the driver lists on a GPU, with what /proc and the records say of them.
+// listed returns the processes that the driver lists on a GPU, with what /proc and the records contain about them.
 func (s Scene) listed(r gpu.Reading) []Process {
 	out, boots := []Process{}, ledger.BootsOf(s.Runs)
 	for _, listed := range r.Processes {
@@ -132,8 +132,8 @@ func (s Scene) jobs(d gpu.Device) []string {
 	return slices.Compact(jobs)
 }
 
-// lastLook is the newest look of a hook's at a GPU that is on record, with the findings on it that policy does not
-// hide; a GPU that is not clean has one.
+// lastLook returns the newest recorded sample that a hook took of a GPU. Its findings are those that policy does not
+// hide; if the GPU was not clean, all of them.
 func (s Scene) lastLook(id gpu.ID) (newest *LastLook) {
 	var last time.Time
 	boots := ledger.BootsOf(s.Runs)
@@ -168,7 +168,7 @@ func (s Scene) index(id gpu.ID) *int {
 	return nil
 }
 
-// number is a GPU's: Slurm's, or N of nvidiaN in brackets where no record has that.
+// number returns Slurm's index of a GPU. If no record has it, it is N of nvidiaN in parentheses.
 func (c Card) number() string {
 	switch {
 	case c.Index != nil:
@@ -179,7 +179,7 @@ func (c Card) number() string {
 	return "?"
 }
 
-// identity names a GPU beyond its number.
+// identity returns the names of a GPU other than its number.
 func (c Card) identity() string {
 	return strings.Join(slices.DeleteFunc([]string{string(c.ID), c.Name, c.Node()},
 		func(s string) bool { return s == "" }), "  ")
@@ -208,14 +208,14 @@ func (c CardStatus) rows(now time.Time) (rows []string) {
 	return rows
 }
 
-// The states of a GPU; in capitals what an admin has to look at.
+// The states of a GPU. Those in capitals need an admin's attention.
 const (
 	stateUnknown     = "unknown"
 	stateInUse       = "in use"
 	stateFree        = "free"
-	stateLeftover    = "LEFTOVER"    // a process of a job that is over, or what its end found is still there
-	stateUnexplained = "UNEXPLAINED" // memory that no listed process has
-	stateStray       = "STRAY"       // a process of no job that has this GPU, and of no service
+	stateLeftover    = "LEFTOVER"    // a process of a job that has ended, or memory that its end found is still in use
+	stateUnexplained = "UNEXPLAINED" // memory that no listed process accounts for
+	stateStray       = "STRAY"       // a process of no job that has this GPU, of no service and not of root
 )
 
 func (c CardStatus) problem() bool {
@@ -244,7 +244,7 @@ func (c CardStatus) state() string {
 	return stateFree
 }
 
-// short is a process in a table; its memory is told where several share the GPU.
+// short formats a process for a table, with its memory if several share the GPU.
 func (p Process) short(now time.Time, several bool) string {
 	text, facts := fmt.Sprint(p.PID), []string{}
 	if p.Gone {
@@ -272,17 +272,17 @@ func (p Process) short(now time.Time, several bool) string {
 	return text + " (" + strings.Join(facts, ", ") + ")"
 }
 
-// Snapshot is what "bookend snapshot" says: what the driver answered just now.
+// Snapshot is printed by "bookend snapshot": the driver's current answer.
 type Snapshot struct {
 	Head
 	At      time.Time    `json:"at,omitzero"`
-	Release string       `json:"driver_release"` // empty where the driver did not say
+	Release string       `json:"driver_release"` // empty if the driver did not report it
 	Cards   []CardStatus `json:"gpus"`
 	Faults  []gpu.Fault  `json:"faults"`
-	Problem string       `json:"problem"` // why the answer is not whole; empty where it is
+	Problem string       `json:"problem"` // why the answer is incomplete; empty if it is complete
 }
 
-// NewSnapshot is the document of one look.
+// NewSnapshot returns the document for one sample.
 func NewSnapshot(s Scene, problem string) Snapshot {
 	d := Snapshot{Head: head(KindSnapshot), Release: s.Now.Driver.Version, Cards: []CardStatus{},
 		Faults: append([]gpu.Fault{}, s.Now.Faults...), Problem: problem}
@@ -292,11 +292,11 @@ func NewSnapshot(s Scene, problem string) Snapshot {
 	return cleaned(d)
 }
 
-// Text writes one look at the node's GPUs and who is on them.
+// Text writes one sample of the node's GPUs and their processes.
 func (s Snapshot) Text(w io.Writer) {
 	for _, c := range s.Cards {
 		m := c.Memory
-		reserve := "" // what is neither used nor free: the driver keeps it on every GPU, whoever uses it
+		reserve := "" // neither used nor free: the driver reserves it on every GPU
 		if m.Reserved.Known() && m.Reserved.Bytes > 0 {
 			reserve = fmt.Sprintf(" (%s reserved by the driver itself)", Figure(m.Reserved))
 		}

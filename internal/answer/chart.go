@@ -14,24 +14,24 @@ import (
 )
 
 type Request struct {
-	// Since and Until bound the time shown; zero: from the first record on, up to Now.
+	// Since and Until limit the time shown. If zero, it begins at the first record and ends at Now.
 	Since, Until time.Time
-	// Now is when the records were read; zero: they are a copy, and the last look in them is the latest that is known.
+	// Now is when the records were read. If zero, they are a copy, and the time of their last sample is used.
 	Now time.Time
-	// Check is the last health check, nil where there is none on record.
+	// Check is the last health check, nil if none is recorded.
 	Check *ledger.Check
 }
 
 type Chart struct {
 	Since, Until time.Time
-	// First and Last are the first and the last look on record, shown or not; zero: there is none.
+	// First and Last are the times of the first and the last recorded sample, shown or not; zero if there is none.
 	First, Last time.Time
 	Ticks       []Tick
 	Lanes       []Lane
-	Node        []Mark // of findings that concern no card
-	// Entries are the findings of the time shown, the latest first. Marks name them by their place here.
+	Node        []Mark // findings that concern no single GPU
+	// Entries are the findings in the time shown, latest first. Marks refer to them by index.
 	Entries               []Entry
-	Codes                 []Count // the most grave first, then the most frequent
+	Codes                 []Count // most serious first, then most frequent
 	Jobs, Running, Drains int
 }
 
@@ -42,7 +42,7 @@ type Lane struct {
 	Marks  []Mark
 }
 
-// Slot is a GPU or MIG instance as the latest record has it.
+// Slot is a GPU or MIG instance, with the details of its latest record.
 type Slot struct {
 	Card
 	Total gpu.Figure
@@ -53,17 +53,17 @@ type Count struct {
 	Found int
 }
 
-// layout is what the records say, sorted by card, and the chart that is made of it.
+// layout holds the records, sorted by GPU, and the chart made from them.
 type layout struct {
 	Chart
 	ask   Request
-	runs  []ledger.Run       // the one that was seen last is the last
-	jobs  map[gpu.ID][]Block // by their start
+	runs  []ledger.Run       // by last sample, oldest first
+	jobs  map[gpu.ID][]Block // sorted by start
 	looks map[gpu.ID][]look
 }
 
-// Lay makes a Chart of the records: each GPU is a lane, jobs are blocks, what stayed on it between looks is Held,
-// findings are Marks. Places are fractions of the time shown; what no look saw has no place.
+// Lay makes a Chart of the records: each GPU is a lane, jobs are Blocks, leftover memory between two samples is Held,
+// and findings are Marks. Positions are fractions of the time shown. What no sample recorded is not drawn.
 func Lay(runs []ledger.Run, r Request) Chart {
 	h := layout{runs: ledger.Newest(runs), ask: r, jobs: map[gpu.ID][]Block{}, looks: map[gpu.ID][]look{}}
 	slices.Reverse(h.runs)
@@ -80,7 +80,7 @@ func Lay(runs []ledger.Run, r Request) Chart {
 	return h.Chart
 }
 
-// each visits the looks on record: when, at which cards of Slurm's, and what was seen.
+// each visits the recorded samples: their time, the GPUs with Slurm's indexes, and the snapshot.
 func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu.Snapshot)) {
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
@@ -92,7 +92,7 @@ func (h *layout) each(visit func(at time.Time, given []ledger.Assigned, seen gpu
 	}
 }
 
-// shortest is the least time shown: a node with one look on record has a chart too.
+// shortest is the least time shown, so that a node with one recorded sample also has a chart.
 const shortest = time.Minute
 
 func (h *layout) period() {
@@ -124,18 +124,18 @@ func (c Chart) at(t time.Time) float64 {
 
 func (c Chart) shows(from, to time.Time) bool { return !to.Before(c.Since) && !from.After(c.Until) }
 
-// Tick is a line across the lanes with its label.
+// Tick is a labelled line across the lanes.
 type Tick struct {
 	At    float64
 	Label string
-	Day   bool // a day begins
+	Day   bool // midnight
 }
 
 var steps = []int{1, 5, 15, 30, 60, 2 * 60, 3 * 60, 6 * 60, 12 * 60, aDay, 2 * aDay, 7 * aDay, 14 * aDay}
 
 const (
 	aDay      = 24 * 60
-	mostTicks = 9 // labels that stand beside each other without touching
+	mostTicks = 9 // labels that fit next to each other
 )
 
 func (h *layout) ticks() {
@@ -147,7 +147,7 @@ func (h *layout) ticks() {
 	}
 	year, month, date := h.Since.Local().Date()
 	for n := 0; ; n += step {
-		// Minutes of the calendar: where clocks are changed a day has 23 or 25 hours, and still one midnight.
+		// Minutes of the calendar: when clocks change, a day has 23 or 25 hours but only one midnight.
 		t := time.Date(year, month, date, 0, n, 0, 0, time.Local)
 		if t.After(h.Until) {
 			return
@@ -162,7 +162,7 @@ func (h *layout) ticks() {
 	}
 }
 
-// cards are those on record, by Slurm's number; those that no job was given last.
+// cards returns the recorded GPUs by Slurm's index, followed by those that were given to no job.
 func (h *layout) cards() []Slot {
 	known := map[gpu.ID]Slot{}
 	h.each(func(_ time.Time, given []ledger.Assigned, seen gpu.Snapshot) {
@@ -186,7 +186,7 @@ func (h *layout) cards() []Slot {
 			known[d.Device.ID] = c
 		}
 	})
-	delete(known, "") // of no id: no lane can be drawn for it
+	delete(known, "") // without an ID no lane can be drawn
 	return slices.SortedFunc(maps.Values(known), func(a, b Slot) int {
 		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.ID, b.ID))
 	})
@@ -218,19 +218,19 @@ func (h *layout) count() {
 	})
 }
 
-// Entry is one finding of the time shown, with where it was made and what policy made of it.
+// Entry is one finding in the time shown, with where it was made and what policy decided.
 type Entry struct {
 	At    time.Time
 	Phase string // start, end, health check
-	Job   string // none of a health check's
-	User  string // raw
+	Job   string // empty for a health check
+	User  string // unescaped
 	finding.Finding
 	Kind    code.Entry
 	Judged  finding.Judged
-	Drained bool // by this finding's code the hook drained the node
+	Drained bool // the hook drained the node for this finding's code
 }
 
-// readEntries finds the findings of the time shown that policy does not ignore.
+// readEntries collects the findings in the time shown, except those that policy ignores.
 func (h *layout) readEntries() {
 	for _, r := range h.runs {
 		for i, e := range r.Both() {
@@ -255,7 +255,7 @@ func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 		of.Finding, of.Judged = f, v.Of(n)
 		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
 		kind, known := code.Lookup(f.Code)
-		if !known { // of another release
+		if !known { // from another release
 			kind = code.Entry{Code: f.Code, Severity: code.Warning, Title: "not known to this release"}
 		}
 		if of.Kind = kind; of.Judged.Action != config.Ignore {
@@ -264,7 +264,7 @@ func (h *layout) enter(of Entry, found []finding.Finding, v finding.Verdict) {
 	}
 }
 
-// Grave is how much a finding weighs where there is room for one only.
+// Grave ranks findings for places that have room for only one.
 func (e Entry) Grave() int {
 	weight := map[code.Severity]int{code.Serious: 3, code.Warning: 2, code.Note: 1}[e.Kind.Severity]
 	switch {
@@ -276,17 +276,17 @@ func (e Entry) Grave() int {
 	return weight
 }
 
-// Mark stands for the findings of one moment of a lane, the gravest first.
+// Mark stands for findings of a lane that are close in time, most serious first.
 type Mark struct {
 	At      float64
-	Entries []int // places in Chart.Entries
+	Entries []int // indexes into Chart.Entries
 }
 
-// markWidth is the part of a lane that a mark takes: nearer to each other, findings share one.
+// markWidth is the fraction of a lane that a mark covers. Findings closer to each other share one mark.
 const markWidth = 1.0 / 64
 
 func (c Chart) marks(id gpu.ID) (marks []Mark) {
-	for i, e := range slices.Backward(c.Entries) { // the latest come first
+	for i, e := range slices.Backward(c.Entries) { // entries are sorted latest first
 		if e.GPU != id {
 			continue
 		}

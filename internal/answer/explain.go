@@ -13,7 +13,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Explain writes what a code, an exit code, an Xid or a drain reason means and asks for; false for none of these.
+// Explain writes the meaning and remedy of a code, exit code, Xid or drain reason. It returns false if none matches.
 func Explain(w io.Writer, what string, here config.Config) bool {
 	e := explainer{here: here}
 	what = strings.TrimSpace(what)
@@ -87,7 +87,7 @@ func (e *explainer) exit(n int) {
 const hookFailed = " did not exit 0. slurmd's log on the node says which script, and its exit status. If it is " +
 	"Bookend's, bookend status shows what was found, and bookend explain NUMBER explains the status."
 
-// slurmReasons are fixed texts with which slurmd drains a node, which hooks have to do with.
+// slurmReasons are the fixed texts with which slurmd drains a node because of a hook or of processes it cannot kill.
 var slurmReasons = map[string]string{
 	drain.PrologError: "a Prolog" + hookFailed,
 	drain.EpilogError: "an Epilog" + hookFailed,
@@ -95,7 +95,7 @@ var slurmReasons = map[string]string{
 		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log.",
 }
 
-// reason explains a node's drain reason: Slurm's, or one with codes of Bookend's in it.
+// reason explains a node's drain reason: Slurm's own, or one that contains codes of Bookend.
 func (e *explainer) reason(what string) {
 	for text, means := range slurmReasons {
 		if strings.HasPrefix(strings.ToLower(what), strings.ToLower(text)) {
@@ -132,13 +132,13 @@ func (e *explainer) code(c code.Code) {
 		[2]string{"more", "docs/findings.md#" + strings.ToLower(string(c))})
 }
 
-// policyOf is what policy does with a finding, by phase, in partitions without a policy of their own.
+// policyOf returns the policy's action for a finding in each phase, in partitions that have no policy of their own.
 func policyOf(of code.Code, c config.Config) string {
 	return fmt.Sprintf("prolog %s, epilog %s, health check %s", c.Action(slurm.Prolog, "", of),
 		c.Action(slurm.Epilog, "", of), c.Action(slurm.HealthCheck, "", of))
 }
 
-// CodeOf is the code that somebody means: with or without "BKD-", in any case; false where there is none of that name.
+// CodeOf returns the code for user input, with or without "BKD-", in any case; false if there is no such code.
 func CodeOf(written string) (code.Code, bool) {
 	name := code.Code(strings.ToUpper(strings.TrimSpace(written)))
 	for _, c := range []code.Code{name, "BKD-" + name} {

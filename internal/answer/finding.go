@@ -11,7 +11,7 @@ import (
 	"bookend/internal/ledger"
 )
 
-// findingText writes one finding of an end: what, whose by which evidence, and why it did not drain.
+// findingText writes one finding of an end: what was found, the owner with the evidence, and why it did not drain.
 func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger.End) {
 	place := ""
 	switch {
@@ -44,7 +44,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	}
 	if o := f.Owner; o != nil {
 		user := fmt.Sprintf("uid %d", o.UID)
-		if f.Unknown != "" && o.Named() { // a job without a record here
+		if f.Unknown != "" && o.Named() { // its job has no record here
 			user = "uid unknown"
 		}
 		line("job", fmt.Sprintf("%s (%s), evidence: %s%s", o.JobName(), user, o.Level, evidence[o.Level]))
@@ -54,7 +54,7 @@ func findingText(w io.Writer, f finding.Finding, judged finding.Judged, e ledger
 	line("doubt", judged.Why)
 }
 
-// evidence words what blames a job; docs/findings.md explains the levels.
+// evidence describes each level of attribution; docs/findings.md explains them.
 var evidence = map[finding.Level]string{
 	finding.ByCgroup:      " (it is in the job's cgroup)",
 	finding.BySighting:    " (an earlier hook saw it in the job's cgroup)",
@@ -75,7 +75,7 @@ func processText(p finding.Process, began time.Time) string {
 	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, stamp(began))
 }
 
-// holderText names a process that an end found: its kind, where it runs, what it has open, and a candidate's job.
+// holderText describes a process that an end found: its class, where it runs, its open files, and a candidate's job.
 func holderText(h finding.Holder, e ledger.End) string {
 	began := time.Time{}
 	if h.Start > 0 {

@@ -16,20 +16,20 @@ import (
 	"bookend/internal/slurm"
 )
 
-// History is what "bookend history" says: runs, the newest first.
+// History is printed by "bookend history": runs, newest first.
 type History struct {
 	Head
 	Node string `json:"node"`
 	Runs []Run  `json:"runs"`
-	More int    `json:"more"` // how many more there are that --limit leaves out
+	More int    `json:"more"` // number of older runs omitted because of --limit
 }
 
-// NewHistory is the document of runs that were picked, the newest first; more are left out.
+// NewHistory returns the document for the selected runs, newest first; more is the number of omitted ones.
 func NewHistory(node string, runs, all []ledger.Run, more int) History {
 	return cleaned(History{Head: head(KindHistory), Node: node, Runs: newRuns(runs, all), More: more})
 }
 
-// Text writes runs, a line each, the newest first.
+// Text writes one line for each run, newest first.
 func (h History) Text(w io.Writer) {
 	if len(h.Runs) == 0 {
 		fmt.Fprintf(w, "node %s has no matching runs\n", h.Node)
@@ -47,17 +47,17 @@ func (h History) Text(w io.Writer) {
 	}
 }
 
-// Filter picks runs; an empty one picks all.
+// Filter selects runs; the zero Filter selects all.
 type Filter struct {
-	GPU          string     // an index of Slurm's, a UUID, a bus id, or nvidiaN
-	Job          *slurm.Ref // a job
-	User         string     // a user's name or uid
-	Code         code.Code  // something of this code was found
-	Since, Until time.Time  // it was there at some time between the two; zero: without bound
-	Found        bool       // something was found that policy does not hide
+	GPU          string // Slurm's index, a UUID, a bus ID, or nvidiaN
+	Job          *slurm.Ref
+	User         string    // user name or UID
+	Code         code.Code // the run has a finding with this code
+	Since, Until time.Time // the run overlaps this period; zero means unbounded
+	Found        bool      // the run has a finding that policy does not hide
 }
 
-// Pick returns the runs that a filter lets through, in their order.
+// Pick returns the runs that match the filter, in their order.
 func (f Filter) Pick(runs []ledger.Run) (out []ledger.Run) {
 	for _, r := range runs {
 		if f.lets(r) {
@@ -73,7 +73,7 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, f.isCard):
 	case (f.Code != "" || f.Found) && !slices.ContainsFunc(r.Both(), f.finds):
-	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // one that runs is there now
+	case !f.Since.IsZero() && r.Closed() && r.Last().Wall.Before(f.Since): // a running job is present now
 	case !f.Until.IsZero() && r.First().Wall.After(f.Until):
 	default:
 		return true
@@ -99,11 +99,11 @@ func names(ref slurm.Ref, r ledger.Run) bool {
 	case ref.Sign == "+":
 		return r.Job.HetJobID == ref.ID && r.Job.ID == ref.ID+slurm.JobID(ref.Part)
 	}
-	// An array's or a heterogeneous job's own id is the first, or the last, of its parts, and stands for all of them.
+	// An array's or heterogeneous job's ID, which is also that of its first or last component, selects all of them.
 	return r.Job.ID == ref.ID || r.Display.Array.Master == ref.ID || r.Job.HetJobID == ref.ID
 }
 
-// isCard reports whether this GPU of a job's is meant: by Slurm's number, UUID, bus id, or as nvidiaN.
+// isCard reports whether the filter's GPU is this one: by Slurm's index, UUID, bus ID or nvidiaN.
 func (f Filter) isCard(a ledger.Assigned) bool {
 	if n, err := strconv.Atoi(f.GPU); err == nil {
 		return n == a.Index
@@ -111,28 +111,28 @@ func (f Filter) isCard(a ledger.Assigned) bool {
 	return a.Device.Named(f.GPU) || strings.EqualFold(f.GPU, string(a.Device.Parent))
 }
 
-// Offenders is what "bookend history --repeat-offenders" says: GPUs with the same finding in several runs, most first.
+// Offenders is printed by "bookend history --repeat-offenders": GPUs that had the same finding in several runs.
 type Offenders struct {
 	Head
 	Node  string     `json:"node"`
-	Runs  int        `json:"runs"` // runs looked at
+	Runs  int        `json:"runs"` // number of runs examined
 	Cards []Offender `json:"gpus"`
 }
 
-// Offender is one such GPU.
+// Offender is one GPU with repeated findings.
 type Offender struct {
 	Card
-	Runs  int      `json:"runs"` // runs that had it, of those looked at
+	Runs  int      `json:"runs"` // examined runs that had this GPU
 	Codes []Repeat `json:"codes"`
 }
 
-// Repeat is one finding that comes again on a GPU.
+// Repeat is one finding that recurs on a GPU.
 type Repeat struct {
 	Code    code.Code `json:"code"`
 	Title   string    `json:"title"`
-	Runs    int       `json:"runs"`  // in which it was found
-	Jobs    int       `json:"jobs"`  // distinct jobs that it is blamed on, or that met it where no one is blamed
-	Users   int       `json:"users"` // distinct users of these
+	Runs    int       `json:"runs"`  // runs in which it was found
+	Jobs    int       `json:"jobs"`  // distinct jobs blamed for it, or that met it if no job is blamed
+	Users   int       `json:"users"` // distinct users of these jobs
 	FirstAt time.Time `json:"first_at"`
 	LastAt  time.Time `json:"last_at"`
 	Suspect Suspect   `json:"suspect"`
@@ -142,14 +142,14 @@ type Repeat struct {
 	users map[uint32]bool
 }
 
-// Suspect says where to look first. It is a count, no proof.
+// Suspect is where to look first. It is derived from counts and proves nothing.
 type Suspect string
 
 // The suspects.
 const (
-	SuspectCard Suspect = "card" // several users met it
-	SuspectUser Suspect = "user" // always the same user
-	SuspectNode Suspect = "node" // no one's job: what runs on the node beside them
+	SuspectCard Suspect = "card" // several users had the finding
+	SuspectUser Suspect = "user" // it was always the same user
+	SuspectNode Suspect = "node" // the process belongs to no job: something else runs on the node
 )
 
 var suspects = map[Suspect]string{
@@ -158,10 +158,10 @@ var suspects = map[Suspect]string{
 	SuspectNode: "no job's process: look at what else runs on the node",
 }
 
-// NewOffenders counts what was found on each GPU, in runs that were picked, oldest or newest first. Each code counts
-// once a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
+// NewOffenders counts the findings on each GPU in the given runs, oldest or newest first. Each code counts once per
+// run. BKD-DIRTY is not counted: it is about memory that an earlier job left.
 func NewOffenders(node string, runs []ledger.Run) Offenders {
-	cards := map[gpu.ID]*Offender{"": {}} // of no id: nothing can be counted
+	cards := map[gpu.ID]*Offender{"": {}} // without an ID nothing can be counted
 	for _, r := range runs {
 		for _, d := range r.Devices {
 			if cards[d.Device.ID] == nil {
@@ -225,7 +225,7 @@ func (c *Repeat) add(r ledger.Run, e ledger.End, f finding.Finding) {
 	}
 }
 
-// Text writes the GPUs on which the same was found again and again.
+// Text writes the GPUs that had the same finding in several runs.
 func (l Offenders) Text(w io.Writer) {
 	if len(l.Cards) == 0 {
 		fmt.Fprintf(w, "node %s has no GPU with the same finding in two runs: %s searched\n", l.Node, count(l.Runs, "run", "s"))

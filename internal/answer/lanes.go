@@ -13,36 +13,36 @@ import (
 	"bookend/internal/settle"
 )
 
-// Block is one job on a card, or several that are too short to be told apart.
+// Block is one job on a GPU, or several that are too short to be drawn separately.
 type Block struct {
 	From, To float64
-	Row      int // of Rows: jobs that had the card at one time stand on top of each other
-	Rows     int // of the whole lane
-	// Y and Tall are the block's place and height in the lane, UseY and Used those of the memory in use.
+	Row      int // of Rows: jobs that had the GPU at the same time are stacked
+	Rows     int // number of rows in the lane
+	// Y and Tall are the block's position and height in the lane; UseY and Used are those of the memory in use.
 	Y, Tall, UseY, Used float64
 
 	Jobs       int
-	Job        string // its name; of several none
-	User       string // raw
+	Job        string // its name; empty for several jobs
+	User       string // unescaped
 	Start, End time.Time
-	// Running: it has not ended. NoStart and NoEnd: that end is not on record, and Start or End only bounds it.
+	// Running: it has not ended. NoStart and NoEnd: that end is not recorded, and Start or End is only a bound for it.
 	Running, NoStart, NoEnd bool
-	// Most is the most memory seen in use meanwhile, a lower bound.
+	// Most is the largest recorded memory use, a lower bound.
 	Most gpu.Figure
-	// Course is how the memory in use went, as the recorder saw it: of the whole, then of the largest processes where
-	// there are several. A step across is Wide of the block's parts, one up a hundredth of the card.
+	// Course draws the recorded memory in use: in total, then of the largest processes if there are several.
+	// Horizontally, one step is 1/Wide of the block; vertically, 1/100 of the GPU's memory.
 	Course []string
 	Wide   int
 	run    *ledger.Run
-	until  time.Time // the latest End of those that began no later
+	until  time.Time // latest End of this block and of those that began earlier
 }
 
 const (
-	// mostRows is how many jobs that share a card are drawn apart.
+	// mostRows is how many jobs sharing a GPU are drawn separately.
 	mostRows = 4
-	// cell is the part of a lane below which what lies beside each other is drawn as one: about a pixel.
+	// cell is a fraction of a lane, about a pixel. Neighbours that fit within one cell are drawn as one.
 	cell = 1.0 / 1000
-	// rowTall leaves a line between rows; least is what is known to be more than nothing, and so is visible.
+	// rowTall leaves a gap between rows. least is the smallest height for memory use above zero, so that it is visible.
 	rowTall, least = 0.96, 0.05
 )
 
@@ -72,7 +72,7 @@ func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 	switch next := r.Superseded(h.runs); {
 	case r.Epilog() != nil:
 		k.End = r.Epilog().Wall
-	case r.Closed(): // by a health check, which came later
+	case r.Closed(): // closed by a health check, which ran later
 		k.NoEnd, k.End = true, r.Ends[0].Wall
 	case next != nil:
 		k.NoEnd, k.End = true, next.First().Wall
@@ -80,13 +80,13 @@ func (h *layout) block(r *ledger.Run) (k Block, ok bool) {
 		k.Running = true
 	}
 	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
-		k.Start = begun // Slurm's word: nobody looked then
+		k.Start = begun // as Slurm reports it; there is no earlier sample
 	}
-	k.End = later(k.End, k.Start) // a clock may have been set back
+	k.End = later(k.End, k.Start) // the clock may have been set back
 	return k, true
 }
 
-// used notes the most memory of one card that the recorder saw in use during a job, or that the driver accounted for.
+// used sets the most memory that the recorder or the driver's accounting recorded on a GPU during a job.
 func (h *layout) used(k Block, id gpu.ID) Block {
 	for _, e := range k.run.Ends {
 		if e.Recording != nil {
@@ -120,7 +120,7 @@ func share(f, total gpu.Figure) float64 {
 	return min(float64(f.Bytes)/float64(total.Bytes), 1)
 }
 
-// blocks are the jobs of a card in the time shown. Each gets the first row that is free then, or the last.
+// blocks returns the jobs of a GPU in the time shown. Each gets the first row free at its start, or the last.
 func (h *layout) blocks(c Slot) (blocks []Block) {
 	var free [mostRows]time.Time
 	last := [mostRows]int{-1, -1, -1, -1}
@@ -154,7 +154,7 @@ func (h *layout) blocks(c Slot) (blocks []Block) {
 	return blocks
 }
 
-// course draws what was recorded of a job on a card, with no more points than the block has cells.
+// course draws a job's recording on a GPU, with at most one point for each cell of the block.
 func (h *layout) course(k *Block, c Slot) {
 	end := k.run.Epilog()
 	k.Wide = int((k.To - k.From) / cell)
@@ -178,7 +178,7 @@ func (h *layout) course(k *Block, c Slot) {
 	}
 }
 
-// path is a course as SVG has it, the most of each cell; filled down to nothing where it is an area.
+// path returns SVG path data with the maximum of each cell; an area is closed along the bottom.
 func path(used []uint32, at func(int) int, total uint64, area bool) string {
 	var b strings.Builder
 	high, from, to := uint32(0), at(0), 0
@@ -206,8 +206,8 @@ func (k *Block) join(o Block) {
 type look struct {
 	at    time.Time
 	epoch gpu.Epoch
-	by    string // who looked
-	// left: memory (bytes) or a process was there that no running job has a right to; tells: whether that is known.
+	by    string // which hook took the sample
+	// left: memory (bytes) or a process was there that belongs to no running job. tells: whether that is known.
 	tells, left bool
 	bytes       gpu.Figure
 }
@@ -247,14 +247,14 @@ func usedOf(r gpu.Reading) gpu.Figure {
 	return r.Memory.Used
 }
 
-// judge says what a job's look at its GPU tells; start is that at its start. While another job has it, nothing.
+// judge evaluates a job's sample; start is the one at its start. The result is unknown while another job has the GPU.
 func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
 	reading, _ := e.Snapshot.Reading(id)
 	l := look{at: e.Wall, bytes: usedOf(reading)}
 	if h.busy(id, e.Wall) {
 		return l
 	}
-	// What a job got and gave back so is no finding of its end.
+	// Memory that was left before the job and is still there is not a finding of its end.
 	l.left = start != nil && start.left && l.bytes.Known() && l.bytes.Bytes >= finding.WorthTelling
 	for _, f := range e.Findings {
 		kind, _ := code.Lookup(f.Code)
@@ -265,7 +265,7 @@ func (h *layout) judge(e ledger.End, id gpu.ID, start *look) look {
 	return l
 }
 
-// readCheck adds the last health check's look, which says what was leaked; other memory may be an unknown job's.
+// readCheck adds the last health check's sample, which lists leaked memory. Other memory may belong to an unknown job.
 func (h *layout) readCheck() {
 	c := h.ask.Check
 	if c == nil || c.Stopped {
@@ -280,15 +280,15 @@ func (h *layout) readCheck() {
 	}
 }
 
-// Held is memory that no running job on record has a right to, from one look that saw it to the next that tells.
+// Held is memory that belongs to no running recorded job, from the sample that found it to the next conclusive one.
 type Held struct {
 	From, To   float64
 	Start, End time.Time
-	Bytes      gpu.Figure // as the first look saw it
-	Share      float64    // of the card's memory, the least that is visible where that is unknown
-	// Fate is what became of it: stayed (seen at both ends), gone in between, or unseen (no look since could tell).
+	Bytes      gpu.Figure // in the first sample
+	Share      float64    // fraction of the GPU's memory, at least the smallest visible one
+	// Fate is what became of it: stayed (in both samples), gone, or unseen (no later sample is conclusive).
 	Fate string
-	By   string // who saw it first
+	By   string // which hook took the first sample
 }
 
 func (h *layout) held(c Slot) (all []Held) {
@@ -308,7 +308,7 @@ func (h *layout) held(c Slot) (all []Held) {
 		k.From, k.To = h.at(k.Start), h.at(k.End)
 		switch n := len(all); {
 		case !h.shows(k.Start, k.End):
-		case n > 0 && k.To-all[n-1].From < cell: // too short to be told apart from the one before
+		case n > 0 && k.To-all[n-1].From < cell: // too short to be drawn separately
 			all[n-1].To, all[n-1].End, all[n-1].Fate = k.To, k.End, k.Fate
 		default:
 			all = append(all, k)

@@ -23,18 +23,18 @@ import (
 	"bookend/internal/state"
 )
 
-// Page is a node's records over time, self-contained, readable without script, on paper and by keyboard.
+// Page shows a node's records over time. It is self-contained, and usable without scripts, on paper and by keyboard.
 type Page struct {
 	Node  string
 	Chart Chart
-	// Offenders are GPUs on which the same was found again and again.
+	// Offenders are the GPUs that had the same finding in several runs.
 	Offenders []gpu.ID
 	Damaged   []state.Damage
 	Made      time.Time
 	Version   string
-	// Copy is true for records that were taken elsewhere: what is there now nobody knows.
+	// Copy is true for records copied from elsewhere: the current state is unknown.
 	Copy bool
-	// Users names the jobs' users. Without it their names, which People are, are left out wherever they appear.
+	// Users shows the names of the jobs' users. If false, these names, listed in People, are replaced.
 	Users  bool
 	People []string
 }
@@ -48,13 +48,13 @@ var style string
 //go:embed page.js
 var script string
 
-// mostListed bounds the table of findings: a page is to open at once.
+// mostListed limits the table of findings so that the page opens quickly.
 const mostListed = 500
 
-// sheet is a report as the template asks for it. Its methods and the functions below make every text safe.
+// sheet is a Page as the template uses it. Its methods and the functions below make every text safe.
 type sheet struct {
 	Page
-	people *regexp.Regexp // nil where users are named
+	people *regexp.Regexp // nil if users are shown
 	Style  template.CSS
 	Script template.JS
 }
@@ -67,7 +67,7 @@ var functions = template.FuncMap{
 	"moment": func(t time.Time) string { return t.Local().Format("2 January 2006, 15:04 (UTC-07:00)") },
 }
 
-// NewPage is the page of a node's records.
+// NewPage returns the page of a node's records.
 func NewPage(node string, runs []ledger.Run, r Request) Page {
 	p := Page{Node: node, Chart: Lay(runs, r)}
 	for _, c := range NewOffenders(node, Filter{Since: r.Since, Until: r.Until}.Pick(runs)).Cards {
@@ -79,7 +79,7 @@ func NewPage(node string, runs []ledger.Run, r Request) Page {
 	return p
 }
 
-// Write writes a page as HTML.
+// Write writes the page as HTML.
 func (r Page) Write(w io.Writer) error {
 	s := sheet{Page: r, Style: template.CSS(style), Script: template.JS(script)}
 	if !r.Users {
@@ -95,7 +95,7 @@ func (r Page) Write(w io.Writer) error {
 	return nil
 }
 
-// Policy lets the page show itself alone. Threat: a text that became markup after all neither runs nor loads.
+// Policy allows only the page's own style and script. Threat: text rendered as markup that runs or loads something.
 func (sheet) Policy() string {
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -107,11 +107,11 @@ func (sheet) Policy() string {
 
 func safe(name any) report.Safe { return report.Clean(fmt.Sprint(name), 64) }
 
-// Text makes a text from outside fit for the page, with "(user)" for the names that are not to be told, in paths,
-// messages and names of processes. It takes the raw text: one that was cut may end in a part of a name.
+// Text makes text from outside safe for the page, and replaces user names by "(user)" if users are not shown. It needs
+// the raw text: a truncated one may end within a name.
 func (s sheet) Text(raw string) report.Safe {
 	if s.people != nil {
-		for range 2 { // of two names side by side the second begins where the first took the border
+		for range 2 { // of two adjacent names, the first match takes the separator that the second needs
 			raw = s.people.ReplaceAllString(raw, "$1\x00$2")
 		}
 		raw = strings.ReplaceAll(raw, "\x00", "(user)")
@@ -119,7 +119,7 @@ func (s sheet) Text(raw string) report.Safe {
 	return report.Clean(raw, textWidth)
 }
 
-// namesOf matches any of the names as a word, of names that begin alike the longest; nil for no names.
+// namesOf matches any of the names as a word, preferring the longest; nil if there are none.
 func namesOf(people []string) *regexp.Regexp {
 	var names []string
 	slices.Sort(people)
@@ -179,7 +179,7 @@ func figure(f gpu.Figure) string {
 	return diagnosis.Size(f.Bytes)
 }
 
-// Label is a block's name where it fits: letters are 6.6 pixels wide, lanes 600 at least.
+// Label returns a block's name if it fits: letters are 6.6 pixels wide, lanes at least 600.
 func (k Block) Label() string {
 	label := k.Job
 	if k.Jobs > 1 {
@@ -191,7 +191,7 @@ func (k Block) Label() string {
 	return label
 }
 
-// Of names a user, where that is wanted.
+// Of returns " of " and the user's name, or nothing if users are not shown.
 func (s sheet) Of(user string) string {
 	if !s.Users || user == "" {
 		return ""
@@ -199,10 +199,10 @@ func (s sheet) Of(user string) string {
 	return " of " + string(safe(user))
 }
 
-// Gravest is the finding that a mark looks like.
+// Gravest returns the finding that determines a mark's appearance.
 func (s sheet) Gravest(m Mark) Entry { return s.Chart.Entries[m.Entries[0]] }
 
-// Link leads from a mark to its finding's row, or where that is not listed to the table.
+// Link returns the anchor of a mark's finding in the table, or of the table if the finding is not listed.
 func (s sheet) Link(m Mark) string {
 	if m.Entries[0] >= mostListed {
 		return "findings"
@@ -210,7 +210,7 @@ func (s sheet) Link(m Mark) string {
 	return fmt.Sprintf("f%d", m.Entries[0])
 }
 
-// LaneOf is the lane of a finding, -1 for one that concerns no card that is shown.
+// LaneOf returns the index of a finding's lane, or -1 if it concerns no GPU that is shown.
 func (s sheet) LaneOf(e Entry) int {
 	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.Card.ID == e.GPU })
 }
@@ -221,7 +221,7 @@ func shape(e Entry) string {
 
 func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 
-// MarkTip is a mark's gravest finding: what, when, and what was made of it. The table has the rest.
+// MarkTip describes a mark's most serious finding: what, when, and what policy decided. The table has the others.
 func (s sheet) MarkTip(m Mark) string {
 	e := s.Gravest(m)
 	text := fmt.Sprintf("%s: %s\n%s, %s\n%s", safe(e.Kind.Code), e.Kind.Title, s.Occasion(e), stamp(e.At),
@@ -232,7 +232,7 @@ func (s sheet) MarkTip(m Mark) string {
 	return text
 }
 
-// Seen words what was seen and who holds it.
+// Seen describes what was found and which process holds it.
 func (s sheet) Seen(e Entry) report.Safe {
 	var parts []string
 	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
@@ -281,7 +281,7 @@ func whose(e Entry) string {
 	return text
 }
 
-// Occasion words when a finding was made: at which end of which job.
+// Occasion describes when a finding was made: at which end of which job.
 func (s sheet) Occasion(e Entry) string {
 	if e.Job == "" {
 		return e.Phase

@@ -14,45 +14,45 @@ import (
 	"bookend/internal/ledger"
 )
 
-// Run is one run of a job, in short.
+// Run summarizes one run of a job.
 type Run struct {
-	Job       string    `json:"job"` // as its user names it: "42", "42_3", "42+1"
+	Job       string    `json:"job"` // as users write it: "42", "42_3", "42+1"
 	JobID     uint32    `json:"job_id"`
-	SLUID     string    `json:"sluid"` // the run's own id, from Slurm 25.11 on
+	SLUID     string    `json:"sluid"` // the run's own ID, from Slurm 25.11 on
 	User      string    `json:"user"`
 	UID       uint32    `json:"uid"`
 	Partition string    `json:"partition"`
 	State     State     `json:"state"`
-	BeganAt   time.Time `json:"began_at,omitzero"` // when the prolog looked; missing where none is on record
-	EndedAt   time.Time `json:"ended_at,omitzero"` // when its epilog looked; missing where none is on record
-	Unseen    string    `json:"unseen,omitempty"`  // how it is known to be over without one
-	Seconds   *float64  `json:"duration_seconds"`  // null where one of the two is missing
-	Exit      *int      `json:"exit_code"`         // of the job; null while it runs, or where Slurm does not say
-	Signal    *int      `json:"exit_signal"`       // that ended it; 0 for none
+	BeganAt   time.Time `json:"began_at,omitzero"` // time of the prolog's sample; missing if there is none
+	EndedAt   time.Time `json:"ended_at,omitzero"` // time of the epilog's sample; missing if there is none
+	Unseen    string    `json:"unseen,omitempty"`  // why it is known to have ended although no epilog ran
+	Seconds   *float64  `json:"duration_seconds"`  // null if one of the two is missing
+	Exit      *int      `json:"exit_code"`         // of the job; null while it runs, or if Slurm does not report it
+	Signal    *int      `json:"exit_signal"`       // signal that ended the job; 0 for none
 
 	Cards    []Card           `json:"gpus"`
-	Start    *finding.Verdict `json:"start"` // null where no prolog is on record
-	End      *finding.Verdict `json:"end"`   // of the last epilog; null where none is
+	Start    *finding.Verdict `json:"start"` // null if no prolog is recorded
+	End      *finding.Verdict `json:"end"`   // of the last epilog; null if none is recorded
 	Findings []Brief          `json:"findings"`
-	// memory that was there at its start and still is, where nothing else was found
+	// StillBytes is memory in use at its start and still in use, if nothing else was found.
 	StillBytes uint64 `json:"still_bytes"`
 
-	Peak        gpu.Figure `json:"peak"`         // the most that the job's own processes had on one GPU
-	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null as peak, or where the driver does not say
-	IdleGPUs    []int      `json:"idle_gpus"`    // on which no process was seen
+	Peak        gpu.Figure `json:"peak"`         // most memory of the job's own processes on one GPU
+	BusyPercent *int       `json:"busy_percent"` // mean of its GPUs; null if not fully recorded or never reported
+	IdleGPUs    []int      `json:"idle_gpus"`    // GPUs on which no process was recorded
 }
 
-// State is how a run stands.
+// State is the state of a run.
 type State string
 
-// The states. Of a run that is lost no epilog came: what began since, or a health check, shows that it is over.
+// The states. A lost run had no epilog, but a later run or a health check shows that it has ended.
 const (
 	Running State = "running"
 	Ended   State = "ended"
 	Lost    State = "lost"
 )
 
-// Brief is a finding, what policy made of it, and which end found it.
+// Brief is a finding, what policy decided, and the end that found it.
 type Brief struct {
 	finding.Finding
 	Action config.Action `json:"action"`
@@ -111,7 +111,7 @@ func (s *Run) find(at string, e ledger.End) {
 	}
 }
 
-// stillThere is what the job got with its GPUs and gave back so, of an end that says no more than that they are clean.
+// stillThere returns memory that was in use at the start and still is, if the end's verdict names no finding.
 func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
 	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
 		return 0
@@ -159,7 +159,7 @@ func (s *Run) recorded(r ledger.Run) {
 	}
 }
 
-// name is a job's name as its user knows it, with the id that Slurm's logs have where that is another: "1234_7 (1240)".
+// name returns a job's name as users write it, with the ID in Slurm's logs if it differs: "1234_7 (1240)".
 func (s Run) name() string {
 	if id := fmt.Sprint(s.JobID); s.Job != id {
 		return s.Job + " (" + id + ")"
@@ -191,7 +191,7 @@ func (s Run) ran() string {
 	return (time.Duration(*s.Seconds) * time.Second).String()
 }
 
-// used is what was recorded: the peak, and how busy its GPUs were, with - for nothing.
+// used formats the recorded peak and the mean utilization of the GPUs, with "-" for unknown values.
 func (s Run) used() (peak, busy string) {
 	peak, busy = "-", "-"
 	if s.Peak.Known() {
@@ -203,7 +203,7 @@ func (s Run) used() (peak, busy string) {
 	return peak, busy
 }
 
-// found words what both ends of a run found, and how the job itself ended where it failed.
+// found describes the findings at both ends of a run, and how the job itself failed if it did.
 func (s Run) found() string {
 	var parts []string
 	for _, at := range []struct {
@@ -240,7 +240,7 @@ func (s Run) found() string {
 	return strings.Join(parts, "; ")
 }
 
-// codesAt are the findings of one end, each code once, without those that policy ignores or only notes.
+// codesAt lists the codes found at one end, without duplicates and those that policy ignores or only notes.
 func (s Run) codesAt(end string) string {
 	var words []string
 	var said []code.Code
@@ -258,7 +258,7 @@ func (s Run) codesAt(end string) string {
 	return strings.Join(words, ", ")
 }
 
-// outcome words a hook's verdict. A GPU that the job got dirty and gave back so is not simply clean.
+// outcome describes a hook's verdict. A GPU that was dirty at the start and is unchanged is not called simply clean.
 func outcome(v finding.Verdict, still uint64) string {
 	switch {
 	case v.Exit != 0:

@@ -17,23 +17,23 @@ import (
 	"bookend/internal/state"
 )
 
-// Show is what "bookend show" says: every run of a job on record, the newest last.
+// Show is printed by "bookend show": every recorded run of a job, newest last.
 type Show struct {
 	Head
 	Node string  `json:"node"`
-	Job  string  `json:"job"` // as it was asked for
+	Job  string  `json:"job"` // as given on the command line
 	Runs []Shown `json:"runs"`
 }
 
-// Shown is one run of a job: in short, and the record of its hooks, without the user's reports.
+// Shown is one run of a job: a summary, and the record of its hooks without the user's reports.
 type Shown struct {
 	Run
 	Record ledger.Run `json:"record"`
-	// SoFar is what was recorded of a run that has not ended; its end has the whole.
+	// SoFar is the recording of a run that has not ended. The end's record will contain all of it.
 	SoFar *ledger.Recording `json:"recorded_so_far,omitempty"`
 }
 
-// NewShow is the document of a job's runs.
+// NewShow returns the document of a job's runs.
 func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) Show {
 	s := Show{Head: head(KindShow), Node: node, Job: job, Runs: []Shown{}}
 	for _, r := range runs {
@@ -54,7 +54,7 @@ func NewShow(node, job string, runs, all []ledger.Run, recorded state.Recorded) 
 	return cleaned(s)
 }
 
-// Text writes the runs of a job: both ends, each GPU, each finding with what policy made of it.
+// Text writes the runs of a job: both ends, each GPU, and each finding with what policy decided.
 func (s Show) Text(w io.Writer) {
 	for i, r := range s.Runs {
 		if i > 0 {
@@ -110,7 +110,7 @@ func cardText(w io.Writer, r ledger.Run, d ledger.Assigned) {
 	table(w, rows...)
 }
 
-// column is one end of a GPU, a text for each row; before is the start of an end.
+// column returns one end's values for a GPU, a text for each row. If e is an end, before is the start.
 func column(e, before *ledger.End, id gpu.ID) (out [5]string) {
 	if e == nil {
 		return [5]string{"no record"}
@@ -133,7 +133,7 @@ func column(e, before *ledger.End, id gpu.ID) (out [5]string) {
 	return out
 }
 
-// watched words how a GPU settled. Of one that the job got dirty, clean means no more than that.
+// watched describes how a GPU settled. If it was dirty at the start, clean means no more memory than then.
 func watched(c settle.Curve, dirty bool) string {
 	state, took := string(c.State)+" over", c.Span
 	switch {
@@ -206,9 +206,9 @@ func testText(t gpu.Probe) string {
 	return "test allocation: " + text
 }
 
-// why writes the messages about memory that the job's output had, and each cause of running out of it with the whole
-// evidence, whether or not the user was told, unless the job is known to have ended well and nothing speaks of it. PIDs
-// and jobs of others are in it: it is for admins.
+// why writes the memory messages of the job's output and every cause of running out of memory with its full evidence,
+// whether or not the user got a report. Causes are omitted if the job is known to have succeeded and nothing indicates
+// a problem. It is for admins: it contains PIDs and jobs of other users.
 func (r Shown) why(w io.Writer, e ledger.End) {
 	if e.Diagnosis != nil || len(e.Messages) > 0 {
 		for _, o := range e.Outputs {
@@ -264,7 +264,7 @@ func outputText(w io.Writer, o ledger.Output) {
 	fmt.Fprintf(w, "  %s: %s\n", strings.TrimRight(o.Kind.Name()+" "+o.Path, " "), text)
 }
 
-// kernelText writes what the kernel's log had since the job's start. Its own findings are among the findings.
+// kernelText writes the kernel log's entries since the job's start. What they caused is among the findings.
 func kernelText(w io.Writer, k gpu.KernelLog) {
 	line := func(format string, args ...any) { fmt.Fprintf(w, "  kernel log: "+format+"\n", args...) }
 	if k.Unknown != "" {
@@ -352,7 +352,7 @@ func peaks(g ledger.Recorded, clock func(time.Duration) string) string {
 	return strings.Join(parts, "; ")
 }
 
-// seen are the processes that were seen on a GPU, where they are not one of the job's alone.
+// seen lists the processes recorded on a GPU, unless there was only one and it was the job's.
 func (r Shown) seen(g ledger.Recorded, clock func(time.Duration) string) []string {
 	if len(g.Processes) == 1 && g.Together == 1 {
 		return nil

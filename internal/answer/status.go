@@ -14,17 +14,17 @@ import (
 	"bookend/internal/metrics"
 )
 
-// Status is what "bookend status" says: the node at a glance.
+// Status is printed by "bookend status": an overview of the node.
 type Status struct {
 	Head
 	Node     string                     `json:"node"`
 	At       time.Time                  `json:"at"`
 	Mode     config.Mode                `json:"mode"`             // observe, enforce
-	Driver   *Driver                    `json:"driver,omitempty"` // where it was asked
-	Slurm    *SlurmNode                 `json:"slurm,omitempty"`  // where it was asked
+	Driver   *Driver                    `json:"driver,omitempty"` // if it was queried
+	Slurm    *SlurmNode                 `json:"slurm,omitempty"`  // if it was queried
 	Drain    string                     `json:"drain,omitempty"`  // what Bookend last did about a drain of the node
-	Hooks    map[metrics.Hook]time.Time `json:"last_hooks"`       // when one ran last for a job with GPUs, or of itself
-	Check    *LastCheck                 `json:"last_check"`       // null where no health check has run
+	Hooks    map[metrics.Hook]time.Time `json:"last_hooks"`       // last run for a job with GPUs, or of the check
+	Check    *LastCheck                 `json:"last_check"`       // null if no health check has run
 	Recorder *Recorder                  `json:"recorder,omitempty"`
 	Cards    []CardStatus               `json:"gpus"`
 	Troubles []Trouble                  `json:"troubles"`
@@ -33,52 +33,52 @@ type Status struct {
 	OnRecord int                        `json:"ended_on_record"`
 	Damaged  []string                   `json:"damaged"` // records that cannot be used
 
-	well map[code.Code]bool // what was looked for, and is none now
+	well map[code.Code]bool // codes that were checked now and found not to apply
 }
 
-// Driver is whether the GPUs' driver answers.
+// Driver reports whether the GPUs' driver answers.
 type Driver struct {
 	Answers bool    `json:"answers"`
-	Release string  `json:"release"` // empty where it did not say
+	Release string  `json:"release"` // empty if it is unknown
 	Seconds float64 `json:"took_seconds"`
-	Problem string  `json:"problem,omitempty"` // why it does not answer, or not all
+	Problem string  `json:"problem,omitempty"` // why it does not answer, or not fully
 }
 
-// SlurmNode is what Slurm says of the node.
+// SlurmNode is Slurm's state of the node.
 type SlurmNode struct {
-	State   string    `json:"state"`  // as scontrol shows it: "IDLE+DRAIN"; empty where Slurm did not say
-	Drained bool      `json:"drain"`  // it takes no new job
-	Reason  string    `json:"reason"` // empty for none
+	State   string    `json:"state"`  // as scontrol shows it: "IDLE+DRAIN"; empty if unknown
+	Drained bool      `json:"drain"`  // it accepts no new jobs
+	Reason  string    `json:"reason"` // empty if there is none
 	By      string    `json:"reason_by"`
 	Since   time.Time `json:"reason_since,omitzero"`
-	Problem string    `json:"problem,omitempty"` // why Slurm did not say
+	Problem string    `json:"problem,omitempty"` // why the state is unknown
 }
 
-// LastCheck is what the last health check found.
+// LastCheck is the result of the last health check.
 type LastCheck struct {
 	At          time.Time   `json:"at"`
 	TookSeconds float64     `json:"took_seconds"`
-	Stopped     bool        `json:"stopped"` // before it was done: it has found nothing, and says nothing
-	Codes       []code.Code `json:"codes"`   // without those that policy ignores or only notes
+	Stopped     bool        `json:"stopped"` // stopped before it finished: it has no findings, which proves nothing
+	Codes       []code.Code `json:"codes"`   // without findings that policy ignores or only notes
 }
 
-// Recorder is the one at work on the node.
+// Recorder is the recorder that is running on the node.
 type Recorder struct {
-	At      time.Time `json:"at"`      // of its last sample
-	Jobs    int       `json:"jobs"`    // that it samples
-	Problem string    `json:"problem"` // why it sees nothing now; empty where it does
+	At      time.Time `json:"at"`      // time of its last sample
+	Jobs    int       `json:"jobs"`    // number of jobs it samples
+	Problem string    `json:"problem"` // why it reads nothing now; empty if it does
 }
 
-// Trouble is something wrong with Bookend, the driver or the node's file systems.
+// Trouble is a problem of Bookend, the driver or the node's file systems.
 type Trouble struct {
-	Code   code.Code        `json:"code"` // empty for one that is no finding
+	Code   code.Code        `json:"code"` // empty if it has no finding code
 	Title  string           `json:"title"`
-	Said   []string         `json:"said"` // what was seen
+	Said   []string         `json:"said"` // what was found
 	Remedy string           `json:"remedy"`
-	Met    *metrics.Trouble `json:"met,omitempty"` // by hooks
+	Met    *metrics.Trouble `json:"met,omitempty"` // counted by hooks
 }
 
-// See adds what is seen to be wrong now, or of a code, with no words, that there is none of it.
+// See adds a problem that exists now. An empty text means that the code was checked and does not apply.
 func (s *Status) See(c code.Code, said string) {
 	if said == "" {
 		if s.well == nil {
@@ -96,7 +96,7 @@ func (s *Status) See(c code.Code, said string) {
 	s.Troubles[i].Said = append(s.Troubles[i].Said, said)
 }
 
-// Meet adds the troubles that hooks have counted: those that the last one met, and of what is seen now since when.
+// Meet adds the hooks' counts to the troubles, and a trouble that the last hook met unless a check now refutes it.
 func (s *Status) Meet(counted []metrics.Trouble) {
 	for _, m := range counted {
 		is := func(t Trouble) bool { return t.Code == m.Code }
@@ -109,7 +109,7 @@ func (s *Status) Meet(counted []metrics.Trouble) {
 	}
 }
 
-// Checked adds what the last health check found.
+// Checked adds the result of the last health check.
 func (s *Status) Checked(c ledger.Check) {
 	s.Check = &LastCheck{At: c.Wall, TookSeconds: c.Took.Round(time.Millisecond).Seconds(), Stopped: c.Stopped,
 		Codes: []code.Code{}}
@@ -140,14 +140,14 @@ func NewStatus(s Status, runs []ledger.Run) Status {
 	return cleaned(s)
 }
 
-// Sound reports a node with no trouble now and, as far as is known, nothing on its GPUs that should not be there.
+// Sound reports whether the node has no problem now and, as far as is known, nothing unexpected on its GPUs.
 func (s Status) Sound() bool {
 	return len(s.Troubles)+len(s.Damaged) == 0 && !s.drained() && !slices.ContainsFunc(s.Cards, CardStatus.problem)
 }
 
 func (s Status) drained() bool { return s.Slurm != nil && s.Slurm.Drained }
 
-// Text writes the node at a glance: how it is, what is wrong, its GPUs, its last jobs, and what to type next.
+// Text writes the overview: problems, GPUs, last jobs, and the command to run next.
 func (s Status) Text(w io.Writer) {
 	problems := "no problems"
 	if n := s.problems(); n > 0 {
@@ -186,7 +186,7 @@ func (s Status) problems() int {
 	return n
 }
 
-// next is the command that shows more of the first problem; empty without one.
+// next returns the command that shows more about the first problem; empty if there is none.
 func (s Status) next() string {
 	if i := slices.IndexFunc(s.Cards, CardStatus.problem); i >= 0 {
 		c := s.Cards[i]
@@ -239,7 +239,7 @@ func lastBy(m metrics.Trouble) string {
 
 func hookName(h metrics.Hook) string { return strings.ReplaceAll(string(h), "_", " ") }
 
-// askedText writes why driver or Slurm gave no answer, and why the node takes no jobs.
+// askedText writes why the driver or Slurm did not answer, and why the node accepts no jobs.
 func (s Status) askedText(w io.Writer) {
 	if d := s.Driver; d != nil && !d.Answers {
 		fmt.Fprintf(w, "driver: no answer: %s\n", d.Problem)
@@ -271,7 +271,7 @@ func (s Status) cardsText(w io.Writer) {
 	table(w, rows...)
 }
 
-// jobsText is a table of the jobs that have GPUs now, and of those that ended last.
+// jobsText writes a table of the jobs that have GPUs now and of those that ended last.
 func (s Status) jobsText(w io.Writer) {
 	if len(s.Running)+len(s.Ended) == 0 {
 		return
@@ -298,7 +298,7 @@ func (s Status) jobsText(w io.Writer) {
 	}
 }
 
-// hooksText says when each hook ran last, what the last health check found, and whether the recorder runs.
+// hooksText writes when each hook last ran, what the last health check found, and whether a recorder is running.
 func (s Status) hooksText(w io.Writer) {
 	var ran []string
 	for _, h := range []metrics.Hook{metrics.Prolog, metrics.Epilog, metrics.HealthCheck} {
