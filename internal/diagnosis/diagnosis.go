@@ -1,4 +1,4 @@
-// Package diagnosis answers why a job ran out of GPU memory: each cause is yes, no, or cannot tell, with evidence.
+// Package diagnosis answers why a job ran out of GPU memory: each cause is yes, no or "cannot tell", with evidence.
 package diagnosis
 
 import (
@@ -10,24 +10,24 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Name names a cause.
+// Name identifies a cause.
 type Name string
 
-// The causes, in the order in which they are told.
+// The causes, in the order in which they are reported.
 const (
-	Others    Name = "others"    // another job or process on the card
+	Others    Name = "others"    // another job or process on the GPU
 	Leftover  Name = "leftover"  // memory left by an earlier job
 	Unlisted  Name = "unlisted"  // memory without a process
-	Pieces    Name = "pieces"    // fragmentation between processes: the probe
+	Pieces    Name = "pieces"    // fragmentation between processes, shown by a test allocation
 	Pool      Name = "pool"      // fragmentation inside the framework's own pool
 	Fault     Name = "fault"     // driver or device fault
 	Own       Name = "own"       // the job's own peak
-	Processes Name = "processes" // several processes of the job on one card
+	Processes Name = "processes" // several processes of the job on one GPU
 	Limits    Name = "limits"    // ulimit -v, host memory
-	Share     Name = "share"     // a share smaller than the card: MIG, shard, MPS
+	Share     Name = "share"     // a share smaller than the GPU: MIG, shard, MPS
 )
 
-// Answer is yes, no, or cannot tell.
+// Answer is yes, no or "cannot tell".
 type Answer string
 
 const (
@@ -36,16 +36,16 @@ const (
 	Unknown Answer = "cannot tell"
 )
 
-// Cause is one cause judged.
+// Cause is the judgement of one cause.
 type Cause struct {
 	Name   Name   `json:"name"`
 	Answer Answer `json:"answer"`
-	// Evidence is a few words for the job's owner: nothing names another's job or process. report.Clean before use.
+	// Evidence is a short text for the job's owner that names no other user's job or process. It needs report.Clean.
 	Evidence string `json:"evidence"`
-	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or if not certain.
+	// Index is Slurm's index of the GPU that the evidence is about; nil if that is all of the job's GPUs or uncertain.
 	Index *int `json:"index,omitempty"`
-	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
-	// process; empty for one of its own.
+	// With is the cause that this one accompanies, for example memory without a process that an earlier job left. It is
+	// empty for a cause that stands by itself.
 	With Name `json:"with,omitempty"`
 }
 
@@ -60,24 +60,24 @@ func (c Cause) on(card *finding.Card) Cause {
 	return c
 }
 
-// Reason is what makes a diagnosis worth telling, strongest first.
+// Reason is why a diagnosis is worth reporting, strongest first.
 type Reason string
 
 const (
-	ByMessage Reason = "message" // the job's output says that memory ran out
-	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
+	ByMessage Reason = "message" // the job's output reports that memory ran out
+	ByShared  Reason = "shared"  // it only reports that a kernel's shared memory or registers ran out
 	ByFailure Reason = "failure" // the job failed
-	ByCause   Reason = "cause"   // a cause was found that is not the job's own doing
+	ByCause   Reason = "cause"   // a cause outside the job was found
 )
 
-// Diagnosis is what is known of a job's end.
+// Diagnosis explains how a job ended.
 type Diagnosis struct {
-	Reason Reason `json:"reason,omitempty"` // empty: of no interest
+	Reason Reason `json:"reason,omitempty"` // empty if there is nothing to report
 	// Headline is the answer in one sentence for the job's owner.
 	Headline string   `json:"headline,omitempty"`
-	Causes   []Cause  `json:"causes,omitempty"` // every one, in order
+	Causes   []Cause  `json:"causes,omitempty"` // all of them, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
-	// Peaks are the most bytes that single processes of the job had, by accounting, largest first; at most MaxPeaks.
+	// Peaks are the job's processes with the most memory by accounting, largest first; at most MaxPeaks.
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
@@ -86,7 +86,7 @@ const (
 	MaxPeaks = 4
 )
 
-// Cause returns a cause by its name; the zero one where it was not judged.
+// Cause returns the cause with this name, or the zero Cause if it was not judged.
 func (d Diagnosis) Cause(n Name) Cause {
 	for _, c := range d.Causes {
 		if c.Name == n {
@@ -96,55 +96,55 @@ func (d Diagnosis) Cause(n Name) Cause {
 	return Cause{}
 }
 
-// Input is everything a diagnosis is made from. What is not known is empty, with its reason if there is a field.
+// Input is everything that a diagnosis uses. Unknown values are empty, with the reason in a field if there is one.
 type Input struct {
 	Job   slurm.Job
 	Cards []finding.Card
-	// Start and End are the job's two ends, nil where there was no look.
+	// Start and End are the job's two ends, nil for an end without samples.
 	Start, End    *finding.Side
 	StartFindings []finding.Finding
-	Findings      []finding.Finding // of the end
-	Probes        []gpu.Probe       // of the end; those of the start where the end made none
+	Findings      []finding.Finding // at the end
+	Probes        []gpu.Probe       // of the end, or of the start if the end made none
 	Health        []gpu.Health
-	HealthUnknown string         // what of it was not read
+	HealthUnknown string         // which part was not read
 	Kernel        *gpu.KernelLog // since the job's start
 	Messages      []oom.Message
-	// MessagesUnknown is why the job's output was not looked through.
+	// MessagesUnknown is why the job's output was not searched.
 	MessagesUnknown string
-	// Cancelled: its output has Slurm's line that it was cancelled or met its time limit, which may leave its status 0.
+	// Cancelled reports Slurm's line about cancellation or the time limit in the output. The exit status may then be 0.
 	Cancelled bool
-	// MessagesPart is what of the job's output was not looked through although some was read; empty for none.
+	// MessagesPart describes output that was not searched although some was; empty if there is none.
 	MessagesPart string
 	Seen         []Sighting
-	// Recorded is what the recorder saw of the job's GPUs; Whole says that it saw every interval between the two ends.
+	// Recorded is what the recorder measured on the job's GPUs. Whole means that it missed no interval of the run.
 	Recorded      []Recorded
-	Every         time.Duration // lies between two of its samples
+	Every         time.Duration // time between two of its samples
 	Whole         bool
-	Shared        string // why others may use these cards legally
+	Shared        string // why others may legitimately use these GPUs
 	SharedUnknown string
-	// AddressSpace is the job's limit, bytes, as its task hook saw it: the user's claim. Unlimited if there is none.
+	// AddressSpace is the job's limit in bytes, read by its task hook and forgeable by the user; Unlimited if none.
 	AddressSpace gpu.Figure
-	WallStart    time.Time // the job's start as wall time, for accounting; zero where unknown
+	WallStart    time.Time // the job's start as wall time, for accounting; zero if unknown
 }
 
-// Unlimited is the AddressSpace of a job without a limit. Larger is none either: no processor addresses 4 EiB.
+// Unlimited is the AddressSpace of a job without a limit. No processor addresses 4 EiB, so larger values mean the same.
 const Unlimited = 1 << 62
 
-// Recorded is what the recorder saw of one GPU. It does not see between samples: the figures are lower bounds.
+// Recorded holds the recorder's measurements of one GPU. They are lower bounds, since nothing is known between samples.
 type Recorded struct {
 	Device   gpu.ID
 	Own      uint64 // most memory of the job's own processes together, bytes
 	Unlisted uint64 // most memory that no process accounted for, bytes
-	Together int    // most processes of the job at once
-	Unused   bool   // no process was seen there, at any time
+	Together int    // most processes of the job in one sample
+	Unused   bool   // no sample found any process
 }
 
-// Sighting is a process on one of the job's cards, seen by another hook of the node while the job ran.
+// Sighting is a process on one of the job's GPUs, recorded by another hook of the node while the job ran.
 type Sighting struct {
 	At      time.Duration // CLOCK_BOOTTIME
 	Device  gpu.ID
 	PID     int
 	Bytes   gpu.Figure
-	Own     bool // proven to be this job's
-	Foreign bool // proven not to be: another job's by cgroup, or of another user and in no job's cgroup
+	Own     bool // proven to belong to this job
+	Foreign bool // proven not to belong to it: in another job's cgroup, or of another user and in no job's cgroup
 }

@@ -12,20 +12,20 @@ import (
 	"bookend/internal/oom"
 )
 
-// held is something that one end of the job found on one of its cards, of memory that the job lacked.
+// held is a finding about memory on one of the job's GPUs that the job could not use.
 type held struct {
 	finding.Finding
 	start bool // it was there before the job
-	kind  Name // Others: a live process that is surely not this job's; Unlisted: no living process; empty: cannot tell
-	left  bool // on record as an earlier job's
+	kind  Name // Others: a live process surely not of this job; Unlisted: no living process; empty if unknown
+	left  bool // recorded as left by an earlier job
 }
 
-// bothEnds lists what both ends found on the cards. What was there before the job counts once.
+// bothEnds lists the memory findings of both ends. Memory from before the job counts once.
 func bothEnds(in Input) (all []held) {
 	add := func(f finding.Finding, start bool) {
 		h := held{Finding: f, start: start, left: f.Code == code.Dirty && start && f.Owner != nil && f.Unknown == ""}
 		switch {
-		case f.Code == code.Foreign && f.Owner != nil, f.Code == code.Dirty && live(f), // before the job: not its own
+		case f.Code == code.Foreign && f.Owner != nil, f.Code == code.Dirty && live(f), // from before the job
 			f.Unknown == "" && (f.Code == code.Foreign || f.Code == code.Stray):
 			h.kind = Others
 		case f.Unknown == "" && !live(f):
@@ -40,7 +40,7 @@ func bothEnds(in Input) (all []held) {
 	}
 	again := len(all) > 0
 	for _, f := range in.Findings {
-		if dirty := f.Code == code.Dirty; !f.Recorded() && !(again && dirty) { // Seen has what was recorded
+		if dirty := f.Code == code.Dirty; !f.Recorded() && !(again && dirty) { // what the recorder found is in Seen
 			add(f, dirty)
 		}
 	}
@@ -51,13 +51,13 @@ type stock struct {
 	gpu   gpu.ID
 	start bool
 	bytes uint64
-	blurs bool // the true figure may be larger
-	left  bool // all of it is on record as an earlier job's
-	own   bool // all of it came while the job ran, and nobody but the job can have left it
+	blurs bool // the real size may be larger
+	left  bool // all of it is recorded as left by an earlier job
+	own   bool // all of it appeared while the job ran, and only the job can have left it
 	found []held
 }
 
-// stocks gathers what is of a kind: one stock a card and end, the largest first.
+// stocks sums up the findings of one kind, one stock for each GPU and end, largest first.
 func (j judge) stocks(n Name) []stock {
 	var all []stock
 	for _, h := range j.held {
@@ -78,7 +78,7 @@ func (j judge) stocks(n Name) []stock {
 	return all
 }
 
-// found judges a cause by what the ends found of its kind, if they found anything.
+// found judges a cause by the ends' findings of its kind; it returns false if there are none.
 func (j judge) found(n Name, leftover Cause) (c Cause, found bool) {
 	stocks := j.stocks(n)
 	if len(stocks) == 0 {
@@ -108,7 +108,7 @@ func (j judge) others(leftover Cause) Cause {
 	return j.absent(Others)
 }
 
-// meanwhile is what the messages and sightings know of others that neither end found.
+// meanwhile judges others by messages and sightings, when neither end found any.
 func (j judge) meanwhile() (Cause, bool) {
 	for _, f := range j.failures {
 		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant {
@@ -123,7 +123,7 @@ func (j judge) meanwhile() (Cause, bool) {
 			continue
 		}
 		c := yes(Size(s.Bytes.Bytes) + " while your job ran" + j.clock(s.At))
-		if j.unplaced() || j.decided() { // what failed did so on another GPU, for another cause
+		if j.unplaced() || j.decided() { // the allocation failed, or may have failed, on another GPU
 			c = untold(c.Evidence + unweighed)
 		}
 		return c.on(j.mine(s.Device)), true
@@ -190,13 +190,13 @@ func (j judge) unlisted(leftover Cause) Cause {
 	return j.absent(Unlisted)
 }
 
-// ownLeft reports memory without a process that nobody but the job can have left.
+// ownLeft reports whether there is memory without a process and only the job can have left all of it.
 func (j judge) ownLeft() bool {
 	stocks := j.stocks(Unlisted)
 	return len(stocks) > 0 && !slices.ContainsFunc(stocks, func(s stock) bool { return !s.own })
 }
 
-// weigh decides whether what was found mattered when it failed, as far as messages tell, else by how much it was.
+// weigh decides whether memory found by the ends caused the failure: by the messages' figures, or else by its amount.
 func (j judge) weigh(n Name, stocks []stock) Cause {
 	mattered := func(f failure) bool { return f.card != nil && f.restMattered() }
 	for _, s := range stocks {
@@ -226,7 +226,7 @@ func (j judge) about(id gpu.ID) []failure {
 		func(f failure) bool { return f.card != nil && f.card.Device.ID != id })
 }
 
-// wording says how much was seen when, and of whom, as far as the owner may know.
+// wording describes how much was found and when. It names the job that left it only if that is the same user's.
 func (j judge) wording(s stock) string {
 	text := Size(s.bytes)
 	if s.blurs {
@@ -245,7 +245,7 @@ func (j judge) wording(s stock) string {
 	return text + " when your job began"
 }
 
-// Probably stands before what is said of an owner: only a cgroup or a sighting is certain.
+// Probably returns "probably " for an owner that neither a cgroup nor a sighting proves.
 func Probably(o *finding.Owner) string {
 	if o.Level.Weaker(finding.BySighting) {
 		return "probably "
@@ -253,7 +253,8 @@ func Probably(o *finding.Owner) string {
 	return ""
 }
 
-// absent answers for what neither end found: no only if the messages leave no room for it, or memory was not it.
+// absent answers for a cause that neither end found. It is no only if the messages' figures rule it out, if a limit
+// kept CUDA from starting, or if every interval was recorded and the job's own use explains the failure.
 func (j judge) absent(n Name) Cause {
 	switch why := j.unlooked(n); {
 	case j.alone():
@@ -268,8 +269,7 @@ func (j judge) absent(n Name) Cause {
 	return untold("none at start or end; what was there in between is not known")
 }
 
-// unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start
-// tells alone.
+// unlooked returns why the job's ends cannot answer a cause, or "" if they can. For Leftover, only the start counts.
 func (j judge) unlooked(n Name) string {
 	unseen := func(s *finding.Side) bool {
 		return s == nil || slices.ContainsFunc(j.Cards,

@@ -14,8 +14,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// pieces judges by the test allocation whether free memory can be had in one block. Where a message shows that less was
-// free than asked, it made no difference.
+// pieces judges by test allocations whether free memory is fragmented. If the messages show that less was free than was
+// requested, fragmentation made no difference.
 func (j judge) pieces() Cause {
 	roomy := slices.IndexFunc(j.failures, func(f failure) bool { return !f.short() })
 	if roomy < 0 && len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device)) {
@@ -42,14 +42,14 @@ func (j judge) pieces() Cause {
 	return no("free memory came in one block")
 }
 
-// fits reports that every allocation that failed, as far as known, would have fit into a block.
+// fits reports whether every failed allocation would have fit into a block. One of unknown size might not.
 func (j judge) fits(block uint64) bool {
 	all := j.said(oom.Device)
 	mayNot := func(m oom.Message) bool { return !m.Asked.Known() || m.Asked.Bytes > block }
 	return len(all) > 0 && !slices.ContainsFunc(all, mayNot)
 }
 
-// untested says that the test allocations do not tell; empty where every card's told.
+// untested returns why the test allocations do not answer, or "" if every GPU has a result.
 func (j judge) untested() string {
 	if len(j.Cards) == 0 {
 		return noCards
@@ -66,13 +66,13 @@ func (j judge) untested() string {
 	return ""
 }
 
-// share judges whether the job had less than a card. That is so by design: alone it explains nothing.
+// share judges whether the job had less than a whole GPU. That is by design, so it never explains a failure by itself.
 func (j judge) share(d Diagnosis) Cause {
 	c := j.shared()
 	c.Name = Share
 	for _, n := range rank {
 		if o := d.Cause(n); c.Answer == Yes && o.Answer == Yes && o.With == "" && c.With == "" {
-			c.With = n // it is a companion of the first that explains more
+			c.With = n // it accompanies the cause that explains most
 		}
 	}
 	return c
@@ -116,19 +116,19 @@ func (j judge) fault() Cause {
 	return best
 }
 
-// blame judges one finding of an end; its evidence is empty where it speaks of no fault.
+// blame judges one finding of an end. Its evidence is empty if the finding indicates no fault.
 func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 	e := f.Code.Traits()
 	text := e.Fault
 	if f.Code == code.XidFatal && f.Xid != 0 {
 		text += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
-	// what hung or broke before the job began may have been well since, and CUDA that served the job had a driver
+	// A driver that hung or broke before the job may have recovered. If CUDA served the job, there was a driver.
 	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" ||
 		e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
 		f.Code == code.NoDriver && len(j.failures) > 0
 	switch {
-	case start && (f.Code == code.Slow || f.Code == code.Unread): // later it was read
+	case start && (f.Code == code.Slow || f.Code == code.Unread): // it was read later
 		return no("")
 	case e.Silence != "" && (e.Fault == "" || doubtful):
 		c = untold(e.Silence)
@@ -147,10 +147,10 @@ func (j judge) blame(f finding.Finding, start bool) (c Cause) {
 	return c
 }
 
-// containedError is the Xid of an uncorrectable memory error that ended one program, and no other.
+// containedError is the Xid of an uncorrectable memory error that ended one program and affected no other.
 const containedError = 94
 
-// byXid judges an Xid that need not have made the GPU unusable, by what is known of its number.
+// byXid judges an Xid that may have left the GPU usable, by what is known of its number.
 func byXid(number int) Cause {
 	switch {
 	case health.OfProgram(number):
@@ -161,11 +161,11 @@ func byXid(number int) Cause {
 	return untold(fmt.Sprintf("the driver reported an error that is not known to be a program's (Xid %d)", number))
 }
 
-// well answers where no finding speaks of a fault: no, if all that can be read was.
+// well answers when no finding indicates a fault: no if everything readable was read and shows none.
 func (j judge) well(c Cause) Cause {
 	unread := j.unread()
 	switch {
-	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
+	case j.Kernel != nil && j.Kernel.Mismatch != "": // any program on the node may have used its own library
 		return untold("a program on this node had a library of another version than the driver")
 	case j.logged():
 		return untold("the driver reported a fault of a GPU; whether of your job's cannot be told")
@@ -181,21 +181,21 @@ func (j judge) well(c Cause) Cause {
 	return c
 }
 
-// programsErrors are those that CUDA or HIP calls its own: wrong addresses, and what follows from them.
+// programsErrors are errors that CUDA or HIP attribute to the program: wrong addresses and their consequences.
 var programsErrors = []string{"illegal memory access", "illegal instruction", "misaligned address", "device-side assert",
 	"launch failure", "launch timed out", "invalid device ordinal", "memory access fault"}
 
-// phrase is words of an output, in lower case, and what they report.
+// phrase is a lower-case text that occurs in output, and the error that it reports.
 type phrase struct{ words, what string }
 
-// hardwareErrors are faults that no program brings about.
+// hardwareErrors are faults that no program can cause.
 var hardwareErrors = []phrase{
 	{"uncorrectable ecc error", "an uncorrectable memory error (ECC)"},
 	{"uncorrectable nvlink", "an uncorrectable NVLink error"},
 	{"gpu is lost", "that a GPU is lost"},
 }
 
-// refusals are errors that are no program's own, and prove no fault of the hardware either.
+// refusals are errors that are not the program's own, but do not prove a hardware fault either.
 var refusals = []phrase{
 	{"busy or unavailable", "that the GPU was refused: another process had it, or its compute mode forbids it"},
 	{"not yet initialized", "that CUDA was not ready on this node (802)"},
@@ -204,7 +204,7 @@ var refusals = []phrase{
 	{"the device handle for", "that the driver did not reach a GPU"},
 }
 
-// worded is what a message about a fault reports by a list, empty for one that is not in it.
+// worded returns the error in the list that a message about a fault reports, or "" if it is in none.
 func worded(list []phrase, m oom.Message) string {
 	for _, p := range list {
 		if m.Kind == oom.Fault && strings.Contains(strings.ToLower(m.Line), p.words) {
@@ -216,7 +216,7 @@ func worded(list []phrase, m oom.Message) string {
 
 func hardware(m oom.Message) string { return worded(hardwareErrors, m) }
 
-// saidFault is a fault that the job's output reports and that is not known to be a program's; empty for none.
+// saidFault returns a fault that the job's output reports and that is not known to be the program's own; "" if none.
 func (j judge) saidFault() (what string) {
 	for _, m := range j.said(oom.Fault) {
 		own := func(words string) bool { return strings.Contains(strings.ToLower(m.Line), words) }
@@ -228,7 +228,7 @@ func (j judge) saidFault() (what string) {
 	return what
 }
 
-// claimed answers by the job's output alone: on which node it was is known of a job of one node only.
+// claimed judges by the job's output alone. Only for a job of one node is it known on which node the fault occurred.
 func (j judge) claimed() Cause {
 	text := "your program's output reports " + j.saidFault()
 	if !j.spread() && slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return hardware(m) != "" }) {
@@ -237,7 +237,7 @@ func (j judge) claimed() Cause {
 	return untold(text)
 }
 
-// afterFault reports a message about memory behind one about a fault of the GPU, which may have led to it.
+// afterFault reports whether a message about memory follows one about a GPU fault, which may have caused it.
 func (j judge) afterFault() bool {
 	faulty := map[int]bool{}
 	for _, m := range j.Messages {
@@ -249,7 +249,7 @@ func (j judge) afterFault() bool {
 	return false
 }
 
-// logged: the kernel's log has a fault that no finding tells of, and that may be of one of the job's cards.
+// logged reports whether the kernel log has a fault that may be on a GPU of the job and is not known as a program's.
 func (j judge) logged() bool {
 	if j.Kernel == nil {
 		return false
@@ -260,7 +260,7 @@ func (j judge) logged() bool {
 	})
 }
 
-// unread says what of the node's condition was not read; empty where all of it was.
+// unread returns what was not read of the GPUs' condition and the kernel log, or "" if everything was.
 func (j judge) unread() string {
 	if len(j.Cards) == 0 {
 		return noCards
@@ -283,7 +283,7 @@ func (j judge) unreadLog() string {
 	return ""
 }
 
-// limits judges what is not the card's memory at all: the process's own limits, and host memory.
+// limits judges causes other than GPU memory: the process's own limits and host memory.
 func (j judge) limits() Cause {
 	c, limit := j.hostMemory(), j.addressSpace()
 	switch {
@@ -295,9 +295,9 @@ func (j judge) limits() Cause {
 	return c
 }
 
-// hostMemory judges the signs that host memory ran out: the job's processes that the kernel ended, Slurm's state and
-// line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
-// hours before, unless the job was ended for it.
+// hostMemory judges the signs that host memory ran out: kernel kills of the job's processes, Slurm's state and log
+// line, and programs' messages. Without a sign, its evidence is empty. If a GPU was full too, the kill may have hit a
+// helper process hours earlier, so it is certain only if the job was ended for it.
 func (j judge) hostMemory() Cause {
 	bySlurm := func(m oom.Message) bool { return m.Framework == oom.Slurm }
 	slurms := slices.ContainsFunc(j.said(oom.Host), bySlurm) || j.endedBy(slurmOutOfMemory)
@@ -325,13 +325,14 @@ func (j judge) hostMemory() Cause {
 	return c
 }
 
-// hostAlone: it was host memory, and nothing that was said speaks of a card. Output that was not read may.
+// hostAlone reports whether host memory ran out and no message is about a GPU. Without a message about host memory, the
+// output must also have been read in full.
 func (j judge) hostAlone() bool {
 	told := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
 	return j.hostMemory().Answer == Yes && told && len(j.said(oom.Device)) == 0
 }
 
-// killed is a process of the job that the kernel ended for host memory. When is unknown: that log has its own clock.
+// killed returns a process of the job killed for host memory, or 0. The time is unknown: the log has its own clock.
 func (j judge) killed() (pid int) {
 	if j.Kernel == nil {
 		return 0
@@ -345,18 +346,18 @@ func (j judge) killed() (pid int) {
 	return 0
 }
 
-// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); no signal of Linux's.
+// slurmOutOfMemory is the "signal" in the status of an OUT_OF_MEMORY job (0:125); Linux has no such signal.
 const slurmOutOfMemory = 125
 
 func signal(status int) int { return status & 0x7f }
 
-// endedBy: a job or step ended by a signal, or a shell's 128 and its number. 9 is scancel's and the time limit's too.
+// endedBy reports whether a signal, or a shell's 128+9, ended the job or a step. scancel and time limits send 9 too.
 func (j judge) endedBy(sig int) bool {
 	by := func(status int) bool { return signal(status) == sig || sig == 9 && status>>8&0xff == 128+9 }
 	return j.Job.Exit.Known && (by(j.Job.Exit.Raw) || by(j.Job.Exit.Derived))
 }
 
-// ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.
+// ambiguous reports a message that newer loaders print both for a limit and for a directory mounted noexec.
 func ambiguous(m oom.Message) bool {
 	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
 }
@@ -365,9 +366,8 @@ func (j judge) cramped() bool {
 	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
 }
 
-// addressSpace finds a limit of address space behind a program that CUDA refused to serve: CUDA needs far more of it than
-// the GPU has memory. What a script sets for itself no hook can see: then a limit may have been it, or a process that
-// came and went.
+// addressSpace describes the address-space limit with which CUDA could not serve a program: CUDA needs far more than
+// the GPU's memory. Hooks cannot see a limit set by a script; that, or a process now gone, may be another cause.
 func (j judge) addressSpace() string {
 	refused := j.startless() || len(j.said(oom.Device)) > len(j.failures) ||
 		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
@@ -380,7 +380,7 @@ func (j judge) addressSpace() string {
 func (j judge) unlimited() Cause {
 	unread := cmp.Or(j.unreadLog(), j.unsearched())
 	switch {
-	case j.every(failure.short) && len(j.failures) == len(j.Messages): // nothing else was said
+	case j.every(failure.short) && len(j.failures) == len(j.Messages): // no other message was found
 		return no("the GPU's memory ran out")
 	case j.startless():
 		return untold("CUDA could not start for want of memory; no limit was seen, but a script may set ulimit -v")
@@ -389,7 +389,7 @@ func (j judge) unlimited() Cause {
 	case unread != "":
 		return untold(unread)
 	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited,
-		len(j.said(oom.Device)) > 0 && !j.started: // a CPU's allocator may say the same
+		len(j.said(oom.Device)) > 0 && !j.started: // a CPU allocator may print the same
 		return untold("its ulimit -v when it failed is not known (the task hooks tell the first)")
 	}
 	return no("no ulimit -v, nothing killed")

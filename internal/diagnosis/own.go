@@ -34,7 +34,7 @@ func (j judge) pool() Cause {
 	return c
 }
 
-// notTheCard says what it was, where no program was refused a card's memory; empty where one may have been.
+// notTheCard returns what ran out if no program was refused GPU memory, or "" if one may have been.
 func (j judge) notTheCard() string {
 	switch {
 	case j.limited():
@@ -45,7 +45,7 @@ func (j judge) notTheCard() string {
 	return ""
 }
 
-// own judges the job's own need: would all that it used and asked for have fit, had nothing else been there.
+// own judges the job's own need: yes if what it used and requested exceeds the GPU even without others' memory.
 func (j judge) own() Cause {
 	c := no("")
 	for _, f := range j.failures {
@@ -89,7 +89,7 @@ func need(f failure) Cause {
 		return yes(atOnce(f.asked, f.total))
 	case !f.short():
 		return no(fmt.Sprintf("%s was free, %s asked", Size(f.free), Size(f.asked)))
-	case f.restKnown && !f.together(), // or more than the GPU has, whatever others held
+	case f.restKnown && !f.together(), // or it needs more than the GPU has, whatever others held
 		!f.restKnown && f.mine-min(f.mine, f.idle)+f.asked > f.total:
 		return yes(use)
 	case f.restKnown:
@@ -98,8 +98,8 @@ func need(f failure) Cause {
 	return untold("the message does not say how much it had in all")
 }
 
-// measured judges by what the recorder, other hooks and the driver's accounting saw of the job's processes. From nine
-// tenths of a GPU on a process had no room for another step; less proves nothing, nor does what several had.
+// measured judges by the job's processes in recordings, other hooks' records and the driver's accounting. A process
+// with 90 % of a GPU has no room for another step. Less proves nothing, and neither does a sum over processes.
 func (j judge) measured() Cause {
 	unseen, sampled := "not measured (the recorder or nvidia.accounting would)", ""
 	if j.Every > 0 {
@@ -130,7 +130,7 @@ type peak struct {
 	device gpu.ID
 }
 
-// accounted are the job's processes of accounting, by a sighting or begun while it was alone, largest first.
+// accounted lists the job's processes in accounting, largest first: those sighted, or begun while it had the GPU alone.
 func (j judge) accounted() []peak {
 	var all []peak
 	for _, h := range j.Health {
@@ -148,8 +148,8 @@ func (j judge) accounted() []peak {
 	return all
 }
 
-// full reports processes of the job that filled a GPU together, or left too little for what was asked, where the
-// largest of them alone did not.
+// full reports whether the job's processes together filled a GPU, or left too little for the request, while the largest
+// alone did not.
 func (j judge) full(r Recorded) bool {
 	room, asked, largest := j.capacity(r.Device), uint64(0), uint64(0)
 	for _, m := range j.said(oom.Device) {
@@ -164,14 +164,14 @@ func (j judge) full(r Recorded) bool {
 	return room > 0 && fills(r.Own) && !fills(largest)
 }
 
-// processes judges whether several processes of the job were on one card at once, and filled it.
+// processes judges whether several processes of the job were on one GPU at once and filled it.
 func (j judge) processes() Cause {
 	for _, f := range j.failures {
 		if ours := j.oursBeside(f); ours >= significant && f.restMattered() {
 			return yes(fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))).on(f.card)
 		}
 	}
-	var r Recorded // the most of its processes that one sample saw on one GPU
+	var r Recorded // the most processes of the job in one sample of one GPU
 	var unused []string
 	for _, other := range j.Recorded {
 		if other.Together > r.Together {

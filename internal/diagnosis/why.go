@@ -11,7 +11,7 @@ import (
 	"bookend/internal/oom"
 )
 
-// Why judges every cause. A yes applied and was enough to matter; a framework's own figures at the failure decide.
+// Why judges every cause. Yes means that it applied and was enough to matter; figures in the job's messages decide.
 func Why(in Input) Diagnosis {
 	j := newJudge(in)
 	d := Diagnosis{}
@@ -39,12 +39,12 @@ func Why(in Input) Diagnosis {
 type judge struct {
 	Input
 	held     []held
-	failures []failure // of the messages that say enough
+	failures []failure // of messages with enough figures
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
-	started  bool   // a process of the job was seen with memory of a card, so CUDA had the address space that it needs
-	// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
+	started  bool   // a process of the job had GPU memory, so CUDA had enough address space
+	// strange is memory of unknown origin without which a failed allocation would have fit; 0 if there is none.
 	strange   uint64
 	strangeAt failure
 }
@@ -55,7 +55,7 @@ func newJudge(in Input) judge {
 	j.peaks = j.accounted()
 	j.started = len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0 ||
 		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
-	if j.spread() { // it may have failed on another node, which counts its own processes
+	if j.spread() { // it may have failed on another node, where PIDs are different
 		j.Seen, j.Recorded = nil, nil
 	} else {
 		j.sort()
@@ -73,8 +73,8 @@ func newJudge(in Input) judge {
 	return j
 }
 
-// lastWords leaves of what was said what can have ended the job: a process survived what it says about a card's memory
-// if it says more later in the same file. If that names no size, it may be the echo of what it said before.
+// lastWords keeps the messages that can have ended the job. A process survived a message about GPU memory if it wrote a
+// later one to the same file. If the later one has no size, it may repeat the earlier one, so both are kept.
 func lastWords(all []oom.Message) (left []oom.Message) {
 	type process struct{ file, rank, pid int }
 	told, echoed := map[process]bool{}, map[process]bool{}
@@ -96,7 +96,7 @@ func lastWords(all []oom.Message) (left []oom.Message) {
 	return left
 }
 
-// sort fills ours and foreign with the PIDs that are proven to be the job's, and not to be.
+// sort fills ours with the PIDs proven to be the job's, and foreign with those proven not to be.
 func (j judge) sort() {
 	for _, s := range j.Seen {
 		if s.Own {
@@ -128,7 +128,7 @@ func (j judge) said(k oom.Kind) []oom.Message {
 	return slices.DeleteFunc(slices.Clone(j.Messages), func(m oom.Message) bool { return m.Kind != k })
 }
 
-// unsearched says what of the job's output was not looked through; empty where all of it was.
+// unsearched returns what was not searched of the job's output, or "" if all of it was.
 func (j judge) unsearched() string {
 	switch {
 	case j.MessagesUnknown != "":
@@ -146,7 +146,7 @@ func (j judge) mine(id gpu.ID) *finding.Card {
 	return nil
 }
 
-// capacity is what processes can have of a card: its size without the driver's own part; 0 for unknown.
+// capacity returns the memory of a GPU that processes can use: all but the driver's own part. It is 0 if unknown.
 func (j judge) capacity(id gpu.ID) uint64 {
 	for _, side := range []*finding.Side{j.End, j.Start} {
 		if side == nil {
@@ -166,10 +166,10 @@ func (j judge) roomiest() (bytes uint64) {
 	return bytes
 }
 
-// spread reports a job of several nodes or components: it may have failed elsewhere, on GPUs not seen here.
+// spread reports a job with several nodes or components. It may have failed elsewhere, on GPUs unknown to this node.
 func (j judge) spread() bool { return j.Job.HetJobID != 0 || strings.ContainsAny(j.Job.NodeList, ",[") }
 
-// elsewhere takes back what is known of this node alone, where the job may have failed on another.
+// elsewhere withdraws answers that are known for this node only if the job may have failed on another node.
 func (j judge) elsewhere(c Cause) Cause {
 	switch {
 	case !j.spread(), c.Answer == Unknown, c.Name == Pool, c.Name == Own, c.Answer == Yes && c.Name == Fault,
@@ -190,7 +190,7 @@ func (j judge) sightedOn(pid int) map[gpu.ID]bool {
 	return on
 }
 
-// card is the job's GPU of a message, nil if not certain: a framework counts those in CUDA_VISIBLE_DEVICES.
+// card returns the job's GPU of a message, nil if not certain: frameworks number the GPUs in CUDA_VISIBLE_DEVICES.
 func (j judge) card(m oom.Message) *finding.Card {
 	if j.spread() {
 		return nil
@@ -204,12 +204,12 @@ func (j judge) card(m oom.Message) *finding.Card {
 	return nil
 }
 
-// unplaced: some allocation failed on a card of the job that is not known.
+// unplaced reports whether an allocation failed on an unknown GPU of the job.
 func (j judge) unplaced() bool {
 	return slices.ContainsFunc(j.said(oom.Device), func(m oom.Message) bool { return j.card(m) == nil })
 }
 
-// startless reports messages that speak of a program that could not even start.
+// startless reports whether CUDA could not start and no allocation is known to have failed.
 func (j judge) startless() bool {
 	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
 }
@@ -217,22 +217,22 @@ func (j judge) startless() bool {
 func (j judge) limited() bool { return j.startless() && j.addressSpace() != "" }
 
 const (
-	// significant is from how many bytes on what something holds can have mattered. A CUDA context takes about 530 MiB
-	// (measured on an H200): whoever does real work on a card has more, services and the driver's rounding have less.
+	// significant is the least memory, in bytes, that can have mattered. A CUDA context takes about 530 MiB (measured
+	// on an H200): a process that computes on a GPU uses more, services and the driver's rounding less.
 	significant = 512 << 20
-	// outside is what a process may well have beside its framework's pool: its context and its libraries' buffers.
+	// outside is how much a process may use outside its framework's pool, for its context and its libraries' buffers.
 	outside = 1 << 30
 )
 
-// failure is the balance of a card at the moment an allocation failed, as the message itself gives it, in bytes:
-// total = free + this process's + rest.
+// failure is the memory balance of a GPU when an allocation failed, in bytes, as the message reports it: total = free +
+// this process's + rest.
 type failure struct {
 	oom.Message
-	card               *finding.Card // nil where that is not certain
+	card               *finding.Card // nil if not certain
 	asked, free, total uint64
-	// mine is this process's, live and idle.
+	// mine is the memory of this process, both used and idle.
 	mine uint64
-	// idle is what its framework keeps and does not use, rest what others hold: 0 where too little to matter.
+	// idle is what its framework reserves without using it; rest is what others hold. Both are 0 if negligible.
 	idle, rest uint64
 	restKnown  bool
 }
@@ -245,7 +245,7 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	if m.Kind != oom.Device || !m.Free.Known() || f.asked == 0 || f.total == 0 || f.free > f.total {
 		return f, false
 	}
-	// a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in pieces
+	// Rounding to blocks of 2 and 20 MiB leaves up to about 1/50 of a pool unused without fragmentation.
 	if m.Idle.Known() && m.Idle.Bytes >= f.total/50 {
 		f.idle = m.Idle.Bytes
 	}
@@ -253,9 +253,9 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	switch {
 	case m.InUse.Known():
 		f.mine, f.restKnown = min(m.InUse.Bytes, used), true
-	case m.Framework == oom.VLLM: // it looks at the card before it takes anything but its context
+	case m.Framework == oom.VLLM: // vLLM checks the GPU before it allocates anything but its context
 		f.mine, f.restKnown = min(used, outside), true
-	default: // nobody can tell its context from others' memory, unless there is too little of both
+	default: // its context cannot be told from others' memory, unless both are small
 		f.mine = min(m.Allocated.Bytes+m.Idle.Bytes, used)
 		f.restKnown = m.Allocated.Known() && used-f.mine < outside+significant
 		return f, true
@@ -266,40 +266,40 @@ func (j judge) failure(m oom.Message) (failure, bool) {
 	return f, true
 }
 
-// short: less was free than the allocation needed.
 func (f failure) short() bool { return f.asked > f.free }
 
-// poolMattered: the allocation would have fit, had the pool not been in pieces. Where it takes the pool's gaps and
-// others' memory together, both mattered.
+// poolMattered reports whether the allocation would have fit without the pool's fragmentation. If it needs both the
+// pool's gaps and others' memory, both mattered.
 func (f failure) poolMattered() bool {
 	return f.short() && f.idle > 0 && (f.asked <= f.free+f.idle || f.together() && f.asked > f.free+f.rest)
 }
 
-// restMattered: the allocation would have fit, had nobody else been on the card.
+// restMattered reports whether it would have fit without others' memory, or without that and the pool's gaps together.
 func (f failure) restMattered() bool {
 	return f.short() && f.rest > 0 && (f.asked <= f.free+f.rest || f.together() && f.asked > f.free+f.idle)
 }
 
-// together: it would have fit without all that others and the pool's gaps held.
+// together reports whether it would have fit without others' memory and the pool's gaps.
 func (f failure) together() bool { return f.asked <= f.free+f.idle+f.rest }
 
-// every: what failed for want of a card's memory has a balance each, and each is so. Where one has none, it may have
-// been for something else.
+// every reports whether each message about a lack of GPU memory has a balance and all balances satisfy is. A message
+// without a balance may have had another cause.
 func (j judge) every(is func(failure) bool) bool {
 	isNot := func(f failure) bool { return !is(f) }
 	return len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device))+len(j.said(oom.Init)) &&
 		!slices.ContainsFunc(j.failures, isNot)
 }
 
-// figured: by all of them it is known how much others held.
+// figured reports whether all messages show how much memory others held.
 func (j judge) figured() bool { return j.every(func(f failure) bool { return f.restKnown }) }
 
-// decided: each has a cause that others' memory is no part of. Of messages without a GPU only the last one's is known.
+// decided reports whether others' memory caused none of the failures. A message without a GPU must be the only one of
+// its kind, since only the last one's figures are kept.
 func (j judge) decided() bool {
 	return j.every(func(f failure) bool { return f.restKnown && !f.restMattered() && (f.card != nil || f.Count == 1) })
 }
 
-// alone: nobody else held enough at any of them to matter.
+// alone reports whether others held too little to matter at every failure.
 func (j judge) alone() bool {
 	return j.decided() && j.every(func(f failure) bool { return f.rest == 0 })
 }
@@ -313,7 +313,7 @@ func (f failure) sum(is map[int]bool) (bytes uint64) {
 	return bytes
 }
 
-// known is how much of what else was in use is accounted for by what an end found there, or by known processes.
+// known returns how much of the other memory is explained by what an end found there or by known processes.
 func (j judge) known(f failure) (bytes uint64) {
 	ends := map[bool]uint64{}
 	for _, h := range j.held {
@@ -325,7 +325,7 @@ func (j judge) known(f failure) (bytes uint64) {
 	return max(bytes, j.oursBeside(f)+f.sum(j.foreign))
 }
 
-// oursBeside is what other processes of the job held next to the one that failed, by the message or the recorder.
+// oursBeside returns what the job's other processes held when one failed, by its message or by the recorder.
 func (j judge) oursBeside(f failure) (bytes uint64) {
 	for _, r := range j.Recorded {
 		if r.Together > 1 && (f.card == nil || f.card.Device.ID == r.Device) {

@@ -9,7 +9,7 @@ import (
 	"bookend/internal/oom"
 )
 
-// words are what a cause is called in a table and in a headline, and what to try against it.
+// words are a cause's titles in a table and in a headline, and what to try against it.
 type words struct {
 	title, sentence string
 	try             []string
@@ -43,13 +43,13 @@ var better = map[Name]map[oom.Framework][]string{
 		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
 
-// Title is what a cause is called in a table.
+// Title returns the cause's name in a table.
 func (n Name) Title() string { return texts[n].title }
 
-// rank orders the causes by how much each explains: the first that is yes leads the headline.
+// rank orders causes by how much each explains: the first that is yes comes first in the headline.
 var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Fault, Share}
 
-// asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
+// asked returns why the diagnosis is worth reporting; "" if it is not, as for a job that succeeded with a full GPU.
 func (j judge) asked(d Diagnosis) Reason {
 	ofMemory := func(m oom.Message) bool {
 		return m.Kind != oom.Shared && m.Kind != oom.Fault && (!ambiguous(m) || j.cramped())
@@ -70,10 +70,10 @@ func (j judge) asked(d Diagnosis) Reason {
 	return ""
 }
 
-// failed says how the job failed, empty where it did not or nobody knows. A job that was cancelled has status 0.
+// failed describes how the job failed; "" if it did not or that is unknown. A cancelled job has status 0.
 func (j judge) failed() string {
 	e := j.Job.Exit
-	what, status := "Your job", e.Raw // of wait(2)
+	what, status := "Your job", e.Raw // as wait(2) returns it
 	if status == 0 {
 		what, status = "A step of your job", e.Derived
 	}
@@ -120,13 +120,13 @@ func (j judge) question() string {
 	case j.startless():
 		return "Why CUDA did not start"
 	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled:
-		// it caught that and went on, or its script took no notice
+		// The program or its script ignored the error.
 		return "It ran out of memory, but ended without an error"
 	}
 	return "Why out of memory"
 }
 
-// leading words the causes that stand by themselves, the two that explain most.
+// leading returns the sentences of the causes that stand by themselves, at most the two that explain most.
 func (j judge) leading(d Diagnosis) (out []string) {
 	for _, n := range rank {
 		c := d.Cause(n)
@@ -156,8 +156,8 @@ func (j judge) sentence(n Name, reason Reason) string {
 	return texts[n].sentence
 }
 
-// nodeIsWell: all that can be looked at was, and nothing speaks against the node. That somebody came and went unseen
-// between the ends is never ruled out.
+// nodeIsWell reports whether everything that can be checked was, and nothing is wrong with the node. A process that
+// came and went between the ends is never ruled out.
 func (j judge) nodeIsWell(d Diagnosis) bool {
 	for _, n := range []Name{Leftover, Pieces, Fault} {
 		if d.Cause(n).Answer != No {
@@ -168,7 +168,7 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 	return !slices.ContainsFunc(j.held, much) && j.strange == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
-// try is what the job's owner can do, by the causes found. One that ended well needs nothing.
+// try returns what the job's owner can do about the causes found. A job that succeeded needs nothing.
 func (j judge) try(d Diagnosis) (out []string) {
 	switch d.Reason {
 	case ByCause:
@@ -224,7 +224,7 @@ func (j judge) remedies(n Name) []string {
 
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"
 
-// Size words bytes as a user compares them with what the framework says.
+// Size formats bytes like the frameworks do, so that users can compare them.
 func Size(bytes uint64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
@@ -232,7 +232,7 @@ func Size(bytes uint64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// pair words two sizes with the unit once, where it is one: "92.9 + 12.0 GiB".
+// pair formats two sizes, with the unit only once if it is the same: "92.9 + 12.0 GiB".
 func pair(a uint64, between string, b uint64) string {
 	first, second := Size(a), Size(b)
 	if strings.HasSuffix(second, " GiB") {
