@@ -105,8 +105,8 @@ func (a *app) resetBaseline(name string) error {
 	return nil
 }
 
-// accept takes what a card carries without a job, and without a process, as its own until the driver is loaded anew. It
-// looks twice, the second time while no probe is at work: memory that changes has an owner, or is on its way back.
+// accept makes the memory that a GPU uses without a job or a process its baseline until the driver is reloaded. It
+// takes two samples, the second while no probe runs: memory that changes is in use by a process, or is being freed.
 func (a *app) accept(name string) error {
 	cfg := a.config()
 	all, err := read(a.env, cfg.Paths, a.node)
@@ -149,7 +149,7 @@ func (a *app) accept(name string) error {
 	return nil
 }
 
-// reading is a look at the card that an admin means, by UUID, by bus id, or as nvidiaN; who is on it, and when it was.
+// reading returns a sample of the GPU with this UUID, bus ID or nvidiaN, the processes on it, and the sample's time.
 func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading, map[int]finding.Process, time.Duration,
 	error) {
 	now := a.look(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
@@ -163,7 +163,7 @@ func (a *app) reading(cfg config.Config, all records, name string) (gpu.Reading,
 	return now.Snapshot.Readings[i], now.Who, now.Snapshot.At, nil
 }
 
-// acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
+// acceptable returns the baseline for a GPU on which there is no more than allowed, apart from services of the node.
 func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds) (finding.Baseline, error) {
 	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
 	if r.ProcessesUnknown != "" {
@@ -196,7 +196,7 @@ func acceptable(r gpu.Reading, who map[int]finding.Process, t config.Thresholds)
 	return b, nil
 }
 
-// unread says why a job may have the GPU although no record says so, nil if none can.
+// unread returns an error if a job may have the GPU although no readable record shows it.
 func unread(all records, id gpu.ID) error {
 	if i := slices.IndexFunc(all.damaged, func(d state.Damage) bool { return d.Unread }); i >= 0 {
 		return fmt.Errorf("a job may have that GPU: %w", all.damaged[i])

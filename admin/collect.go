@@ -19,9 +19,9 @@ import (
 	"bookend/internal/safefile"
 )
 
-const maxCollected = 64 << 10 // bytes of one file; a KFD node's properties are some 1 KiB
+const maxCollected = 64 << 10 // of one file, bytes; a KFD node's properties take about 1 KiB
 
-// collected are the files that AMD's backend reads, below /sys and /proc; a pattern that leads to none is passed over.
+// collected are the files that AMD's backend reads, below /sys and /proc. Patterns without a match are skipped.
 var collected = map[string][]string{
 	"sys": {
 		"module/amdgpu/version", "module/amdgpu/srcversion", "module/amdgpu/refcnt", "bus/pci/drivers/amdgpu/*:*",
@@ -40,7 +40,7 @@ func (a *app) collect(file string) error {
 	if err := archive(paths.Proc, paths.Sys, &b); err != nil {
 		return err
 	}
-	// Threat: a user's link on the way, to where root would write: Create refuses it, and overwrites nothing.
+	// Threat: another user's link in the path, to a file for root to overwrite: Create refuses it and replaces no file.
 	if err := safefile.Create(file, b.Bytes(), false); err != nil {
 		return fmt.Errorf("collect: %w", err)
 	}
@@ -48,8 +48,8 @@ func (a *app) collect(file string) error {
 	return nil
 }
 
-// archive writes the files that AMD's backend reads of this node as a tar archive, for whoever mends the backend. The
-// unique ids of cards are hashed. Of processes there are the numbers, the memory and the driver's own fdinfo: no names.
+// archive writes the files that AMD's backend reads as a tar archive, for debugging the backend. The GPUs' unique IDs
+// are hashed. About processes it has PIDs, memory and the driver's own fdinfo, but no names.
 func archive(proc, sys string, w io.Writer) error {
 	t := tar.NewWriter(w)
 	for name, root := range map[string]string{"sys": sys, "proc": proc} {
@@ -72,9 +72,9 @@ func archive(proc, sys string, w io.Writer) error {
 	return nil
 }
 
-// addFile adds one file, or an empty one for a directory. What has gone meanwhile, or may not be read, is left out.
+// addFile adds a file, or an empty one for a directory. A file that is gone or that it may not read is skipped.
 func addFile(t *tar.Writer, name, file string) error {
-	// Threat: none by the name; a driver in trouble may answer without end.
+	// Threat: none from the path; a failing driver may return endless data.
 	data, err := safefile.ReadGiven(file, maxCollected)
 	text := string(data)
 	if info, statErr := os.Stat(file); statErr == nil && info.IsDir() {
@@ -84,12 +84,12 @@ func addFile(t *tar.Writer, name, file string) error {
 		return nil
 	}
 	if strings.Contains(name, "/fdinfo/") && !strings.Contains(text, "drm-driver:\t"+gpu.AMD.Module+"\n") {
-		return nil // of no concern
+		return nil // not a descriptor of the driver
 	}
 	if err != nil {
-		text = "" // it cannot be read, which the backend meets too
+		text = "" // unreadable, as it is for the backend
 	}
-	// The backend reads the info of what leads to a device node. Threat: other names are the user's own, and stay.
+	// The backend reads fdinfo of device nodes alone. Threat: other link targets are users' data: none is collected.
 	node, _ := os.Readlink(strings.Replace(file, "/fdinfo/", "/fd/", 1))
 	_, is := gpu.ParseMinor(path.Base(node), gpu.AMD.Nodes.Card)
 	if is && path.Base(path.Dir(node)) == gpu.AMD.Nodes.Folder {

@@ -19,7 +19,7 @@ see their own jobs.`,
 	}
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	// What stands in a node's records is text from outside, and root's: no shell gets it, nor files, to complete with.
+	// Records contain text from outside and only root may read them, so a shell completes neither them nor file names.
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.SetHelpCommand(helpCommand())
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
@@ -44,7 +44,7 @@ see their own jobs.`,
 	return cmd
 }
 
-// help is what --help says of a command, but for the exit codes, which are those of all.
+// help returns a command's --help text, without the exit codes, which are the same for all commands.
 func help(cmd *cobra.Command) string {
 	text := "usage: " + cmd.UseLine() + "\n\n" + long(cmd) + "\n"
 	if cmd.HasAvailableSubCommands() {
@@ -81,7 +81,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// noCommand is what a command does that has others below it, and got none of them.
+// noCommand is the action of a command that needs a subcommand but was given none.
 func noCommand(want string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -91,7 +91,7 @@ func noCommand(want string) func(*cobra.Command, []string) error {
 	}
 }
 
-// operands makes a command take so many of them; of most -1 any number.
+// operands checks the number of arguments. If most is -1, there is no upper limit.
 func operands(least, most int, want string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || most >= 0 && n > most {
@@ -112,7 +112,7 @@ func (a *app) completionCommand() *cobra.Command {
   source <(bookend completion bash)    # in this shell alone`,
 		Args: operands(1, 1, "bash, zsh or fish"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The script is written as it is: no terminal's escapes are in it but those of cobra's own.
+			// The script is written unfiltered: cobra generates all of it.
 			switch args[0] {
 			case "bash":
 				return cmd.Root().GenBashCompletionV2(a.raw, false)

@@ -47,7 +47,7 @@ Bookend keeps the report. bookend show has the evidence of every cause, for root
 	}, a.why)
 }
 
-// ofJob makes a command be about a job: root gets all of the node's records, others the reports of their own job.
+// ofJob makes a command take a job: root gets all records of the node, users get the reports of their own job.
 func (a *app) ofJob(cmd *cobra.Command, say func(ref slurm.Ref, runs []ledger.Run, all records) error) *cobra.Command {
 	cmd.Args = operands(1, 1, "JOBID")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func (a *app) show(ref slurm.Ref, runs []ledger.Run, all records) error {
 
 func found(runs []ledger.Run) bool { return len(answer.Filter{Found: true}.Pick(runs)) > 0 }
 
-// own shows users their own job's reports, opened as the user: what this process may not open they may not see.
+// own shows the reports of a user's own job. It opens them as that user, so the kernel checks the permission.
 func (a *app) own(ref slurm.Ref) error {
 	paths := a.config().Paths
 	node := nodeOf(a.env, paths, a.node)
@@ -107,11 +107,11 @@ func (a *app) own(ref slurm.Ref) error {
 		return denied("without it jobs are known by their own id alone; squeue -j %s -O JobArrayID,JobID shows it "+
 			"while the job runs", ref.Text)
 	}
-	// Threat: none: the file is opened as the user who asks, and is readable for the job's own user alone.
+	// Threat: none: the file is opened as the calling user, and only the job's own user can read it.
 	r, err := state.GetReport(paths.Run, node, uint32(a.env.EUID), slurm.Owner{ID: ref.ID, SLUID: ref.SLUID})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EACCES):
-		// One text for both: whether a job of somebody else's ran here is nobody's business.
+		// Both errors have one text, so that it does not reveal whether another user's job ran here.
 		return denied("job %s has no report for you on node %s: it is not yours, was on another node, or its report "+
 			"is not kept any more; your job's output has what Bookend said", ref.Text, node)
 	case err != nil:
@@ -207,14 +207,14 @@ var ages = map[byte]time.Duration{
 	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
 }
 
-// dates are the forms of a date, in this host's own time unless it says which.
+// dates are the accepted date formats, in this host's time zone unless one is given.
 var dates = []string{
 	"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339,
 }
 
-const longestAge = 36500 // days: a hundred years
+const longestAge = 36500 // in days: a hundred years
 
-// moment reads a date, or how long ago something was; empty is no moment at all.
+// moment parses a date, or how long ago something was. An empty text gives the zero time.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -247,7 +247,7 @@ func period(since, until string, now time.Time) (from, to time.Time, err error) 
 	return from, to, nil
 }
 
-// records are all runs of a node: those in memory first, then the history on disk.
+// records are all runs of a node: first those in /run, then the history on disk.
 type records struct {
 	node    string
 	store   *state.Store
@@ -260,7 +260,7 @@ func read(env operation.Env, paths config.Paths, node string) (r records, err er
 		return r, denied("the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
 	nodes, err := state.Nodes(paths.Run, paths.Var)
-	if err != nil && len(nodes) == 0 { // else what cannot be read is among the damaged
+	if err != nil && len(nodes) == 0 { // if some were found, the errors are listed as damage
 		return r, err
 	}
 	if len(nodes) == 0 && node == "" {
@@ -287,7 +287,7 @@ func read(env operation.Env, paths config.Paths, node string) (r records, err er
 	return r, nil
 }
 
-// oneOf is the node that is meant of those with records in a directory; of several one has to be named.
+// oneOf returns the selected one of the nodes with records in a directory. If there are several, one must be named.
 func oneOf(nodes []string, named, dir string) (string, error) {
 	switch {
 	case named == "" && len(nodes) == 1:
@@ -300,7 +300,7 @@ func oneOf(nodes []string, named, dir string) (string, error) {
 	return named, nil
 }
 
-// nodeOf is the one named, the one with records, in a job the one that Slurm names, or this host's.
+// nodeOf returns the named node, else the only one with records, else the one Slurm names in a job, else this host.
 func nodeOf(env operation.Env, paths config.Paths, named string) string {
 	if named != "" {
 		return named

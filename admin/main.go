@@ -32,16 +32,16 @@ func main() {
 	os.Exit(run(env, os.Args[1:]))
 }
 
-// app is one run of the command line: the outside world, and the flags that several commands have.
+// app is one run of the command line: its environment, and the flags that several commands share.
 type app struct {
-	env   operation.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw   *sink         // standard output as it is: for what programs read
+	env   operation.Env // Stdout and Stderr escape what a terminal must not receive
+	raw   *sink         // unfiltered standard output, for output that programs read
 	node  string        // --node
 	json  bool          // --json
 	check bool          // --exit-code
 }
 
-// sink is standard output, and remembers that it failed: who writes for people looks at no error.
+// sink is standard output. It keeps the first write error, because text output does not check for errors.
 type sink struct {
 	w   io.Writer
 	err error
@@ -57,8 +57,8 @@ func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}}
 	a.env.Stdout, a.env.Stderr = answer.Terminal(a.raw), answer.Terminal(env.Stderr)
 	root := a.root()
-	root.SetArgs(append([]string{}, args...)) // of nil cobra would take those of the process
-	// Completion and its scripts are for shells; help and errors have writers of their own.
+	root.SetArgs(append([]string{}, args...)) // with nil, cobra would take the arguments of the process
+	// Cobra writes completion output unfiltered, for shells. Help and errors have writers of their own.
 	root.SetIn(env.Stdin)
 	root.SetOut(a.raw)
 	root.SetErr(a.env.Stderr)
@@ -79,7 +79,7 @@ func (a *app) checks(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVar(&a.check, "exit-code", false, usage)
 }
 
-// write says the same to programs, or to people; found is whether --exit-code has something to tell.
+// write prints a document as text or as JSON. If found is true, --exit-code makes it exit 1.
 func (a *app) write(document interface{ Text(w io.Writer) }, found bool) error {
 	if !a.json {
 		document.Text(a.env.Stdout)
@@ -100,7 +100,7 @@ func (a *app) config() config.Config {
 	return cfg
 }
 
-// Exit codes of this command line: none changes its meaning. docs/exit-codes.md has the same table.
+// Exit codes of this command line. They never change their meaning. docs/exit-codes.md has the same table.
 const (
 	exitOK       = 0
 	exitTrouble  = 1
@@ -119,7 +119,7 @@ var exits = []ending{
 	{exitUsage, "invalid command line"},
 }
 
-// ending is how the command line ends but for success; one without a text is an answer itself: all was said.
+// ending is an exit code other than success. Without a text, everything was already printed.
 type ending struct {
 	code int
 	text string
@@ -140,7 +140,7 @@ func denied(format string, args ...any) error {
 	return ending{exitDenied, "bookend: needs root: " + fmt.Sprintf(format, args...)}
 }
 
-// ended says what went wrong, if anything did, and gives the exit code. An answer that did not get out is none.
+// ended prints the error, if there is one, and returns the exit code. A failed write of the answer is an error too.
 func (a *app) ended(err error) int {
 	e := ending{exitTrouble, ""}
 	switch known := errors.As(err, &e); {

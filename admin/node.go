@@ -38,7 +38,7 @@ has 3 s and Slurm 2 s to answer; if one does not, the rest is shown.`,
 	return a.perNode(a.inJSON(cmd))
 }
 
-// status writes the node at a glance. If the records cannot be opened it says the rest, and ends with why.
+// status writes the overview of the node. If the records cannot be opened, it writes the rest and returns the error.
 func (a *app) status(recordsAlone bool) error {
 	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
@@ -70,7 +70,7 @@ func (a *app) status(recordsAlone bool) error {
 	return err
 }
 
-// condition is what records, counts, files and a look at what hooks need show of a node.
+// condition returns a node's status from its records, counters and files, and from checks of what the hooks need.
 func (a *app) condition(cfg config.Config, problem string, all records, name string) answer.Status {
 	s := answer.Status{Node: name, Mode: cfg.Mode, At: a.env.Clock.Wall()}
 	for _, d := range all.damaged {
@@ -122,7 +122,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, name str
 	return s
 }
 
-// stuck says that a child which could not be killed is in the driver still; empty where none is.
+// stuck describes a child that could not be killed and is still in the driver; "" if there is none.
 func stuck(env operation.Env, cfg config.Config, all records) string {
 	s, err := all.store.Stuck(nil, operation.Alive(cfg.Paths.Proc))
 	if err != nil || s == nil {
@@ -133,13 +133,13 @@ func stuck(env operation.Env, cfg config.Config, all records) string {
 
 const (
 	driverTime = 3 * time.Second
-	// slurmTime is how long "bookend status" waits for Slurm: with slurmctld down scontrol itself would wait 10 s.
+	// slurmTime is how long "bookend status" waits for Slurm. If slurmctld is down, scontrol would wait 10 s.
 	slurmTime = 2 * time.Second
-	// quietTime is how long a probe on the card is waited for: one takes up to half a second.
+	// quietTime is how long to wait for a probe on the GPU to end. One takes up to 0.5 s.
 	quietTime = 2 * time.Second
 )
 
-// glance looks at all cards. What looks unexplained may be a probe's: then it looks again with probes locked out.
+// glance samples all GPUs. Unexplained memory may belong to a probe: then it samples again while probes are locked out.
 func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.Glance {
 	now := a.look(cfg, all, limit)
 	if all.store == nil || now.Problem != "" {
@@ -160,7 +160,7 @@ func (a *app) glance(cfg config.Config, all records, limit time.Duration) stage.
 	return a.look(cfg, all, limit)
 }
 
-// look asks the driver, unless a child is stuck there; one that gets stuck now is recorded.
+// look samples the GPUs through the driver, unless a child is stuck in it. A child that gets stuck now is recorded.
 func (a *app) look(cfg config.Config, all records, limit time.Duration) stage.Glance {
 	if all.store != nil {
 		if why := stuck(a.env, cfg, all); why != "" {
@@ -180,7 +180,7 @@ func (a *app) scene(cfg config.Config, all records, now stage.Glance) answer.Sce
 	s := answer.Scene{Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs,
 		Epoch: inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), Limits: finding.LimitsOf(cfg.Thresholds)}
 	if all.store != nil {
-		s.Baselines, _ = all.store.Baselines() // of one that cannot be read baseline tells
+		s.Baselines, _ = all.store.Baselines() // "bookend baseline" reports unreadable ones
 		maps.DeleteFunc(s.Baselines, func(_ gpu.ID, b finding.Baseline) bool { return !b.Epoch.Same(s.Epoch) })
 	}
 	return s
@@ -228,7 +228,7 @@ func (a *app) snapshot() error {
 		return denied("nvidia-smi shows what you have on GPUs")
 	}
 	cfg := a.config()
-	all, _ := read(a.env, cfg.Paths, "") // no hook has run here yet, or for several nodes
+	all, _ := read(a.env, cfg.Paths, "") // errors are ignored: there may be no records yet, or those of several nodes
 	now := a.glance(cfg, all, time.Duration(cfg.Deadlines.Epilog.Driver))
 	var problem error
 	if now.Problem != "" {

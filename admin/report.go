@@ -70,7 +70,7 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	return a.deliver(q, p)
 }
 
-// sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
+// sources returns the records for a report: this node's with its last health check, or a copy.
 func (a *app) sources(dir string) (records, answer.Request, error) {
 	if dir != "" {
 		r, err := copied(dir, a.node)
@@ -81,7 +81,7 @@ func (a *app) sources(dir string) (records, answer.Request, error) {
 		return r, answer.Request{}, err
 	}
 	ask := answer.Request{Now: a.env.Clock.Wall()}
-	if ask.Check, err = r.store.LastCheck(); err != nil { // what cannot be read is left out
+	if ask.Check, err = r.store.LastCheck(); err != nil { // the report is made without it
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
 	return r, ask, nil

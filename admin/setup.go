@@ -25,7 +25,7 @@ import (
 
 type toSetUp struct {
 	conf, version     string
-	pyxis, configless string // yes or no; empty: as the files of this host say
+	pyxis, configless string // yes or no; if empty, read from this host's files
 	write             bool
 }
 
@@ -76,7 +76,7 @@ func (a *app) setup(site slurmconf.Site, write bool) error {
 		done = append(done, what...)
 		return err
 	}
-	for _, s := range plan.Scripts { // before the lines: one whose script is missing would drain a node
+	for _, s := range plan.Scripts { // before the lines: a line without its script would drain nodes
 		text, err := s.Render(shipped)
 		if err == nil {
 			err = add(s.Name, text)
@@ -129,7 +129,7 @@ func (a *app) siteOf(o toSetUp) (s slurmconf.Site, err error) {
 	return s, nil
 }
 
-// whole refuses a configuration of which a part was not read: what is set there would be overridden.
+// whole refuses a configuration that was not read completely, since settings in the unread part could be overridden.
 func whole(conf slurmconf.Conf) error {
 	for _, l := range conf.Lines {
 		if why := l.Unreadable(); why != "" && filepath.Base(l.Include) != slurmconf.Written {
@@ -145,7 +145,7 @@ func whole(conf slurmconf.Conf) error {
 func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	said := "slurm " + text
 	if text == "" {
-		// Threat: scontrol loads what slurm.conf names; root runs it, with files that only root could have written.
+		// Threat: scontrol loads plugins that slurm.conf names: root runs it only with files that only root can write.
 		if err = safefile.Trusted(conf); err == nil || a.env.EUID != 0 {
 			said, err = slurmcmd.Version(a.config().Slurm.Scontrol, conf, slurmcmd.Patience)
 		}
@@ -162,14 +162,14 @@ func (a *app) slurmVersion(text, conf string) (v slurm.Version, err error) {
 	return v, nil
 }
 
-// shippedLine is the line of a script that an admin may make their own, and configured what it is then: a path.
+// shippedLine is the line of a script that an admin may replace, and configured is its replacement: a path.
 var (
 	shippedLine = regexp.MustCompile(`(?m)^#export BOOKEND_CONFIG=.*$`)
 	configured  = regexp.MustCompile(`(?m)^export BOOKEND_CONFIG="?[\w./$-]+"?$`)
 )
 
-// put writes a file below the directory of slurm.conf, unless it is there already. What an admin has set in a script
-// stays; what is replaced is kept.
+// put writes a file below the directory of slurm.conf unless it is already there. It preserves an admin's setting in a
+// script and keeps a copy of a file that it replaces.
 func put(base, below, text string) (done []string, err error) {
 	done, err = openDirs(base, filepath.Dir(below))
 	if err != nil {
@@ -182,7 +182,7 @@ func put(base, below, text string) (done []string, err error) {
 		mode = 0o644
 	}
 	what := "new: " + path
-	// Threat: a file that a user could have written: none of its lines is taken over.
+	// Threat: a file that a user could have written: none of its lines is reused.
 	old, err := os.ReadFile(path)
 	untrusted := safefile.Trusted(path)
 	switch {
@@ -207,8 +207,8 @@ func put(base, below, text string) (done []string, err error) {
 	return append(done, what), nil
 }
 
-// openDirs makes the directories of a path below base, with a mode by which users can reach their task hooks whatever
-// the umask is, and corrects those that have another.
+// openDirs makes the directories of a path below base, or corrects their mode, so that users can reach their task hooks
+// whatever the umask is.
 func openDirs(base, below string) (done []string, err error) {
 	for rest := range strings.SplitSeq(below, "/") {
 		path := filepath.Join(base, rest)
@@ -217,8 +217,8 @@ func openDirs(base, below string) (done []string, err error) {
 		if rest == "." || err == nil && info.IsDir() && info.Mode().Perm()&0o055 == 0o055 {
 			continue
 		}
-		// Threat: none from users: a parent that others can write to is refused, and so is a link. The parent itself may
-		// be a link of the site's, hence the slash.
+		// Threat: none from users: a link, or a parent that others can write to, is refused. The site may have made the
+		// parent itself a link, hence the slash.
 		if err := safefile.MakeDir(filepath.Dir(path)+"/", filepath.Base(path), 0o755); err != nil {
 			return done, err
 		}
@@ -229,8 +229,8 @@ func openDirs(base, below string) (done []string, err error) {
 	return done, nil
 }
 
-// keep saves a file that is about to be replaced under the first free name next to it: an earlier run may have saved the
-// site's own there.
+// keep saves a file that is about to be replaced under the first free name next to it: earlier runs may have saved the
+// site's own file there.
 func keep(path string, old []byte, text string) (done string, err error) {
 	if string(old) == text {
 		return fmt.Sprintf("changed: %s, its owner or mode was wrong", path), nil
@@ -241,7 +241,7 @@ func keep(path string, old []byte, text string) (done string, err error) {
 		if n > 1 {
 			kept = fmt.Sprintf("%s.%d", kept, n)
 		}
-		// Threat: none from users, who cannot write here, or the new file is refused.
+		// Threat: none: users cannot write here, or Replace refuses the new file.
 		there, err := os.ReadFile(dir + kept)
 		if errors.Is(err, fs.ErrNotExist) {
 			there, err = old, safefile.Replace(dir, kept, old, 0o644)

@@ -42,7 +42,7 @@ the text of FILE, as any user and without Bookend's other programs: for a site's
 			return a.checkSyntax(args[0])
 		},
 	}
-	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // files
+	check.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // file names
 	check.Flags().BoolVar(&syntax, "syntax", false, "check only the text of FILE")
 	show := &cobra.Command{
 		Use: "show", Short: "show every key in effect, and where it is set",
@@ -59,7 +59,7 @@ it. docs/config.md and bookend.yaml(5) say what each means.`,
 	return cmd
 }
 
-// say writes a line with texts from outside in it. A path may have 4095 bytes.
+// say writes a line that may contain text from outside. A path can have 4095 bytes.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.env.Stdout, report.Keep(fmt.Sprintf(format, args...), 8<<10))
 }
@@ -70,7 +70,7 @@ func (a *app) showConfig(defaults bool) error {
 	from := "the defaults"
 	if !defaults {
 		var err error
-		// Threat: as for the hooks, whose configuration is shown: only what they would trust is.
+		// Threat: a file that the hooks would not trust: like them, this reads only a trusted one.
 		data, err = safefile.ReadTrusted(path, config.MaxBytes)
 		switch _, problems := config.Parse(data); {
 		case errors.Is(err, fs.ErrNotExist):
@@ -78,7 +78,7 @@ func (a *app) showConfig(defaults bool) error {
 		case err != nil:
 			return fmt.Errorf("read configuration: %w", err)
 		case len(problems) > 0:
-			a.config() // says what is wrong with it
+			a.config() // prints what is wrong with it
 			from += "; " + path + " has mistakes"
 		default:
 			from = path
@@ -105,7 +105,7 @@ func (a *app) showConfig(defaults bool) error {
 	return nil
 }
 
-// mistaken lists what is wrong with a file as editors and their users expect it: FILE:LINE: what.
+// mistaken lists the mistakes in a file in the format that editors expect: FILE:LINE: mistake.
 func (a *app) mistaken(path string, problems []config.Problem) {
 	for _, p := range problems {
 		line := p.Line
@@ -118,7 +118,7 @@ func (a *app) mistaken(path string, problems []config.Problem) {
 }
 
 func (a *app) checkSyntax(file string) error {
-	// Threat: none: the file is opened as the user who asks, and nothing in it is used.
+	// Threat: none: the file is opened as the calling user, and nothing in it is used.
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -137,7 +137,7 @@ func (a *app) unusable(format string, args ...any) error {
 	return ending{code: exitTrouble}
 }
 
-// checkConfig checks a configuration as the hooks would. One line for each mistake, the verdict last.
+// checkConfig checks a configuration as the hooks would. It prints a line for each mistake, then the result.
 func (a *app) checkConfig(args []string) error {
 	env := a.env
 	if len(args) == 1 {
@@ -167,7 +167,7 @@ func (a *app) checkConfig(args []string) error {
 	return a.startable(cfg)
 }
 
-// startable ends the check of a valid configuration with whether the hooks can work with it.
+// startable finishes the check of a valid configuration: whether the hooks can start what it names.
 func (a *app) startable(cfg config.Config) error {
 	var programs []string
 	for _, v := range inventory.Present(cfg.Paths.Sys) {
@@ -219,7 +219,7 @@ func (a *app) examine(all bool) error {
 	return nil
 }
 
-// site is this node by its configuration. The hooks are searched next to the backend, then where they are installed.
+// site describes this node for doctor. Hooks are searched next to the backend, then at the default path.
 func site(env operation.Env) doctor.Site {
 	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
@@ -230,7 +230,7 @@ func site(env operation.Env) doctor.Site {
 		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // as the rule says
+	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // the defaults apply
 	case err != nil:
 		s.Mistake = "not used: " + err.Error()
 	case len(problems) > 0:
@@ -257,7 +257,7 @@ sinfo -R shows it.`,
 }
 
 func (a *app) explain(what string) error {
-	here, _ := stage.LoadConfig(a.env) // its problems are config check's
+	here, _ := stage.LoadConfig(a.env) // config check reports its problems
 	if answer.Explain(a.env.Stdout, what, here) {
 		return nil
 	}
