@@ -8,8 +8,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// sizeForm is a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "0.125E+11", "0x639c00", numpy's
-// "348. KiB", and TensorFlow's "17.79G (19104890880 bytes)", of which the exact one counts.
+// sizeForm matches a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "0.125E+11", "0x639c00",
+// numpy's "348. KiB", and TensorFlow's "17.79G (19104890880 bytes)", where the exact number counts.
 var sizeForm = lazily(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,20})?(?:[eE]\+?\d{1,3})?)` +
 	`(?:(?:\. | )?((?i:kilo|mega|giga|[kmgt]i?)?(?i:bytes?|b)|[kKmMgGtT])\b)?(?: \((\d{1,20}) ?(?:bytes|B)\))?`)
 
@@ -17,8 +17,8 @@ var impossible = gpu.Unknown("not a possible size")
 
 var notSaid = gpu.Unknown("not said")
 
-// sized reads a size at the beginning of a text, and tells the length of what it read and whether there was a unit.
-// Frameworks that write GB or G mean powers of two as well. A size that cannot be is unknown.
+// sized parses a size at the beginning of a text. It also returns the parsed length and whether there was a unit. GB
+// and G are powers of two, as frameworks use them. An impossible size is unknown.
 func sized(text string) (n gpu.Figure, length int, unit bool) {
 	words := sizeForm().FindStringSubmatch(text)
 	if words == nil {
@@ -26,7 +26,7 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	}
 	digits := strings.ReplaceAll(words[1], ",", "")
 	if strings.HasPrefix(digits, "0x") {
-		digits += "p0" // as Go reads it
+		digits += "p0" // the form that Go parses
 	}
 	value, err := strconv.ParseFloat(digits, 64)
 	if words[2] != "" {
@@ -35,7 +35,7 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxFigure {
 		return gpu.Bytes(exact), len(words[0]), true
 	}
-	// in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+	// In containers, PyTorch prints 17179869184.00 GiB if the driver reports nothing.
 	if err != nil || value >= maxFigure {
 		return impossible, len(words[0]), words[2] != ""
 	}
@@ -50,10 +50,10 @@ const (
 	free
 	total
 	allocated
-	filler // of no meaning itself, between a word and its size
+	filler // has no meaning itself; may stand between a word and its size
 )
 
-// meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
+// meanings maps words, which may be parts of names (alloc_size, requestedSpace), to the meaning they give a size.
 var meanings = sync.OnceValue(func() map[string]meaning {
 	all := map[string]meaning{}
 	for m, words := range map[meaning]string{
@@ -80,12 +80,12 @@ type figure struct {
 	size gpu.Figure
 }
 
-// sizes reads the sizes of a text from left to right: the word before a size tells what it is of. A number without a
-// unit counts only right after its word.
+// sizes reads the sizes in a text from left to right. The word before a size gives its meaning. A number without a unit
+// counts only right after such a word.
 type sizes struct {
 	text     string
 	of       meaning
-	close    bool // nothing but fillers came since
+	close    bool // only fillers came since
 	previous string
 	found    []figure
 }
@@ -112,13 +112,13 @@ func sizesIn(text string) []figure {
 	return s.found
 }
 
-// name takes a name's parts. Once one says that the name is no request, no other makes it one: max_alloc_size.
+// name reads a name's parts. Once a part shows that the name is no request, later parts do not: max_alloc_size.
 func (s *sizes) name(name string) {
 	known := false
 	for _, word := range part().FindAllString(name, -1) {
 		word = strings.ToLower(word)
 		m, found := meanings()[word]
-		if word == "size" && sizeOf().MatchString(s.previous) { // of something else than memory
+		if word == "size" && sizeOf().MatchString(s.previous) { // a size of something other than memory
 			m = nothing
 		}
 		s.previous = word
@@ -151,7 +151,7 @@ func (s *sizes) number(i int) int {
 	return length
 }
 
-// isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
+// isFactor reports a number that is a factor in a product: "1000 x 8 bytes", or in a call's argument.
 func isFactor(before, rest string) bool {
 	return strings.HasPrefix(rest, " x ") || strings.HasPrefix(strings.TrimLeft(rest, " "), "*") ||
 		strings.HasSuffix(before, " x ") || strings.HasSuffix(strings.TrimRight(before, " "), "*")
@@ -159,7 +159,7 @@ func isFactor(before, rest string) bool {
 
 var (
 	wholeNumber = lazily(`^\d[\d,]{3,}$`)
-	// a number goes on, is one of several arguments, or counts things: "4096 tokens"
+	// the number goes on, is one of several arguments, or counts something: "4096 tokens"
 	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
 )
 
@@ -172,7 +172,7 @@ func (m *Message) take(found []figure, only ...meaning) {
 	}
 }
 
-// fill reads the figures that the statement has, false where its words were no message after all.
+// fill reads the figures of the statement. It returns false if the statement turns out not to be a message.
 func (st statement) fill(m *Message) bool {
 	switch {
 	case m.Kind == Fault:
@@ -188,7 +188,7 @@ func (st statement) fill(m *Message) bool {
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	m.take(sizesIn(st.line.body[st.pos-len(st.before):][:len(st.around)]))
-	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
+	if m.Framework == CuPy && !m.Allocated.Known() { // CuPy's total is the pool's
 		m.Allocated, m.Total = m.Total, notSaid
 	}
 	if text := st.whole(); !m.Asked.Known() && len(text) > len(st.line.body)-st.pos {
@@ -197,13 +197,13 @@ func (st statement) fill(m *Message) bool {
 	return true
 }
 
-// maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
+// maxWrapped limits how many lines are joined if a console's width or a progress display has split a message.
 const (
 	maxWrapped      = 12
 	maxWrappedBytes = 2 << 10
 )
 
-// whole is a statement's text from its sign on, with the lines below up to an empty one or another message.
+// whole returns a statement's text from its sign on, including the lines below up to an empty line or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
 	for _, l := range st.near(1, maxWrapped) {
@@ -225,7 +225,7 @@ func form(text string) pattern {
 	return lazily(strings.ReplaceAll(text, "SIZE", size))
 }
 
-// What messages of a fixed wording have. Up to 2.0 PyTorch's gave figure and name, since then they are sentences.
+// Parts of messages with a fixed wording. Up to 2.0 PyTorch wrote a figure before its name, now it writes sentences.
 var (
 	torchAsked     = form(`^SIZE`)
 	torchTotal     = form(`total capac\w* of SIZE|SIZE total capacity`)
@@ -236,14 +236,14 @@ var (
 	torchReserved  = form(`SIZE reserved in total`)
 	torchGPU       = lazily(`GPU (\d{1,3})\b`)
 	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
-	// what comes then is advice, or another line
+	// only advice or another line follows
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
 	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\)` +
 		`.*?utilization \([\d.]+, SIZE\)`)
 )
 
-// sizeIn is the size that a form has found, unknown where there is none.
+// sizeIn returns the size that a form matches, or unknown if there is no match.
 func sizeIn(text string, f pattern) gpu.Figure {
 	if words := f().FindStringSubmatch(text); words != nil {
 		n, _, _ := sized(strings.Join(words[1:], ""))
@@ -267,7 +267,7 @@ func readTorch(m *Message, rest string) bool {
 	if kept := sizeIn(rest, torchReserved); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
 		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
 	}
-	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
+	if m.InUse.Known() { // in a container, PyTorch may list the process itself under another PID
 		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
 			if pid := number(words[1], maxPID); pid != nil && *pid > 0 {
 				n, _, _ := sized(words[2])
@@ -278,8 +278,8 @@ func readTorch(m *Message, rest string) bool {
 	return true
 }
 
-// readVLLM reads "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization
-// (0.9, 19.84 GiB)".
+// readVLLM parses "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory
+// utilization (0.9, 19.84 GiB)".
 func readVLLM(m *Message, text string) bool {
 	words := vllmForm().FindStringSubmatch(text)
 	if words == nil {

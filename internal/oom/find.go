@@ -7,9 +7,9 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Find looks through the end of a job's output, of which it takes the last MaxTail bytes, for messages about memory and
-// GPU errors. Messages of one kind, about one card, are one: the last one's figures, and how many there were. They come
-// in the order in which they were said last, at most the last MaxMessages.
+// Find searches the last MaxTail bytes of a job's output for messages about memory and GPU errors. Messages of one kind
+// about one GPU are combined: the figures are those of the last, and Count is how many there were. It returns at most
+// the last MaxMessages, ordered by their last occurrence.
 func Find(tail []byte) []Message {
 	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
@@ -62,7 +62,7 @@ func (s *scan) message(l *line) (found, bool) {
 	return found{}, false
 }
 
-// message is what the statement says, false where that is nothing.
+// message returns the message in the statement, or false if there is none.
 func (st statement) message() (found, bool) {
 	kind, ok := st.place()
 	if goes := st.facts.has[goesOn] || st.beside(1, linesBelow+1, goesOn); !ok || goes {
@@ -76,13 +76,13 @@ func (st statement) message() (found, bool) {
 	return f, st.fill(&f.Message)
 }
 
-// Slurm's own lines begin with the program's name.
+// Slurm's own lines begin with a program's name.
 var (
 	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
 	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
 )
 
-// near are the lines of the same process above this one (step -1) or below, the nearest first, up to an empty one.
+// near returns the lines of the same process above (step -1) or below this one, nearest first, up to an empty line.
 func (s *scan) near(step, count int) (all []*line) {
 	for i := s.at + step; i >= 0 && i < len(s.lines) && len(all) < count && i != s.at+maxNear*step; i += step {
 		l := &s.lines[i]
@@ -106,11 +106,11 @@ func blank() Message {
 }
 
 const (
-	episode = 40 // lines of one failure, from the allocator's words to the exception
-	maxNear = 24 // lines of other processes between those of one
+	episode = 40 // lines of one failure, from the allocator's message to the exception
+	maxNear = 24 // lines of other processes between two lines of one
 )
 
-// add puts a message at the end of the list, in the place of the one that it goes on from.
+// add appends a message to the list and removes an earlier one that it continues or repeats.
 func (s *scan) add(f found) {
 	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
 		old := s.found[i]
@@ -120,7 +120,7 @@ func (s *scan) add(f found) {
 		}
 		s.found = slices.Delete(s.found, i, i+1)
 	}
-	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many cards
+	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many GPUs
 		s.found = slices.Delete(s.found, 0, 1)
 	}
 }
@@ -139,7 +139,7 @@ func (f found) isAgain(old found) bool {
 	return f.GPU == old.GPU || f.isNear(old) && !f.Asked.Known()
 }
 
-// inherit takes from an earlier part of the message what this one does not say.
+// inherit copies what this message lacks from an earlier part of it.
 func (f *found) inherit(old Message) {
 	mine := f.Message.figures()
 	for i, theirs := range old.figures() {

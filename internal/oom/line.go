@@ -9,12 +9,12 @@ import (
 )
 
 type line struct {
-	body   string // without what loggers, srun --label and launchers put in front
+	body   string // without the prefixes of loggers, srun --label and launchers
 	lower  string // body in lower case
-	head   string // what was before it, in lower case
-	stream string // of the process, by the names that launchers give it
-	pid    *int   // of the process, where a launcher says it
-	rank   *int   // the same
+	head   string // the prefixes, in lower case
+	stream string // identifies the process by its prefixes
+	pid    *int   // of the process, if a launcher's prefix has it
+	rank   *int   // of the process, if a launcher's prefix has it
 	words  *facts
 }
 
@@ -31,10 +31,10 @@ func (l *line) facts() *facts {
 	return l.words
 }
 
-// isLevel is a logger's, of an error.
+// isLevel matches a logger's level for errors.
 var isLevel = lazily(`\b(?:error|critical|fatal|[ef])\b`)
 
-// split makes lines of the end of an output. A first line that may be cut is left out: it could say the contrary.
+// split returns the lines of an output's end. It drops a first line that may be truncated: the rest could negate it.
 func split(tail []byte) []line {
 	whole := len(tail) < MaxTail
 	text := plain(tail[max(0, len(tail)-MaxTail):])
@@ -54,14 +54,14 @@ func split(tail []byte) []line {
 
 var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
 
-// pattern is a regular expression that is compiled at its first use: hooks start for every job.
+// pattern is a regular expression that is compiled at its first use, because hooks start for every job.
 type pattern func() *regexp.Regexp
 
 func lazily(text string) pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// plain drops colours and makes all but printable ASCII blank. Each state of a progress bar is a line.
+// plain removes colours and replaces all but printable ASCII by spaces. Each state of a progress bar becomes a line.
 func plain(raw []byte) string {
 	text := strings.ReplaceAll(string(colour().ReplaceAll(raw, nil)), "\r\n", "\n")
 	out := []byte(text)
@@ -83,7 +83,7 @@ func (l line) own() bool {
 	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
 }
 
-// maxLead is how much may stand before the message itself on the line that is shown, where that is too long.
+// maxLead is how much text before the message is kept if the line is too long to be shown.
 const maxLead = 40
 
 func shown(body string, i int) string {
@@ -109,10 +109,10 @@ func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// maxPrefixes is how many things may stand in front of a line's text.
+// maxPrefixes limits the number of prefixes of a line.
 const maxPrefixes = 8
 
-// prefixes are what launchers, loggers and consoles put in front of a line, with the launcher's name for the process.
+// prefixes match what launchers, loggers and consoles write before a line. The group is the launcher's process name.
 var prefixes = []pattern{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
 	lazily(`^\[([^]]*)\](?:<std\w*>)?:?`),
@@ -122,7 +122,7 @@ var prefixes = []pattern{
 	lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? ()`),
 }
 
-const srunLabel = 2 // its place among them; those before it are brackets
+const srunLabel = 2 // its index in prefixes; those before it are in brackets
 
 func undecorated(text string) line {
 	l := line{body: text}
@@ -137,11 +137,11 @@ func undecorated(text string) line {
 var (
 	pidIn  = lazily(`pid=(\d{1,7})\b`)
 	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
-	// TensorRT's "2: [file.cpp::function::7]" is an error's number
+	// TensorRT's "2: [file.cpp::function::7]" begins with an error number
 	errorNumber = lazily(`^\[[^]]*::`)
 )
 
-// prefix takes one off, and reads the process; the innermost rank counts. torchrun's and mpiexec's numbers are none.
+// prefix removes one prefix and reads its process. The innermost rank counts; torchrun's and mpiexec's labels are none.
 func (l *line) prefix() bool {
 	for i, form := range prefixes {
 		words := form().FindStringSubmatch(l.body)

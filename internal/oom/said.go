@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// How much of a line around a sign is looked at.
+// How much text around a sign is examined.
 const (
 	maxBefore = 300 // bytes
 	maxAfter  = 700
@@ -16,7 +16,7 @@ type statement struct {
 	hit
 	*scan
 	line                  *line
-	facts                 *facts // of the line's part around the sign, in lower case, which may say more of it
+	facts                 *facts // of the text around the sign, which may be only a part of the line
 	before, after, around string
 }
 
@@ -31,17 +31,17 @@ func (s *scan) statement(l *line, h hit) statement {
 	return st
 }
 
-// clause is what the statement itself says, without what stands before its last colon.
+// clause returns the statement from the last colon before the sign.
 func (st statement) clause() string {
 	return st.around[strings.LastIndex(st.before, ": ")+1:]
 }
 
-// reported tells a message from a line that only names it: source, comment, help, denial, guess, or a list of words.
+// reported tells a message from a line that only mentions it: source, comment, help, denial, guess or a list of words.
 func (st statement) reported() bool {
 	before, after := st.before, st.after
 	source := st.pos <= maxBefore && (sourceMark().MatchString(st.line.lower) || sourceWord().MatchString(before)) ||
 		st.facts.code < min(st.pos, maxBefore)
-	if sizedTorch().MatchString(after) { // no source and few texts have its figures
+	if sizedTorch().MatchString(after) { // source code and most other texts do not have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
@@ -50,18 +50,18 @@ func (st statement) reported() bool {
 }
 
 var (
-	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
+	sizedTorch = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's, with its figures
 	isCause    = lazily(`:[ (]*$`)
 )
 
-// formed: the sign is a whole name, number or end where it has to be.
+// formed reports whether the sign is complete: a whole name or number, and at the end if it has to be.
 func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
 		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around)
 	case st.head:
 		return after == "" || after[0] == ':' || after[0] == '('
-	case st.text == Segment: // and not what was forbidden: a noexec mount, SELinux
+	case st.text == Segment: // but not for what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
 		return st.facts.has[isMemory] && !st.facts.has[isOther]
@@ -73,31 +73,31 @@ func (st statement) formed(before, after string) bool {
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
 }
 
-// runtimes: an error's number is CUDA's or HIP's, and not a program's exit status.
+// runtimes matches evidence that an error number is CUDA's or HIP's and not a program's exit status.
 var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
 
-// beside: one of so many lines above the statement (step -1) or below it has such a word.
+// beside reports whether one of the next count lines above (step -1) or below has a word of the class.
 func (st statement) beside(step, count int, c class) bool {
 	return slices.ContainsFunc(st.near(step, count), func(l *line) bool { return l.facts().has[c] })
 }
 
-// The words and marks with which lines of programs, scripts, shells' traces, comments and lists begin.
+// Words and marks that begin lines of programs, scripts, shell traces, comments and lists.
 var (
 	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
 	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|case|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
 )
 
-// opensValue: what is quoted is a value in a log's field, in JSON, an exception as Python shows it, or a name.
+// opensValue matches text before a quoted value: a log field, JSON, a name, or an exception printed by Python.
 var (
 	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
 		`named$|[a-z0-9]error\(?$`)
-	// opensCause: an error's number or name, or a colon, stands right before the quotes.
+	// opensCause matches an error number or name, or a colon, right before the quotes.
 	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
 )
 
-// inQuotes: the sign stands in quotes of a source or a person.
+// inQuotes reports whether the sign is quoted by source code or by a person.
 func inQuotes(before, after string) bool {
 	for _, quote := range []string{"`", `"`, "'"} {
 		at := strings.LastIndex(before, quote)
@@ -115,7 +115,7 @@ func inQuotes(before, after string) bool {
 	return false
 }
 
-// Words before a sign that make it a denial, a guess, advice or a definition.
+// Words before a sign that turn it into a denial, a guess, advice or a definition.
 var (
 	supposing = lazily(`^(?:we|i|they) | (?:of|or)$`)
 	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
@@ -132,12 +132,12 @@ func supposed(before string) bool {
 	return supposing().MatchString(before) || supposes().MatchString(clause)
 }
 
-// Words and marks after a sign that make it a subject, a counter, or a part of a source.
+// Words and marks after a sign that make it a topic, a counter, or source code.
 var discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
 	`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 	`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
 
-// failed: a word for an error on the line, or a size that was wanted.
+// failed reports whether the line has a word for an error, or a requested size.
 func (st statement) failed() bool {
 	if st.facts.has[isError] || st.line.facts().has[isError] {
 		return true
@@ -145,18 +145,18 @@ func (st statement) failed() bool {
 	if strings.Contains(st.before, "warn") {
 		return false
 	}
-	text, _, _ := strings.Cut(st.whole(), ". ") // then comes advice
+	text, _, _ := strings.Cut(st.whole(), ". ") // advice follows
 	sizes := sizesIn(st.line.body[max(0, st.pos-maxBefore):st.pos] + text)
 	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
 }
 
-// Lines of a statement's neighbourhood: errors are often spread over some.
+// How many lines around a statement may belong to it, because errors are often spread over several lines.
 const (
 	linesAbove = 4
 	linesBelow = 2
 )
 
-// place tells what ran out. Host memory is never called a GPU's: both is the host's, neither is nothing.
+// place returns what ran out. If host and GPU are both named, it is host memory; if neither is, nearby lines decide.
 func (st statement) place() (Kind, bool) {
 	own := st.facts
 	switch {
@@ -177,13 +177,13 @@ func (st statement) place() (Kind, bool) {
 		return called(own), true
 	case st.kind == Host:
 		return Host, true
-	case own.has[isCompiler]: // what it lacks is the host's
+	case own.has[isCompiler]: // a compiler lacks host memory
 		return Host, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
 }
 
-// placeNear tells it by the lines around, where a statement is spread over some.
+// placeNear decides by the lines around the statement, if an error is spread over several.
 func (st statement) placeNear() (Kind, bool) {
 	for _, l := range st.neighbours() {
 		if f := l.facts(); f.has[isGPU] && f.has[isError] {
@@ -193,12 +193,12 @@ func (st statement) placeNear() (Kind, bool) {
 	return Device, st.speaker().onlyGPU
 }
 
-// neighbours are the lines above the statement and below it that may belong to it.
+// neighbours returns the lines above and below the statement that may belong to it.
 func (st statement) neighbours() []*line {
 	return append(st.near(-1, linesAbove), st.near(1, linesBelow)...)
 }
 
-// endsError: the statement is the last line, or the end of one, of an error that the lines above began.
+// endsError reports whether the statement ends an error, in its line or in one that began above.
 func (st statement) endsError() bool {
 	count := linesAbove
 	if st.pos == 0 {
@@ -209,7 +209,7 @@ func (st statement) endsError() bool {
 	return st.beside(-1, count, isError)
 }
 
-// hostNear: another line names the call that failed, or failed earlier, and that was for host memory.
+// hostNear reports whether another line names the failed call, or an earlier failure, and that was for host memory.
 func (st statement) hostNear() bool {
 	again := false
 	if last := len(st.found) - 1; last >= 0 {
@@ -233,7 +233,7 @@ func called(f *facts) Kind {
 
 type speaker struct {
 	framework Framework
-	onlyGPU   bool // such words are about the GPU's memory
+	onlyGPU   bool // such messages are about the GPU's memory
 }
 
 func (st statement) speaker() speaker {

@@ -28,12 +28,12 @@ const (
 var classes = []string{"sign", "speaker", "GPU", "host", "host call", "start", "error", "goes on", "memory", "other",
 	"code", "compiler"}
 
-// word is one of the texts that are looked for, in lower case. words.txt explains classes and traits.
+// word is one of the texts searched for, in lower case. words.txt explains the classes and traits.
 type word struct {
 	text  string
 	class class
-	kind  Kind // of a sign: what ran out; unsaid: the words around tell
-	who   int  // of a speaker: the place in words.speakers
+	kind  Kind // for a sign: what ran out; unsaid if the text around decides
+	who   int  // for a speaker: its index in words.speakers
 	// traits of signs
 	weak, soft, head, ends, memory, fails, coded bool
 }
@@ -43,7 +43,7 @@ const unsaid Kind = ""
 //go:embed words.txt
 var wordsFile string
 
-// words are all words by a hash of their first three bytes: a text is read once, whatever is looked for.
+// words holds all words by a hash of their first three bytes, so that a text is read only once.
 type words struct {
 	byStart  [1 << 12][]word
 	speakers []speaker
@@ -69,7 +69,7 @@ var vocabulary = sync.OnceValue(func() *words {
 	return &all
 })
 
-// section is what all words of one are, by its head: "sign: host, soft", "speaker: JAX, GPU".
+// section parses the head of a section, which applies to all of its words: "sign: host, soft", "speaker: JAX, GPU".
 func (all *words) section(head string) (w word) {
 	name, details, _ := strings.Cut(head, ": ")
 	w.class = class(slices.Index(classes, name))
@@ -99,15 +99,15 @@ type hit struct {
 }
 
 const (
-	shortest = len("error 2") // sign
-	maxHits  = 8              // signs of one line that are looked at
+	shortest = len("error 2") // the shortest sign
+	maxHits  = 8              // number of signs examined in one line
 )
 
 type facts struct {
 	hits    []hit
 	has     [isCompiler + 1]bool
-	speaker int // its place in words.speakers, or nowhere
-	code    int // where source begins, or nowhere
+	speaker int // its index in words.speakers, or nowhere
+	code    int // where source code begins, or nowhere
 }
 
 const nowhere = 1 << 30
@@ -158,13 +158,13 @@ func (f *facts) note(w *word, at int, begins bool, lower string) {
 	}
 }
 
-// hostname is one behind "gpu": gpu17, gpu-node3.
+// hostname matches the rest of a host's name after "gpu": gpu17, gpu-node3.
 var hostname = lazily(`^(?:[-n]|\d\d)`)
 
-// advises: a person should, or the program could not.
+// advises matches text before a word that makes it advice, or a denial.
 var advises = lazily(`try |consider|please|should|can't|cannot|not |by $`)
 
-// inFilename: the word at i is a path, source file or library, with or without its line: "sort.cu:7:", "a.cu(12):".
+// inFilename reports whether the word at i is a path, source or library, as in "sort.cu:7:" or "a.cu(12):".
 func inFilename(text string, i int) bool {
 	before, after := text[max(0, i-maxBefore):i], text[i:min(len(text), i+maxBefore)]
 	after, _, _ = strings.Cut(after, " ")
