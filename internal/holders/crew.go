@@ -14,7 +14,7 @@ import (
 	"bookend/internal/routine"
 )
 
-// Bounds of processes read side by side: one alone could hang all; more cores wait for the kernel's locks.
+// Bounds for the workers that read in parallel: one alone could hang; more cores would wait for the kernel's locks.
 const (
 	minWorkers = 2
 	maxWorkers = 8
@@ -22,16 +22,16 @@ const (
 
 func workers() int { return min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers) }
 
-// crew looks at processes side by side until its time is up. One that hangs is left alone, and ends with the program.
+// crew reads processes in parallel until its time is up. A worker that hangs is abandoned and ends with the program.
 type crew struct {
 	over context.Context // done when the time is up
 	end  context.CancelFunc
 
 	mu       sync.Mutex
-	troubles []string // why something may have been missed
+	troubles []string // reasons why something may have been missed
 }
 
-// maxTroubles bounds what is said about what was missed: the first few stand for the rest.
+// maxTroubles bounds the reported reasons: the first few are enough.
 const maxTroubles = 6
 
 func newCrew(budget time.Duration) *crew {
@@ -55,7 +55,7 @@ func (c *crew) partial() string {
 	return strings.Join(c.troubles, "; ")
 }
 
-// round is one pass over some processes, by several workers.
+// round is one pass over a list of processes by several workers.
 type round struct {
 	pids []int
 	look func(*reader, int)
@@ -64,17 +64,16 @@ type round struct {
 	mu     sync.Mutex
 	next   int
 	done   int
-	active int // workers
-	spare  int // workers that may still be started for others that hang
+	active int // workers that have not ended
+	spare  int // workers that may still be started to replace hanging ones
 	at     map[int]bool
 }
 
-// maxRelief is how many workers of one round may hang with another in their place: each may be a thread that cannot be
-// killed.
+// maxRelief limits how many hanging workers a round replaces: each may be a thread that cannot be killed.
 const maxRelief = 64
 
-// patience is how long a worker may be at one process before another worker starts. A round that is only slow because
-// the machine is busy loses nothing by that.
+// patience is how long a worker may spend on one process before another worker starts. The additional worker does no
+// harm if the machine is merely busy.
 const patience = 50 * time.Millisecond
 
 // send starts workers that call look for each process, and one more for each that hangs, so that the others are read.
@@ -126,7 +125,7 @@ func (r *round) work(c *crew) {
 	}
 }
 
-// relieve starts a worker in place of one that hangs, if there is work left for it.
+// relieve starts a replacement for a worker that hangs, if there is work left for it.
 func (r *round) relieve(c *crew) (started bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +137,7 @@ func (r *round) relieve(c *crew) (started bool) {
 	return true
 }
 
-// spareOne makes room for another worker: one that was relieved has not hung after all.
+// spareOne permits another replacement, because a worker that was replaced has not hung after all.
 func (r *round) spareOne() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +156,7 @@ func (r *round) take() (pid int, left bool) {
 	return pid, true
 }
 
-// put says that a process was read: to its end, unless time was up meanwhile.
+// put records that a worker is done with a process. It counts as unread if the time was up meanwhile.
 func (r *round) put(pid int, whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,14 +166,14 @@ func (r *round) put(pid int, whole bool) {
 	}
 }
 
-// hung returns how many processes were not read to their end, and at which of them workers still are.
+// hung returns how many processes were not read completely, and which processes workers are still reading.
 func (r *round) hung() (unread int, at []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pids) - r.done, slices.Sorted(maps.Keys(r.at))
 }
 
-// await returns once every process was looked at or the time is up: how many were not, and at which workers still are.
+// await waits until every process was read or the time is up, and returns what hung returns.
 func (c *crew) await(r *round) (unread int, at []int) {
 	select {
 	case <-r.idle:
@@ -183,7 +182,7 @@ func (c *crew) await(r *round) (unread int, at []int) {
 	return r.hung()
 }
 
-// wait is await, and notes what was not read.
+// wait calls await and records what was not read as a trouble.
 func (c *crew) wait(r *round, what string) {
 	unread, at := c.await(r)
 	if unread == 0 {

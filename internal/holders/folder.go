@@ -16,27 +16,27 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Sizes beyond which a file of /proc/PID is not believed or not read on.
+// Sizes of files in /proc/PID. A longer file is not trusted, or not read further.
 const (
 	maxStat    = 4 << 10   // one line of 52 numbers and a name
 	maxStatus  = 1 << 20   // up to 65536 groups, and CPU and memory masks of large machines
 	maxCgroup  = 64 << 10  // 16 hierarchies of a PATH_MAX each
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
-	maxThreads = 4096      // among which one that lives is looked for
-	maxExe     = 200       // bytes of a program's path
-	maxLine    = 64 << 10  // of maps: a path of a page in which every byte may be escaped to four
+	maxThreads = 4096      // searched for one that lives
+	maxExe     = 200       // bytes kept of a program's path
+	maxLine    = 64 << 10  // of maps: the path may be a page, each byte of it escaped to four
 )
 
 const ended = 'Z' // the state of a process or thread that has ended
 
 var (
-	// errTooLarge says that a file was longer than its bound; what was read up to there comes with it.
+	// errTooLarge means that a file was longer than its bound. The text up to the bound is returned with it.
 	errTooLarge = errors.New("longer than expected")
-	// errBound says that whoever asked for entries or lines wanted no more of them.
+	// errBound means that the caller stopped reading before the end of the entries or lines.
 	errBound = errors.New("stopped at a bound")
 )
 
-// folder is an open /proc/PID. Threat: PIDs are reused: an open directory keeps naming the process it was opened for.
+// folder is an open directory /proc/PID. Threat: PIDs are reused; it keeps naming the process it was opened for.
 type folder struct {
 	fd     int
 	thread string // "task/TID" of the thread to ask instead of the first, which has ended; or empty
@@ -50,7 +50,7 @@ func openFolder(proc string, pid int) (folder, error) {
 
 func (f folder) close() { unix.Close(f.fd) }
 
-// at opens a file or folder of the process. Threat: a link there would lead to what a process chose: none is followed.
+// at opens a file or directory of the process. Threat: a process chooses where links lead; none is followed.
 func (f folder) at(name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
 	if err != nil {
@@ -59,9 +59,9 @@ func (f folder) at(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// ask picks the thread that answers for the process, given what its first one says. One that has ended (Z) shows
-// no descriptors, no environment and, on cgroup v1, no cgroup, though the others still hold all of them. One that is
-// ending answers only if no thread lives on.
+// ask picks the thread to read from, given the state of the process's first thread. A thread that has ended (Z) shows
+// no descriptors, no environment and, on cgroup v1, no cgroup, although the other threads still hold them. A thread
+// that is ending is picked only if no other thread lives on.
 func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 	if asked, answer = f.process(), first; goesOn(first) {
 		return asked, answer
@@ -81,7 +81,7 @@ func (f folder) ask(first child.Stat) (asked folder, answer child.Stat) {
 	return asked, answer
 }
 
-// eachThread calls visit with each thread of the process, until it returns an error other than that the thread is gone.
+// eachThread calls visit for each thread, until it returns an error other than that the thread is gone.
 func (f folder) eachThread(visit func(thread folder) error) error {
 	tasks, err := f.at("task", unix.O_DIRECTORY)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f folder) eachThread(visit func(thread folder) error) error {
 	return err
 }
 
-// successor returns the same process with a living thread to ask, if the thread that was asked has ended or is ending.
+// successor returns the process with a living thread to read from, if the present thread has ended or is ending.
 func (f folder) successor() (next folder, found bool) {
 	if asked, err := f.stat(); err == nil && goesOn(asked) {
 		return f, false
@@ -116,8 +116,8 @@ func (f folder) successor() (next folder, found bool) {
 	return next, next.thread != f.thread
 }
 
-// gap returns err unless nothing was missed: the process has ended, or only one descriptor or thread of it has.
-// The kernel also answers EACCES, even to root, when the process of a link in /proc no longer exists.
+// gap returns nil if an error means that nothing was missed: one descriptor or thread has ended, or all threads have.
+// If the process is gone it returns errEnded. The kernel answers EACCES, even to root, if a link's process is gone.
 func (f folder) gap(err error) error {
 	if err == nil {
 		return nil
@@ -154,7 +154,7 @@ func (f folder) stat() (child.Stat, error) {
 	return child.ParseStat(text)
 }
 
-// process is the folder of the process itself, whatever thread answers for it.
+// process returns the directory of the process itself, whichever thread is read.
 func (f folder) process() folder { return folder{fd: f.fd} }
 
 func (f folder) status() (uid uint32, otherPIDs bool, err error) {
@@ -171,7 +171,7 @@ func (f folder) link(name string) (string, error) {
 	return string(target[:max(0, n)]), err
 }
 
-// exe is what the process runs, if that may be asked. Threat: it may choose a path pages long; its end is kept.
+// exe returns the program's path, empty if unreadable. Threat: the process may choose one pages long; its end is kept.
 func (f folder) exe() string {
 	target, err := f.link("exe")
 	if err != nil {
@@ -183,10 +183,9 @@ func (f folder) exe() string {
 	return target
 }
 
-// mountLink is the link of /proc/PID that names the process's mount namespace.
 const mountLink = "ns/mnt"
 
-// foreign reports another root or mount namespace than mounts names, or that it may not be asked: the wider meaning.
+// foreign reports another root or mount namespace than mounts, or unreadable ones: more paths then count as nodes.
 func (f folder) foreign(mounts string) bool {
 	root, err := f.link("root")
 	if err != nil && !gone(err) || err == nil && root != "/" {
@@ -196,7 +195,7 @@ func (f folder) foreign(mounts string) bool {
 	return err != nil && !gone(err) || err == nil && own != mounts
 }
 
-// environment is the job id in the initial environment; 0 for none, or where even root may not read it.
+// environment returns the job id in the initial environment, or 0 if there is none or if even root may not read it.
 func (f folder) environment() slurm.JobID {
 	text, err := f.text("environ", maxEnviron)
 	if err != nil && !errors.Is(err, errTooLarge) {
@@ -205,21 +204,21 @@ func (f folder) environment() slurm.JobID {
 	return parseEnviron(text, err != nil)
 }
 
-// gone reports whether an error says that there is no such process (any more).
+// gone reports whether an error means that the process, thread or descriptor no longer exists.
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// reader reads into buffers that it keeps: a search reads a million links. One goroutine uses it at a time.
+// reader reuses its buffers, because a search reads a million links. Only one goroutine may use it at a time.
 type reader struct {
-	target []byte // of one link: a page at most
-	text   []byte // of a file's lines
+	target []byte // of one link: at most a page
+	text   []byte // lines of a file
 }
 
 func newReader() *reader { return &reader{make([]byte, unix.PathMax), make([]byte, maxLine)} }
 
-// descriptors calls visit with what each descriptor leads to, as long as there is time. Threads share one table, so one
-// is asked. The target is only good during the call. A link that cannot be read is passed over and its error returned in
-// the end; for one that was closed meanwhile gone reports that error. Threat: opening an entry would open the device, or hang on a
-// pipe or a dead file system, and so would asking for what it points to: only the links themselves are read.
+// descriptors calls visit with the target of each descriptor while going reports true. Threads share one table, so one
+// is read. A target is valid only during the call. Unreadable links are skipped and an error is returned at the end;
+// gone reports true for it if they were only closed meanwhile. Threat: opening an entry would open the device, or hang
+// on a pipe or a dead file system, and so would a stat of its target; only the links are read.
 func (r *reader) descriptors(f folder, going func() bool, visit func(target []byte)) error {
 	dir, err := f.at(path.Join(f.thread, "fd"), unix.O_DIRECTORY)
 	if err != nil {
@@ -235,7 +234,7 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 			switch {
 			case err == nil:
 				visit(r.target[:n])
-			case failed == nil || !gone(err): // of a link that has only vanished the first error is kept
+			case failed == nil || !gone(err): // a link that has only vanished does not replace an error
 				failed = fmt.Errorf("read link %.20q: %w", name, err)
 			}
 			if !going() {
@@ -251,7 +250,7 @@ func (r *reader) descriptors(f folder, going func() bool, visit func(target []by
 	}
 }
 
-// maps calls visit with each line of what is mapped, while there is time; it is only good during the call.
+// maps calls visit with each line of the maps file while going reports true. The line is valid only during the call.
 func (r *reader) maps(f folder, going func() bool, visit func(line []byte)) error {
 	file, err := f.at(path.Join(f.thread, "maps"), 0)
 	if err != nil {

@@ -19,35 +19,35 @@ import (
 	"bookend/internal/slurm"
 )
 
-// deleted is what the kernel adds to the path of a file without a name. A device node loses its name when a
-// container's /dev is emptied or the driver's nodes are made anew; whoever has it open still has the device.
+// deleted is the suffix that the kernel adds to the path of a file without a name. A device node loses its name when a
+// container's /dev is emptied or the nodes are created again; a process that has it open still has the device.
 const deleted = " (deleted)"
 
-// mayBeNode is a quick look at a path: whether parseNode is worth the trouble.
+// mayBeNode reports whether a path is worth parsing with parseNode.
 func mayBeNode(target []byte) bool {
 	at := bytes.LastIndexByte(target, '/')
 	return at >= 0 && gpu.MayBeNode(target[at+1:])
 }
 
-// parseNode reads a path in a link or map: the node that its name stands for, and the directory in place of /dev.
+// parseNode parses a path in a link or map: the device node of that name, and the directory in place of /dev.
 func parseNode(target string) (n gpu.Node, folder string, ok bool) {
-	// Threat: memfd_create and DMA buffers let a process choose all of what follows the colon.
+	// Threat: with memfd_create and DMA buffers a process can choose everything after the colon.
 	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, dmaBuf) {
 		return gpu.Node{}, "", false
 	}
 	return gpu.ParseNode(strings.TrimSuffix(target, deleted))
 }
 
-// place says in which folders a process's device nodes are.
+// place describes the directories in which a process's device nodes can be.
 type place struct {
 	dev string // /dev
-	// foreign reports a process with a root or a mount namespace of its own: a container's /dev shows as /dev, or with
-	// the path of its root before it, and is none of the host's. In the host's own the very directory counts.
+	// foreign reports whether the process has a root or mount namespace of its own. A container's /dev appears as /dev,
+	// or with the path of its root before it, and is not the host's. In the host's own only dev itself counts.
 	foreign func() bool
 }
 
-// placeOf returns where the device nodes of an open process are. Where proc does not name the caller's mount namespace,
-// all are foreign.
+// placeOf returns where the device nodes of an open process are. If proc does not name the caller's mount namespace,
+// every process is foreign.
 func placeOf(proc, dev string, f folder) place {
 	return place{dev, sync.OnceValue(func() bool {
 		mounts, _ := os.Readlink(filepath.Join(proc, "self", mountLink))
@@ -55,22 +55,22 @@ func placeOf(proc, dev string, f folder) place {
 	})}
 }
 
-// has reports a folder of device nodes. The root counts: a file shows so once its mount was taken away (umount -l).
+// has reports a directory of device nodes. The root counts: a file appears there after umount -l of its mount.
 func (p place) has(folder string) bool {
 	dev := strings.TrimRight(p.dev, "/")
 	return folder == dev || folder == "" || p.foreign() && path.Base(folder) == path.Base(dev)
 }
 
-// held is a holder. Of more cards than are kept over tells.
+// held is a holder. over means that it has more GPUs open than are recorded.
 type held struct {
 	finding.Holding
 	over bool
 }
 
-// dmaBuf begins the name of a DMA buffer, as the kernel alone writes it.
+// dmaBuf is the prefix of a DMA buffer's name, which only the kernel can write.
 const dmaBuf = "/dmabuf:"
 
-// maxMinors is more than a node has GPUs.
+// maxMinors is more GPUs than any node has.
 const maxMinors = 64
 
 func (h *held) add(target []byte, in place) {
@@ -124,10 +124,10 @@ func (h *held) join(o held) {
 	}
 }
 
-// mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.
+// mapFields is the number of fields before the path in a line of maps: addresses, rights, offset, device, inode.
 const mapFields = 5
 
-// parseMap returns the path in a line of /proc/PID/maps; a name in brackets, a process's choice, has no slash.
+// parseMap returns the path in a line of /proc/PID/maps. A name in brackets, which a process can choose, is no path.
 func parseMap(line []byte) []byte {
 	for range mapFields {
 		line = bytes.TrimLeft(line, " ")
@@ -143,15 +143,15 @@ func parseMap(line []byte) []byte {
 	return line
 }
 
-// exiting is PF_EXITING: a process on its way out was seen to take half a second for 6 GiB of memory.
+// exiting is the flag PF_EXITING. An exit was measured to take half a second with 6 GiB of memory.
 const exiting = 0x4
 
-const ending = "X" // the state of a process of which all threads that live are on their way out
+const ending = "X" // the state of a process whose living threads are all exiting
 
-// goesOn reports a thread that has not ended and is not ending.
+// goesOn reports whether a thread has neither ended nor begun to exit.
 func goesOn(st child.Stat) bool { return st.State != ended && st.Flags&exiting == 0 }
 
-// stateOf returns the state letter of a process's first thread, or X if the thread that answers for all is ending.
+// stateOf returns the state letter of a process's first thread, or X if the thread that is read is exiting.
 func stateOf(first, answer child.Stat) string {
 	if answer.State != ended && !goesOn(answer) {
 		return ending
@@ -161,8 +161,8 @@ func stateOf(first, answer child.Stat) string {
 
 func startOf(st child.Stat) time.Duration { return time.Duration(st.Ticks) * finding.Tick }
 
-// parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
-// kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
+// parseUID returns the real uid in the text of /proc/PID/status. Threat: a kernel may not escape the name in the first
+// line, which lets a process write a Uid line of its own; the kernel's is the last.
 func parseUID(text string) (uint32, error) {
 	line := statusLine(text, "Uid")
 	if fields := strings.Fields(line); len(fields) == 4 {
@@ -173,12 +173,12 @@ func parseUID(text string) (uint32, error) {
 	return 0, fmt.Errorf("parse status: Uid line %.80q", line)
 }
 
-// parseOtherPIDs reports a PID in another namespace too: NSpid then has several numbers. Linux before 4.1 has no NSpid.
+// parseOtherPIDs reports a PID in another namespace too: NSpid has several numbers. Linux before 4.1 has no NSpid.
 func parseOtherPIDs(text string) bool {
 	return len(strings.Fields(statusLine(text, "NSpid"))) > 1
 }
 
-// statusLine is what a line of /proc/PID/status says behind its key. The kernel's is the last of that key.
+// statusLine returns the value of a key in the text of /proc/PID/status. The last line with the key is the kernel's.
 func statusLine(text, key string) string {
 	at := strings.LastIndex(text, "\n"+key+":")
 	if at < 0 {
@@ -188,7 +188,7 @@ func statusLine(text, key string) string {
 	return line
 }
 
-// parseEnviron finds the job id in an environment, 0 for none: the first counts; the last entry of a cut text does not.
+// parseEnviron returns the job id in an environment, or 0. The first entry counts; a cut text loses its last entry.
 func parseEnviron(text string, cut bool) slurm.JobID {
 	if cut {
 		text = text[:strings.LastIndexByte(text, 0)+1]
@@ -204,11 +204,11 @@ func parseEnviron(text string, cut bool) slurm.JobID {
 	return 0
 }
 
-// maxUnit bounds the name of a unit; the kernel bounds a folder's at 255.
+// maxUnit bounds the name of a unit; the kernel bounds the name of a directory at 255.
 const maxUnit = 128
 
-// parseUnit names the system manager's unit, or the container, of a /proc/PID/cgroup without a job. A process in
-// user.slice is no service whatever another hierarchy of cgroup v1 says, and below a user's manager no name counts.
+// parseUnit returns the systemd service or the container in a /proc/PID/cgroup without a job. A process in user.slice
+// is never a service, whatever another hierarchy of cgroup v1 contains, and no name below a user's manager counts.
 func parseUnit(text string) (service, container string) {
 	users := false
 	for path := range slurm.CgroupPaths(text) {
@@ -225,7 +225,7 @@ func parseUnit(text string) (service, container string) {
 	return service[:min(len(service), maxUnit)], ""
 }
 
-// serviceOf returns the unit that systemd put a process into: the first below system.slice and its own slices.
+// serviceOf returns the unit that systemd put a process into: the first below system.slice and its sub-slices.
 func serviceOf(parts []string) string {
 	own := func(part string) bool { return !strings.HasSuffix(part, ".slice") }
 	i := slices.IndexFunc(parts, own)
@@ -235,7 +235,7 @@ func serviceOf(parts []string) string {
 	return parts[i]
 }
 
-// ofUsers reports a unit that runs what users tell it to: Slurm's own, users' managers, and those that let users in.
+// ofUsers reports whether a unit runs users' programs: Slurm's own, users' managers, and login and cron services.
 func ofUsers(unit string) bool {
 	name, _, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
 	switch name {
@@ -245,9 +245,9 @@ func ofUsers(unit string) bool {
 	return strings.Contains(unit, "slurmd") || strings.Contains(unit, "slurmstepd")
 }
 
-// containerOf returns the outermost container, by the 64 hexadecimal digits that end its cgroup's name.
+// containerOf returns the outermost container, found by the 64 hexadecimal digits at the end of its cgroup's name.
 func containerOf(parts []string) string {
-	const idLen, shown = 64, 12 // of an id, and what its own tools show of one
+	const idLen, shown = 64, 12 // length of an id, and how much of it container tools show
 	for _, part := range parts {
 		if slurm.UserManager(part) {
 			return ""
@@ -258,7 +258,7 @@ func containerOf(parts []string) string {
 			engine, id = name[:at], name[at+1:]
 		}
 		isID := len(id) == idLen && strings.Trim(id, "0123456789abcdef") == ""
-		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
+		if isID && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside the container
 			return "container:" + id[:shown]
 		}
 	}

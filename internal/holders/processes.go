@@ -1,6 +1,6 @@
-// Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a name.
+// Package holders finds processes in /proc: those that have a GPU open, what a process on a GPU is, and those of a job.
 //
-// A read of another process's /proc can sleep on that process's locks, so root hooks run this package in a child.
+// Reading another process's /proc can block on that process's locks, so root hooks run this package in a child.
 package holders
 
 import (
@@ -19,7 +19,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-// errEnded says that a process ended while it was being read: its PID may be another's by now.
+// errEnded means that a process ended while it was read. Its PID may belong to another process by now.
 var errEnded = errors.New("the process ended while it was being read, twice")
 
 func twice[T any](read func() (T, error)) (T, error) {
@@ -30,13 +30,13 @@ func twice[T any](read func() (T, error)) (T, error) {
 	return what, err
 }
 
-// maxSurvey is how many may hang before others are not read for it: more than a node has ranks of one job.
+// maxSurvey is how many may hang before others are not read because of it: more than one job has ranks on a node.
 const maxSurvey = 64
 
-// Processes says what proc (/proc) knows of each PID, in order, within budget. A mere zombie is Gone, and with a dev
-// (/dev) so is a process without a GPU's device node below it open or mapped: a driver that lists its PID means another.
-// One that could not be read has the reason. The memory of those to skip is not read: that hangs, perhaps beyond any
-// signal. An empty Instance among them stands for all processes.
+// Processes describes each PID from proc (/proc), in order, within budget. A mere zombie is Gone. With a dev (/dev), so
+// is a process that has no GPU device node below dev open or mapped: a driver that lists its PID means another process.
+// The result has the reason if a process could not be read. The memory of the processes in skip is not read, because
+// that hangs, perhaps beyond any signal. An empty Instance in skip stands for all processes.
 func Processes(proc, dev string, pids []int, budget time.Duration, skip ...finding.Instance) []finding.Process {
 	c := newCrew(budget - budget/forSteps)
 	defer c.end()
@@ -49,7 +49,7 @@ func Processes(proc, dev string, pids []int, budget time.Duration, skip ...findi
 	return processes
 }
 
-// survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
+// survey reads the given processes. What workers find after the time is up is not used.
 type survey struct {
 	*crew
 	proc, dev string
@@ -79,7 +79,7 @@ func (s *survey) keep(p finding.Process) {
 	s.known[p.PID] = p
 }
 
-// look reads a process. A defect is the reason why one is unknown, not the end of all.
+// look reads a process. A panic becomes the reason why this process is unknown, and does not end the survey.
 func (s *survey) look(r *reader, pid int) {
 	defer routine.Recover(func(p *routine.Panic) { s.keep(finding.Process{PID: pid, Why: p.Error()}) })
 	p := finding.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
@@ -96,8 +96,8 @@ func (s *survey) look(r *reader, pid int) {
 	s.keep(p)
 }
 
-// read reads a process once. It returns errEnded when not everything it read is sure to be of one process. What its
-// memory holds comes last, since that can hang: where a cgroup has proven whose it is, the rest stands without.
+// read reads a process once. It returns errEnded if the parts may be of different processes. What the memory contains
+// is read last, since that can hang: if a cgroup has proven the owner, the rest is valid without it.
 func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 	f, err := openFolder(s.proc, pid)
 	if gone(err) {
@@ -124,7 +124,7 @@ func (s *survey) read(r *reader, pid int) (finding.Process, error) {
 	return p, f.stillOf(p)
 }
 
-// listed returns a process as a driver lists it: as gone if it has no GPU open, and so took the PID of the one meant.
+// listed returns a process that a driver lists. One without an open GPU is gone: the driver means an earlier process.
 func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process, error) {
 	hung := p
 	hung.DeviceUnknown, hung.Hangs = "it does not answer: what it has mapped was not read in time", true
@@ -136,7 +136,7 @@ func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process
 	if open || err != nil {
 		return p, f.stillOf(p)
 	}
-	now := f.process() // a process that is ending has closed everything already
+	now := f.process() // an ending process has already closed everything
 	again, err := now.identify(p.PID)
 	switch {
 	case err != nil:
@@ -149,7 +149,7 @@ func (s *survey) listed(r *reader, f folder, p finding.Process) (finding.Process
 	return finding.Process{PID: p.PID, Gone: true, Reused: true}, nil
 }
 
-// opens reports whether a process has a GPU's device node open or mapped. Threads may keep descriptors for themselves.
+// opens reports whether a process has a GPU device node open or mapped. Threads may have descriptors of their own.
 func (s *survey) opens(r *reader, f folder) (bool, error) {
 	var open held
 	own, left := placeOf(s.proc, s.dev, f), maxLinks
@@ -175,10 +175,10 @@ func (s *survey) opens(r *reader, f folder) (bool, error) {
 	return false, nil
 }
 
-// skipsAll reports that the memory of no process may be read.
+// skipsAll reports whether the memory of no process may be read.
 func skipsAll(skip []finding.Instance) bool { return slices.Contains(skip, finding.Instance{}) }
 
-// unread is a process of which the memory was not read. If it is listed, whether it is the one meant is not known either.
+// unread returns p with the reason why its memory was not read. If a driver lists p, whether it means p is unknown too.
 func (s *survey) unread(p finding.Process, why string) finding.Process {
 	p.EnvUnknown = why
 	if s.dev != "" && !p.Gone && p.State != ending {
@@ -187,7 +187,7 @@ func (s *survey) unread(p finding.Process, why string) finding.Process {
 	return p
 }
 
-// identify reads what a process is, without its memory, which can hang; the thread that answers is asked from then on.
+// identify reads what a process is, without its memory, which can hang. Later reads use the thread picked here.
 func (f *folder) identify(pid int) (p finding.Process, err error) {
 	first, err := f.process().stat()
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *folder) identify(pid int) (p finding.Process, err error) {
 	}
 	p = finding.Process{
 		PID: pid, Start: startOf(first), Name: first.Name, State: stateOf(first, answer), UID: uid, Exe: f.exe(),
-		// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
+		// A zombie without a living thread holds nothing: another process holds what is listed under its PID.
 		Gone: answer.State == ended, OtherPIDs: otherPIDs,
 		Cgroup: slurm.OwnerOfCgroup(cgroup),
 	}
@@ -215,7 +215,7 @@ func (f *folder) identify(pid int) (p finding.Process, err error) {
 	return p, nil
 }
 
-// stillOf returns errEnded unless the folder is still that of the process.
+// stillOf returns errEnded unless the open directory is still that of the process.
 func (f folder) stillOf(p finding.Process) error {
 	last, err := f.process().stat()
 	if err == nil && p.Why == "" && startOf(last) != p.Start {
@@ -231,30 +231,30 @@ func whyNot(err error) error {
 	return err
 }
 
-// Bounds of one search: it runs in a task hook, in a second.
+// Bounds of one search: in a task hook it has one second.
 const (
 	maxProcesses = 1 << 16
 	maxLinks     = 100_000 // about 0.2 s
 )
 
-// OfJob is a process of a job: by its cgroup, or by user and environment; a user alone proves no job.
+// OfJob is a process of a job, proven by its cgroup, or by user and environment together; a user alone proves no job.
 type OfJob struct {
 	PID  int    `json:"pid"`
-	Name string `json:"name"` // comm: the process chose it
+	Name string `json:"name"` // comm, which the process chooses
 }
 
-// Named lists a job's processes of one name, in order of PID. With an error the list holds what was found.
+// Named lists the job's processes with a name, in order of PID; with an error, those found.
 func Named(proc, name string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	return find(proc, uid, in, func(st child.Stat, _ folder) bool { return st.Name == name })
 }
 
-// Using lists a job's processes that have a GPU's device node below dev (/dev) open. With an error: what was found.
+// Using lists the job's processes that have a GPU device node below dev (/dev) open; with an error, those found.
 func Using(proc, dev string, uid uint32, in slurm.Owner) ([]OfJob, error) {
 	r, links := newReader(), maxLinks
 	here := place{dev, func() bool { return false }}
 	return find(proc, uid, in, func(_ child.Stat, f folder) bool {
 		var open held
-		// what cannot be read, such as another user's program, uses none as far as can be told
+		// what cannot be read, such as another user's process, counts as using none
 		_ = r.descriptors(f, func() bool { links--; return links >= 0 }, func(target []byte) { open.add(target, here) })
 		return len(open.Minors)+len(open.Renders) > 0
 	})
@@ -292,7 +292,7 @@ func (f folder) of(uid uint32, in slurm.Owner) bool {
 	return err == nil && own == uid && f.environment() == in.ID
 }
 
-// listPIDs lists the processes but the caller, sorted; with an error only the first maxProcesses of them.
+// listPIDs returns the PIDs of all processes but the caller, sorted; with an error only the first maxProcesses.
 func listPIDs(proc string) (pids []int, err error) {
 	folder, err := os.Open(proc)
 	if err != nil {

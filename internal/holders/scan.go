@@ -15,17 +15,17 @@ import (
 	"bookend/internal/finding"
 )
 
-// maxHoldings bounds one scan. A hostile holder fills some 3 KiB of the answer, which has 4 MiB.
+// maxHoldings bounds one scan. A hostile holder takes some 3 KiB of an answer that may have 4 MiB.
 const maxHoldings = 1024
 
-// Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
-// dev (/dev) open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A
-// process in a container is known by the path that it sees. It returns in time, with what it has: first all descriptors
-// are read, then the mappings, so that a short budget loses those. Partial says what was not looked at.
+// Scan searches proc (/proc) for processes, except the caller, that have a device node of a GPU driver below dev (/dev)
+// open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools, nodes below nvidia-caps, and AMD's render nodes. A
+// process in a container is recognized by the path that it sees. Scan returns within budget with what it has. It reads
+// all descriptors first, then the mappings, so a short budget loses those. Partial says what was not read.
 //
-// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a node
-// under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
-// memory hangs, and perhaps so that no signal ends it. An empty Instance among them stands for all processes.
+// Scan does not see descriptors in transit through a socket, those in a table of a single thread, a node whose holder
+// chose its name with a mount of its own, and what the processes in skip have mapped: reading their memory hangs,
+// perhaps beyond any signal. An empty Instance in skip stands for all processes.
 func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) finding.Scan {
 	c := newCrew(budget - budget/forSteps - budget/forUnread)
 	defer c.end()
@@ -48,8 +48,8 @@ func Scan(proc, dev string, budget time.Duration, skip ...finding.Instance) find
 }
 
 const (
-	maxUnread = 160 // more than a search can hang at
-	forUnread = 16  // the part of a budget that is kept for saying whose they are
+	maxUnread = 160 // more processes than a search can hang at
+	forUnread = 16  // budget/forUnread is reserved for identifying them
 )
 
 type search struct {
@@ -57,12 +57,12 @@ type search struct {
 	proc, dev string
 	pids      []int
 	skip      []finding.Instance
-	memory    []*round // that read memory
+	memory    []*round // the passes that read memory
 
 	mu     sync.Mutex
 	looked int
 	found  map[int]held
-	missed map[int]string // why not all of a process was read
+	missed map[int]string // why a process was not read completely
 }
 
 func newSearch(c *crew, proc, dev string) *search {
@@ -73,17 +73,17 @@ func newSearch(c *crew, proc, dev string) *search {
 	return s
 }
 
-// hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
+// hostPIDs is the host's PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
 const hostPIDs = "pid:[4026531836]"
 
 type part int
 
 const (
 	links  part = 1 << iota // its descriptors
-	memory                  // what it has mapped, and a holder's environment
+	memory                  // its mappings, and a holder's environment
 )
 
-// descriptors looks at every process, and at those that began meanwhile: a holder may have forked, and ended.
+// descriptors reads those of every process, also of processes started meanwhile: a holder may have forked and ended.
 func (s *search) descriptors() {
 	s.pids = s.list()
 	s.wait(s.send(workers(), s.pids, s.look(links)), "descriptors")
@@ -106,8 +106,8 @@ func (s *search) list() []int {
 	return pids
 }
 
-// mappings looks at the memory of every process: for files mapped, and a holder's for its environment. A process that
-// hangs in the driver hangs whoever looks at its memory, and is most often a holder: those get workers of their own.
+// mappings reads the mappings of every process, and the environment of holders. A process that hangs in the driver also
+// hangs the worker that reads its memory, and is most often a holder: so holders get workers of their own.
 func (s *search) mappings() {
 	if !s.going() {
 		s.trouble("time was up: no mappings were read")
@@ -143,8 +143,8 @@ func (s *search) miss(pid int, why string) {
 	s.missed[pid] = why
 }
 
-// unread says whose the processes are of which not all was read, from what cannot hang: those of a job that is over
-// excuse nothing. If one has ended since, only that it was missed is known.
+// unread identifies processes that were not read completely, by files whose reading cannot hang: those of an ended job
+// excuse nothing. If one has ended since, only the fact that it was missed is known.
 func (s *search) unread(budget time.Duration) (known []finding.Process) {
 	s.mu.Lock()
 	missed := maps.Clone(s.missed)
@@ -189,7 +189,7 @@ func (s *search) result() finding.Scan {
 	return scan
 }
 
-// skips reports a process whose memory must not be read, by PID alone where only that is known, and says so.
+// skips reports and records that a process's memory must not be read. PIDs suffice if a start time is unknown.
 func (s *search) skips(pid int, start time.Duration) bool {
 	is := func(i finding.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
 	if !slices.ContainsFunc(s.skip, is) {
@@ -199,7 +199,7 @@ func (s *search) skips(pid int, start time.Duration) bool {
 	return true
 }
 
-// look returns how a worker looks at processes: it keeps those that are holders.
+// look returns the function of a worker, which reads a process and keeps it if it is a holder.
 func (s *search) look(what part) func(*reader, int) {
 	return func(r *reader, pid int) {
 		h, err := twice(func() (held, error) { return s.read(r, pid, what) })
@@ -220,7 +220,7 @@ func (s *search) look(what part) func(*reader, int) {
 	}
 }
 
-// refused notes an error before time is up; that a sandbox keeps even root from process 1 is no reason for distrust.
+// refused reports an error before the time is up. It records it, unless a sandbox keeps even root from process 1.
 func (s *search) refused(pid int, err error) bool {
 	if err == nil || gone(err) || !s.going() {
 		return false
@@ -232,8 +232,8 @@ func (s *search) refused(pid int, err error) bool {
 	return true
 }
 
-// read reads a process from one open folder; only one that has a device node is read as a whole. One that cannot be
-// told who it is, is a holder all the same; so is one of which not everything could be read.
+// read reads a process from one open directory, and completely only if it has a device node. A holder that cannot be
+// identified or not be read completely is still a holder.
 func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 	f, err := openFolder(s.proc, pid)
 	if err != nil {
@@ -259,23 +259,23 @@ func (s *search) read(r *reader, pid int, what part) (h held, err error) {
 			return held{}, err
 		}
 		if h.PID != 0 {
-			s.keep(pid, h) // reading its environment may hang, too
+			s.keep(pid, h) // reading its environment may hang too
 			h.EnvJobID = f.environment()
 		}
 	}
 	if h.PID != 0 {
-		if err := f.stillOf(h.Process); err != nil { // what was read may be another's
+		if err := f.stillOf(h.Process); err != nil { // what was read may be of another process
 			return held{}, err
 		}
 	}
 	return h, errors.Join(failed[:]...)
 }
 
-// maxAsked is how many threads of one process are asked in turn while each ends before it was read.
+// maxAsked is how many threads of one process are tried in turn if each ends before it was read.
 const maxAsked = 4
 
-// answered reads and counts what is found, from a thread that lives until it was read: one that ends shows less than
-// all, or nothing, without an error.
+// answered calls read until it found something in a living thread: one that ends shows less than all, or nothing,
+// without an error. read counts in n what it found.
 func (f *folder) answered(read func(n *int) error) error {
 	for range maxAsked {
 		n := 0
@@ -292,7 +292,7 @@ func (f *folder) answered(read func(n *int) error) error {
 	return fmt.Errorf("%d threads ended while they were read", maxAsked)
 }
 
-// identify says what a holder is, as far as that can be read, once something was found that it holds.
+// identify fills in what a holder is, as far as that can be read, once something that it holds was found.
 func (h *held) identify(f *folder, pid int) (err error) {
 	if !h.any() || h.PID != 0 {
 		return nil

@@ -17,26 +17,26 @@ import (
 	"bookend/internal/slurm"
 )
 
-// stepDaemon is the program that runs a step of a job on a node, as root and as the parent of the step's tasks.
+// stepDaemon runs the steps of jobs on a node, as root and as the parent of each step's tasks.
 const stepDaemon = "slurmstepd"
 
 const maxTitle = 4 << 10 // bytes of a slurmstepd's title
 
-// forSteps is the part of a budget that is kept for steps, so that no process which hangs while it is read can use it up.
+// forSteps: budget/forSteps is reserved for steps, so that no process that hangs while it is read can use it up.
 const forSteps = 4
 
-// steps are the slurmstepds of a node and the users of their processes.
+// steps are the slurmstepd processes of a node, and the users of their children.
 type steps struct {
 	proc string
 	mu   sync.Mutex
-	jobs map[int]slurm.JobID      // of the slurmstepds, by PID
-	uids map[slurm.JobID][]uint32 // of the processes whose parents they are
-	// Each is empty, or why some may be missing.
+	jobs map[int]slurm.JobID      // of each slurmstepd, by PID
+	uids map[slurm.JobID][]uint32 // of the children of a job's slurmstepds
+	// Each is empty, or the reason why some may be missing.
 	whyJobs, whyUIDs string
 }
 
-// backEnvironments looks for the jobs that processes have in their environment and that no cgroup names, and notes those
-// that have a step on this node. Threat: a process can write any job's id into its environment. It can neither run as
+// backEnvironments checks the processes whose job is named by their environment and by no cgroup, and records which of
+// those jobs have a step here. Threat: a process can write any job's id into its environment. It can neither run as
 // root nor become the child of another job's step.
 func backEnvironments(proc string, budget time.Duration, all []*finding.Process) {
 	var hints []*finding.Process
@@ -66,12 +66,12 @@ func backEnvironments(proc string, budget time.Duration, all []*finding.Process)
 	}
 }
 
-// findSteps reads as little as it can of a user's processes, so that a crowd of them cannot use up the time: what each
-// of them runs, and its parent only if that could be the step of a job that a hint names.
+// findSteps reads as little as possible of users' processes, so that a crowd of them cannot use up the time: each one's
+// program, and its parent only if that could be the step of a job that a hint names.
 func (c *crew) findSteps(proc string, hints []*finding.Process) *steps {
 	s := &steps{proc: proc, jobs: map[int]slurm.JobID{}, uids: map[slurm.JobID][]uint32{}}
 	pids, err := listPIDs(proc)
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 }) // a sandbox may keep even root from it
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 }) // a sandbox may deny it even to root
 	s.whyJobs = c.each(pids, s.readDaemon)
 	if err != nil {
 		s.whyJobs = err.Error()
@@ -83,7 +83,7 @@ func (c *crew) findSteps(proc string, hints []*finding.Process) *steps {
 }
 
 func (s *steps) needsUIDs(hints []*finding.Process) bool {
-	s.mu.Lock() // a worker that was left behind may still read
+	s.mu.Lock() // an abandoned worker may still read
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(hints, s.mayBack)
 }
@@ -110,7 +110,7 @@ func (c *crew) each(pids []int, read func(pid int) error) string {
 	return why
 }
 
-// readDaemon reads the job of a slurmstepd. Of any other process it reads one link.
+// readDaemon records the job of a slurmstepd. Of any other process it reads one link.
 func (s *steps) readDaemon(pid int) error {
 	// Threat: PIDs are reused, so the link is read again in the open directory. It is not followed.
 	exe, err := os.Readlink(filepath.Join(s.proc, strconv.Itoa(pid), "exe"))
@@ -131,7 +131,7 @@ func (s *steps) readDaemon(pid int) error {
 	return f.gap(err)
 }
 
-// readChild reads the user of a process whose parent is a slurmstepd.
+// readChild records the user of a process whose parent is a slurmstepd.
 func (s *steps) readChild(pid int) error {
 	f, err := openFolder(s.proc, pid)
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *steps) readChild(pid int) error {
 	return f.gap(err)
 }
 
-// stepOf returns the job of a slurmstepd, 0 for any other process. Threat: a process chooses its name and its title; the
-// path of the program that it runs is the kernel's word, and only root's processes count.
+// stepOf returns the job of a slurmstepd, 0 for any other process. Threat: a process chooses its name and title; the
+// path of its program comes from the kernel, and only root's processes count.
 func (f folder) stepOf() (slurm.JobID, error) {
 	exe, errExe := f.link("exe")
 	if errExe == nil && !isStepDaemon(exe) {
@@ -184,7 +184,7 @@ func parseTitle(title string) slurm.JobID {
 	return id
 }
 
-// of returns the jobs with a step here that runs a process of this user, or of any for a process in a container.
+// of returns the jobs with a step on this node that runs a process of p's user, or of any user if p is in a container.
 func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
 	for job, uids := range s.uids {
 		if p.Apart() || slices.Contains(uids, p.UID) {
@@ -195,7 +195,7 @@ func (s *steps) of(p finding.Process) (jobs []slurm.JobID) {
 	return jobs
 }
 
-// mayBack reports whether a job that a process may have in its environment has a step here, of whatever user.
+// mayBack reports whether a job that may be in p's environment has a step on this node, of any user.
 func (s *steps) mayBack(p *finding.Process) bool {
 	for _, job := range s.jobs {
 		if p.EnvUnknown != "" || job == p.EnvJobID {
@@ -205,8 +205,8 @@ func (s *steps) mayBack(p *finding.Process) bool {
 	return false
 }
 
-// backs returns why the job in a process's environment may be on this node: it has a step here that runs a process of
-// the same user, or of any user for a process in a container, whose own need not be the one who started it.
+// backs returns why the job in p's environment may be on this node: a step of it here runs a process of p's user, or of
+// any user if p is in a container (its user may not be the one who started it); or that could not be read.
 func (s *steps) backs(p finding.Process) string {
 	why := s.whyJobs
 	if s.mayBack(&p) {
