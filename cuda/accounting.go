@@ -14,11 +14,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// mostAccounted is how many processes of a GPU are sent: 130 bytes each, for 16 GPUs an eighth of the answer.
+// mostAccounted is how many processes of a GPU are sent: at 130 bytes each, 16 GPUs fill an eighth of the answer.
 const mostAccounted = 256
 
-// account reads what accounting kept of a card's processes, after switching it on where that was asked for. Nothing in
-// Bookend switches it off: that drops what was kept, and others rely on it. In MIG mode the driver keeps none.
+// account reads what the driver's accounting kept of a GPU's processes, or switches accounting on if that is requested.
+// Bookend never switches it off: that drops what was kept, and others rely on it. In MIG mode the driver keeps none.
 func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	if !s.Req.Accounting && !s.Req.StartAccounting {
 		return gpu.Accounting{}
@@ -41,7 +41,7 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	default:
 		start := func() (bool, nvml.Return) { return true, p.card.SetAccountingMode(nvml.FEATURE_ENABLED) }
 		_, failed = ask(start, p.lib, "nvmlDeviceSetAccountingMode")
-		if a.Mode = onOff(nvml.FEATURE_ENABLED); failed != nil { // where that is not so, the next look tells
+		if a.Mode = onOff(nvml.FEATURE_ENABLED); failed != nil { // if it had no effect, the next sample shows it
 			why := serve.Bounded("cannot be switched on: " + p.refused(*failed))
 			a = gpu.Accounting{Mode: onOff(mode), Unknown: why}
 		}
@@ -49,7 +49,7 @@ func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
 	return a
 }
 
-// accounted lists the processes, the newest first, and says why these are not all.
+// accounted lists the processes, newest first, and returns why the list is incomplete.
 func (s *session) accounted(p *patient, end time.Duration) (all []gpu.Accounted, unknown string) {
 	pids, why := p.accountedPIDs()
 	if why != "" {
@@ -89,8 +89,8 @@ func (s *session) accounted(p *patient, end time.Duration) (all []gpu.Accounted,
 	return all, serve.Bounded(strings.Join(gaps, "; "))
 }
 
-// accountedPIDs is made directly and not through go-nvml, which offers room for one and doubles it without end. The
-// driver keeps 3872 alive and 128 dead.
+// accountedPIDs calls the driver directly: go-nvml offers room for one process and doubles it without end. The driver
+// keeps 3872 living and 128 ended ones.
 func (p *patient) accountedPIDs() ([]uint32, string) {
 	const name = "nvmlDeviceGetAccountingPids"
 	buffer, count, failed := p.lib.fill(name, p.card)
@@ -108,14 +108,14 @@ func (p *patient) accountedPIDs() ([]uint32, string) {
 	return slices.Compact(pids), ""
 }
 
-// accountOf takes out of the driver's numbers what can be true of a process on a card of this size.
+// accountOf keeps the driver's figures that are possible for a process on a GPU with total bytes.
 func accountOf(pid uint32, stats nvml.AccountingStats, total uint64) gpu.Accounted {
 	const (
 		year2200 = 7258118400 * 1_000_000 // µs since 1970
 		century  = 100 * 366 * 24 * 3600 * 1000
 	)
 	p := gpu.Accounted{PID: int(pid), Peak: gpu.Bytes(stats.MaxMemoryUsage), Running: stats.IsRunning != 0}
-	if stats.MaxMemoryUsage > total { // 2^64 - 1 where it is not available
+	if stats.MaxMemoryUsage > total { // 2^64 - 1 if it is not available
 		p.Peak = gpu.Unknown(fmt.Sprintf("nvmlDeviceGetAccountingStats: %d bytes of %d", stats.MaxMemoryUsage, total))
 	}
 	if stats.StartTime > 0 && stats.StartTime < year2200 {

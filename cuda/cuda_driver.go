@@ -16,7 +16,7 @@ import (
 	"bookend/internal/serve"
 )
 
-// cudaSoname is CUDA's library where the dynamic linker finds it.
+// cudaSoname is the name by which the dynamic linker finds CUDA's library.
 const cudaSoname = "libcuda.so.1"
 
 type cudaDevice C.int
@@ -25,8 +25,8 @@ type outcome = serve.Outcome
 
 func result(call string, code C.int) *outcome { return cuda.Returned(call, int(code)) }
 
-// prepareCUDA gives this process the environment that CUDA reads when it is initialised. Threat: whoever started this
-// program by hand may have set anything.
+// prepareCUDA sets the environment that CUDA reads when it is initialised.
+// Threat: a user who runs this program by hand may have set any variable.
 func prepareCUDA(visible, empty string) error {
 	list, folder := C.CString(visible), C.CString(empty)
 	defer C.free(unsafe.Pointer(list))
@@ -37,7 +37,7 @@ func prepareCUDA(visible, empty string) error {
 	return nil
 }
 
-// startCUDA loads the library and initialises it, which takes 100 to 300 ms a card.
+// startCUDA loads the library and initialises it, which takes 100 to 300 ms per GPU.
 func startCUDA(path string) *outcome {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -64,7 +64,7 @@ func cudaByBus(bus string) (cudaDevice, *outcome) {
 	return cudaDevice(d), failed
 }
 
-// uuid writes a device's UUID as its id has it after "GPU-" or "MIG-".
+// uuid returns a device's UUID in the form that an id has after "GPU-" or "MIG-".
 func (d cudaDevice) uuid() (string, *outcome) {
 	var b [16]C.uchar
 	failed := result("cuDeviceGetUuid", C.cuda_uuid(C.int(d), &b[0]))
@@ -78,7 +78,7 @@ func (d cudaDevice) uuid() (string, *outcome) {
 	return text.String(), failed
 }
 
-// contextless reports whether memory can be had without a context, which costs 500 MiB and 170 ms.
+// contextless reports whether memory can be allocated without a context, which would take 500 MiB and 170 ms.
 func (d cudaDevice) contextless() (bool, *outcome) {
 	var can C.int
 	failed := result("cuDeviceGetAttribute", C.cuda_virtual(C.int(d), &can))

@@ -20,7 +20,7 @@ var cuda = serve.Library{
 	Full: func(o serve.Outcome) bool { return o.Code == cudaOutOfMemory && o.Call == "cuMemCreate" },
 }
 
-// cudaErrors are the codes seen or documented for initialising and allocating. Others keep the driver's own name.
+// cudaErrors are codes seen or documented for initialisation and allocation. Others keep the driver's own name.
 var cudaErrors = []serve.Meaning{
 	serve.Means(0, serve.Load, "no CUDA library", "The linker could not load the driver's CUDA library.",
 		"Install the CUDA part of the driver (libcuda.so.1), or correct nvidia.cuda_library in the configuration."),

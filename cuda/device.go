@@ -14,25 +14,25 @@ import (
 type device struct {
 	gpu.Device
 	handle   nvml.Device
-	card     nvml.Device // of a MIG instance too
-	mig      *bool       // whether the card is in MIG mode; nil where it is not known
-	instance uint32      // the GPU instance that a MIG instance is on, or nowhere
-	shared   bool        // other MIG instances are on that GPU instance
+	card     nvml.Device // the whole GPU, for a MIG instance too
+	mig      *bool       // whether the GPU is in MIG mode; nil if unknown
+	instance uint32      // the GPU instance that a MIG instance is part of, or nowhere
+	shared   bool        // other MIG instances are part of that GPU instance
 	unjudged string      // see gpu.Memory
 }
 
-// nowhere is what the driver writes where there is no GPU instance, or none that it tells.
+// nowhere is the driver's value for no GPU instance, or for one that it does not report.
 const nowhere = ^uint32(0)
 
-// mostInstances bounds what is asked of one card, and the numbers of its GPU instances: it has 7 at present.
+// mostInstances bounds the MIG instances of a GPU and the numbers of its GPU instances; at present it has up to 7.
 const mostInstances = 64
 
-// opened is what became of a device, or of an index of the node: the device with its MIG instances, or why it failed.
+// opened is the result of opening a device or an index of the node: the device with its MIG instances, or the fault.
 type opened struct {
 	asked   gpu.Device // empty for an index
 	devices []device
 	fault   *gpu.Fault
-	took    time.Duration // the last attempt
+	took    time.Duration // by the last attempt
 }
 
 func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
@@ -56,7 +56,7 @@ func (l *library) openIndex(i int) opened {
 	return opened{devices: append([]device{card}, instances...), fault: fault}
 }
 
-// openAsked opens one device by its bus id, which attaches no other GPU, or by its id where that is all there is.
+// openAsked opens one device by its bus id, which attaches no other GPU, or by its id if the bus id is unknown.
 func (l *library) openAsked(asked gpu.Device) (o opened) {
 	o.asked = asked
 	call, name := func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(asked.ID)) },
@@ -88,15 +88,15 @@ func (l *library) openAsked(asked gpu.Device) (o opened) {
 	case i >= 0:
 		o.devices = devices[i : i+1]
 	case failed != nil:
-		o.fault = l.about(asked, *failed) // it may be the one that could not be opened
-	default: // another device is at its bus id: a card was exchanged, an instance destroyed or made again
+		o.fault = l.about(asked, *failed) // it may be the instance that could not be opened
+	default: // another device is at its bus id: a GPU was exchanged, an instance destroyed or created again
 		o.fault = &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
 			Detail: "not found at its bus id"}
 	}
 	return o
 }
 
-// identify reads a GPU's names. Without its UUID there is nothing to call it by, unless it was asked for by it.
+// identify reads a GPU's ids and name. It fails without a UUID if the device is lost or was not requested by id.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
 	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle,
 		card: handle}
@@ -121,7 +121,7 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 		current, _, ret := handle.GetMigMode()
 		return current, ret
 	}, l, "nvmlDeviceGetMigMode")
-	if failed == nil || optional(failed.ret) { // a card or driver that cannot do MIG has it off
+	if failed == nil || optional(failed.ret) { // a GPU or driver that does not support MIG has it off
 		on := failed == nil && mode == nvml.DEVICE_MIG_ENABLE
 		d.mig = &on
 	}
@@ -129,7 +129,7 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	return d, nil
 }
 
-// about is the fault of a device that was asked for; of an empty one, the driver's.
+// about returns the fault of a requested device, or the driver's fault if asked is empty.
 func (l *library) about(asked gpu.Device, f failure) *gpu.Fault {
 	return &gpu.Fault{Code: faultCode(f.ret), Device: asked.ID, BusID: asked.BusID, Detail: l.describe(f)}
 }
@@ -142,12 +142,12 @@ func busID(pci nvml.PciInfo) gpu.BusID {
 		}
 		text = append(text, byte(c))
 	}
-	id, _ := gpu.ParseBusID(string(text)) // unknown: the hook identifies the device by its id
+	id, _ := gpu.ParseBusID(string(text)) // if unknown, the hook identifies the device by its id
 	return id
 }
 
-// instances opens a card's MIG instances. Their indexes have holes. A failure is that of an instance, or of all,
-// that may exist and could not be opened.
+// instances opens a GPU's MIG instances, whose indexes have gaps. A failure means that some, or all, may exist but
+// could not be opened.
 func (l *library) instances(card device) ([]device, *failure) {
 	if !card.cut() {
 		return nil, nil
@@ -161,7 +161,7 @@ func (l *library) instances(card device) ([]device, *failure) {
 		case failed == nil:
 			found = append(found, d)
 			on[d.instance]++
-		case failed.ret != nvml.ERROR_NOT_FOUND && failed.ret != nvml.ERROR_INVALID_ARGUMENT: // those are holes
+		case failed.ret != nvml.ERROR_NOT_FOUND && failed.ret != nvml.ERROR_INVALID_ARGUMENT: // those are gaps
 			worst = failed
 		}
 	}
@@ -199,17 +199,17 @@ func (l *library) instance(card device, i int) (device, *failure) {
 	return d, nil
 }
 
-// The reasons why a device's memory says nothing about what a job left behind.
+// Reasons why a device's memory does not show what a job left behind.
 const (
 	isCut  = "the GPU is in MIG mode: what it holds is its instances'"
 	isNUMA = "the operating system keeps files in this GPU's memory"
 	isVGPU = "a vGPU: its memory is a share of a GPU that other guests use"
 )
 
-// onGrace are the models that hang on the CPU's memory bus, by the word after the vendor's.
+// onGrace are the models that are attached to the CPU's memory bus, by the word after the vendor's.
 var onGrace = []string{"GH200", "GB200", "GB300", "GB10"}
 
-// unjudged returns the reason for a GPU. If the driver does not tell its addressing mode, its name does.
+// unjudged returns the reason for a GPU. If the driver does not report its addressing mode, its name decides.
 func (l *library) unjudged(card device) string {
 	mode, failed := ask(card.handle.GetVirtualizationMode, l, "nvmlDeviceGetVirtualizationMode")
 	if failed == nil && mode == nvml.GPU_VIRTUALIZATION_MODE_VGPU {

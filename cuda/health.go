@@ -15,12 +15,12 @@ import (
 	"bookend/internal/wire"
 )
 
-// healthLeast is the time before the end of the looks' time below which nobody's condition is asked. The calls take
-// some 4 ms together, but one that meets another process's teardown was measured to block for 380 ms.
+// healthLeast is the time that must be left before the end of sampling to read any health. The calls take some 4 ms
+// together, but one that met another process's teardown was measured to block for 380 ms.
 const healthLeast = 300 * time.Millisecond
 
-// tellHealth reads the condition of the devices that were asked for, and what accounting kept, if time is left. The
-// samples were sent: what happens here costs them nothing, and there is no health if they left no room.
+// tellHealth reads the health and the accounting of the requested devices, if time is left. The samples are already
+// sent, so this costs them nothing; if they left no room in the answer, there is no health.
 func (s *session) tellHealth(end time.Duration) error {
 	if !s.Req.Health && !s.Req.Accounting && !s.Req.StartAccounting || end-s.Boot() < healthLeast {
 		return nil
@@ -39,8 +39,8 @@ func (s *session) tellHealth(end time.Duration) error {
 type patient struct {
 	device
 	lib *library
-	// lost is the driver's word that the card is gone. Each further call to a dead card may wait for a timeout of the
-	// driver's own, so none is made.
+	// lost is the driver's message that the GPU is lost, or empty. Each further call to a lost GPU may wait for a
+	// timeout of the driver, so none is made.
 	lost string
 }
 
@@ -88,7 +88,7 @@ func (p *patient) examine(all []examination) (facts []gpu.Fact) {
 	return facts
 }
 
-// refused gives a failure in the driver's words, and remembers the one after which nothing more is asked.
+// refused describes a failure in the driver's words. After ERROR_GPU_IS_LOST nothing more is read.
 func (p *patient) refused(f failure) string {
 	words := p.lib.describe(f)
 	if f.ret == nvml.ERROR_GPU_IS_LOST {
@@ -100,10 +100,10 @@ func (p *patient) refused(f failure) string {
 type examination struct {
 	source string
 	codes  []gpu.FactCode
-	// read returns a value for each code, none where what the driver said cannot be.
+	// read returns a value for each code, or none if the driver's answer is impossible.
 	read    func(nvml.Device) ([]string, nvml.Return)
-	instead []examination // where the driver does not offer this one
-	slow    bool          // takes more than a millisecond, under a lock of the driver's (measured: 3.2, then 1.2)
+	instead []examination // used if the driver does not offer this one
+	slow    bool          // takes more than a millisecond, under a lock of the driver (measured: 3.2, then 1.2)
 }
 
 func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
@@ -115,7 +115,7 @@ func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvm
 		}}
 }
 
-// examinations are what is asked, in this order. Cards before Ampere do not remap rows but retire pages.
+// examinations are the facts read, in this order. GPUs before Ampere retire pages instead of remapping rows.
 var examinations = []examination{
 	slowly(one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
 		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
@@ -142,13 +142,13 @@ func slowly(e examination) examination {
 	return e
 }
 
-// Words of nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.
+// Words for nvml.h's nvmlDeviceGpuRecoveryAction_t and NVML_GPU_FABRIC_STATE_*.
 var (
 	recoveryActions = []string{"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex"}
 	fabricStates    = []string{"not_supported", "not_started", "in_progress", "completed"}
 )
 
-// wordOr returns the word for a number, or the number where there is none yet.
+// wordOr returns the word for a number, or the number if there is no word yet.
 func wordOr(words []string, n uint64) string {
 	if n < uint64(len(words)) {
 		return words[n]
@@ -164,7 +164,7 @@ func onOff(s nvml.EnableState) string {
 	return map[bool]string{true: "on", false: "off"}[s == nvml.FEATURE_ENABLED]
 }
 
-// recoveryAction reads a field's first bytes, which every type of whole number begins with on the machines there are.
+// recoveryAction reads a field's first bytes, with which every integer type begins on little-endian machines.
 func recoveryAction(card nvml.Device) ([]string, nvml.Return) {
 	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if ret := card.GetFieldValues(values); ret != nvml.SUCCESS {
@@ -172,7 +172,7 @@ func recoveryAction(card nvml.Device) ([]string, nvml.Return) {
 	}
 	field := values[0]
 	switch ret := nvml.Return(field.NvmlReturn); {
-	case ret == nvml.ERROR_INVALID_ARGUMENT: // a driver that does not know this field
+	case ret == nvml.ERROR_INVALID_ARGUMENT: // the driver does not know this field
 		return nil, nvml.ERROR_NOT_SUPPORTED
 	case ret != nvml.SUCCESS || nvml.ValueType(field.ValueType) == nvml.VALUE_TYPE_DOUBLE:
 		return nil, ret
@@ -181,7 +181,7 @@ func recoveryAction(card nvml.Device) ([]string, nvml.Return) {
 	}
 }
 
-// fabricState heeds the status only where the state is final: nvml.h says that it means nothing before.
+// fabricState uses the status only if the state is final; nvml.h says that it has no meaning before.
 func fabricState(card nvml.Device) ([]string, nvml.Return) {
 	info, ret := card.GetGpuFabricInfoV().V2()
 	if info.State == nvml.GPU_FABRIC_STATE_COMPLETED && nvml.Return(info.Status) != nvml.SUCCESS {
@@ -190,7 +190,7 @@ func fabricState(card nvml.Device) ([]string, nvml.Return) {
 	return []string{wordOr(fabricStates, uint64(info.State))}, ret
 }
 
-// slowdown names the reasons for lower clocks that concern the machine: not idleness, set clocks or the power limit.
+// slowdown names the reasons for lower clocks that concern the machine: not idleness, fixed clocks or the power limit.
 func slowdown(mask uint64) string {
 	var names []string
 	for _, s := range []struct {

@@ -20,13 +20,13 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// The configuration keys that this backend is given.
+// Configuration keys that this backend receives.
 const (
 	optionNVML = "nvml_library"
 	optionCUDA = "cuda_library"
 )
 
-// soname is the driver's library where the dynamic linker finds it.
+// soname is the name by which the dynamic linker finds the driver's library.
 var soname = gpu.NVIDIA.Library
 
 // library is the vendor's library, loaded and initialised. A process loads only one: go-nvml's calls are bound to it.
@@ -36,7 +36,7 @@ type library struct {
 	driver gpu.Driver
 }
 
-// openLibrary loads and initialises the library at path (empty: the linker's). An error is a senseless request.
+// openLibrary loads and initialises the library at path (empty: the linker's). An error means a bad request.
 func openLibrary(path string) (*library, *gpu.Fault, error) {
 	path, err := libraryPath(path, soname)
 	if err != nil {
@@ -54,7 +54,7 @@ func openLibrary(path string) (*library, *gpu.Fault, error) {
 	return l, nil, nil
 }
 
-// libraryPath refuses what the linker would look for in folders of its own choice.
+// libraryPath rejects relative paths, which the linker would search for in directories of its own choice.
 func libraryPath(asked, soname string) (string, error) {
 	switch {
 	case asked == "":
@@ -65,11 +65,11 @@ func libraryPath(asked, soname string) (string, error) {
 	return asked, nil
 }
 
-// load opens the library before go-nvml does, which drops the linker's words: they tell a missing driver.
+// load opens the library before go-nvml does, to keep the linker's message, which shows if the driver is missing.
 func (l *library) load(path string) *gpu.Fault {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	runtime.LockOSThread() // dlerror speaks of this thread's last call
+	runtime.LockOSThread() // dlerror is about this thread's last call
 	defer runtime.UnlockOSThread()
 	l.handle = C.dlopen(name, C.RTLD_LAZY|C.RTLD_GLOBAL)
 	if l.handle != nil {
@@ -78,12 +78,12 @@ func (l *library) load(path string) *gpu.Fault {
 	why := C.GoString(C.dlerror())
 	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: serve.Bounded("dlopen: " + why)}
 	if why == path+": cannot open shared object file: No such file or directory" {
-		fault.Code = gpu.FaultNoLibrary // a library that it needs in turn would be named instead of path
+		fault.Code = gpu.FaultNoLibrary // for a missing dependency the message names that instead of path
 	}
 	return &fault
 }
 
-// symbol finds a function, nil for none: go-nvml's call of one that is missing would end the process with 127.
+// symbol finds a function, nil for none: calling a missing one through go-nvml would end the process with 127.
 func (l *library) symbol(name string) unsafe.Pointer {
 	s := C.CString(name)
 	defer C.free(unsafe.Pointer(s))
@@ -108,7 +108,7 @@ func ask[T any](call func() (T, nvml.Return), l *library, name string) (T, *fail
 	return value, nil
 }
 
-// describe gives a failure in the driver's words. They lie in the library's own memory: Clone.
+// describe returns a failure in the driver's words. They are in the library's own memory, so they are cloned.
 func (l *library) describe(f failure) string {
 	text := ""
 	if l.symbol("nvmlErrorString") != nil {
@@ -136,7 +136,7 @@ func faultCode(ret nvml.Return) gpu.FaultCode {
 		return gpu.FaultReset
 	case nvml.ERROR_FUNCTION_NOT_FOUND:
 		return gpu.FaultNoSymbol
-	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter: a cgroup forbids the device node
+	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter if a cgroup forbids the device node
 		return gpu.FaultForbidden
 	}
 	return gpu.FaultDriver

@@ -1,19 +1,19 @@
-// Command bookend-gpu is the NVIDIA backend: one request on stdin, JSON lines on stdout (package wire), then
-// it ends. It is the only program of Bookend that runs the vendor's code, and so the one that may crash, hang
-// or be killed; whoever starts it treats that as an answer. It reads nothing but its stdin and the driver.
+// Command bookend-gpu is the NVIDIA backend. It reads one request from stdin, writes JSON lines to stdout (package
+// wire) and exits. It is the only program of Bookend that runs NVIDIA's code, so it may crash, hang or be killed; its
+// caller treats that as an answer. Its input is stdin and what the driver returns.
 //
-// A test allocation (op probe) asks CUDA for the largest block of memory that one call gives, where NVML says that
-// nobody else is on the card, and gives it back at once. CUDA starts beside NVML, as that is what takes the time. It
-// makes no context, is never a client of MPS, holds the card's lock while it has
-// memory, and never asks for more than is free. See probe.go for the order of things, package serve for the search,
-// probe_card.go for what forbids a test and cuda_errors.go for what the driver's codes mean.
+// A test allocation (op probe) asks CUDA for the largest block of memory that one call gives, if NVML lists no other
+// process on the GPU, and releases it at once. CUDA starts in parallel with NVML, because that takes longest. The test
+// creates no context, is never a client of MPS, holds the GPU's lock while it has memory, and never asks for more than
+// is free. See probe.go for the order of steps, package serve for the search, probe_card.go for what forbids a test and
+// cuda_errors.go for the meaning of the driver's codes.
 //
-// Build it lazily bound: go-nvml leaves some 400 driver functions to be resolved when called, and a program
-// that resolves them at start dies on every driver that lacks one of them.
+// Build it with lazy binding: go-nvml leaves some 400 driver functions to be resolved when called, and a program that
+// resolves them at the start fails with every driver that lacks one.
 //
 //	go build -trimpath -ldflags '-X main.version=1.2.3 -extldflags=-Wl,-z,lazy' -o bookend-gpu ./cuda
 //
-// Exit codes: those of package serve; 127 the driver lacks a function that was called nevertheless.
+// Exit codes: those of package serve, and 127 if the driver lacks a function that was called nevertheless.
 package main
 
 import (
@@ -31,6 +31,6 @@ func main() {
 		Name: "bookend-gpu", Vendor: gpu.NVIDIA.Name, Version: version,
 		Boot: routine.SystemClock().Boot, Exit: os.Exit, Answer: answer,
 	}
-	// No nvmlShutdown: it costs 3 to 6 ms, and the driver cleans up after a process anyway.
+	// There is no nvmlShutdown: it takes 3 to 6 ms, and the driver cleans up after a process anyway.
 	os.Exit(p.Run(os.Args[1:]))
 }

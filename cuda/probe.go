@@ -20,7 +20,7 @@ type prober struct {
 	lib  *library
 }
 
-// serveProbe tests the devices one after another, as the driver would. Each result is sent at once, whatever follows.
+// serveProbe tests devices one after another, as the driver would do anyway. It sends each result immediately.
 func serveProbe(s serve.Session) error {
 	p := &prober{Tests: s.Tests()}
 	path, err := libraryPath(s.Req.Options[optionCUDA], cudaSoname)
@@ -49,15 +49,15 @@ func serveProbe(s serve.Session) error {
 	case err != nil:
 		return err
 	case !ok:
-		// A start that takes long is no fault: cuInit serialises (1.2 s for four at once, measured), and without
-		// persistence mode it attaches the cards first, which was reported to take 1-3 s each.
+		// A slow start is no fault: cuInit serialises (1.2 s for four at once, measured), and without persistence mode
+		// it attaches the GPUs first, which was reported to take 1-3 s each.
 		return p.Skip(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
 			"at once?)", (s.Boot()-begin).Round(100*time.Millisecond)))
 	}
 	return p.testAll(asked, started)
 }
 
-// empty says why a directory may have MPS in it. Threat: a daemon there: the driver becomes its client, as root.
+// empty returns why a directory may contain MPS. Threat: with a daemon in it the driver becomes its client, as root.
 func empty(folder string) string {
 	if folder == "" {
 		return "no empty directory was named to keep away from MPS"
@@ -81,7 +81,7 @@ func empty(folder string) string {
 	return ""
 }
 
-// started is what became of the start of what tests need: CUDA, NVML, and the devices through NVML.
+// started is the result of starting what tests need: CUDA, NVML, and the devices opened through NVML.
 type started struct {
 	failed *outcome // of CUDA
 	took   time.Duration
@@ -98,13 +98,13 @@ func (p *prober) prepare(asked []gpu.Device) error {
 	if err := prepareCUDA(strings.Join(ids, ","), p.Req.Probe.Empty); err != nil {
 		return err
 	}
-	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails as on a sick GPU.
+	// CUDA maps far more than it uses. Under an address-space limit inherited from slurmd it fails as on a broken GPU.
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
+	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // if it fails, CUDA reports what it lacks
 	return nil
 }
 
-// load starts CUDA, which takes longest, beside NVML.
+// load starts CUDA, which takes longest, in parallel with NVML.
 func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 	type answer struct {
 		failed *outcome
@@ -126,8 +126,8 @@ func (p *prober) load(path string, asked []gpu.Device) (started, error) {
 	return started{failed: cuda.failed, took: cuda.took, lib: lib, opened: all}, errors.Join(err, cuda.err)
 }
 
-// testAll tests the cards in the order of their ids, as all do that lock several. NVML tells what CUDA does not: free
-// memory without a context, and who is there. Those that cannot be tested are reported first.
+// testAll tests GPUs in the order of their ids, as every program that locks several does. NVML provides what CUDA does
+// not: the free memory without a context, and the processes. Devices that cannot be tested are reported first.
 func (p *prober) testAll(asked []gpu.Device, s started) error {
 	if s.fault != nil {
 		return p.Skip(asked, s.fault.Detail, *s.fault)
@@ -156,7 +156,7 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 	return p.Skip(nil, "")
 }
 
-// unseen is a device that CUDA did not show: its list ends with the first unknown one, so ask for one alone.
+// unseen skips a device that CUDA does not show if another may be the cause: its list ends at the first unknown one.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
 	if len(p.Req.Devices) > 1 && (o.Code == cudaNoDevice || o.Code == cudaInvalidDevice) {
 		serve.Skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it "+

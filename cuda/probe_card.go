@@ -27,7 +27,7 @@ func (p *prober) forbidden(d device) string {
 	mode, failed := ask(d.handle.GetComputeMode, p.lib, "nvmlDeviceGetComputeMode")
 	switch {
 	case failed != nil && optional(failed.ret):
-		return "" // a card without compute modes lets everybody in
+		return "" // a GPU without compute modes accepts every process
 	case failed != nil:
 		return "compute mode: " + p.lib.describe(*failed)
 	case mode == nvml.COMPUTEMODE_PROHIBITED:
@@ -77,7 +77,7 @@ func strange(d device, number cudaDevice) string {
 	return ""
 }
 
-// vacancy is a device's free memory, as long as nobody else is there.
+// vacancy is a device's free memory, as long as no other process is on the device.
 type vacancy struct {
 	*prober
 	device device
@@ -85,7 +85,7 @@ type vacancy struct {
 	times  *gpu.ProbeTimes
 }
 
-// search makes no context: that would take 500 MiB, and keep others out of an exclusive GPU.
+// search creates no context: that would take 500 MiB, and keep others off an exclusive GPU.
 func (v *vacancy) search(result *gpu.Probe) {
 	can, failed := v.number.contextless()
 	var step uint64
@@ -98,7 +98,7 @@ func (v *vacancy) search(result *gpu.Probe) {
 	case can:
 		result.Method = gpu.Contextless
 		step = max(step, 1)
-		step = (serve.SearchStep + step - 1) / step * step // a multiple of the driver's granularity
+		step = (serve.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
 		serve.Search(v, step, v.Req.Probe.Gap, result)
 	}
 	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
@@ -107,7 +107,7 @@ func (v *vacancy) search(result *gpu.Probe) {
 	}
 }
 
-// Free is asked right before memory is taken: the device must still be nobody's.
+// Free returns the free memory right before a block is taken, or why the device is not free any more.
 func (v *vacancy) Free() (uint64, string) {
 	if why := v.forbidden(v.device); why != "" {
 		return 0, why

@@ -24,7 +24,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// read takes one look at a device. What cannot be read is unknown; more than "not supported" is a fault too.
+// read takes one sample of a device. What cannot be read is unknown; an error but "not supported" is a fault too.
 func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, Parts: d.cut(), Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
@@ -35,7 +35,7 @@ func (l *library) read(d device, lists []list) (gpu.Reading, []gpu.Fault) {
 	case d.cut():
 		r.Memory.Unjudged, r.ProcessesUnknown = isCut, isCut
 	case failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST:
-		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver's own
+		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver
 	default:
 		r.Processes, r.ProcessesUnknown, failed = l.processes(d, lists, memory.Total)
 		faults = l.deviceFaults(d, faults, failed)
@@ -51,7 +51,7 @@ func (l *library) deviceFaults(d device, faults []gpu.Fault, failed *failure) []
 	return append(faults, *l.about(d.Device, *failed))
 }
 
-// memory reads a device's memory by the call that tells the driver's share apart; drivers before 510 lack it.
+// memory reads a device's memory with the call that reports the driver's share separately; drivers before 510 lack it.
 func (l *library) memory(handle nvml.Device) (gpu.Memory, *failure) {
 	const call = "nvmlDeviceGetMemoryInfo_v2"
 	m, failed := ask(handle.GetMemoryInfo_v2, l, call)
@@ -70,10 +70,10 @@ func (l *library) memory(handle nvml.Device) (gpu.Memory, *failure) {
 	}, nil
 }
 
-// mostMemory is more than any device has, and less than the hook takes for garbage: 1 PiB.
+// mostMemory is 1 PiB: more than any device has, and less than the hook rejects as impossible.
 const mostMemory = 1 << 50
 
-// impossible says why figures cannot be memory of one device. Their sum is not checked: the driver reads them in turn.
+// impossible returns why figures cannot be one device's memory. The sum is not checked: the driver reads them in turn.
 func impossible(total uint64, parts ...uint64) string {
 	if total == 0 || total > mostMemory {
 		return fmt.Sprintf("a device with %d bytes", total)
@@ -98,7 +98,7 @@ var lists = []list{
 	{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
 }
 
-// processes reads and merges the lists. If one cannot be read the others stand; if one cannot be true none does.
+// processes reads and merges the lists. If one cannot be read, the others count; if one cannot be true, none counts.
 func (l *library) processes(d device, lists []list, total gpu.Figure) ([]gpu.Process, string, *failure) {
 	merged := []gpu.Process{}
 	var why string
@@ -109,7 +109,7 @@ func (l *library) processes(d device, lists []list, total gpu.Figure) ([]gpu.Pro
 		case untrusted != "":
 			return []gpu.Process{}, untrusted, worst
 		case failed != nil && list.kind != gpu.Compute && optional(failed.ret):
-			continue // a driver without this list has none of these processes, or lists them as compute
+			continue // a driver without this list has no such processes, or lists them as compute
 		case failed != nil:
 			worst, why = failed, l.describe(*failed)
 		}
@@ -122,7 +122,7 @@ func optional(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND
 }
 
-// merge joins a list to others by PID. An MPS client is in two, with the same memory: the larger figure holds.
+// merge adds a list to others by PID. An MPS client is in two, with the same memory: the larger figure counts.
 func merge(all []gpu.Process, kind gpu.Kind, entries []entry) []gpu.Process {
 	for _, e := range entries {
 		memory := gpu.Bytes(e.used)
@@ -152,16 +152,16 @@ type entry struct {
 // notAvailable is NVML_VALUE_NOT_AVAILABLE.
 const notAvailable = ^uint64(0)
 
-// stride is the bytes of an entry: pid (4, and 4 of padding), memory (8), GPU and compute instance (4 each). Version 1,
-// of drivers before 450, is not read.
+// stride is the size of an entry in bytes: pid (4, and 4 of padding), memory (8), GPU and compute instance (4 each).
+// Version 1, of drivers before 450, is not read.
 const stride = 24
 
-// strideSlack is what drivers 535.43 to 535.86 write in version 3 although its entries have 24 bytes. The buffer has
-// room for it, or they would write beyond its end. The first entry is then right all the same, and the second begins
-// with the first's zeros: process 0, so that version 2 is asked.
+// strideSlack is what drivers 535.43 to 535.86 write per entry in version 3, although entries have 24 bytes. The buffer
+// has room for it, or they would write beyond its end. The first entry is still right; the second begins with the
+// first's zeros and reads as process 0, so version 2 is tried.
 const strideSlack = 32
 
-// list reads one list by the newest version of the call whose answer can be trusted.
+// list reads one list with the newest version of the call whose answer can be trusted.
 func (l *library) list(call string, d device, total gpu.Figure) ([]entry, string, *failure) {
 	failed, untrusted := &failure{call, nvml.ERROR_FUNCTION_NOT_FOUND}, ""
 	for _, name := range []string{call + "_v3", call + "_v2"} {
@@ -186,13 +186,13 @@ func (l *library) list(call string, d device, total gpu.Figure) ([]entry, string
 	return nil, untrusted, failed
 }
 
-// firstRoom is the entries offered at first: the driver's table ends at 950. maxRoom ends a list that outgrows all.
+// firstRoom is the entries offered at first: the driver's table has 950. maxRoom limits a list that keeps growing.
 const (
 	firstRoom = 1024
 	maxRoom   = 16 * firstRoom
 )
 
-// fill calls a list function, with more room while the list outgrows it, and returns the entries' bytes and number.
+// fill calls a list function, with more room while the list does not fit, and returns the entries' bytes and number.
 func (l *library) fill(name string, device nvml.Device) ([]byte, int, *failure) {
 	function := l.symbol(name)
 	if function == nil {
@@ -212,9 +212,9 @@ func (l *library) fill(name string, device nvml.Device) ([]byte, int, *failure) 
 	return nil, 0, &failure{name, nvml.ERROR_INSUFFICIENT_SIZE}
 }
 
-// trusted keeps those entries of a list that are the device's, each once, or says why the list cannot be true: some
-// drivers lay the entries out differently from what their version says, and the numbers then read are neither processes
-// nor bytes. Some list for a MIG instance all that runs on its card.
+// trusted returns the entries that belong to the device, each once, or why the list cannot be true: some drivers lay
+// out entries differently from what their version says, and the numbers are then neither processes nor bytes. Some
+// drivers list for a MIG instance everything on its GPU.
 func (d device) trusted(entries []entry, total gpu.Figure) (mine []entry, why string) {
 	most, instance := uint64(mostMemory), d.Parent != ""
 	if total.Known() {
@@ -227,7 +227,7 @@ func (d device) trusted(entries []entry, total gpu.Figure) (mine []entry, why st
 			return nil, fmt.Sprintf("process %d of at most %d", e.pid, gpu.MaxPID)
 		case instance && (d.shared || d.instance == nowhere || e.instance == nowhere):
 			return nil, fmt.Sprintf("no telling on which MIG instance process %d is", e.pid)
-		case instance && e.instance != d.instance: // a sibling's
+		case instance && e.instance != d.instance: // a sibling's process
 		case e.used != notAvailable && e.used > most:
 			return nil, fmt.Sprintf("process %d with %d bytes of %d", e.pid, e.used, most)
 		case twice && before != e.used:
@@ -240,9 +240,9 @@ func (d device) trusted(entries []entry, total gpu.Figure) (mine []entry, why st
 	return mine, ""
 }
 
-// rawHandle takes the driver's own handle out of go-nvml's, which keeps it in an exported field of an
-// unexported type. A go-nvml that changes this panics here, in every test. The handle is the driver's to
-// interpret: as a Go pointer the runtime would take an odd one for a fault of its own.
+// rawHandle takes the driver's own handle out of go-nvml's, which has it in an exported field of an unexported type. If
+// go-nvml changes that, every test panics here. Only the driver interprets the handle: the runtime would report an odd
+// one as a fault of its own if it were a Go pointer.
 func rawHandle(handle nvml.Device) uintptr {
 	v := reflect.ValueOf(handle)
 	if v.Kind() != reflect.Struct || !v.FieldByName("Handle").IsValid() {

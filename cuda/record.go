@@ -21,7 +21,7 @@ func (s *session) record() (gpu.Snapshot, error) {
 	}
 	devices, faults := s.gather()
 	look := s.blank(faults...)
-	for _, d := range devices { // one after another: waking a thread for each takes more than reading it
+	for _, d := range devices { // one after another: waking a thread for each takes longer than reading it
 		reading, faults := s.recorded(d)
 		look.Readings, look.Faults = append(look.Readings, reading), append(look.Faults, faults...)
 	}
@@ -32,13 +32,13 @@ func (s *session) record() (gpu.Snapshot, error) {
 type whole struct {
 	gpu.Reading
 	at    time.Duration
-	first []gpu.Process // of the first list alone
+	first []gpu.Process // of the first list only
 }
 
-// holds is how long a reading of all lists is believed while nothing speaks against it.
+// holds is how long a reading of all lists stays valid if the memory and the first list do not change.
 const holds = 5 * time.Second
 
-// recorded is read and how busy the device is: while its memory and first list stay, the other lists are not asked.
+// recorded reads a device and its utilization, and the other lists after holds or if memory or first list changed.
 func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
 	now, last := s.Boot(), s.wholes[d.ID]
 	reading, faults := s.lib.read(d, lists[:1])
@@ -58,7 +58,7 @@ func (s *session) recorded(d device) (gpu.Reading, []gpu.Fault) {
 	return reading, faults
 }
 
-// unused reports that nobody uses a look's devices, and that the driver unloads one then (no persistence mode).
+// unused reports whether no process uses the sampled devices, and the driver unloads one then (no persistence mode).
 func (s *session) unused(look gpu.Snapshot) bool {
 	for _, r := range look.Readings {
 		if len(r.Processes) > 0 || r.ProcessesUnknown != "" && r.Memory.Unjudged != isCut {

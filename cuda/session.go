@@ -13,9 +13,9 @@ import (
 type session struct {
 	serve.Session
 	lib    *library
-	slots  []opened         // nil until the driver said how many
-	last   gpu.Snapshot     // the newest look
-	wholes map[gpu.ID]whole // of a recording
+	slots  []opened         // nil until the driver reported how many
+	last   gpu.Snapshot     // the newest sample
+	wholes map[gpu.ID]whole // while recording
 }
 
 func answer(asked serve.Session) error {
@@ -42,7 +42,7 @@ func answer(asked serve.Session) error {
 	return s.Finish()
 }
 
-// Look opens and reads with a thread a GPU: attaching takes 6.5 ms and more each, and the driver overlaps it.
+// Look opens and reads each GPU in its own thread: attaching takes 6.5 ms and more each, and the driver overlaps it.
 func (s *session) Look() (gpu.Snapshot, error) {
 	type answer struct {
 		reading gpu.Reading
@@ -77,7 +77,7 @@ func (s *session) blank(faults ...gpu.Fault) gpu.Snapshot {
 	return gpu.Snapshot{At: s.Boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
 }
 
-// list prepares a slot for each device that is asked for, or says why the driver does not tell how many there are.
+// list prepares a slot for each requested device, or returns why the driver does not report how many there are.
 func (s *session) list() *gpu.Fault {
 	switch {
 	case s.slots != nil:
@@ -96,7 +96,7 @@ func (s *session) list() *gpu.Fault {
 	return nil
 }
 
-// open opens a slot that is not open, again after a failed look. What is open stays: reading it is the retry.
+// open opens a slot that is not open, again after a failed sample. An open one stays open: reading it is the retry.
 func (s *session) open(i int) []device {
 	slot := &s.slots[i]
 	if len(slot.devices) > 0 {
@@ -112,7 +112,7 @@ func (s *session) open(i int) []device {
 	return slot.devices
 }
 
-// gather keeps each device once: a request may name one twice, by its bus id and by its id.
+// gather returns each device once: a request may name one twice, by its bus id and by its id.
 func (s *session) gather() (devices []device, faults []gpu.Fault) {
 	seen := map[gpu.ID]bool{}
 	for _, slot := range s.slots {
@@ -129,7 +129,7 @@ func (s *session) gather() (devices []device, faults []gpu.Fault) {
 	return devices, faults
 }
 
-// Slow is how long the last attempt took to open a device that could not be opened.
+// Slow returns the longest of the last attempts to open the devices that could not be opened.
 func (s *session) Slow() (longest time.Duration) {
 	for _, slot := range s.slots {
 		if len(slot.devices) == 0 {
@@ -139,10 +139,10 @@ func (s *session) Slow() (longest time.Duration) {
 	return longest
 }
 
-// Watched are the devices that have to come to rest: also those that could not be opened so far.
+// Watched returns the devices that have to settle, including those that could not be opened so far.
 func (s *session) Watched() []gpu.Device {
 	if s.slots == nil {
-		return []gpu.Device{{}} // the driver did not say how many there are
+		return []gpu.Device{{}} // the driver did not report how many there are
 	}
 	var all []gpu.Device
 	for _, slot := range s.slots {
