@@ -15,11 +15,11 @@ import (
 )
 
 type node struct {
-	id    string // gpu_id, which names it in the files of processes
+	id    string // gpu_id, its name in the files of processes
 	bus   gpu.BusID
 	minor int    // of its render node
-	apu   bool   // it has processors of the host, and their memory
-	uuid  uint64 // 0 where the card has none
+	apu   bool   // it includes CPU cores, and uses their memory
+	uuid  uint64 // 0 if the GPU has none
 }
 
 func nodesOf(sys string) (all []node, err error) {
@@ -37,7 +37,7 @@ func nodesOf(sys string) (all []node, err error) {
 		if err = cmp.Or(err, errText); err != nil {
 			return nil, fmt.Errorf("list KFD's nodes: %w", err)
 		}
-		if n := parseProperties(text); id != "0" { // a processor's
+		if n := parseProperties(text); id != "0" { // 0 is a CPU's
 			n.id = id
 			all = append(all, n)
 		}
@@ -45,7 +45,7 @@ func nodesOf(sys string) (all []node, err error) {
 	return all, nil
 }
 
-// parseProperties reads the lines "key value" of a node. location_id is bus, device and function as on the bus.
+// parseProperties parses a node's "key value" lines. location_id is bus, device and function on the PCI bus.
 func parseProperties(text string) (n node) {
 	values := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -63,14 +63,14 @@ func parseProperties(text string) (n node) {
 
 type AMDCard struct {
 	gpu.Device
-	Key      string // KFD's gpu_id; without KFD its place on the bus
-	Folder   string // its PCI device's
-	Unjudged string // why its memory says nothing of what a job left; empty where it does
-	Host     bool   // it is part of a processor: no card
+	Key      string // KFD's gpu_id, or the bus id without KFD
+	Folder   string // of its PCI device
+	Unjudged string // why its memory does not show what a job left; empty if it does
+	Host     bool   // part of a processor, not a GPU of its own
 }
 
-// AMD lists the devices of AMD's driver that jobs can be given, in order of bus id and render node: each card, or the
-// partitions of one that is partitioned. It reads what the kernel shows of them in files: no device is asked.
+// AMD lists the devices of AMD's driver that jobs can be given, in order of bus id and render node: each GPU, or its
+// partitions if it has several. It reads only the kernel's files and calls no device.
 func AMD(sys string) (all []AMDCard, err error) {
 	root := filepath.Join(sys, "bus/pci/drivers", gpu.AMD.Module)
 	entries, err := os.ReadDir(root)
@@ -96,7 +96,7 @@ func AMD(sys string) (all []AMDCard, err error) {
 	return all, nil
 }
 
-// amdDevices are a card, or its partitions: KFD then has several nodes at one place on the bus.
+// amdDevices returns a GPU, or its partitions if KFD has several nodes at its bus id.
 func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 	whole := AMDCard{Key: string(bus), Folder: folder,
 		Device: gpu.Device{ID: identity(folder, bus, own), BusID: bus, Vendor: gpu.AMD.Name}}
@@ -123,7 +123,7 @@ func amdDevices(folder string, bus gpu.BusID, own []node) (all []AMDCard) {
 	return all
 }
 
-// identity is ROCm's name of a card, by its unique id, else its place on the bus.
+// identity returns ROCm's name of a GPU, by its unique id, else by its bus id.
 func identity(folder string, bus gpu.BusID, own []node) gpu.ID {
 	if id := readWord(filepath.Join(folder, "unique_id")); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
 		return gpu.ID("GPU-" + id)
@@ -144,7 +144,7 @@ func renderNode(folder string) (minor int, ok bool) {
 	return 0, false
 }
 
-// AMDDriver is where the kernel shows AMD's driver: the roots of /proc and /sys.
+// AMDDriver is where the kernel shows AMD's driver: the paths of /proc and /sys.
 type AMDDriver struct{ Proc, Sys string }
 
 func number(parts ...string) (uint64, error) {
@@ -163,13 +163,13 @@ func (d AMDDriver) Loaded() bool { return loaded(d.Sys, &gpu.AMD) }
 
 func (d AMDDriver) Version() string { return version(d.Proc, d.Sys, &gpu.AMD) }
 
-// KnownBadAMD are the versions of the module that are known not to give memory back, and what is known of each.
+// KnownBadAMD describes the problem of module versions that are known not to release memory.
 var KnownBadAMD = map[string]string{
 	"6.16.6": "amdgpu 6.16.6, of ROCm 7.1, is known to keep memory of dma-bufs when their programs have ended, until " +
 		"the node is rebooted: ROCm 7.2 is mended (ROCm/rocm-systems#8263)",
 }
 
-// Memory is a card's VRAM.
+// Memory returns a GPU's VRAM.
 func (c AMDCard) Memory() gpu.Memory {
 	if c.Parent != "" {
 		no := gpu.Unknown(c.Unjudged)
@@ -188,7 +188,7 @@ func (c AMDCard) Memory() gpu.Memory {
 	return m
 }
 
-// Read takes one look at a card on which these processes are.
+// Read takes one sample of a GPU, given the processes on it.
 func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: c.Device, Memory: c.Memory(), Processes: []gpu.Process{}, ProcessesUnknown: unknown}
 	var sum uint64
@@ -200,7 +200,7 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 		m.Reserved, m.Used = gpu.Bytes(own), gpu.Bytes(m.Used.Bytes-own)
 	}
 	if used := r.Memory.Used; c.Parent == "" && used.Known() && sum > used.Bytes+apart {
-		for i := range r.Processes { // an entry of KFD's may stay when its memory has gone (ROCm/amdgpu#114)
+		for i := range r.Processes { // a KFD entry may outlive its memory (ROCm/amdgpu#114)
 			const why = "processes count %d MiB, the GPU %d MiB"
 			r.Processes[i].Memory = gpu.Unknown(fmt.Sprintf(why, sum>>20, used.Bytes>>20))
 		}
@@ -216,16 +216,16 @@ func (c AMDCard) Read(on map[int]gpu.Process, unknown string) (gpu.Reading, []gp
 	return r, []gpu.Fault{{Code: gpu.FaultDriver, Device: c.ID, BusID: c.BusID, Detail: r.Memory.Used.Unknown}}
 }
 
-// OwnShareAMD is what the driver may keep for itself, in bytes: it does not tell, and idle cards show some 300 MiB.
+// OwnShareAMD is what the driver may keep for itself, in bytes. It reports no figure; idle GPUs show some 300 MiB.
 const OwnShareAMD = 512 << 20
 
-// Health is a card's condition: what its RAS counts of its memory since the driver was loaded.
+// Health returns a GPU's condition: the errors that RAS counted in its memory since the driver was loaded.
 func (c AMDCard) Health() gpu.Health {
 	const source = "ras/umc_err_count"
 	h := gpu.Health{Device: c.ID, Facts: []gpu.Fact{}}
 	text, err := read(c.Folder, source)
 	if err != nil {
-		return h // most cards have no RAS
+		return h // most GPUs have no RAS
 	}
 	f := gpu.Fact{Code: gpu.ECCUncorrected, Source: source, Unknown: fmt.Sprintf("%.60q", text)}
 	for line := range strings.Lines(text) {

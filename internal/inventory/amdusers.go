@@ -21,8 +21,8 @@ import (
 
 type byPID = map[int]gpu.Process
 
-// Users are the processes on each device, by the device's key, and why they may not be all. More says whether what KFD
-// tells leaves so much of a card's memory that every process is to be asked: else only KFD's are.
+// Users returns the processes on each device by the device's key, or why they are unknown. more reports whether KFD's
+// figures leave so much of a GPU's memory that every process must be searched; otherwise only KFD's are.
 func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on map[string]byPID, unknown string) {
 	on, err := d.computing()
 	if err != nil {
@@ -49,14 +49,14 @@ func (d AMDDriver) Users(cards []AMDCard, more func(AMDCard, uint64) bool) (on m
 		return nil, err.Error()
 	}
 	for _, c := range cards {
-		if c.Parent == "" { // all partitions of a card have its place on the bus
+		if c.Parent == "" { // all partitions of a GPU have its bus id
 			on[c.Key] = bothTell(on[c.Key], clients[c.BusID])
 		}
 	}
 	return on, ""
 }
 
-// computing are KFD's processes by its gpu_id: those with memory or a queue there. An open /dev/kfd proves nothing.
+// computing returns KFD's processes by its gpu_id: those with memory or a queue. An open /dev/kfd proves nothing.
 func (d AMDDriver) computing() (map[string]byPID, error) {
 	root := filepath.Join(d.Sys, "class/kfd/kfd/proc")
 	on := map[string]byPID{}
@@ -73,14 +73,14 @@ func (d AMDDriver) computing() (map[string]byPID, error) {
 			continue
 		}
 		err := addContext(on, pid, filepath.Join(root, folder))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it has ended meanwhile
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // if it does not exist, it has ended
 			return nil, fmt.Errorf("read KFD's process %d: %w", pid, err)
 		}
 	}
 	return on, nil
 }
 
-// parseOwner reads the PID in the name of a process's folder: "PID", or "pid:PID-id:N" of a second context.
+// parseOwner returns the PID in the name of a process's directory: "PID", or "pid:PID-id:N" for a second context.
 func parseOwner(name string) (pid int, ok bool) {
 	if rest, second := strings.CutPrefix(name, "pid:"); second {
 		name, _, _ = strings.Cut(rest, "-")
@@ -89,7 +89,7 @@ func parseOwner(name string) (pid int, ok bool) {
 	return pid, ok && pid > 0
 }
 
-// addContext adds what one folder tells of a process. Reading sdma_* and cu_occupancy takes locks of the driver's.
+// addContext adds the data in one directory of a process, but not sdma_* and cu_occupancy, which take driver locks.
 func addContext(on map[string]byPID, pid int, folder string) error {
 	names, err := list(folder)
 	if err != nil {
@@ -151,11 +151,11 @@ func (d AMDDriver) processes() (pids []int, err error) {
 
 type client struct {
 	bus   gpu.BusID
-	id    string // drm-client-id: the same in each descriptor of one opening, whoever has it
+	id    string // drm-client-id: the same in each descriptor of one opening, in any process
 	bytes uint64 // of VRAM
 }
 
-// clients are the VRAM of processes by the card's place on the bus: each opening once, of the lowest PID that has it.
+// clients returns the VRAM of processes by the GPU's bus id. Each opening counts once, for its lowest PID.
 func (d AMDDriver) clients(pids []int) (map[gpu.BusID]map[int]uint64, error) {
 	opened, failed := make([][]client, len(pids)), make([]error, len(pids))
 	threads := min(len(pids), runtime.GOMAXPROCS(0))
@@ -195,9 +195,9 @@ func (d AMDDriver) opened(pid int) (all []client, err error) {
 	defer links.Close()
 	names, err := links.Readdirnames(-1)
 	for _, fd := range names {
-		var target [256]byte // a longer one is no device node's
+		var target [256]byte // no path of a device node is longer
 		n, err := unix.Readlinkat(int(links.Fd()), fd, target[:])
-		// Threat: a process may name a file of its own like a node; what the kernel writes of it is no driver's.
+		// Threat: a process may name its own file like a node; what the kernel writes about that names no driver.
 		if err != nil || n == len(target) || path.Base(path.Dir(string(target[:n]))) != gpu.AMD.Nodes.Folder {
 			continue
 		}
@@ -210,7 +210,7 @@ func (d AMDDriver) opened(pid int) (all []client, err error) {
 	return all, err
 }
 
-// parseClient reads fdinfo. VRAM is "drm-resident-vram", "drm-memory-vram" on older kernels; of both one counts.
+// parseClient parses fdinfo. VRAM is "drm-resident-vram", else "drm-memory-vram" of older kernels, never the sum.
 func parseClient(text string) (c client, ok bool) {
 	resident := false
 	for line := range strings.Lines(text) {
@@ -250,10 +250,10 @@ func parseSize(text string) (bytes uint64, ok bool) {
 	return n, true
 }
 
-// apart is how far KFD and fdinfo may differ, in bytes, since they are read one after the other.
+// apart is how far KFD and fdinfo may differ, in bytes, because they are read one after the other.
 const apart = 64 << 20
 
-// bothTell are a device's processes by both sources: fdinfo may tell more than KFD, and less is a contradiction.
+// bothTell merges a device's processes from both sources: fdinfo may count more than KFD; less is a contradiction.
 func bothTell(computing byPID, opened map[int]uint64) byPID {
 	all := maps.Clone(computing)
 	if all == nil {

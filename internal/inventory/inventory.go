@@ -1,6 +1,6 @@
-// Package inventory is what the kernel says of the node's cards in files: which there are, the driver's epoch, what
-// AMD's have in use, and the kernel's log. No vendor library, no attach. A read of the driver's /proc can still sleep
-// for as long as the driver does, and the log may be large, so a hook runs this package in a child.
+// Package inventory reads what the kernel shows of the node's GPUs in files: which there are, the driver's epoch, the
+// use of AMD's GPUs, and the kernel log. It loads no vendor library and attaches no GPU. A read of the driver's /proc
+// can still block as long as the driver does, and the log may be large, so hooks run this package in a child.
 package inventory
 
 import (
@@ -18,11 +18,11 @@ import (
 	"bookend/internal/safefile"
 )
 
-// ErrNoDriver says that a vendor's driver shows no GPU: that of NVIDIA's has no /proc tree while no module is loaded.
+// ErrNoDriver means that a vendor's driver shows no GPU. NVIDIA's has no /proc tree while no module is loaded.
 var ErrNoDriver = errors.New("the driver is not loaded, or has no GPU")
 
-// Read lists the cards of the vendors that are Present, NVIDIA's first: ErrNoDriver where a driver shows none and ought
-// to, nothing where driverProc (/proc/driver/nvidia) is empty: then the backends have to be asked.
+// Read lists the GPUs of the vendors that are Present, NVIDIA's first. It returns ErrNoDriver if a driver shows none
+// but should, and nothing if driverProc (/proc/driver/nvidia) is empty: then the backends must be asked.
 func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	if driverProc == "" {
 		return nil, nil
@@ -46,7 +46,7 @@ func Read(driverProc, sys string) (cards []gpu.Card, err error) {
 	return cards, err
 }
 
-// Present are the vendors whose GPUs the node has, NVIDIA if unknown; AMD's integrated graphics count alone only.
+// Present returns the vendors of the node's GPUs, NVIDIA if unknown. AMD's integrated graphics count only if alone.
 func Present(sys string) (all []*gpu.Vendor) {
 	amd, _ := AMD(sys)
 	host := func(c AMDCard) bool { return c.Host }
@@ -67,7 +67,7 @@ func loaded(sys string, v *gpu.Vendor) bool {
 	return err == nil
 }
 
-// readNVIDIA lists the GPUs below driverProc by bus id, unreadable ones too: leaving one out would shift numbers.
+// readNVIDIA lists the GPUs below driverProc by bus id, unreadable ones too: leaving one out would shift the numbers.
 func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)
@@ -93,17 +93,17 @@ func readNVIDIA(driverProc string) ([]gpu.Card, error) {
 	return cards, nil
 }
 
-// maxFile is more than any of the kernel's files has that are read whole: the largest, of a card, takes some 600 bytes.
+// maxFile is larger than any kernel file that is read whole; the largest, a GPU's, has some 600 bytes.
 const maxFile = 4 << 10
 
-// read reads a file of the kernel's, without the newline at its end.
-// Threat: a driver in trouble may answer without end, and a configured path may lead to a pipe, or be a link.
+// read returns the text of a kernel file without surrounding space.
+// Threat: a driver in trouble may answer without end, and a configured path may lead to a pipe or be a link.
 func read(parts ...string) (string, error) {
 	text, err := safefile.ReadGiven(filepath.Join(parts...), maxFile)
 	return strings.TrimSpace(string(text)), err
 }
 
-// list names what is in a directory of the kernel's, in no order: of a node of many processes there are thousands.
+// list returns the names in a kernel directory, in no order. On a node with many processes there are thousands.
 func list(parts ...string) ([]string, error) {
 	dir, err := os.Open(filepath.Join(parts...))
 	if err != nil {
@@ -113,7 +113,7 @@ func list(parts ...string) ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// parseInformation reads a card's information file. A line it does not know or cannot read leaves its field unknown.
+// parseInformation parses a GPU's information file. A line that is unknown or unreadable leaves its field unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
 	for line := range strings.Lines(text) {
@@ -131,7 +131,7 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 			if minor, ok := gpu.ParseMinor(value, ""); ok {
 				card.Device.Minor = &minor
 			}
-		case "GPU Excluded", "Blacklisted": // the second up to driver 450
+		case "GPU Excluded", "Blacklisted": // the second until driver 450
 			card.Excluded = value == "Yes"
 		}
 	}
@@ -141,7 +141,7 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 	return card
 }
 
-// parseUUID takes a whole UUID alone: until the driver has cached it, the line is absent or holds question marks.
+// parseUUID accepts only a complete UUID: until the driver has cached it, the line is absent or has question marks.
 func parseUUID(s string) gpu.ID {
 	const digits = len("00000000-0000-0000-0000-000000000000")
 	rest, ok := strings.CutPrefix(s, "GPU-")
@@ -151,7 +151,7 @@ func parseUUID(s string) gpu.ID {
 	return gpu.ID(s)
 }
 
-// ReadEpoch names the epoch of all vendors' drivers together. A part that cannot be read stays empty.
+// ReadEpoch returns the epoch of all vendors' drivers together. A part that cannot be read is empty.
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	var versions, modules []string
 	for _, v := range Present(sys) {
@@ -168,7 +168,7 @@ func ReadEpoch(proc, sys string) gpu.Epoch {
 		Module: joined(modules)}
 }
 
-// version is that of a vendor's module. AMD's without one came with the kernel, and has its.
+// version returns that of a vendor's module. AMD's without one came with the kernel, and has the kernel's.
 func version(proc, sys string, v *gpu.Vendor) string {
 	own := readWord(filepath.Join(sys, "module", v.Module, "version"))
 	if own == "" && v == &gpu.AMD {
@@ -177,10 +177,10 @@ func version(proc, sys string, v *gpu.Vendor) string {
 	return own
 }
 
-// moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs
-// creates the folder at each load and numbers folders in a cycle (since Linux 4.14), so an unloaded module's
-// number does not come back. srcversion, a checksum over the module's sources, covers older kernels, where the
-// number may come back, unless the very same build is loaded again.
+// moduleIdentity distinguishes one load of the module from the next by the inode of its sysfs directory: sysfs creates
+// that at each load and numbers directories in a cycle (since Linux 4.14), so the number of an unloaded module does not
+// come back. On older kernels it may; there srcversion, a checksum of the module's sources, differs unless the same
+// build is loaded again.
 func moduleIdentity(folder string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(folder, &st); err != nil {
@@ -198,7 +198,7 @@ func readWord(file string) string {
 	return text
 }
 
-// OnBus reports whether a card is on the PCI bus, of AMD's with its driver. No driver is asked, no device wakes up.
+// OnBus reports whether a GPU is on the PCI bus, one of AMD's with its driver. No driver is called, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	if present := Present(sys); present[len(present)-1] == &gpu.AMD {
 		return true, nil
@@ -209,7 +209,7 @@ func OnBus(sys string) (bool, error) {
 func onBus(sys string, v *gpu.Vendor) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no such bus
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine may have no PCI bus
 		return false, err
 	}
 	for _, d := range devices {

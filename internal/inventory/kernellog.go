@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	maxRecords = 200_000  // the largest ring that kernels are usually built for, 16 MiB, has fewer
+	maxRecords = 200_000  // the largest ring usually configured, 16 MiB, has fewer
 	maxRecord  = 16 << 10 // the kernel's own buffer for one record is 8 KiB
 	maxXids    = 256
 	maxKills   = 64
-	maxText    = 1 << 10 // of one line; the kernel's lines are no longer
+	maxText    = 1 << 10 // of one line; the kernel's are not longer
 )
 
-// ReadLog reads the kernel's log, <dev>/kmsg, to its end. It collects what came after the mark; without one it fills in
-// Last and nothing else. Last holds unless Unknown is set. Strings in it are from outside: bounded, not clean.
+// ReadLog reads the kernel log, <dev>/kmsg, to its end, and collects what came after the mark; without one it only
+// fills in Last. Last is valid unless Unknown is set. Strings in it come from outside: bounded, not sanitized.
 //
-// It counts only what the kernel itself wrote: whatever root's programs write there has another facility than the
+// It counts only what the kernel itself wrote: what root's programs write to the log has another facility than the
 // kernel's, which the kernel does not let them choose.
 func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
-	// Threat: in a container it may be a link to a console, or a FIFO or a file of somebody's: none is followed or
-	// waited for, becomes our terminal, or is read without end.
+	// Threat: in a container it may be a link to a console, a FIFO or a user's file: it is not followed or waited for,
+	// does not become our terminal, and is not read without end.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return gpu.KernelLog{Unknown: fmt.Sprintf("open %q: %v", path, err)}
@@ -63,7 +63,7 @@ func (d *device) Read(b []byte) (int, error) {
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			return 0, io.EOF
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINVAL):
-			*d.gap = true // overwritten while we read, or larger than the buffer: the next read is of the next entry
+			*d.gap = true // overwritten meanwhile, or larger than the buffer: the next read returns the next entry
 		case err != nil:
 			return 0, err
 		default:
@@ -74,8 +74,8 @@ func (d *device) Read(b []byte) (int, error) {
 	return 0, errRecords
 }
 
-// drain hands over each line to the end of the log, but none that is longer than any record, or without an end. The
-// device gives one record a read, with a line for its text and lines of its own for what else it has.
+// drain passes on each line to the end of the log, except those that are longer than any record or have no end. The
+// device returns one record per read: a line for its text and further lines for its other data.
 func drain(read func([]byte) (int, error), c *collector) error {
 	log := bufio.NewReaderSize(&device{read: read, gap: &c.gap}, maxRecord)
 	for long := false; ; {
@@ -99,13 +99,13 @@ type record struct {
 	text     []byte // escaped
 }
 
-// kernel is the facility of what the kernel itself says. It makes it 1 (user) for a program that asks for it.
+// kernel is the facility of the kernel's own messages. A program that asks for it gets 1 (user).
 const kernel = 0
 
 // maxStamp is the largest stamp, in microseconds, that a duration can hold.
 const maxStamp = uint64(1<<63-1) / uint64(time.Microsecond)
 
-// parseRecord parses the first line of an entry; its further lines begin with a blank.
+// parseRecord parses the first line of an entry; further lines begin with a space.
 func parseRecord(line []byte) (record, bool) {
 	head, text, ok := bytes.Cut(line, []byte(";"))
 	fields := strings.SplitN(string(head), ",", 4)
@@ -127,10 +127,10 @@ func parseRecord(line []byte) (record, bool) {
 	return record{gpu.KernelMark{Seq: n[1], At: at}, n[0] >> 3, text}, true
 }
 
-// unescape undoes the kernel's \xNN. The result has at most maxText bytes.
+// unescape decodes the kernel's \xNN. The result has at most maxText bytes.
 func unescape(text []byte) string {
 	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(string(text), `"`, `\"`) + `"`)
-	if err != nil { // no kernel wrote this
+	if err != nil { // not written by a kernel
 		plain = string(text)
 	}
 	return plain[:min(len(plain), maxText)]
@@ -142,7 +142,7 @@ type collector struct {
 	records int
 	next    uint64 // the first entry after the mark that was not seen yet
 	gap     bool   // entries before the next one may be gone
-	other   bool   // the entry of the mark's number is another one
+	other   bool   // the entry with the mark's number is another one
 }
 
 func newCollector(since *gpu.KernelMark) *collector {
@@ -199,8 +199,8 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 }
 
 // parseKill parses the summary that kernels write before a kill: "oom-kill:constraint=CONSTRAINT_MEMCG,...,
-// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what it calls itself: the first ",task="
-// that can begin one does, so that none becomes a part of the cgroup.
+// task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". A task chooses its name: the first ",task=" that can begin
+// a name does, so that no name becomes part of the cgroup.
 func parseKill(text string) (gpu.HostKill, bool) {
 	const form = `(?s)^oom-kill:constraint=CONSTRAINT_(.*?),task=(.{0,15}),pid=([0-9]+),uid=[0-9]{1,10}$`
 	if !strings.HasPrefix(text, "oom-kill:") {
@@ -213,15 +213,15 @@ func parseKill(text string) (gpu.HostKill, bool) {
 	pid, ok := gpu.Decimal(found[3], gpu.MaxPID)
 	k := gpu.HostKill{PID: pid, Name: found[2]}
 	if head, group, one := strings.Cut(found[1], ",task_memcg="); one && !strings.Contains(head+group, ",task_memcg=") {
-		k.Cgroup = group // a second one is somebody's cgroup of that name
+		k.Cgroup = group // a second one is part of a cgroup's own name
 	}
 	return k, ok && pid > 0
 }
 
-// maxAlike is how many lines of one number and one card or MIG instance are kept.
+// maxAlike is how many lines of one code and one GPU or MIG instance are kept.
 const maxAlike = 8
 
-// xid adds a line; the newest of alike lines stands for all, so that no program pushes out another GPU's.
+// xid adds a line. The newest of many alike stands for the rest, so that no program pushes out another GPU's lines.
 func (c *collector) xid(x gpu.Xid) {
 	alike, last := 0, 0
 	for i, old := range c.log.Xids {
