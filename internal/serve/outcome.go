@@ -7,43 +7,43 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Library is what is known of a vendor's library for test allocations.
+// Library describes a vendor's library for test allocations.
 type Library struct {
 	Means  []Meaning
-	Own    func(code int) string // its own name for a code; empty for none
-	Full   func(Outcome) bool    // it has no such block
-	Nobody int                   // its code for a card that takes no one in
+	Own    func(code int) string // the library's name for a code; empty if it has none
+	Full   func(Outcome) bool    // whether it means that no such block is free
+	Nobody int                   // the code for a GPU that accepts no new contexts
 }
 
-// Meaning is what one of its codes means for whoever has to act on it.
+// Meaning explains one of the library's codes to the admin who has to act on it.
 type Meaning struct {
 	Code    int
-	Call    string // empty: whichever call returned it
+	Call    string // empty: any call
 	Name    string
 	Meaning string
 	Remedy  string
 }
 
-// Means is a row of a library's table.
+// Means returns a row of a library's table.
 func Means(code int, call, name, meaning, remedy string) Meaning {
 	return Meaning{code, call, name, meaning, remedy}
 }
 
-// Load is the call that loads a library. Lacks is the code of a function that the library does not have.
+// Load is the call that loads a library. Lacks is the code for a function that the library does not have.
 const (
 	Load  = "dlopen"
 	Lacks = -1
 )
 
-// Outcome is a call that did not succeed; nil is success.
+// Outcome is a call that failed; nil is success.
 type Outcome struct {
 	Of   *Library
 	Call string
-	Code int    // the library's, Lacks, or 0 of Load
-	Text string // of Load: the linker's words
+	Code int    // the library's code, Lacks, or 0 for Load
+	Text string // for Load: the linker's message
 }
 
-// Returned is the outcome of a call that returned a code.
+// Returned returns the outcome of a call, nil for code 0.
 func (l *Library) Returned(call string, code int) *Outcome {
 	if code == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (l *Library) Returned(call string, code int) *Outcome {
 	return &Outcome{Of: l, Call: call, Code: code}
 }
 
-// LookUp returns the words for a code, as one call returned it.
+// LookUp returns the meaning of a code that a call returned.
 func (l *Library) LookUp(call string, code int) (m Meaning, ok bool) {
 	for _, m := range l.Means {
 		if m.Code == code && (m.Call == "" || m.Call == call) {
@@ -61,7 +61,7 @@ func (l *Library) LookUp(call string, code int) (m Meaning, ok bool) {
 	return Meaning{}, false
 }
 
-// Explain says what a failed call means. A code that nothing is known of gets the library's own name.
+// Explain returns what a failed call means. An unknown code gets the library's own name.
 func (o Outcome) Explain() *gpu.CallError {
 	m, known := o.Of.LookUp(o.Call, o.Code)
 	if !known {
@@ -73,7 +73,7 @@ func (o Outcome) Explain() *gpu.CallError {
 	return &gpu.CallError{Call: o.Call, Code: o.Code, Name: m.Name, Meaning: m.Meaning, Remedy: m.Remedy}
 }
 
-// Words are the failure in a line.
+// Words describes the failure in one line.
 func (o Outcome) Words() string {
 	if o.Call == Load {
 		return Bounded(o.Call + ": " + o.Text)
@@ -83,7 +83,7 @@ func (o Outcome) Words() string {
 
 func (o Outcome) full() bool { return o.Of.Full(o) }
 
-// Fail is a driver that said no, or a card that takes nobody in.
+// Fail marks a probe as broken, or as blocked if the GPU accepts no new contexts.
 func Fail(p *gpu.Probe, o Outcome) {
 	p.Result, p.Why, p.Error = gpu.ProbeBroken, o.Words(), o.Explain()
 	if o.Code == o.Of.Nobody {
@@ -91,10 +91,10 @@ func Fail(p *gpu.Probe, o Outcome) {
 	}
 }
 
-// Skip is a test that was not made, or came to no end.
+// Skip marks a probe as not made or not finished.
 func Skip(p *gpu.Probe, why string) { p.Result, p.Why = gpu.ProbeSkipped, Bounded(why) }
 
-// Skipped is a test that was not made.
+// Skipped returns a probe that was not made.
 func Skipped(id gpu.ID, why string) gpu.Probe {
 	no := gpu.Unknown("not tested")
 	p := gpu.Probe{Device: id, Free: no, Largest: no}
@@ -102,7 +102,7 @@ func Skipped(id gpu.ID, why string) gpu.Probe {
 	return p
 }
 
-// Bounded keeps a text of a driver's short enough for a reply.
+// Bounded cuts a driver's text to a length that fits in a reply.
 func Bounded(s string) string {
 	const most = 512 // bytes
 	return s[:min(len(s), most)]

@@ -6,38 +6,38 @@ import (
 	"bookend/internal/gpu"
 )
 
-// SearchStep is how exactly a block is searched, in bytes: of a healthy idle GPU all but 2 MiB can be had in one block.
+// SearchStep is the precision of a search, in bytes: all but 2 MiB of a healthy idle GPU can be had in one block.
 const SearchStep = 2 << 20
 
-// leastGap: a healthy card's gap was measured as at most 3 MiB, in steps of 2 MiB.
+// leastGap is the smallest gap that counts: a healthy GPU's was measured as at most 3 MiB, in steps of 2 MiB.
 const leastGap = 2 * SearchStep
 
-// OutOfTime ends a search without an answer.
+// OutOfTime is the reason for a search without an answer.
 const OutOfTime = "no time left for the test"
 
-// Room is a device's memory as a search meets it.
+// Room is a device's memory as a search uses it.
 type Room interface {
-	// Free says what may be asked for at most, or why nothing may any more.
+	// Free returns how much may be requested at most, or why nothing may be requested any more.
 	Free() (bytes uint64, no string)
-	// Take takes a block and gives it back.
+	// Take allocates a block and releases it.
 	Take(bytes uint64) *Outcome
-	// More reports whether there is time for another attempt, Rest whether there was time to wait for a second search.
+	// More reports whether there is time for another attempt. Rest waits before a second search, if time allows.
 	More() bool
 	Rest() bool
 }
 
 type block struct {
-	bytes    uint64 // the largest that was given, 0 for none
+	bytes    uint64 // the largest that was allocated, 0 for none
 	attempts int
 	failed   *Outcome // the last "no such block", or the failure that ended the search
-	broken   bool     // it was a failure
-	cut      bool     // time was up before the largest was known
+	broken   bool     // failed is a failure
+	cut      bool     // the time was up before the largest was known
 }
 
-// largest looks for the largest block. It never asks for more than free: the driver would take memory from others to
-// give it. All but one step comes first, and is as much as a healthy card gives; then all but two, which is what there
-// is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times
-// as much less each time; then halves of what is between. What is no gap is not looked for any further.
+// largest searches for the largest block. It never requests more than free: to give that, the driver would take memory
+// from others. It first requests all but one step, as much as a healthy GPU gives; then all but two, which is free
+// right after another client of the driver has gone, when an attempt may take 350 ms (measured); then it leaves out
+// four times as much each time, and finally halves what is in between. It stops when the rest is no gap.
 func largest(m Room, free, step, gap uint64) block {
 	var b block
 	units := free / step
@@ -69,7 +69,7 @@ func largest(m Room, free, step, gap uint64) block {
 	return b
 }
 
-// Search searches, and again if less than free was found: others' memory, taken meanwhile, looks like a gap once.
+// Search searches, and again if it found less than free: memory that others take meanwhile looks like a gap once.
 func Search(m Room, step, gap uint64, p *gpu.Probe) {
 	gap = max(gap, leastGap, 2*step)
 	for pass := 1; ; pass++ {
@@ -102,7 +102,7 @@ func Search(m Room, step, gap uint64, p *gpu.Probe) {
 	}
 }
 
-// confirm says what a gap that was seen twice comes to, with the memory that is free now.
+// confirm decides what a gap that was seen twice means, by the memory that is free now.
 func confirm(m Room, b block, gap uint64, p *gpu.Probe) {
 	now, no := m.Free()
 	switch {

@@ -1,5 +1,5 @@
-// Package serve is the half of a vendor's backend that knows no vendor: it reads the one request of package wire from
-// stdin under an alarm, greets, looks for as long as the request's rule says, and ends with whoever asked.
+// Package serve is the part of a backend that is the same for all vendors: it reads the one request of package wire
+// from stdin under an alarm, sends a greeting, samples as the request's rule demands, and exits when its caller does.
 //
 // Exit codes: 0 answered (a fault of the driver is an answer), 1 the request could not be served, 3 stdin was closed
 // before the answer was complete; SIGALRM at the deadline.
@@ -29,23 +29,23 @@ const (
 	Stopped  = 3
 )
 
-// patience is how long the request may take to arrive: it is in the pipe before a backend starts.
+// patience is how long the request may take to arrive; usually it is in the pipe before the backend starts.
 const patience = 5 * time.Second
 
-// Reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while another
-// process's memory was torn down, and a watch that its alarm ends looks like a hang.
+// Reserve is kept between the last sample and the deadline: one call was measured to block for 380 ms while another
+// process's memory was torn down, and a watch that is ended by its alarm looks like a hang.
 const Reserve = 400 * time.Millisecond
 
-// Program is a backend: its name, the vendor that it greets with, its version, and what it answers.
+// Program is a backend: its name, the vendor in its greeting, its version, and what serves a request.
 type Program struct {
 	Name, Vendor, Version string
 	Boot                  func() time.Duration // CLOCK_BOOTTIME
 	Exit                  func(int)
-	// Answer serves a request. A fault of the driver is no error.
+	// Answer serves a request. A fault of the driver is not an error.
 	Answer func(Session) error
 }
 
-// Session is one request being served. Its deadline counts from Began.
+// Session is one request being served. Its deadline is counted from Began.
 type Session struct {
 	Req   wire.Request
 	Out   *wire.Writer
@@ -53,10 +53,10 @@ type Session struct {
 	Began time.Duration
 }
 
-// End is when the last look has to have been taken.
+// End returns the time by which the last sample must have been taken.
 func (s Session) End() time.Duration { return s.Began + s.Req.Deadline() - Reserve }
 
-// Finish says that the answer is complete, after faults of the driver as a whole.
+// Finish reports faults of the driver as a whole, and that the answer is complete.
 func (s Session) Finish(faults ...gpu.Fault) error {
 	for _, f := range faults {
 		if err := s.Out.Write(wire.Reply{Kind: wire.KindFault, Fault: &f}); err != nil {
@@ -66,7 +66,7 @@ func (s Session) Finish(faults ...gpu.Fault) error {
 	return s.Out.Write(wire.Reply{Kind: wire.KindDone})
 }
 
-// Run is the whole program. It returns the exit code.
+// Run runs the program and returns its exit code.
 func (p Program) Run(args []string) (exit int) {
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Println(p.Name, p.Version)
@@ -79,7 +79,7 @@ func (p Program) Run(args []string) (exit int) {
 	var stopping atomic.Bool
 	err := p.serve(&stopping)
 	switch {
-	case err != nil && stopping.Load(): // the error is that of an output that stop closed
+	case err != nil && stopping.Load(): // the error is of an output that stop closed
 		return Stopped
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
@@ -88,19 +88,19 @@ func (p Program) Run(args []string) (exit int) {
 	return Answered
 }
 
-// serve reads the request and serves it, under an alarm from the first byte on.
+// serve reads the request and serves it, under an alarm from the start.
 func (p Program) serve(stopping *atomic.Bool) error {
 	runtime.LockOSThread() // the alarm is unblocked on this thread
 	if err := Alarm(patience); err != nil {
 		return err
 	}
 	out := wire.NewWriter(os.Stdout)
-	routine.Go(func(*routine.Panic) {}, func() { _, _ = json.Marshal(wire.Reply{}) }) // which takes long the first time
+	routine.Go(func(*routine.Panic) {}, func() { _, _ = json.Marshal(wire.Reply{}) }) // the first call takes long
 	hello := wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: p.Vendor, Version: p.Version}}
 	req, err := wire.ReadRequest(os.Stdin)
 	if err != nil {
 		var problem *wire.Error
-		if errors.As(err, &problem) && problem.Problem == wire.WrongVersion { // a hook that speaks another one
+		if errors.As(err, &problem) && problem.Problem == wire.WrongVersion { // the hook uses another version
 			err = errors.Join(err, out.Write(hello))
 		}
 		return err
@@ -118,8 +118,8 @@ func (p Program) serve(stopping *atomic.Bool) error {
 	return p.Answer(s)
 }
 
-// awaitHangUp ends the process when nobody waits for the answer any more: the hook that asked holds the other end of
-// stdin. Its thread is never inside the driver, so the alarm always finds one that can take it.
+// awaitHangUp calls stop when stdin ends: the hook that sent the request holds the other end, and waits no longer. This
+// thread is never inside the driver, so the alarm always finds one that can take it.
 func awaitHangUp(stop func()) {
 	runtime.LockOSThread()
 	if err := unblockAlarm(); err == nil {
@@ -136,22 +136,22 @@ func (p Program) stop(stopping *atomic.Bool) {
 	p.Exit(Stopped)
 }
 
-// TooLong says of an error in writing that the answer has no room left for that line.
+// TooLong reports whether writing failed because the answer has no room left for that line.
 func TooLong(err error) bool {
 	var problem *wire.Error
 	return errors.As(err, &problem) && problem.Problem == wire.TooLong
 }
 
-// Eyes take looks at a vendor's devices.
+// Eyes take samples of a vendor's devices.
 type Eyes interface {
 	Look() (gpu.Snapshot, error)
-	// Watched are the devices that have to come to rest: also those that could not be read so far.
+	// Watched returns the devices that have to settle, including those that could not be read so far.
 	Watched() []gpu.Device
-	// Slow is how long a look may take beyond the usual: a device that cannot be opened is slow to say so.
+	// Slow returns how much longer than usual a sample may take: a device that cannot be opened is slow to fail.
 	Slow() time.Duration
 }
 
-// Watch looks until the rule says enough, the answer is full, or time is up. A snapshot is a watch of one look.
+// Watch samples until the rule is met, the answer is full or the time is up. A snapshot is a watch of one sample.
 func (s Session) Watch(e Eyes) error {
 	var looks []gpu.Snapshot
 	for {
@@ -162,7 +162,7 @@ func (s Session) Watch(e Eyes) error {
 		looks = append(looks, look)
 		err = s.Out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look})
 		if TooLong(err) && len(looks) > 1 {
-			return nil // the looks that were sent stand; the hook sees that they do not settle
+			return nil // the samples sent are valid; the hook sees that they do not settle
 		}
 		if err != nil {
 			return err
@@ -171,19 +171,19 @@ func (s Session) Watch(e Eyes) error {
 			return nil
 		}
 		now := s.Boot()
-		// The last look falls on Max.
+		// The last sample is taken at Max.
 		pause := min(settle.Pause(len(looks)), looks[0].At+s.Req.Watch.Max-now)
-		if now+pause+e.Slow() > s.End() { // a card slow to say no must not run into the alarm
+		if now+pause+e.Slow() > s.End() { // a GPU that is slow to fail must not run into the alarm
 			return nil
 		}
 		time.Sleep(pause)
 	}
 }
 
-// Record looks again and again, each under an alarm of its own, until no one listens or over says that it was the last.
+// Record samples repeatedly, each time under a new alarm, until the output fails or over reports the last sample.
 func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapshot) bool) error {
-	// The thread that waits for the end of stdin can take the alarm. Handing a locked thread's work on and back takes
-	// more than the work.
+	// The thread that waits for the end of stdin can take the alarm. Handing work from a locked thread to another and
+	// back takes longer than the work.
 	runtime.UnlockOSThread()
 	runtime.GOMAXPROCS(1)
 	for next := s.Boot(); ; next = max(next+s.Req.Watch.Every, s.Boot()) {
@@ -205,7 +205,7 @@ func (s Session) Record(look func() (gpu.Snapshot, error), over func(gpu.Snapsho
 	}
 }
 
-// Alarm makes the kernel end this process after d, whatever the vendor's code or Go's runtime does then.
+// Alarm makes the kernel end this process after d, whatever the vendor's code or Go's runtime is doing.
 func Alarm(d time.Duration) error {
 	if err := defaultAlarm(); err != nil {
 		return fmt.Errorf("set alarm: %w", err)
@@ -232,7 +232,7 @@ func defaultAlarm() error {
 	return nil
 }
 
-// unblockAlarm lets the calling thread take the alarm: a mask inherited from slurmd may block it.
+// unblockAlarm lets the calling thread receive the alarm, which a mask inherited from slurmd may block.
 func unblockAlarm() error {
 	var set unix.Sigset_t
 	set.Val[0] = 1 << (uint(unix.SIGALRM) - 1)

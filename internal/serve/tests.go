@@ -17,13 +17,13 @@ import (
 // Tests answers one request for test allocations.
 type Tests struct {
 	Session
-	Known map[int]bool  // processes that may be on a card
-	until time.Duration // when no further attempt is begun
+	Known map[int]bool  // processes that may be on a GPU
+	until time.Duration // when no further attempt begins
 	wait  time.Duration // what is left of the time for locks
-	lost  error         // of the answer
+	lost  error         // a failure to write the answer
 }
 
-// Tests begins the answer to a request for them.
+// Tests begins the answer to a request for test allocations.
 func (s Session) Tests() *Tests {
 	t := &Tests{Session: s, until: s.End(), wait: s.Req.Probe.LockWait, Known: map[int]bool{os.Getpid(): true}}
 	for _, pid := range s.Req.Probe.Known {
@@ -32,7 +32,7 @@ func (s Session) Tests() *Tests {
 	return t
 }
 
-// Admit refuses what can be refused without asking any driver: refuse says why.
+// Admit returns the devices to test, in order of id. It skips those for which refuse has a reason, or without a lock.
 func (t *Tests) Admit(refuse func(gpu.ID) string) (asked []gpu.Device, err error) {
 	seen := map[gpu.ID]bool{}
 	for _, d := range t.Req.Devices {
@@ -54,7 +54,7 @@ func (t *Tests) Admit(refuse func(gpu.ID) string) (asked []gpu.Device, err error
 	return asked, nil
 }
 
-// Await runs what may hang in a vendor's library on a goroutine; ok is false if time is up first.
+// Await runs what may hang in a vendor's library in a goroutine. ok is false if the time is up first.
 func Await[T any](t *Tests, start func() (T, error)) (value T, ok bool, err error) {
 	type result struct {
 		value T
@@ -75,13 +75,13 @@ func Await[T any](t *Tests, start func() (T, error)) (value T, ok bool, err erro
 	}
 }
 
-// More reports whether there is time for another attempt, and somebody who waits for the answer.
+// More reports whether there is time for another attempt, and the answer can still be sent.
 func (t *Tests) More() bool { return t.lost == nil && t.Boot() < t.until }
 
 // restTime is the pause between two searches of a device.
 const restTime = 100 * time.Millisecond
 
-// Rest waits between two searches of a device, or reports that there is no time to.
+// Rest waits between two searches of a device, or reports that there is no time for it.
 func (t *Tests) Rest() bool {
 	if t.Boot()+restTime >= t.until {
 		return false
@@ -90,7 +90,7 @@ func (t *Tests) Rest() bool {
 	return true
 }
 
-// Lock takes a device's lock, or says why not. Threat: another's lock file, held for ever: safefile takes root's alone.
+// Lock takes a device's lock, or returns why not. Threat: a user's lock file, held forever: safefile takes only root's.
 func (t *Tests) Lock(id gpu.ID) (release func(), why string) {
 	begin := t.Boot()
 	wait := max(0, min(t.wait, t.until-begin))
@@ -105,7 +105,7 @@ func (t *Tests) Lock(id gpu.ID) (release func(), why string) {
 	return unlock, ""
 }
 
-// Tell sends a result; an answer that nobody takes any more ends the tests.
+// Tell sends a result. If it cannot be sent, no further test is made.
 func (t *Tests) Tell(result gpu.Probe) {
 	result.At = t.Boot()
 	if t.lost == nil {
@@ -113,7 +113,7 @@ func (t *Tests) Tell(result gpu.Probe) {
 	}
 }
 
-// Skip ends the answer, without a test of these.
+// Skip reports that these devices are not tested, and completes the answer.
 func (t *Tests) Skip(asked []gpu.Device, why string, faults ...gpu.Fault) error {
 	for _, d := range asked {
 		t.Tell(Skipped(d.ID, why))
