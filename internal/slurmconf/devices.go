@@ -18,15 +18,15 @@ import (
 type Result struct {
 	Devices []Assigned // certain, in Slurm's order
 	Unknown string     // why the job has GPUs that Devices does not list
-	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
+	// Missing are Slurm's indexes of devices that this node does not have, or that the driver is set to exclude.
 	Missing []int
-	Source  Source // what the devices follow from
+	Source  Source // what the devices were derived from
 }
 
-// Assigned is a device of the job. Device.ID is empty where the driver had not cached it: then Device.BusID names it. A
-// MIG instance has no bus id, which would name the whole card; its Parent may be known from the first reading only.
+// Assigned is a device of the job. If the driver had not cached its id, Device.ID is empty and Device.BusID names it. A
+// MIG instance has no bus id, which would name the whole GPU; its Parent may be unknown before the first reading.
 type Assigned struct {
-	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
+	Index  int // Slurm's index of the device; -1 if it is not certain
 	Device gpu.Device
 }
 
@@ -51,7 +51,7 @@ func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Resu
 	return gather(wanted, source, n.find)
 }
 
-// Again finds the devices of a job's start among the GPUs there are now, each by what identifies it.
+// Again finds the devices from a job's start among the present GPUs, each by its id or else by its bus id.
 func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
 	n := node{cards: Usable(cards)}
 	return gather(devices, source, func(a Assigned) (gpu.Device, error) {
@@ -65,7 +65,7 @@ func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
 	})
 }
 
-// gather finds each device. Two numbers that lead to the same one are not certain.
+// gather finds each device. If two numbers lead to the same device, the result is ambiguous.
 func gather(wanted []Assigned, source Source, find func(Assigned) (gpu.Device, error)) Result {
 	result, seen := Result{Source: source}, map[string]bool{}
 	for _, a := range wanted {
@@ -91,14 +91,14 @@ func gather(wanted []Assigned, source Source, find func(Assigned) (gpu.Device, e
 	return result
 }
 
-// Slurms are the GPUs that Slurm gives out, whole or in parts, by their place; nil where that is not known.
+// Slurms reports by bus id whether Slurm gives out a GPU, whole or in parts. It returns nil if that is unknown.
 func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	if len(list.GPUs) == 0 {
 		return nil
 	}
 	given := map[gpu.BusID]bool{}
 	for _, c := range cards {
-		if c.Device.BusID == "" { // a partition has none of its own: Slurm may give it out
+		if c.Device.BusID == "" { // a partition has no bus id: Slurm may give it out
 			continue
 		}
 		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files GPU) bool {
@@ -108,7 +108,7 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	return given
 }
 
-// GivesNumbers reports whether Slurm gives the job a number whose device it does not name.
+// GivesNumbers reports whether Slurm gives the job a number without naming its device.
 func GivesNumbers(job slurm.Job) bool {
 	wanted, err := requests(job)
 	return err == nil && slices.ContainsFunc(wanted, unnamed)
@@ -116,7 +116,7 @@ func GivesNumbers(job slurm.Job) bool {
 
 func unnamed(a Assigned) bool { return a.Device.ID == "" }
 
-// requests joins Slurm's two lists, which name the same devices in the same order.
+// requests merges Slurm's two lists, which name the same devices in the same order.
 func requests(job slurm.Job) ([]Assigned, error) {
 	if job.GPUProblem != "" {
 		return nil, errors.New(job.GPUProblem)
@@ -140,7 +140,7 @@ func requests(job slurm.Job) ([]Assigned, error) {
 	return wanted, nil
 }
 
-// Usable are the cards that the driver was not told to exclude.
+// Usable returns the GPUs that the driver was not configured to exclude.
 func Usable(cards []gpu.Card) []gpu.Card {
 	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Card) bool { return c.Excluded })
 }
@@ -151,7 +151,7 @@ type node struct {
 	list  List
 }
 
-// find returns errMissing for a device this node does not have, another error where it cannot be told.
+// find returns errMissing for a device that this node does not have, and another error if that is unknown.
 func (n *node) find(a Assigned) (gpu.Device, error) {
 	name, ok := n.own.GPUMap[a.Index]
 	switch {
@@ -170,7 +170,7 @@ func (n *node) named(name string) (gpu.Device, error) {
 		return n.card(func(d gpu.Device) bool { return d.BusID == busID })
 	}
 	switch {
-	case isInstance(name): // which card it is of only the driver tells
+	case isInstance(name): // only the driver reports which GPU it is part of
 		return gpu.Device{ID: gpu.ID(name)}, nil
 	case strings.HasPrefix(name, "GPU-"):
 		return n.whole(name)
@@ -178,7 +178,7 @@ func (n *node) named(name string) (gpu.Device, error) {
 	return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", name)
 }
 
-// whole finds a card by id. One that is not found may be any whose id the driver has not cached: the id still names it.
+// whole finds a GPU by id. One not found may be any whose id the driver has not cached: the id alone then names it.
 func (n *node) whole(id string) (gpu.Device, error) {
 	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
 	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return c.Device.ID == "" }) {
@@ -210,7 +210,7 @@ func (n *node) listed(index int) (gpu.Device, error) {
 	return n.byFile(n.list.GPUs[index])
 }
 
-// byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
+// byFile finds the GPU of a device file. It distinguishes a missing GPU from one that cannot be read.
 func (n *node) byFile(files GPU) (gpu.Device, error) {
 	if len(files) != 1 {
 		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
@@ -230,10 +230,10 @@ func (n *node) byFile(files GPU) (gpu.Device, error) {
 	return device, err
 }
 
-// GPU is one GPU as Slurm counts it: its device files, of which a part of a GPU (MIG) has several.
+// GPU is one GPU as Slurm counts it: its device files. A part of a GPU (MIG) has several.
 type GPU []string
 
-// DeviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it is.
+// DeviceFiles expands a list such as "/dev/nvidia[0-3,5],/dev/nvidia8". It leaves what it does not understand as it is.
 func DeviceFiles(list string) (all []string) {
 	for _, element := range slurm.Elements(list) {
 		files, ok := slurm.Expand(element)
@@ -262,7 +262,7 @@ func Count(list string) (n int) {
 	return n
 }
 
-// Shared is an answer to whether GPUs may be given out in parts.
+// Shared answers whether GPUs may be given out in parts.
 type Shared string
 
 const (
@@ -271,15 +271,15 @@ const (
 	Unknown Shared = "unknown"
 )
 
-// Answer is one of the three, with what it follows from or why it cannot be told. Why may quote the files.
+// Answer is one of the three, with the evidence or why it is unknown. Why may quote the files.
 type Answer struct {
 	Shared Shared
 	Why    string
 }
 
-// SharedGPUs tells from slurm.conf whether the GPUs of a node may be given out in shards or by MPS: to its hooks a
-// shard job looks like one with whole GPUs. Slurm refuses a second definition of a node and complains of a second
-// GresTypes, in included files too. What gres.conf lists is not given out for that alone:
+// SharedGPUs finds in slurm.conf whether a node's GPUs may be given out in shards or by MPS: a shard job looks to hooks
+// like one with whole GPUs. Slurm refuses a second definition of a node and complains about a second GresTypes, in
+// included files too. What is listed in gres.conf alone is not given out:
 //
 //	GresTypes=gpu,shard                   without shard and mps there are none
 //	NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node

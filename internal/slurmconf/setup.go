@@ -10,28 +10,28 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Site is what a site has, before `bookend setup` adds what slurm.conf needs so that Slurm calls Bookend.
+// Site is a site's configuration before `bookend setup` adds what slurm.conf needs so that Slurm calls Bookend.
 type Site struct {
 	Version slurm.Version
 	Conf    Conf // slurm.conf
 	Pyxis   bool // plugstack.conf loads pyxis
-	Sure    bool // the admin said whether there is pyxis: plugstack.conf may be on other nodes alone
-	Local   bool // nodes have slurm.conf themselves, although slurmctld would send it
+	Sure    bool // the admin stated whether there is pyxis: plugstack.conf may be on other nodes only
+	Local   bool // nodes have their own slurm.conf, although slurmctld would send it
 }
 
-// Script is a file next to slurm.conf: a shipped script, or one that becomes the site's own.
+// Script is a file next to slurm.conf: a shipped script, or one that only runs the site's own.
 type Script struct {
-	Name    string // below the directory of slurm.conf
+	Name    string // path below the directory of slurm.conf
 	Shipped string // the name of the shipped script; empty: it only runs Own
 	Own     string // the site's own script, run as well
 }
 
 type Plan struct {
-	Text    string // the lines, each with the reason for it: the file that slurm.conf includes, or what to paste
+	Text    string // the lines with their reasons: the file that slurm.conf includes, or text to paste
 	Include string // how slurm.conf names the file with these lines
 	Sent    bool   // slurmctld sends the scripts to the nodes
 	Scripts []Script
-	Steps   []string // what Bookend cannot do with lines and scripts
+	Steps   []string // what the admin has to do, because lines and scripts cannot
 }
 
 type planner struct {
@@ -41,11 +41,11 @@ type planner struct {
 
 const Written = "bookend.conf"
 
-// errNotSent: what the nodes would be sent does not reach them.
+// errNotSent means that scripts are needed on the nodes and slurmctld does not send them.
 var errNotSent = fmt.Errorf("SlurmctldParameters has enable_configless, but before Slurm %s slurmctld sends no "+
 	"scripts: if the nodes have slurm.conf themselves, add --configless no", slurm.ConfiglessHooks.Series())
 
-// MakePlan decides which lines, which scripts next to slurm.conf, and what is left to do.
+// MakePlan decides which lines, and which scripts next to slurm.conf, are needed and what is left to do.
 func MakePlan(s Site) (Plan, error) {
 	p := planner{Site: s, Plan: Plan{Text: "# Slurm calls Bookend. Made by: bookend setup\n"}}
 	p.Include = path.Join(p.dir(), Written)
@@ -89,7 +89,7 @@ func (p *planner) script(name, shipped, own string) string {
 	return path.Join(p.dir(), "bookend", name)
 }
 
-// replaced takes Bookend's own lines out of what the site has: others than setup's would call Bookend twice.
+// replaced drops the lines of an earlier bookend.conf. If the new one is elsewhere, both would call Bookend.
 func (p *planner) replaced() {
 	ours := func(l Line) bool { return path.Base(l.File) == Written }
 	others := func(l Line) bool { return ours(l) && l.File != p.Include }
@@ -99,7 +99,7 @@ func (p *planner) replaced() {
 	p.Conf.Lines = slices.DeleteFunc(slices.Clone(p.Conf.Lines), ours)
 }
 
-// ours reports whether a value is a script of Bookend's, as setup or the package's own lines name it.
+// ours reports whether a value is one of Bookend's scripts, as setup or the package's own lines name it.
 func (p *planner) ours(value string) bool {
 	sent := !strings.Contains(value, "/") && strings.HasPrefix(value, "bookend-")
 	return sent || strings.HasPrefix(value, "/etc/bookend/") || strings.HasPrefix(value, p.dir()+"/bookend/")
@@ -138,7 +138,7 @@ func (p *planner) hook(key, name string) bool {
 	return has
 }
 
-// beside is a script's path: Slurm looks for one without a path next to slurm.conf.
+// beside returns a script's absolute path: Slurm looks for one without a path next to slurm.conf.
 func (p *planner) beside(file string) string {
 	if path.IsAbs(file) {
 		return file
@@ -178,7 +178,7 @@ func (p *planner) taskHooks() {
 	}
 }
 
-// flags plans PrologFlags: without Alloc only the first node of a job has a start to compare with.
+// flags plans PrologFlags. Without Alloc, only the first node of a job has a start to compare with.
 func (p *planner) flags() {
 	const why = "runs the Prolog on all nodes of a job at once"
 	own, has := p.Conf.Get("PrologFlags")
@@ -192,7 +192,7 @@ func (p *planner) flags() {
 	}
 }
 
-// timeout plans a limit above the hooks' own, but not over a site's scripts. doctor says whether it is enough.
+// timeout plans a limit above the hooks' own, unless the site has scripts. doctor checks whether a limit is enough.
 func (p *planner) timeout(own bool) {
 	set := func(key string) bool { _, is := p.Conf.Get(key); return is }
 	const both = "PrologEpilogTimeout"
@@ -218,9 +218,9 @@ func (p *planner) healthCheck() {
 	}
 }
 
-// Render is a script's text; shipped gives the text of a shipped script.
+// Render returns a script's text. shipped returns the text of a shipped script.
 func (s Script) Render(shipped func(name string) (string, error)) (string, error) {
-	// Threat: a path that the shell reads as more than a path, in a script that root runs.
+	// Threat: root runs this script; a quote or a line feed would let the shell run what follows in the path.
 	if strings.ContainsAny(s.Own, "'\n") {
 		return "", fmt.Errorf("path %q of the site's own script has a quote or a line feed", s.Own)
 	}

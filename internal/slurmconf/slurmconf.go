@@ -1,5 +1,5 @@
-// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, and decides what Slurm's GPU
-// numbers mean on a node. It is pure: package slurmcmd reads the files and runs `slurmd -G`.
+// Package slurmconf parses slurm.conf, gres.conf and files of the same format, and decides what Slurm's GPU numbers
+// mean on a node. It is pure: package slurmcmd reads the files and runs `slurmd -G`.
 package slurmconf
 
 import (
@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// MaxBytes is the longest file worth reading: that of a large cluster has some 100 KiB.
+	// MaxBytes bounds the length of a file: that of a large cluster has some 100 KiB.
 	MaxBytes = 1 << 20
-	// MaxIncluded is how many files are read in all: files that include each other would else have no end.
+	// MaxIncluded bounds the number of included files, which may include each other without end.
 	MaxIncluded = 64
 )
 
-// Files are the two files of one configuration of Slurm's. gres.conf is always next to slurm.conf.
+// Files are the two files of one Slurm configuration. gres.conf is always next to slurm.conf.
 type Files struct{ Slurm, Gres string }
 
-// Find lists where slurmd's configuration may be, likeliest first: slurm.gres_conf, SLURM_CONF, the packages' places.
+// Find returns the likely places of slurmd's files, best first: slurm.gres_conf, SLURM_CONF, the packages' directories.
 func Find(gresConf, slurmConf string) []Files {
 	const slurmFile, gresFile = "slurm.conf", "gres.conf"
 	switch {
@@ -45,15 +45,15 @@ type File struct {
 	Unread string
 }
 
-// Conf is a file with all that it includes, in place.
+// Conf is a file with all the files that it includes, in place.
 type Conf struct {
 	Path  string   `json:"path"`
 	Lines []Line   `json:"lines"`
-	Files []string `json:"files,omitempty"` // the names of all that was read, or that could not be
+	Files []string `json:"files,omitempty"` // names of all files that were read or could not be read
 }
 
-// Parse reads a file. open gives the files that an absolute name in an Include leads to, in their order: several if it
-// is a pattern, none if there is no such file. Without it every Include stays a line that is not read.
+// Parse parses a file. open returns the files that an absolute name in an Include leads to, in order: several if it is
+// a pattern, none if there is no such file. Without open, every Include stays an unread line.
 func Parse(file string, text []byte, open func(name string) []File) Conf {
 	r := reader{conf: Conf{Path: file}, open: open}
 	r.read(File{Path: file, Text: text})
@@ -106,7 +106,7 @@ type Value struct {
 	Line Line
 }
 
-// All are the values of a key, one for each line that has it, in their order.
+// All returns the values of a key in order, one for each line that has it.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
 		if text, ok := l.Get(key); ok {
@@ -116,7 +116,7 @@ func (c Conf) All(key string) (all []Value) {
 	return all
 }
 
-// Get is the value of a key: of several lines the last counts, as for Slurm. An empty value is none.
+// Get returns the value of a key. Of several lines the last counts, as for Slurm. An empty value counts as none.
 func (c Conf) Get(key string) (Value, bool) {
 	all := c.All(key)
 	if len(all) == 0 {
@@ -126,7 +126,7 @@ func (c Conf) Get(key string) (Value, bool) {
 	return last, last.Text != ""
 }
 
-// Doubt says why there may be more than was read; empty if there is nothing.
+// Doubt returns why the file may contain more than was read, or nothing.
 func (c Conf) Doubt() string {
 	for _, l := range c.Lines {
 		if why := l.Unreadable(); why != "" {
@@ -136,7 +136,7 @@ func (c Conf) Doubt() string {
 	return ""
 }
 
-// HasWord reports whether a list, "Alloc,Contain", has a word, whatever follows it behind a colon or equals sign.
+// HasWord reports whether a list, "Alloc,Contain", has a word, whatever follows it after a colon, "=" or "(".
 func HasWord(list, word string) bool {
 	return slices.ContainsFunc(slurm.Elements(list), func(element string) bool {
 		element, _, _ = strings.Cut(strings.NewReplacer("(", ":", "=", ":").Replace(element), ":")
@@ -144,7 +144,7 @@ func HasWord(list, word string) bool {
 	})
 }
 
-// Contains reports whether a node list names a node; known is false if it may, in a part that cannot be read.
+// Contains reports whether a node list names a node. known is false if a part that cannot be read may name it.
 func Contains(list, node string) (is, known bool) {
 	known = true
 	for _, element := range slurm.Elements(list) {
@@ -159,11 +159,11 @@ func Contains(list, node string) (is, known bool) {
 
 type Node struct {
 	Found  bool
-	Unsure string // why it may say something else; empty if it does not
+	Unsure string // why it may be different; empty if there is no doubt
 	Gres   string
 }
 
-// Node looks a node up. NodeName=DEFAULT holds for the lines that follow.
+// Node returns the entry of a node. NodeName=DEFAULT applies to the lines that follow.
 func (c Conf) Node(name string) Node {
 	defaults, unsure := "", c.Doubt()
 	for _, l := range c.Lines {
@@ -176,7 +176,7 @@ func (c Conf) Node(name string) Node {
 			defaults = gres
 		case here && stated:
 			return Node{Found: true, Gres: gres}
-		case here: // what is not read may have another default
+		case here: // what was not read may have another default
 			return Node{Found: true, Gres: defaults, Unsure: unsure}
 		case !known:
 			unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), list)
@@ -185,15 +185,15 @@ func (c Conf) Node(name string) Node {
 	return Node{Unsure: unsure}
 }
 
-// Line is one logical line of a file of Slurm's: pairs of a key, of which case says nothing, and a value.
+// Line is one logical line of a Slurm configuration file: pairs of key and value. Case does not matter in keys.
 type Line struct {
 	File   string      `json:"file,omitempty"`
 	Number int         `json:"number"` // of its first line in the file, from 1
 	Pairs  [][2]string `json:"pairs,omitempty"`
-	// Include is what it includes, instead of pairs, if that was not read; Why says why not.
+	// Include is the file name in an unread Include line, which has no pairs; Why is why it was not read.
 	Include string `json:"include,omitempty"`
 	Why     string `json:"why,omitempty"`
-	Rest    string `json:"rest,omitempty"` // what is no pair: with it Slurm would not start
+	Rest    string `json:"rest,omitempty"` // what is not a pair: Slurm would not start with it
 }
 
 // Where names the line: its file, without the directory, and its number.
@@ -208,7 +208,7 @@ func (l Line) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Unreadable says why a line may say more than was read of it; empty if it does not.
+// Unreadable returns why a line may contain more than was read of it, or nothing.
 func (l Line) Unreadable() string {
 	switch {
 	case l.Include != "":
@@ -222,7 +222,7 @@ func (l Line) Unreadable() string {
 
 const blanks = " \t\r"
 
-// parseLines reads text as Slurm does: a comment ends its line, then a backslash at the end joins the next.
+// parseLines reads text as Slurm does: a comment ends its line, then a backslash at the end joins the next line.
 func parseLines(file, text string) (all []Line) {
 	line, number, first, pair := "", 0, 1, regexp.MustCompile(pair)
 	for raw := range strings.SplitSeq(text+"\n", "\n") {
@@ -241,7 +241,7 @@ func parseLines(file, text string) (all []Line) {
 	return all
 }
 
-// uncommented takes off a comment, and a backslash before blanks and a comment, which joins the next line.
+// uncommented removes a comment, and a backslash before blanks and a comment, which joins the next line.
 func uncommented(raw string) (text string, joins bool) {
 	var b strings.Builder
 	for i := 0; i < len(raw) && raw[i] != '#'; i++ {
