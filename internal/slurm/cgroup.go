@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// OwnerOfCgroup names the job that the text of a /proc/PID/cgroup belongs to, in every layout Slurm has used:
+// OwnerOfCgroup returns the job that the text of a /proc/PID/cgroup belongs to, in every layout Slurm has used:
 //
 //	v1           /slurm[_NODE]/uid_U/job_N[/step_S[/task_T]]
 //	v2           /system.slice/[NODE_]slurmstepd.scope/job_N/step_S/{user/…,slurm}
 //	CgroupByRun  /system.slice/[NODE_]slurmstepd.scope/SLUID/step_S/{user/…,slurm}
 //
-// anywhere below a container's or virtual machine's own folders.
+// anywhere below a container's or virtual machine's own directories.
 //
-// The threat is a process that names its own cgroup so as to pass for another job's. A job may own folders below
-// its own, so the outermost job of a path counts. Below a user's systemd manager (user@UID.service) every name
-// is the user's choice and none counts. Lines that name different jobs name none: Owner.Conflict says so.
+// Threat: a process may name its own cgroup to pass for another job's. A job may own directories below its own, so the
+// outermost job of a path counts. Below a user's systemd manager (user@UID.service) every name is the user's choice and
+// none counts. If lines name different jobs the result names none, and Conflict has the reason.
 func OwnerOfCgroup(text string) Owner {
 	var owner Owner
 	for path := range CgroupPaths(text) {
@@ -27,31 +27,31 @@ func OwnerOfCgroup(text string) Owner {
 	return owner
 }
 
-// CgroupPaths are the paths in the text of a /proc/PID/cgroup, one for each hierarchy.
+// CgroupPaths returns the paths in the text of a /proc/PID/cgroup, one for each hierarchy.
 func CgroupPaths(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(text) {
 			_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // hierarchy
 			_, path, ok := strings.Cut(rest, ":")                          // controllers
-			if ok && !yield(strings.TrimSuffix(path, " (deleted)")) {      // a zombie's on v2
+			if ok && !yield(strings.TrimSuffix(path, " (deleted)")) {      // of a zombie on v2
 				return
 			}
 		}
 	}
 }
 
-// UserManager reports a user's systemd manager: below it every name is the user's choice.
+// UserManager reports whether part is a user's systemd manager: below it every name is the user's choice.
 func UserManager(part string) bool {
 	return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
 }
 
-// InJob reports whether a hook's own /proc/self/cgroup lies in a job: for root's, PrologFlags=RunInJob.
+// InJob reports whether a hook's own /proc/self/cgroup is in a job: for root's hooks that is PrologFlags=RunInJob.
 func InJob(ownCgroup string) bool {
 	owner := OwnerOfCgroup(ownCgroup)
 	return owner.Found() || owner.Conflict != ""
 }
 
-// Name is the job as its cgroup names it: by SLUID where that is all there is; empty for none.
+// Name returns the job as its cgroup names it: its id, else its SLUID, else nothing.
 func (o Owner) Name() string {
 	if o.ID == 0 {
 		return string(o.SLUID)
@@ -61,10 +61,10 @@ func (o Owner) Name() string {
 
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 
-// Elsewhere reports a job of another of the nodes that share a host.
+// Elsewhere reports whether the job belongs to another of several nodes that share a host.
 func (o Owner) Elsewhere(node string) bool { return o.Node != "" && node != "" && o.Node != node }
 
-// Same reports whether both name one job: where both know its SLUID by that, for an id may come again.
+// Same reports whether both are one job: by SLUID if both have one, because a job id may be used again.
 func (o Owner) Same(p Owner) bool {
 	if o.Elsewhere(p.Node) {
 		return false
@@ -75,7 +75,7 @@ func (o Owner) Same(p Owner) bool {
 	return o.ID != 0 && o.ID == p.ID
 }
 
-// with joins what another line of the same process said: on cgroup v1 some stop at the job.
+// with merges the owner in another line of the same process: on cgroup v1 some lines end at the job.
 func (o Owner) with(next Owner) Owner {
 	switch {
 	case !next.Found():
@@ -106,7 +106,7 @@ func ownerOfPath(path string) Owner {
 	return Owner{}
 }
 
-// ownerOfPart reads one folder's name as a job, which it is only in a folder of Slurm's.
+// ownerOfPart parses one directory's name as a job, which it is only in a directory of Slurm's.
 func ownerOfPart(above []string, part string) Owner {
 	n := len(above)
 	if n == 0 {
@@ -131,7 +131,7 @@ func ownerOfPart(above []string, part string) Owner {
 // maxStep is longer than any name of a step: a number or a word and, in a heterogeneous job, "+" and the component.
 const maxStep = 32
 
-// stepOf reads the folders below a job. On v2 slurmstepd is in the step's "slurm", the user's processes in "user".
+// stepOf parses the path below a job. On v2 slurmstepd is in the step's "slurm", the user's processes in "user".
 func stepOf(below []string) (step string, daemon bool) {
 	if len(below) == 0 {
 		return "", false

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Bounds on what is taken over from a hook's environment, in bytes.
+// Bounds on values taken from a hook's environment, in bytes.
 const (
 	maxName = 256  // partition, user
 	maxPath = 4096 // PATH_MAX, with its final NUL
 	maxList = 4096 // node list
 )
 
-// maxAccount is the highest user or group id: setresuid takes the next for "leave as it is", which is root.
+// maxAccount is the highest user or group id: setresuid takes the next one as "leave as it is", which is root.
 const maxAccount = math.MaxUint32 - 1
 
 // FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog.
 //
-// Threat: a value that root uses as a path, a user id or a guard: those have one strict form, any other is an error.
-// What users choose (paths, names) is raw and only bounded. A GPU list that cannot be read is no error: GPUProblem
-// says why. Under PrologFlags=RunInJob Slurm always reports an exit code of 0; the caller knows its own cgroup.
+// Threat: root uses a value as a path, a user id or a guard: those have one strict form, any other is an error. Values
+// that users choose (paths, names) are raw and only bounded. A GPU list that cannot be read is not an error: GPUProblem
+// has the reason. Under PrologFlags=RunInJob Slurm always passes exit code 0; the caller can check its own cgroup.
 func FromEnv(getenv func(string) string) (Job, error) {
 	const account = "a user or group id"
 	e := reader{getenv: getenv}
@@ -103,7 +103,7 @@ func (e *reader) text(limit int, name string) string {
 	return value[:min(len(value), limit)]
 }
 
-// path drops a path that no system call would take: cut, it would name another file.
+// path drops a path that is too long for any system call: if cut, it would name another file.
 func (e *reader) path(name string) string {
 	if value := e.getenv(name); len(value) < maxPath {
 		return value
@@ -111,7 +111,7 @@ func (e *reader) path(name string) string {
 	return ""
 }
 
-// start is the zero time if Slurm does not say.
+// start returns the zero time if Slurm does not pass it.
 func (e *reader) start() (start time.Time) {
 	if seconds, ok := decimal(e.getenv("SLURM_JOB_START_TIME")); ok && seconds > 0 && seconds < noValue {
 		start = time.Unix(int64(seconds), 0).UTC()
@@ -119,10 +119,10 @@ func (e *reader) start() (start time.Time) {
 	return start
 }
 
-// noValue is Slurm's NO_VAL, "not set"; INFINITE is one more.
+// noValue is Slurm's NO_VAL, "not set"; INFINITE is the next number.
 const noValue = 1<<32 - 2
 
-// exit reads both statuses, as wait(2) gives them: 16 bits.
+// exit reads both exit statuses, in the format of wait(2): 16 bits.
 func (e *reader) exit(context Context) ExitStatus {
 	if context != Epilog {
 		return ExitStatus{Why: "the job has not ended"}
@@ -142,14 +142,14 @@ func (e *reader) exit(context Context) ExitStatus {
 	return ExitStatus{Known: true, Raw: status[0], Derived: status[1]}
 }
 
-// Bounds on the elements of a GPU list: the longest id is an old driver's "MIG-GPU-<uuid>/gi/ci".
+// Bounds on the elements of a GPU list. The longest id is an old driver's "MIG-GPU-<uuid>/gi/ci".
 const (
 	maxID    = 128
 	maxIndex = 1<<16 - 1
 )
 
-// HasGPUs reports whether a job has GPUs on this node, from the environment alone: most have none. A list that is not
-// read counts as GPUs. Task hooks have the user's environment: srun-only jobs have no SLURM_JOB_GPUS there.
+// HasGPUs reports from the environment alone whether a job has GPUs on this node: most have none. A list that cannot be
+// read counts as GPUs. Task hooks have the user's environment: in jobs of srun alone it has no SLURM_JOB_GPUS.
 func HasGPUs(getenv func(string) string) bool {
 	if gpuValue(getenv, "SLURM_JOB_GPUS") != "" {
 		return true
@@ -158,7 +158,7 @@ func HasGPUs(getenv func(string) string) bool {
 	return (context == TaskProlog || context == TaskEpilog) && gpuValue(getenv, "SLURM_STEP_GPUS") != ""
 }
 
-// gpuValue reads a list; the words Slurm has used for an empty one are none.
+// gpuValue returns a list. The words that Slurm has used for an empty list count as none.
 func gpuValue(getenv func(string) string, name string) string {
 	value := getenv(name)
 	if value == "NoDevFiles" || value == "(null)" {
@@ -167,7 +167,7 @@ func gpuValue(getenv func(string) string, name string) string {
 	return value
 }
 
-// gpusFromEnv reads both lists of a root hook. With a problem neither is returned: half a list would hide a GPU.
+// gpusFromEnv reads both lists of a root hook. If one has a problem it returns neither: half a list would hide a GPU.
 func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, problem string) {
 	numbers, err := devices(gpuValue(getenv, "SLURM_JOB_GPUS"), "a device index", func(s string) bool {
 		n, ok := decimal(s)
@@ -189,7 +189,7 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	return indexes, ids, ""
 }
 
-// devices reads a list of indexes or ids ("GPU-…", "MIG-GPU-…/1/0"): by commas, no ranges, nothing twice.
+// devices parses a list of indexes or ids ("GPU-…", "MIG-GPU-…/1/0"): separated by commas, no ranges, no duplicates.
 func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil
@@ -206,8 +206,8 @@ func devices(list, form string, valid func(string) bool) ([]string, error) {
 	return all, nil
 }
 
-// TaskFromEnv reads what a task hook knows of itself. The environment is the user's: nothing is proven but Owner, and
-// what has not the form it should have is left unset. There is no error: a task hook never fails a job.
+// TaskFromEnv reads what a task hook can know about its task. The environment is the user's: only Owner is proven, and
+// a value without its expected form is left unset. There is no error: a task hook never fails a job.
 func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	e := reader{getenv: getenv}
 	task := Task{
@@ -227,9 +227,9 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	return task
 }
 
-// Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
-// leader's id there. A cgroup that names the run alone is joined by the environment's id: a process that has left it is
-// known by that or not at all. Whether it is the user's job the kernel decides, when its files are opened.
+// Job returns the task's job by its own cgroup. Only if that names none it uses the environment, which in het jobs has
+// the leader's id. If the cgroup names only the run, the environment's id is added: a process that has left the cgroup
+// is found by that or not at all. The kernel decides whether the job is the user's, when its files are opened.
 func (t Task) Job() Owner {
 	job := t.Owner
 	if !job.Found() {
@@ -241,7 +241,7 @@ func (t Task) Job() Owner {
 	return job
 }
 
-// step reads SLURM_STEP_ID. Old batch scripts have none; slurm.h counts the special steps down from 2^32.
+// step reads SLURM_STEP_ID. Old batch scripts have none; slurm.h numbers the special steps down from 2^32.
 func (e *reader) step() string {
 	switch value := e.getenv("SLURM_STEP_ID"); value {
 	case "", "-5", "4294967291":
@@ -256,7 +256,7 @@ func (e *reader) step() string {
 	}
 }
 
-// localID is 0 for a script or shell, which is one task, whatever the environment says, and -1 if it is not known.
+// localID returns 0 for a script or shell, which is one task whatever the environment contains, and -1 if unknown.
 func (e *reader) localID(step string) int {
 	if step == StepBatch || step == StepInteractive {
 		return 0

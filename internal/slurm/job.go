@@ -1,5 +1,5 @@
-// Package slurm turns what Slurm tells a hook into values: the job from the environment, and a job named by
-// a cgroup path. Everything here parses strings that users can influence; nothing here touches the system.
+// Package slurm parses what Slurm passes to a hook: the job in the environment, and the job in a cgroup path. It parses
+// only strings that users can influence, and does not touch the system.
 package slurm
 
 import (
@@ -16,7 +16,7 @@ type JobID uint32
 // SLUID is the id of one run of a job (TellsRun): "s" and 13 characters of Crockford's base 32.
 type SLUID string
 
-// Context is the hook Slurm is running, from SLURM_SCRIPT_CONTEXT.
+// Context is the hook that Slurm is running, from SLURM_SCRIPT_CONTEXT.
 type Context string
 
 const (
@@ -26,10 +26,10 @@ const (
 	TaskEpilog Context = "epilog_task"
 )
 
-// HealthCheck is no context of Slurm's, which tells its health check the node's name and nothing else.
+// HealthCheck is not a context of Slurm's, which passes its health check the node's name and nothing else.
 const HealthCheck Context = "health_check"
 
-// Job is what a hook's environment says of its job. Strings are raw: users choose many of them.
+// Job is a job as a hook's environment describes it. Strings are raw: users choose many of them.
 type Job struct {
 	Context   Context `json:"context"`
 	ID        JobID   `json:"id"`
@@ -45,38 +45,38 @@ type Job struct {
 	WorkDir   string  `json:"work_dir,omitempty"` // the user's claim
 	Batch     bool    `json:"batch,omitempty"`    // has a batch script: SLURM_JOB_STDIN is set for no other job
 	Stdout    string  `json:"stdout,omitempty"`   // the user's claim, patterns unexpanded
-	Stderr    string  `json:"stderr,omitempty"`   // the same, set only where it is a file of its own (sbatch -e)
+	Stderr    string  `json:"stderr,omitempty"`   // the same; set only if it is a file of its own (sbatch -e)
 	// GPUIndexes are the values of SLURM_JOB_GPUS: Slurm's own device indexes, in order.
 	GPUIndexes []int    `json:"gpu_indexes,omitempty"`
 	Visible    []string `json:"visible,omitempty"` // the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs
-	// GPUProblem says why Slurm's lists could not be read: then both are empty and the job's GPUs unknown, not none.
+	// GPUProblem is why Slurm's lists could not be read: both are then empty and the job's GPUs unknown, not none.
 	GPUProblem string     `json:"gpu_problem,omitempty"`
 	MPSPercent string     `json:"mps_percent,omitempty"` // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: the job shares its GPU
 	Exit       ExitStatus `json:"exit"`
 	Start      time.Time  `json:"start,omitzero"` // SLURM_JOB_START_TIME (TellsStart)
 }
 
-// ExitStatus is how a job ended: raw wait(2) statuses. Only an epilog knows, and not always.
+// ExitStatus is how a job ended, as raw wait(2) statuses. Only an epilog has it, and not always.
 type ExitStatus struct {
 	Known   bool   `json:"known"`
-	Why     string `json:"why,omitempty"` // reason when it is not known
+	Why     string `json:"why,omitempty"` // reason if it is unknown
 	Raw     int    `json:"raw"`           // SLURM_JOB_EXIT_CODE
 	Derived int    `json:"derived"`       // SLURM_JOB_DERIVED_EC: highest of the steps
 }
 
-// Owner is the job a cgroup path belongs to: by id, by SLUID (CgroupByRun), or both unset for none.
+// Owner is the job that a cgroup path belongs to, by id or by SLUID (CgroupByRun); both are unset if there is none.
 type Owner struct {
 	ID    JobID  `json:"id,omitempty"`
 	SLUID SLUID  `json:"sluid,omitempty"`
-	Node  string `json:"node,omitempty"` // whose slurmd runs the job; empty if Slurm was built for one slurmd a host
+	Node  string `json:"node,omitempty"` // of the slurmd that runs the job; empty if Slurm was built for one per host
 	Step  string `json:"step,omitempty"` // StepBatch, "extern", a number, "0+1" in a heterogeneous job
-	// Daemon is true for Slurm's own processes in a job (slurmstepd, a hook): not the user's. cgroup v2 only.
+	// Daemon is true for Slurm's own processes in a job (slurmstepd, a hook), not the user's. cgroup v2 only.
 	Daemon bool `json:"daemon,omitempty"`
-	// Conflict says that the process's cgroups name different jobs; then no job is named.
+	// Conflict means that the process's cgroups name different jobs; then no job is set.
 	Conflict string `json:"conflict,omitempty"`
 }
 
-// Owns reports a cgroup of the job. Which of the two names it has depends on Slurm's version.
+// Owns reports whether a cgroup belongs to the job. Which of the two names it has depends on Slurm's version.
 func (j Job) Owns(o Owner) bool {
 	return !o.Elsewhere(j.Node) && (o.ID != 0 && o.ID == j.ID || o.SLUID != "" && o.SLUID == j.SLUID)
 }
@@ -87,30 +87,30 @@ const (
 	StepInteractive = "interactive"
 )
 
-// Task is what a task hook knows of itself: it runs as the user, in an environment the user wrote.
+// Task is what a task hook can know about its task. It runs as the user, in an environment that the user wrote.
 type Task struct {
 	Node    string
-	Owner   Owner  // from the own cgroup
+	Owner   Owner  // from its own cgroup
 	EnvID   JobID  // SLURM_JOB_ID: a hint (het jobs show the leader's)
-	Step    string // as Owner.Step; from the cgroup, else from the environment; empty when unknown
-	LocalID int    // SLURM_LOCALID: the task's number on this node; -1 when unknown
+	Step    string // as Owner.Step; from the cgroup, else from the environment; empty if unknown
+	LocalID int    // SLURM_LOCALID: the task's number on this node; -1 if unknown
 	Array   ArrayTask
 	HetID   JobID // SLURM_HET_JOB_ID, for display
 }
 
-// ArrayTask is an array task's name for display: "1234_7". Zero Master means no array.
+// ArrayTask is the name of an array task for display: "1234_7". A zero Master means no array.
 type ArrayTask struct {
 	Master JobID  `json:"master,omitempty"`
 	Task   uint32 `json:"task"`
 }
 
-// Ref is a job as people name it: 1234, an array's task 1234_7, a heterogeneous component 1234+1, or a run's SLUID.
+// Ref is a job as users write it: 1234, an array task 1234_7, a heterogeneous component 1234+1, or a run's SLUID.
 type Ref struct {
-	Text  string // as it was given
+	Text  string // as given
 	SLUID SLUID
-	ID    JobID  // the one before the sign; 0 with a SLUID
+	ID    JobID  // the number before the sign; 0 with a SLUID
 	Sign  string // "_", "+" or none
-	Part  uint32 // the number behind it
+	Part  uint32 // the number after the sign
 }
 
 func ParseRef(s string) (Ref, error) {
@@ -130,7 +130,7 @@ func ParseRef(s string) (Ref, error) {
 	return Ref{Text: s, ID: id, Sign: sign, Part: n}, nil
 }
 
-// ParseJobID reads a raw job id: decimal, no sign, no leading zero, 1 to 2^32-1.
+// ParseJobID parses a raw job id: decimal, no sign, no leading zero, 1 to 2^32-1.
 func ParseJobID(s string) (JobID, bool) {
 	n, ok := decimal(s)
 	return JobID(n), ok && n != 0
@@ -156,47 +156,47 @@ func ValidNode(s string) bool {
 
 func only(s, signs string) bool { return strings.Trim(s, letters+digits+signs) == "" }
 
-// decimal reads an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
+// decimal parses an unsigned number in its one plain form: digits only, no leading zero, below 2^32.
 func decimal(s string) (uint32, bool) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || s[0] == '0' && len(s) > 1 {
-		return 0, false // not the highest number, which strconv gives for one too large
+		return 0, false // not the highest number, which strconv returns for one too large
 	}
 	return uint32(n), true
 }
 
 type Version [3]int
 
-// The versions that Bookend was tried with. Older ones do not tell how a job ended; newer ones are unknown.
+// Versions that Bookend was tested with. Older ones do not pass how a job ended; newer ones are unknown.
 var (
 	Oldest = Version{22, 5}
 	Newest = Version{26, 5}
 )
 
-// Since when Slurm does what Bookend depends on. Hooks go by what is there: they get no version. doctor asks slurmd.
+// First versions that do what Bookend depends on. Hooks get no version and test what is there; doctor asks slurmd.
 var (
-	TellsStart = Version{23, 2} // hooks are told when a run started, which tells runs of one job id apart
-	// ConfiglessHooks: slurmctld hands out hooks without a path, and `scontrol reconfigure` reads all of it again.
+	TellsStart = Version{23, 2} // hooks get the start of a run, which distinguishes runs of one job id
+	// ConfiglessHooks: slurmctld sends hooks without a path, and `scontrol reconfigure` has all of it read again.
 	ConfiglessHooks = Version{23, 11}
 	// SeveralHooks: all lines of Prolog= and Epilog= count. PrologFlags=RunInJob puts hooks into the job's own cgroup.
 	SeveralHooks = Version{24, 5}
-	// TaskHookFails: a task hook that is missing, as in a container, fails the job's tasks. `slurmd -G` starts the
-	// cgroup plugin, which lifts the limits of its cgroup, and knows CgroupPlugin=disabled, at which earlier ones end.
+	// TaskHookFails: a missing task hook, as in a container, fails the job's tasks. `slurmd -G` starts the cgroup
+	// plugin, which lifts the limits of its cgroup, and accepts CgroupPlugin=disabled, at which earlier ones exit.
 	TaskHookFails = Version{24, 11}
-	HookTimeouts  = Version{25, 5} // PrologTimeout= and EpilogTimeout= besides PrologEpilogTimeout=
-	// TellsRun: hooks are told the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known,
-	// and %N is the node's name, not the host's. slurmctld also sends task hooks.
+	HookTimeouts  = Version{25, 5} // PrologTimeout= and EpilogTimeout= in addition to PrologEpilogTimeout=
+	// TellsRun: hooks get the SLUID of a run, and the name of sbatch's default output; %r and %S in it are known, and
+	// %N is the name of the node, not of the host. slurmctld also sends task hooks.
 	TellsRun, ConfiglessTaskHooks = Version{25, 11}, Version{25, 11}
 )
 
-// Has reports whether a version has what began with another; the last number is not looked at.
+// Has reports whether a version has a feature that another version introduced. The last number is ignored.
 func (v Version) Has(since Version) bool { return slices.Compare(v[:2], since[:2]) >= 0 }
 
 func (v Version) String() string { return fmt.Sprintf("%s.%d", v.Series(), v[2]) }
 
 func (v Version) Series() string { return fmt.Sprintf("%d.%02d", v[0], v[1]) }
 
-// ParseVersion reads "slurm 22.05.8" or "slurm-wlm 24.11.5".
+// ParseVersion parses "slurm 22.05.8" or "slurm-wlm 24.11.5".
 func ParseVersion(text string) (v Version, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "slurm") {
@@ -207,10 +207,10 @@ func ParseVersion(text string) (v Version, ok bool) {
 	return v, n >= 2 && (err == nil || n == 2)
 }
 
-// maxNames bounds what one element of a list is written out to: more than any cluster has nodes.
+// maxNames bounds what one element of a list expands to: more than any cluster has nodes.
 const maxNames = 1 << 17
 
-// Elements are those of a list such as "n[1-2,4],m3" or "gpu:a:4(S:0,1),shard:8": split at commas outside brackets.
+// Elements splits a list such as "n[1-2,4],m3" or "gpu:a:4(S:0,1),shard:8" at the commas outside brackets.
 func Elements(list string) []string {
 	depth := 0
 	return strings.FieldsFunc(list, func(c rune) bool {
@@ -224,7 +224,7 @@ func Elements(list string) []string {
 	})
 }
 
-// Expand writes out one element of a list, "rack[0-1]n[08-10]"; ok is false if it is not well formed, or far too long.
+// Expand expands one element of a list, "rack[0-1]n[08-10]". ok is false if it is malformed or far too long.
 func Expand(element string) (names []string, ok bool) {
 	text, rest, bracket := strings.Cut(element, "[")
 	ranges, after, closed := strings.Cut(rest, "]")
@@ -247,10 +247,10 @@ func Expand(element string) (names []string, ok bool) {
 	return names, true
 }
 
-// maxDigits of a number in brackets: dates and serial numbers have fewer.
+// maxDigits bounds a number in brackets: dates and serial numbers have fewer digits.
 const maxDigits = 18
 
-// expandRanges writes out "001-010,020": numbers of at least as many digits as the lower end has.
+// expandRanges expands "001-010,020": numbers of at least as many digits as the lower end has.
 func expandRanges(ranges string) (numbers []string, ok bool) {
 	for part := range strings.SplitSeq(ranges, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -269,7 +269,7 @@ func expandRanges(ranges string) (numbers []string, ok bool) {
 	return numbers, len(numbers) <= maxNames
 }
 
-// FirstHost is the first node of a node list, which runs a batch job's script; "" for a list it cannot read.
+// FirstHost returns the first node of a node list, which runs a batch job's script; "" if the list cannot be read.
 func FirstHost(list string) string {
 	elements := Elements(list)
 	if len(elements) == 0 {
