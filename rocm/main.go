@@ -1,11 +1,11 @@
-// Command bookend-amd is the AMD backend: one request on stdin, JSON lines on stdout (package wire), then it ends. It
-// reads files of the kernel alone, below the roots that the request names, and loads no library. It opens no device
-// node: an open /dev/kfd would put this very process on the driver's list. A read in sysfs can hang like any call into
-// a driver, which is why this is a program of its own.
+// Command bookend-amd is the AMD backend. It reads one request from stdin, writes JSON lines to stdout (package wire)
+// and exits. It reads only kernel files below the roots that the request names, and loads no library. It opens no
+// device node: with /dev/kfd open it would be on the driver's list itself. It is a program of its own because a read in
+// sysfs can hang like any call into a driver.
 //
-// A GPU's memory is mem_info_vram_used. Who has it two sources tell: the files of KFD, which ROCm's compute goes
-// through, and the fdinfo of every descriptor of the driver's, which has graphics too. Where they contradict each other
-// the process's figure is unknown.
+// A GPU's memory is mem_info_vram_used. Its processes come from two sources: the files of KFD, which ROCm's compute
+// uses, and the fdinfo of every descriptor of the driver, which covers graphics too. If they contradict each other, the
+// process's figure is unknown.
 //
 //	go build -trimpath -ldflags '-X main.version=1.2.3' -o bookend-amd ./rocm
 //
@@ -34,7 +34,7 @@ func main() {
 	os.Exit(p.Run(os.Args[1:]))
 }
 
-// Options of a request: the roots of what is read.
+// Options of a request: the paths of /proc and /sys.
 const (
 	optionProc = "proc"
 	optionSys  = "sys"
@@ -66,7 +66,7 @@ func answer(s serve.Session) error {
 	return s.Finish()
 }
 
-// skipTests says that no device is tested: there is no test allocation for this vendor.
+// skipTests reports every device as not tested: bookend-hip makes test allocations on AMD's GPUs.
 func (e *eyes) skipTests() error {
 	for _, d := range e.Req.Devices {
 		const why = "test allocations are bookend-hip's"
@@ -84,8 +84,8 @@ type eyes struct {
 	last gpu.Snapshot
 }
 
-// Look reads every device that was asked for. The tree is read anew each time: that takes less than a millisecond, and
-// a card may come back.
+// Look reads every requested device. It reads the tree of devices again each time: that takes less than a millisecond,
+// and a GPU may come back.
 func (e *eyes) Look() (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: gpu.Driver{Version: e.Version()}, Readings: []gpu.Reading{}}
 	cards, err := inventory.AMD(e.Sys)
@@ -110,7 +110,7 @@ func (e *eyes) Look() (gpu.Snapshot, error) {
 	return look, nil
 }
 
-// wanted are the cards of the request, and the devices of which there is none.
+// wanted returns the GPUs of the request, and the requested devices that do not exist.
 func (e *eyes) wanted(cards []inventory.AMDCard) (wanted []inventory.AMDCard, missing []gpu.Device) {
 	if e.Req.All {
 		return cards, nil
@@ -130,7 +130,7 @@ func (e *eyes) wanted(cards []inventory.AMDCard) (wanted []inventory.AMDCard, mi
 	return wanted, missing
 }
 
-// Watched are the devices that have to come to rest.
+// Watched returns the devices that have to settle.
 func (e *eyes) Watched() []gpu.Device {
 	if !e.Req.All {
 		return e.Req.Devices
@@ -142,13 +142,13 @@ func (e *eyes) Watched() []gpu.Device {
 	return all
 }
 
-// Slow is nothing: what cannot be read says so at once.
+// Slow returns 0: reading a device that cannot be read fails at once.
 func (e *eyes) Slow() time.Duration { return 0 }
 
-// least is what a full search of /proc is worth, in bytes: less is no finding as shipped.
+// least is the unexplained memory that is worth a search of all of /proc, in bytes: less is no finding by default.
 const least = 32 << 20
 
-// unexplained reports that KFD's processes leave more of a GPU's memory than expected: then all processes are read.
+// unexplained reports whether KFD's processes leave more of a GPU's memory than expected: then all processes are read.
 func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
 	used := c.Memory().Used
 	expected := inventory.OwnShareAMD + byKFD + e.Req.Watch.Expect[c.ID].Bytes
@@ -158,7 +158,7 @@ func (e *eyes) unexplained(c inventory.AMDCard, byKFD uint64) bool {
 func (e *eyes) tellHealth() error {
 	cards, err := inventory.AMD(e.Sys)
 	if err != nil {
-		return nil // the look has said so
+		return nil // the sample already has this error
 	}
 	wanted, _ := e.wanted(cards)
 	var all []gpu.Health

@@ -27,7 +27,7 @@ var hip = serve.Library{
 		}
 		return ""
 	},
-	Nobody: 46, // CUDA's for a device that takes no one in; HIP has none, and none is 46
+	Nobody: 46, // CUDA's, for a device that accepts no new contexts; HIP has no such code, and none is 46
 	Full:   func(o serve.Outcome) bool { return o.Code == outOfMemory && o.Call == "hipMemCreate" },
 	Means: []serve.Meaning{
 		serve.Means(0, serve.Load, "no HIP library", "The linker could not load ROCm's HIP library.",
@@ -49,8 +49,8 @@ var hip = serve.Library{
 	},
 }
 
-// prepare gives this process the environment that ROCm reads when it is initialised. Threat: whoever started this
-// program by hand may have set anything.
+// prepare sets the environment that ROCm reads when it is initialised.
+// Threat: a user who runs this program by hand may have set any variable.
 func prepare(visible string) error {
 	list := C.CString(visible)
 	defer C.free(unsafe.Pointer(list))

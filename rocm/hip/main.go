@@ -1,10 +1,10 @@
-// Command bookend-hip makes test allocations on AMD's GPUs: the same request as a backend's (package wire), of which it
-// serves op probe alone. It is no backend: what is on a GPU it reads from the files that bookend-amd reads, right
-// before it takes memory, and it takes none where anybody else is. It loads ROCm's HIP library, which opens /dev/kfd:
-// for as long as it runs it is one of the driver's processes.
+// Command bookend-hip makes test allocations on AMD GPUs. It takes the request of a backend (package wire), of which it
+// serves only op probe. It is not a backend: it reads the GPU's processes from the files that bookend-amd reads, right
+// before it takes memory, and takes none if another process is there. It loads ROCm's HIP library, which opens
+// /dev/kfd: while it runs it is one of the driver's processes.
 //
-// It was written from ROCm's documentation and tried on a library made from that: no such hardware was there. It runs
-// where amd.hip_library names the library.
+// It was written from ROCm's documentation and tested with a library made from that, not on real hardware. It runs if
+// amd.hip_library names the library.
 //
 // Exit codes: those of package serve.
 package main
@@ -78,7 +78,7 @@ func answer(s serve.Session) error {
 	return p.Skip(nil, "")
 }
 
-// untestable says why a device cannot be tested: ROCm is kept to devices by their unique ids.
+// untestable returns why a device cannot be tested: ROCm is restricted to devices by their unique ids.
 func untestable(id gpu.ID) string {
 	switch {
 	case strings.Contains(string(id), "/"):
@@ -110,7 +110,7 @@ func (p *prober) test(d gpu.Device, result *gpu.Probe) {
 	}
 	defer release()
 	step = max(step, 1)
-	step = (serve.SearchStep + step - 1) / step * step // a multiple of the driver's granularity
+	step = (serve.SearchStep + step - 1) / step * step // rounded up to the driver's granularity
 	result.Method = gpu.Contextless
 	serve.Search(&vacancy{p, d, number, &result.Times}, step, p.Req.Probe.Gap, result)
 	if result.Error != nil && result.Error.Code == notSupported {
@@ -118,7 +118,7 @@ func (p *prober) test(d gpu.Device, result *gpu.Probe) {
 	}
 }
 
-// vacancy is a device's free memory, as long as nobody else is there.
+// vacancy is a device's free memory, as long as no other process is on the device.
 type vacancy struct {
 	*prober
 	device gpu.Device
@@ -126,7 +126,7 @@ type vacancy struct {
 	times  *gpu.ProbeTimes
 }
 
-// Free is asked right before memory is taken: the device must still be nobody's.
+// Free returns the free memory right before a block is taken, or why the device is not free any more.
 func (v *vacancy) Free() (uint64, string) {
 	cards, err := inventory.AMD(v.Sys)
 	if err != nil {
