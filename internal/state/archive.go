@@ -21,22 +21,22 @@ import (
 	"bookend/internal/slurm"
 )
 
-// What Archive keeps; tests keep less.
+// Limits of Archive; tests set smaller ones.
 var (
-	// keepRecent closed runs stay at hand, for second epilogs and late processes; few, as every hook reads them all.
+	// keepRecent closed runs stay in memory, for second epilogs and late processes. They are few: every hook reads all.
 	keepRecent = 32
-	// keepFindings further ones stay, because they left something on a card: the next prolog must know whose it is.
+	// keepFindings further runs stay because they left something on a GPU, so that the next prolog can attribute it.
 	keepFindings = 64
-	// keepUnarchived bounds all records in memory while ended runs cannot be archived: below maxRuns, so that hooks can
-	// still read each of them, and one that a live job needs is never left out.
+	// keepUnarchived bounds all records in memory while ended runs cannot be archived. It is below maxRuns: hooks can
+	// still read all of them, so none that a live job needs is left out.
 	keepUnarchived = 384
-	keepDays       = 90              // of a record in the history
-	keepBytes      = int64(64 << 20) // of all records of a node in the history
+	keepDays       = 90              // maximum age of a record in the history
+	keepBytes      = int64(64 << 20) // maximum size of a node's history
 )
 
-// Archive writes a node's ended runs to varDir, durably, removes from memory those that are not kept, with reports and
-// drops, sweeps up half-written files, and forgets the oldest of the history. It waits for the disk and so belongs in a
-// child, one at a time. The error joins all that went wrong.
+// Archive writes a node's ended runs to varDir and syncs them, removes from memory those that need not stay, with their
+// reports and drop files, removes half-written files, and prunes the history. It waits for the disk, so it belongs in a
+// child, one at a time. The error joins all failures.
 func Archive(run, varDir, node string, now time.Time) error {
 	history := historyFolder(varDir, node)
 	s, err := Open(run, node)
@@ -55,7 +55,7 @@ func Archive(run, varDir, node string, now time.Time) error {
 
 func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
 
-// moveOut moves ended runs to the history, the oldest first: of too many the next follow later.
+// moveOut moves ended runs to the history. It reads at most maxRuns records, the oldest first; the rest follow later.
 func (s *Store) moveOut(history string) error {
 	jobs, err := s.jobs()
 	runs, damage := s.runsOf(jobs, err)
@@ -70,22 +70,22 @@ func (s *Store) moveOut(history string) error {
 			kept++
 		}
 		err := s.retire(history, r, stays)
-		if all = append(all, err); isDisk(err) { // the next would fail as well
+		if all = append(all, err); isDisk(err) { // the next would fail too
 			break
 		}
 	}
 	return errors.Join(all...)
 }
 
-// isDisk reports that an error is of the disk as a whole.
+// isDisk reports whether an error concerns the disk as a whole.
 func isDisk(err error) bool {
 	whole := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}
 	return slices.ContainsFunc(whole, func(e error) bool { return errors.Is(err, e) })
 }
 
-// Shed makes room in memory while ended runs cannot be archived, and returns how many it removed that are in no history:
-// the oldest without findings on a GPU first, then the oldest. With too many records hooks could not read all, and would
-// doubt every finding. It does not touch the disk.
+// Shed removes records from memory while ended runs cannot be archived: the oldest without findings on a GPU first,
+// then the oldest. It returns how many of them are in no history. With too many records, hooks could not read all of
+// them and would doubt every finding. Shed does not touch the disk.
 func Shed(run, node string) (lost int, err error) {
 	s, err := Open(run, node)
 	if err != nil {
@@ -110,7 +110,7 @@ func Shed(run, node string) (lost int, err error) {
 	return lost, err
 }
 
-// rank orders what is removed: a run that left something on a GPU may be asked for again.
+// rank orders runs for removal. A run that left something on a GPU goes last: it may be needed for attribution.
 func rank(r ledger.Run) int {
 	if !r.Closed() || slices.ContainsFunc(r.Both(), foundOnCard) {
 		return 1
@@ -137,7 +137,7 @@ func foundOnCard(e *ledger.End) bool {
 	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool { return f.GPU != "" })
 }
 
-// retire archives a run, and marks or removes its record unless it has changed. No lock is held meanwhile.
+// retire archives a run and then marks or removes its record, unless it has changed. No lock is held during the write.
 func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	if seen.Archived && stays {
 		return nil
@@ -161,8 +161,8 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	return err
 }
 
-// exchange replaces the record of an ended run, or for nil removes all that is kept of it, unless a hook has changed it
-// or is at work on it: then the next time.
+// exchange replaces the record of an ended run or, if next is nil, removes all that is kept of the run. If a hook has
+// changed the record or holds its lock, exchange leaves it for the next time.
 func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err error) {
 	err = s.record(seen.Job.ID, seen.Key).change(s, func(now *ledger.Run) (*ledger.Run, error) {
 		if now == nil || !reflect.DeepEqual(*now, seen) {
@@ -179,7 +179,7 @@ func (s *Store) exchange(seen ledger.Run, next *ledger.Run) (done bool, err erro
 	return done && err == nil, err
 }
 
-// forget removes a run's report and drop, its record last: an interrupted removal is taken up again.
+// forget removes a run's report and drop file. The record goes last, so that an interrupted removal is resumed.
 func (s *Store) forget(r ledger.Run) error {
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
 	records := byAge(filepath.Join(s.dir, folderName(r.Job.ID)))
@@ -191,8 +191,8 @@ func (s *Store) forget(r ledger.Run) error {
 		RemoveDrop(s.run, s.node, r.Job.UID, gone))
 }
 
-// prune removes from the history what is too old, and the oldest if it is too large. A killed writer's files go too. A
-// clock may be wrong by months: what is too old by the clock stays until there are records of keepDays later days.
+// prune removes from the history what is too old, the oldest records if it is too large, and files of killed writers.
+// As a clock may be wrong by months, old records stay until there are records of keepDays later days.
 func prune(history string, now time.Time) error {
 	files := byAge(history)
 	total := int64(0)
@@ -213,8 +213,8 @@ func prune(history string, now time.Time) error {
 	return errors.Join(all...)
 }
 
-// newestDays is the first of these files, which are sorted by age, that was written on one of the newest keepDays days
-// with any.
+// newestDays returns the index of the first file that was written on one of the newest keepDays days that have files.
+// The files must be sorted by age, oldest first.
 func newestDays(files []fs.FileInfo) int {
 	first, days, last := len(files), 0, int64(-1)
 	for ; first > 0; first-- {
@@ -228,10 +228,10 @@ func newestDays(files []fs.FileInfo) int {
 	return first
 }
 
-// abandonedAfter is longer than any hook takes: what is that old nobody is writing any more.
+// abandonedAfter is longer than any hook takes: a file of that age is not being written any more.
 const abandonedAfter = time.Hour
 
-// sweep removes what killed hooks left half written an hour ago, and directories of jobs without a record.
+// sweep removes files that killed hooks left half-written an hour ago, and directories of jobs without a record.
 func (s *Store) sweep(now time.Time) error {
 	all := []error{sweepUsers(reportFolder(s.run), now), sweepUsers(dropFolder(s.run), now), sweepFolder(s.dir, now)}
 	jobs, _ := s.jobs()
@@ -241,15 +241,15 @@ func (s *Store) sweep(now time.Time) error {
 			continue
 		}
 		err := s.locked(lockOf(id), func() error { return removeOwn(s.dir, folderName(id)) })
-		if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: then the next time
+		if !errors.Is(err, ErrLocked) && !errors.Is(err, unix.ENOTEMPTY) { // a hook uses it: retried next time
 			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)
 }
 
-// sweepFolder goes by age: writers may be at work. Threat: a user can mount a file system that hangs over a drop. By its
-// name that is no half-written file, so it is not asked for its age.
+// sweepFolder removes half-written files by age, as their writers may still run.
+// Threat: a user can mount a hanging file system over a drop file. Its name lacks the prefix, so it is not stat'ed.
 func sweepFolder(folder string, now time.Time) error {
 	entries, _ := os.ReadDir(folder)
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), safefile.TempPrefix) })
@@ -262,8 +262,8 @@ func sweepFolder(folder string, now time.Time) error {
 	return errors.Join(all...)
 }
 
-// Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
-// once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
+// Copied returns the runs, each once and by node, of a copy of paths.var or paths.run, or of a directory in them. It
+// writes nothing, and accepts files of any owner: the content is their owner's claim.
 func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -280,10 +280,10 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 			return err
 		}
 		switch r, err := copied(path, id, key); {
-		case errors.Is(err, fs.ErrNotExist): // forgotten meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
 			damage = append(damage, Damage{Path: path, Why: err.Error()})
-		default: // it may be in memory and in the history: the one with more ends is the newer
+		default: // a run may be in memory and in the history: the one with more ends is newer
 			one := r.Job.Node + "/" + r.Name()
 			if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
 				runs[one] = r
@@ -305,7 +305,7 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	return byNode, damage, nil
 }
 
-// recordName tells by its name which run's record a file is: JOB-KEY.json in a history, JOB/KEY.json in memory.
+// recordName parses the name of a run's record: JOB-KEY.json in a history, JOB/KEY.json in memory.
 func recordName(path string) (id slurm.JobID, key string, ok bool) {
 	base, ok := strings.CutSuffix(filepath.Base(path), suffix)
 	number, key, archived := strings.Cut(base, "-")
@@ -330,7 +330,7 @@ func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
 	return orNone(r), err
 }
 
-// History returns a node's archived runs, the latest first, and the files there that cannot be used.
+// History returns a node's archived runs, the latest first, and the files of its history that cannot be used.
 func History(varDir, node string) ([]ledger.Run, []Damage) {
 	if !slurm.ValidNode(node) {
 		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
@@ -343,13 +343,13 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 	return runs[node], damage
 }
 
-// Nodes are this host's with state below run or a history below varDir (empty: none), sorted. An error leaves the rest.
+// Nodes returns the nodes with state below run or a history below varDir (if set), sorted. An error leaves the rest.
 func Nodes(run, varDir string) (nodes []string, err error) {
 	for root, name := range map[string]string{run: "state", varDir: "history"} {
 		if root == "" {
 			continue
 		}
-		// Threat: none from users, who cannot write here; names that are no node's are passed over.
+		// Threat: none from users, who cannot write here; names that are not node names are skipped.
 		entries, wrong := os.ReadDir(filepath.Join(root, name))
 		if wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("find the node's records: %w", wrong))

@@ -16,18 +16,18 @@ import (
 
 const (
 	damagedName = "damaged"
-	maxDamaged  = 16         // files set aside with their content
-	unsettled   = ".damaged" // ends the name of a file that was set aside
-	settled     = ".settled" // and of one that matters no longer
+	maxDamaged  = 16         // files set aside that keep their content
+	unsettled   = ".damaged" // suffix of a file that was set aside
+	settled     = ".settled" // suffix of one that no longer matters
 )
 
-// clearFile says on which GPUs a health check saw neither memory nor a process after a record was set aside, by the
-// name of the file. It has no names but those of files that are there.
+// clearFile lists, by the name of each file set aside, the GPUs on which a health check has since seen neither memory
+// nor a process. It names only files that are still there.
 var clearFile = versionedFile[map[string][]gpu.ID]("clear.json", 512<<10, nil)
 
-// setAside moves a file below the node's directory among the damaged ones, in the place of an earlier one. If it
-// cannot, the file stays and is reported again. A record's name says whose job may still run, so it is what remembers
-// the damage. Threat: none, root alone can write in either directory; rename opens nothing.
+// setAside moves a file of the node's directory to the damaged ones and replaces an earlier one of that name. If it
+// fails, the file stays and is reported again. A record's name identifies the job that may still run, so it is kept.
+// Threat: none, only root can write to either directory, and rename opens nothing.
 func (s *Store) setAside(path string) (done bool) {
 	dir := filepath.Join(s.dir, damagedName)
 	if makeFolders(made{dir, 0o700, false}) != nil || !makeRoom(dir) {
@@ -37,7 +37,7 @@ func (s *Store) setAside(path string) (done bool) {
 	return os.Rename(filepath.Join(s.dir, path), filepath.Join(dir, name)) == nil
 }
 
-// makeRoom removes the oldest of too many files, or the content of a record whose job may still run.
+// makeRoom removes the oldest of too many files, but only the content of a record whose job may still run.
 func makeRoom(dir string) bool {
 	files := byAge(dir)
 	if len(files) >= maxRuns {
@@ -53,7 +53,7 @@ func makeRoom(dir string) bool {
 	return true
 }
 
-// jobOf returns the job of a record that was set aside, if its file's name ends so: unsettled, or settled.
+// jobOf returns the job of a record that was set aside, if its file name has the suffix end: unsettled or settled.
 func jobOf(name, end string) (id slurm.JobID, is bool) {
 	record, is := strings.CutSuffix(name, suffix+end)
 	number, _, _ := strings.Cut(record, "-")
@@ -61,9 +61,9 @@ func jobOf(name, end string) (id slurm.JobID, is bool) {
 	return id, is && isJob
 }
 
-// Damaged are the records that were set aside and whose jobs may still run.
+// Damaged returns the records that were set aside and whose jobs may still run.
 func (s *Store) Damaged() (list []ledger.Damaged, err error) {
-	// Threat: none from users, who cannot write here. Names alone are read.
+	// Threat: none from users, who cannot write here. Only names are read.
 	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -77,10 +77,10 @@ func (s *Store) Damaged() (list []ledger.Damaged, err error) {
 	return list, err
 }
 
-// LostRecord reports whether a job's record was set aside, settled or not: what it held is not on record any more.
-// The directory is in memory, so that was since the boot.
+// LostRecord reports whether a job's record was set aside, settled or not, so that its content is no longer on record.
+// The directory is in memory, so this is since boot.
 func (s *Store) LostRecord() (bool, error) {
-	// Threat: none from users, who cannot write here. Names alone are read.
+	// Threat: none from users, who cannot write here. Only names are read.
 	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -92,8 +92,8 @@ func (s *Store) LostRecord() (bool, error) {
 	}), err
 }
 
-// SeenClear records that a look saw neither memory nor a process on some of the node's GPUs. It tells of those records
-// that had been set aside before the look. One for which all GPUs were seen so is settled.
+// SeenClear records that a sample showed neither memory nor a process on the GPUs in clear. It counts for the records
+// that were set aside before the sample. A record is settled when all GPUs have been seen clear.
 func (s *Store) SeenClear(before []ledger.Damaged, clear, all []gpu.ID) error {
 	if len(before) == 0 || len(clear) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (s *Store) SeenClear(before []ledger.Damaged, clear, all []gpu.ID) error {
 	return clearFile.put(s, versioned[map[string][]gpu.ID]{fileVersion, next})
 }
 
-// Settle ends all doubt about a job's damaged records: its end is on record, and Slurm runs one job id once at a time.
+// Settle settles a job's damaged records: its end is on record, and Slurm runs one job id only once at a time.
 func (s *Store) Settle(id slurm.JobID) error {
 	list, err := s.Damaged()
 	for _, d := range list {
@@ -123,7 +123,7 @@ func (s *Store) Settle(id slurm.JobID) error {
 	return err
 }
 
-// settle keeps a file for the admin alone. If it cannot, the next health check tries again.
+// settle keeps a file only for the admin. If it fails, the next health check tries again.
 func (s *Store) settle(name string) {
 	dir := filepath.Join(s.dir, damagedName)
 	_ = os.Rename(filepath.Join(dir, name), filepath.Join(dir, strings.TrimSuffix(name, unsettled)+settled))

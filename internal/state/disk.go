@@ -12,7 +12,7 @@ import (
 	"bookend/internal/code"
 )
 
-// DiskTask is one of the things that hooks keep on disk.
+// DiskTask is something that hooks keep on disk.
 type DiskTask string
 
 const (
@@ -21,39 +21,39 @@ const (
 	DiskHistory DiskTask = "history"
 )
 
-// DiskTrouble is why a task could not be done lately. It is kept in memory: the disk that fails cannot keep it.
+// DiskTrouble is why a task failed lately. It is kept in memory: the failing disk cannot keep it.
 type DiskTrouble struct {
 	Task   DiskTask  `json:"task"`
 	Code   code.Code `json:"code"`
 	Detail string    `json:"detail"`
 	Since  time.Time `json:"since"` // wall time, for display
 	Last   time.Time `json:"last"`
-	Count  int       `json:"count"` // of the tries that failed
-	// Dropped counts the ended runs that had to leave memory without being archived.
+	Count  int       `json:"count"` // failed attempts
+	// Dropped counts the ended runs that were removed from memory without being archived.
 	Dropped int `json:"dropped,omitempty"`
 }
 
 const (
 	diskName      = "disk-troubles.json"
-	maxDiskDetail = 1 << 10 // bytes of the detail
+	maxDiskDetail = 1 << 10 // bytes of Detail
 )
 
 var diskFile = file[[]DiskTrouble]{name: diskName, most: maxShared}
 
-// HasDiskTrouble reports whether there may be any, at the price of one look at a name in memory.
+// HasDiskTrouble reports whether there may be disk trouble, at the cost of one lstat in memory.
 func HasDiskTrouble(run, node string) bool {
 	// Threat: none from users, who cannot write here.
 	_, err := os.Lstat(filepath.Join(run, "state", node, diskName))
 	return err == nil
 }
 
-// DiskTroubles are those of the last try of each task.
+// DiskTroubles returns the trouble of each task whose last attempt failed.
 func (s *Store) DiskTroubles() ([]DiskTrouble, error) {
 	all, err := diskFile.get(s)
 	return orNone(all), err
 }
 
-// NoteDisk keeps what became of tasks: the trouble of each, or nil if it was done.
+// NoteDisk records the outcome of tasks: the trouble of each, or nil if it succeeded.
 func (s *Store) NoteDisk(outcomes map[DiskTask]*DiskTrouble, at time.Time) error {
 	return diskFile.change(s, func(now *[]DiskTrouble) (*[]DiskTrouble, error) {
 		kept := map[DiskTask]DiskTrouble{}
@@ -77,7 +77,7 @@ func (s *Store) NoteDisk(outcomes map[DiskTask]*DiskTrouble, at time.Time) error
 	})
 }
 
-// after is a trouble that goes on from the one before, if there was one.
+// after returns t as the continuation of the trouble before, which is zero if there was none.
 func (t DiskTrouble) after(before DiskTrouble, at time.Time) DiskTrouble {
 	t.Since, t.Last, t.Count, t.Dropped = before.Since, at, before.Count+1, before.Dropped+t.Dropped
 	if before.Count == 0 {
@@ -87,7 +87,7 @@ func (t DiskTrouble) after(before DiskTrouble, at time.Time) DiskTrouble {
 	return t
 }
 
-// Words are the trouble in one line.
+// Words describes the trouble in one line.
 func (t DiskTrouble) Words() string {
 	words := fmt.Sprintf("%s: %s (%d times since %s)", t.Task, t.Detail, t.Count, t.Since.Format(time.DateTime))
 	if t.Dropped > 0 {

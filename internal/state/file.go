@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	fileVersion = 1        // of every file that names one
+	fileVersion = 1        // of every file that has a version
 	maxShared   = 64 << 10 // bytes of a small file
 )
 
-// file is one JSON file below the node's directory: bounded, replaced as a whole, set aside if it cannot be used.
+// file is a JSON file below the node's directory: bounded, replaced as a whole, and set aside if it cannot be used.
 type file[T any] struct {
 	name   string
-	most   int64                   // it has less than so many bytes
-	wrong  func(T) string          // why this program cannot have written it, empty if it can; nil: it always can
-	lock   string                  // of its writers; empty: lockOther
-	encode func(T) ([]byte, error) // nil: all of it, as JSON
+	most   int64                   // its size in bytes is less than this
+	wrong  func(T) string          // why this program cannot have written it, empty if it can; nil: no check
+	lock   string                  // lock file of its writers; empty: lockOther
+	encode func(T) ([]byte, error) // nil: plain JSON
 }
 
 func (f file[T]) place(s *Store) (folder, name string) {
@@ -34,9 +34,9 @@ func (f file[T]) place(s *Store) (folder, name string) {
 	return filepath.Dir(path), filepath.Base(path)
 }
 
-// read returns the content, nil if there is none. Anything else than a whole file is errRecord.
+// read returns the content, or nil if there is no file. Content that is not a complete record is errRecord.
 func (f file[T]) read(s *Store) (*T, error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	// Threat: none from users, who cannot write here; damage and mistakes are refused nonetheless.
 	folder, name := f.place(s)
 	data, err := safefile.Read(folder, name, f.most)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func (f file[T]) read(s *Store) (*T, error) {
 	return decode(data, f.wrong)
 }
 
-// fitted is a content at the first of ledger's levels at which it has less than so many bytes, else at the last.
+// fitted returns the content at the first of ledger's levels where it is shorter than most bytes, else at the last.
 func fitted(most int, at func(level int) any) (data []byte, err error) {
 	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= most); level++ {
 		data, err = json.Marshal(at(level))
@@ -58,7 +58,7 @@ func fitted(most int, at func(level int) any) (data []byte, err error) {
 
 var errRecord = errors.New("not a whole record")
 
-// decode reads a content. It refuses what this program cannot have written.
+// decode parses the content and refuses what this program cannot have written.
 func decode[T any](data []byte, wrong func(T) string) (content *T, err error) {
 	if err := json.Unmarshal(data, &content); err != nil {
 		return nil, fmt.Errorf("%w: %v", errRecord, err)
@@ -77,7 +77,7 @@ func (f file[T]) peek(s *Store) *T {
 	return content
 }
 
-// peek is that for who has no store, of any node.
+// peek reads a file of any node without opening its store; nil if the file cannot be used.
 func peek[T any](run, node string, f file[T]) *T {
 	s, err := storeAt(run, node)
 	if err != nil {
@@ -86,7 +86,7 @@ func peek[T any](run, node string, f file[T]) *T {
 	return f.peek(s)
 }
 
-// get is read for hooks: an unusable file, read again under the lock, is set aside, and a Damage.
+// get is read for hooks: it reads an unusable file again under the lock, sets it aside and returns a Damage.
 func (f file[T]) get(s *Store) (content *T, err error) {
 	defer func() { err = f.failed("read", err) }()
 	if content, err = f.read(s); !unusable(err) {
@@ -102,8 +102,8 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 	return content, errors.Join(lock, err)
 }
 
-// change replaces the content by what edit makes of it, under the lock. For edit, nil is no file; the pointer that it
-// got means no write. An unusable file is set aside and counts as none; one that cannot be read now stays.
+// change replaces the content with the result of edit, under the lock. For edit, nil means no file; returning the
+// pointer it got skips the write. An unusable file is set aside and counts as none; one that cannot be read now stays.
 func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 	return f.failed("change", s.locked(f.lock, func() error {
 		now, err := f.read(s)
@@ -136,7 +136,7 @@ func (f file[T]) put(s *Store, content T) error {
 	return f.failed("keep", s.locked(f.lock, func() error { return f.write(s, content) }))
 }
 
-// write is put without the lock, which keeps the file in work from being swept away.
+// write is put without the lock, which keeps a job's directory from being removed before the file is in it.
 func (f file[T]) write(s *Store, content T) error {
 	encode := f.encode
 	if encode == nil {
@@ -189,30 +189,30 @@ func otherVersion(version int) string {
 	return fmt.Sprintf("version %d, not %d", version, fileVersion)
 }
 
-// Damage is a file that cannot be used; as a record it has been set aside where that was possible.
+// Damage is a file that cannot be used. A damaged record has been set aside if that was possible.
 type Damage struct {
 	Path string
 	Why  string
-	// Unread: it stands for records that were not read and are not among the Damaged. The others may lack a job that
-	// has a GPU.
+	// Unread is set if the damage stands for records that were not read and are not among the Damaged. Then a job that
+	// has a GPU may be missing from the others.
 	Unread bool
 }
 
 func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
 
-// unusable reports that a file is there and will never be a record.
+// unusable reports whether an error means that a file exists and will never be a record.
 func unusable(err error) bool {
 	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
 		errors.Is(err, unix.ELOOP)
 }
 
-// byAge lists a folder of root's, oldest first.
+// byAge lists a directory of root's, oldest first.
 func byAge(folder string) []fs.FileInfo {
 	entries, _ := os.ReadDir(folder)
 	return sortedByAge(entries)
 }
 
-// sortedByAge leaves out what is gone meanwhile.
+// sortedByAge returns the files oldest first, without those removed meanwhile.
 func sortedByAge(entries []fs.DirEntry) (files []fs.FileInfo) {
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {

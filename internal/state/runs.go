@@ -18,18 +18,18 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Version is the format of a record. A record of another version is set aside like a damaged one.
+// Version is the format version of a record. A record of another version is set aside like a damaged one.
 const Version = 1
 
 const (
 	suffix    = ".json"
-	maxRecord = 1 << 20   // bytes of one record that is read
-	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
+	maxRecord = 1 << 20   // bytes of the largest record that is read
+	fitRecord = 256 << 10 // bytes of the largest written: every hook on a GPU that is not clean reads all of them
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
-	maxRuns   = 512       // that one hook reads: far more than Archive keeps; the largest take about half a second
+	maxRuns   = 512       // records per hook: far more than Archive keeps; the largest take about half a second
 )
 
-// record is the file of one run, which must be of this node, job id and key.
+// record returns the file of one run, whose content must be of this node, job id and key.
 func (s *Store) record(id slurm.JobID, key string) file[ledger.Run] {
 	return file[ledger.Run]{
 		name: filepath.Join(folderName(id), key+suffix), most: maxRecord, lock: lockOf(id), encode: encode,
@@ -37,7 +37,7 @@ func (s *Store) record(id slurm.JobID, key string) file[ledger.Run] {
 	}
 }
 
-// wrongRun says why a record cannot be this run's as this program writes it, empty if it can.
+// wrongRun returns why this program cannot have written a record as that of this run; empty if it can.
 func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
 	switch {
 	case r.Version != Version:
@@ -50,7 +50,7 @@ func wrongRun(r ledger.Run, node string, id slurm.JobID, key string) string {
 	return ""
 }
 
-// keyOf names a run by its SLUID (slurm.TellsRun), start time (slurm.TellsStart), or when it was first seen.
+// keyOf returns a run's key: its SLUID (slurm.TellsRun), start time (slurm.TellsStart), or when it was first seen.
 func keyOf(r ledger.Run) string {
 	if r.Job.SLUID != "" {
 		return string(r.Job.SLUID)
@@ -71,7 +71,7 @@ func validKey(s string) bool {
 	return strings.Trim(s[1:], "0123456789") == ""
 }
 
-// encode writes a record: equal runs give equal bytes. One that is too large loses evidence, never its verdict.
+// encode returns a record, the same bytes for equal runs. If it is too large, evidence is cut, never the verdict.
 func encode(r ledger.Run) ([]byte, error) {
 	r.Version = Version
 	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)
@@ -92,7 +92,7 @@ func ordered(e *ledger.End) *ledger.End {
 	return &o
 }
 
-// Begin records the start of a run, or returns ErrExists: the first look, before the job's processes, counts.
+// Begin records the start of a run, or returns ErrExists: only the first sample is from before the job's processes.
 func (s *Store) Begin(run ledger.Run) (err error) {
 	defer of(run.Job, "begin run", &err)
 	if err := s.name(&run); err != nil {
@@ -107,10 +107,10 @@ func (s *Store) Begin(run ledger.Run) (err error) {
 	return errors.Join(err, s.stir())
 }
 
-// stir lets Openings know that a run has begun or ended: it watches the node's directory alone.
+// stir notifies Openings, which watches only the node's directory, that a run has begun or ended.
 func (s *Store) stir() error { return unix.Utimes(s.dir, nil) }
 
-// Close adds an epilog's end to a run that Find returned, or to a new one. Start and ends are the record's.
+// Close adds an epilog's end to a run that Find returned, or to a new one. Start and earlier ends are the record's.
 func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	defer of(run.Job, "close run", &err)
 	if run.Key == "" {
@@ -132,7 +132,7 @@ func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
 	return errors.Join(err, s.stir())
 }
 
-// Find returns the run that an epilog is for, by ledger.Match. A Damage leaves the rest of the answer valid.
+// Find returns the run that an epilog is for, by ledger.Match. If the error is a Damage, the rest is valid.
 func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
 		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
@@ -146,26 +146,26 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	return run, which, err
 }
 
-// Runs returns every record of the node that can be used, and what cannot. Of too many the newest, and Unread.
+// Runs returns every usable record of the node, and the damage: if there are too many, the newest, and an Unread one.
 func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	jobs, err := s.jobs()
 	slices.Reverse(jobs)
 	return s.runsOf(jobs, err)
 }
 
-// jobs are the jobs with records, the one that was written to last at the end.
+// jobs returns the jobs with records, the last written to at the end.
 func (s *Store) jobs() (ids []slurm.JobID, err error) {
 	// Threat: none from users, who cannot write here.
 	entries, err := os.ReadDir(s.dir)
 	for _, entry := range sortedByAge(entries) {
-		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() { // a link is not looked into
+		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() { // links are not followed
 			ids = append(ids, id)
 		}
 	}
 	return ids, err
 }
 
-// runsOf returns the records of these jobs, as many as can be read; err says that the jobs could not be listed.
+// runsOf returns the records of these jobs, as many as can be read. err is why the jobs could not be listed.
 func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
@@ -195,7 +195,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 		switch r, err := s.record(id, key).get(s); {
 		case r != nil:
 			runs = append(runs, *r)
-		case err != nil: // else it was removed meanwhile
+		case err != nil: // both are nil if it was removed meanwhile
 			d := Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error(), Unread: true}
 			_ = errors.As(err, &d)
 			damage = append(damage, d)
@@ -204,7 +204,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	return runs, damage
 }
 
-// name completes a run's key and refuses one that must not become a path.
+// name sets a missing key and refuses a run that must not become part of a path.
 func (s *Store) name(run *ledger.Run) error {
 	if err := s.check(run.Job); err != nil {
 		return err

@@ -1,23 +1,22 @@
-// Package state keeps what hooks of one node must remember, in a tmpfs folder that only root can write:
+// Package state keeps what the hooks of a node must remember, in a tmpfs directory that only root can write:
 //
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: runs.go
-//	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
-//	                                  (baseline, probes, drain, check, numbering, faults), which children
-//	                                  got stuck (stuck*)
-//	  state/NODE/no-mps/              an empty folder: turns.go
+//	  state/NODE/*.json               one value each, replaced as a whole: file.go. Verdicts and tests (baseline,
+//	                                  probes, drain, check, numbering, faults), stuck children (stuck*)
+//	  state/NODE/no-mps/              an empty directory: turns.go
 //	  state/NODE/recorded/            what the recorder saw of runs that have not ended: values.go
-//	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. turns.go
-//	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
-//	  state/NODE/damaged/             records set aside, the newest few; damaged.go
-//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
-//	  report/UID/jobs/NODE_JOBID      a job's reports, root's, which its user may read: user.go
-//	  drop/UID/jobs/NODE_JOBID        what the job's task hooks tell root, which its user may write: user.go
+//	  state/NODE/probe-*.lock         held by a memory test of a GPU, which excludes judging its memory: turns.go
+//	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads while it runs: internal/slurmcmd
+//	  state/NODE/damaged/             records set aside, the newest few: damaged.go
+//	  state/NODE/lock-*               locks; like probe-* never removed: a lock on a removed file excludes no process
+//	  report/UID/jobs/NODE_JOBID      a job's reports, owned by root, readable by the job's user: user.go
+//	  drop/UID/jobs/NODE_JOBID        what the job's task hooks report to root, writable by its user: user.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //
-// Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. Files are
+// Reports and drop files also exist under the SLUID if there is one: a task hook may have nothing else. Files are
 // replaced as a whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file
-// that cannot be used is set aside and reported, and the hook goes on.
+// that cannot be used is set aside and reported, and the hook continues.
 package state
 
 import (
@@ -33,19 +32,19 @@ import (
 	"bookend/internal/slurm"
 )
 
-// What callers tell apart, besides unix.ENOSPC, unix.EROFS and safefile.ErrNotOurs.
+// Errors that callers distinguish, besides unix.ENOSPC, unix.EROFS and safefile.ErrNotOurs.
 var (
-	// ErrLocked: another hook held the lock for longer than this one may wait. The answer is unknown.
+	// ErrLocked means that another hook held the lock for longer than this one may wait. The answer is unknown.
 	ErrLocked = safefile.ErrLocked
-	// ErrName: a node name, job id, SLUID or key is not of its grammar, or not of this node, and was not used.
+	// ErrName means that a node name, job id, SLUID or key is malformed or not of this node, and was not used.
 	ErrName = errors.New("not a name to be used in a path")
-	// ErrExists: this run has a record already.
+	// ErrExists means that this run already has a record.
 	ErrExists = errors.New("the run has a record already")
 )
 
 const (
 	lockWait  = 50 * time.Millisecond // the longest wait for a lock
-	jobLocks  = 64                    // lock files shared by all jobs, by job id
+	jobLocks  = 64                    // lock files shared by all jobs, chosen by job id
 	lockOther = "lock-shared"
 )
 
@@ -56,13 +55,13 @@ type Store struct {
 	dir  string // RUN/state/NODE
 }
 
-// Open returns the store of a node below run, and makes the folders that are missing.
+// Open returns the store of a node below run, and creates missing directories.
 func Open(run, node string) (*Store, error) {
 	s, err := storeAt(run, node)
 	if err == nil {
 		err = makeFolders(made{run, 0o755, true}, made{filepath.Join(run, "state"), 0o700, false},
 			made{s.dir, 0o700, false},
-			made{reportFolder(run), 0o711, false}, // searchable, not listable: job ids are nobody's business
+			made{reportFolder(run), 0o711, false}, // searchable, not listable: users must not see other users' job ids
 			made{dropFolder(run), 0o711, true})
 	}
 	if err != nil {
@@ -81,13 +80,13 @@ func storeAt(run, node string) (*Store, error) {
 type made struct {
 	path  string
 	mode  os.FileMode
-	mount bool // may be a mount point: taken as it is, and checked by whoever uses it
+	mount bool // may be a mount point: used as it is, and checked at each use
 }
 
 func makeFolders(all ...made) error {
 	for _, f := range all {
 		if f.mount {
-			// Threat: none yet: everything made in it later checks its owner and mode on the open folder.
+			// Threat: none yet: everything created in it later checks its owner and mode on the open directory.
 			if _, err := os.Lstat(f.path); err == nil {
 				continue
 			}
@@ -102,7 +101,7 @@ func makeFolders(all ...made) error {
 // Dir is the node's directory, which only root can write.
 func (s *Store) Dir() string { return s.dir }
 
-// locked runs f under one of the node's locks; empty: that of the shared files.
+// locked runs f under one of the node's locks; an empty name is the lock of the shared files.
 func (s *Store) locked(name string, f func() error) error {
 	name = cmp.Or(name, lockOther)
 	release, err := safefile.Lock(filepath.Join(s.dir, name), lockWait, true)
@@ -121,7 +120,7 @@ func of(job slurm.Job, what string, err *error) {
 	}
 }
 
-// check refuses a job that must not become a path. Threat: "..", "/" and the like that a user gave Slurm.
+// check refuses a job that must not become part of a path. Threat: "..", "/" and the like that a user gave Slurm.
 func (s *Store) check(job slurm.Job) error {
 	switch {
 	case job.ID == 0:

@@ -20,9 +20,9 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Claim makes the caller the one hook of a job's start, or end, that is at work, until release or the process's end.
-// Slurm may run such a hook a second time beside the first, and the card is the next job's once either has ended. It
-// gives ErrLocked where another hook came first and did not end within wait.
+// Claim makes the caller the only active hook of a job's start or end, until release or the end of the process. Slurm
+// may run such a hook a second time alongside the first, and gives the GPU to the next job once either has ended. Claim
+// returns ErrLocked if another hook came first and did not end within wait.
 func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (release func(), err error) {
 	if err := s.check(job); err != nil {
 		return nil, fmt.Errorf("claim job: %w", err)
@@ -36,10 +36,10 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 
 const driverLock = "lock-driver"
 
-// AskDriver makes the caller the one hook of the node that starts to ask the driver, until it calls met: it got an
-// answer, has no child left in the driver, or has put it on record. Hooks that begin meanwhile wait for that, and then ask
-// all at once: on a driver that does not answer, only the first leaves a child. ErrLocked: the first still waited when
-// wait was over.
+// AskDriver makes the caller the only hook of the node that starts to query the driver, until it calls met: once the
+// driver has answered, or no child of the hook is left in the driver, or that child is on record. Hooks that begin
+// meanwhile wait for that and then query all at once, so that only the first leaves a child in a driver that does not
+// answer. ErrLocked means that the first was still waiting when wait was over.
 func (s *Store) AskDriver(wait time.Duration) (met func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
@@ -77,30 +77,30 @@ func answeredAt(path string) (at time.Time) {
 
 const noMPS = "no-mps"
 
-// ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
-// flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
+// ProbeLock returns the lock file of a GPU. A memory test holds it exclusively and by flock, so that the lock ends with
+// the process that holds it. A process that judges that GPU's memory holds it shared.
 func (s *Store) ProbeLock(id gpu.ID) string {
 	return filepath.Join(s.dir, "probe-"+lockName(id)+".lock")
 }
 
-// lockName is an id as part of a file name. Threat: "..", "/" and the like in the driver's opaque id: it is hashed.
+// lockName returns an id for use in a file name. Threat: "..", "/" and the like in the driver's id: it is hashed.
 func lockName(id gpu.ID) string {
 	h := fnv.New128a()
-	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
+	_, _ = h.Write([]byte(id)) // never fails, as hash.Hash documents
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until
-// release, which must be called and may be called again. Of each GPU for which that did not succeed, busy says why.
+// Quiet waits, for at most wait in all, until no probe runs on these GPUs, and keeps probes off them until release,
+// which must be called and may be called again. busy gives the reason for each GPU for which that failed.
 func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	var held []func()
 	busy = map[gpu.ID]string{}
 	for _, id := range ids {
-		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
+		// Threat: a process that can open the file can lock it forever: it is root's, 0600, in a directory of root's.
 		unlock, err := safefile.LockIn(over, s.ProbeLock(id), false)
-		if err != nil && !errors.Is(err, ErrLocked) { // once more: without it nothing can be judged of that GPU
+		if err != nil && !errors.Is(err, ErrLocked) { // retry: without the lock nothing can be judged of that GPU
 			unlock, err = safefile.LockIn(over, s.ProbeLock(id), false)
 		}
 		switch {
@@ -119,10 +119,10 @@ func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string,
 	})
 }
 
-// NoMPS returns an empty directory of this node's: a process that looks for MPS there finds none to be a client of.
+// NoMPS returns an empty directory of this node: a process that looks for MPS there finds no server to connect to.
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
-	// Threat: a service that somebody else put there; none from users, who cannot write here.
+	// Threat: an MPS server that another process put there; none from users, who cannot write here.
 	if err := makeFolders(made{path, 0o700, false}); err != nil {
 		return "", fmt.Errorf("make empty directory: %w", err)
 	}
@@ -131,24 +131,24 @@ func (s *Store) NoMPS() (string, error) {
 
 const (
 	maxPlaces  = 160       // of one reader: more than a search for holders can hang at
-	maxReaders = 512 << 10 // bytes: maxPlaces of MaxReaders are some 480 KiB
+	maxReaders = 512 << 10 // bytes: MaxReaders readers with maxPlaces each take about 480 KiB
 )
 
 var (
-	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for some 600
+	stuckFile   = file[[]Stuck]{name: "stuck-children.json", most: maxShared} // room for about 600
 	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxReaders}
 )
 
-// Stuck is a child that could not be killed. While it lives, no other is started where it is.
+// Stuck is a child that could not be killed. While it lives, no other is started for the same user, or for the driver.
 type Stuck struct {
 	PID        int           `json:"pid"`
-	StartTicks uint64        `json:"start_ticks"`   // its start time as /proc gives it
-	Since      time.Duration `json:"since_ns"`      // CLOCK_BOOTTIME when it was given up
-	Op         string        `json:"op"`            // what it was to do
-	User       *uint32       `json:"uid,omitempty"` // whose files it is among; nil: it is in the driver
+	StartTicks uint64        `json:"start_ticks"`   // its start time as in /proc
+	Since      time.Duration `json:"since_ns"`      // CLOCK_BOOTTIME when it was abandoned
+	Op         string        `json:"op"`            // its operation
+	User       *uint32       `json:"uid,omitempty"` // the user whose files it hangs on; nil: it hangs in the driver
 }
 
-// SetStuck records a stuck child beside those that live, and forgets the others: hooks at once may each leave one.
+// SetStuck adds a stuck child to those that live, and forgets the others: concurrent hooks may each leave one.
 func (s *Store) SetStuck(stuck Stuck, alive func(Stuck) bool) error {
 	return stuckFile.change(s, func(now *[]Stuck) (*[]Stuck, error) {
 		all := slices.DeleteFunc(orNone(now), func(o Stuck) bool { return !alive(o) })
@@ -157,14 +157,14 @@ func (s *Store) SetStuck(stuck Stuck, alive func(Stuck) bool) error {
 	})
 }
 
-// Stuck returns a live child that is stuck among a user's files, or in the driver for nil. An unusable record is a
+// Stuck returns a live child that is stuck on a user's files, or in the driver if user is nil. An unusable record is a
 // Damage, set aside.
 func (s *Store) Stuck(user *uint32, alive func(Stuck) bool) (*Stuck, error) {
 	all, err := stuckFile.get(s)
 	return firstStuck(all, user, alive), err
 }
 
-// PeekStuck is Stuck in the driver for those who make and change nothing: nil too where nothing can be read.
+// PeekStuck is Stuck for the driver, for readers that change nothing. It is nil if nothing can be read.
 func PeekStuck(run, node string, alive func(Stuck) bool) *Stuck {
 	return firstStuck(peek(run, node, stuckFile), nil, alive)
 }
@@ -181,23 +181,23 @@ func firstStuck(all *[]Stuck, user *uint32, alive func(Stuck) bool) *Stuck {
 // Reader is a child that reads other processes' /proc and cannot be killed.
 type Reader struct {
 	Stuck
-	At []finding.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
+	At []finding.Instance `json:"at,omitempty"` // what it was reading; empty if not reported or too much
 }
 
-// MaxReaders is how many stuck readers are kept on record. With so many no other reads what could hang: it could not be
-// recorded.
+// MaxReaders is how many stuck readers are kept on record. At that number no other reads what could hang, as it could
+// not be recorded.
 const MaxReaders = 64
 
 func living(all *[]Reader, alive func(Stuck) bool) []Reader {
 	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
 }
 
-// PeekReaders returns the stuck readers that are alive. A record that cannot be used is none; nothing is changed.
+// PeekReaders returns the stuck readers that are alive; none if the record cannot be used. It changes nothing.
 func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
 	return living(peek(run, node, readersFile), alive)
 }
 
-// AddReader records a stuck reader, and forgets those that have ended. One that lives is never forgotten for another.
+// AddReader records a stuck reader and forgets those that have ended. A live one is never dropped to make room.
 func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
 	if len(r.At) > maxPlaces {
 		r.At = nil
@@ -221,13 +221,13 @@ type fault struct {
 	Suppressed int           `json:"suppressed"`
 }
 
-// lately reports that a fault was said within the hour. What lies before the boot was never said.
+// lately reports whether a fault was reported within the hour. A time after now is of an earlier boot.
 func (f fault) lately(now time.Duration) bool {
 	return f.Said > 0 && now >= f.Said && now-f.Said < sayAgain
 }
 
-// Repeat reports whether a fault is to be said now: once an hour a node. suppressed is how often it was not, since
-// it was said last. Where the count cannot be kept it is said each time: a fault is never silent.
+// Repeat reports whether to report a fault now: once an hour per node. suppressed is how often it was not, since it was
+// last reported. If the count cannot be stored, the fault is reported each time: it is never silent.
 func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int) {
 	err := faultsFile.change(s, func(on *map[string]fault) (*map[string]fault, error) {
 		faults := map[string]fault{}
@@ -239,7 +239,7 @@ func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int
 			say, suppressed = true, f.Suppressed
 			f = fault{Said: now}
 		}
-		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) }) // they would grow in number
+		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) }) // or they would accumulate
 		faults[code] = f
 		return &faults, nil
 	})

@@ -18,15 +18,15 @@ import (
 
 const maxReport = 16 << 10 // bytes of the file
 
-// Report is what the user of a job may read of it.
+// Report is what the user of a job may read about it.
 type Report struct {
-	Clean   bool   `json:"clean"` // the GPUs were, at its start
-	Text    string `json:"text"`  // of its start
+	Clean   bool   `json:"clean"` // the GPUs were clean at its start
+	Text    string `json:"text"`  // the report at its start
 	Running string `json:"running,omitempty"`
 	End     string `json:"end,omitempty"`
 }
 
-// PutReport leaves a job's reports for its user alone to read; root's, or a user could fill the file system.
+// PutReport writes a job's reports so that only its user can read them. Root owns them, or users could fill the tmpfs.
 func (s *Store) PutReport(job slurm.Job, report Report) error {
 	return s.named(job, "put report", func(name string) error {
 		data, err := json.Marshal(report)
@@ -42,7 +42,7 @@ func (s *Store) PutReport(job slurm.Job, report Report) error {
 	})
 }
 
-// ChangeReport changes a job's reports, where there are any. The recorder and the job's epilog both do.
+// ChangeReport edits a job's reports if there are any. Both the recorder and the job's epilog do so.
 func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 	return s.locked(lockOf(job.ID), func() error {
 		report, err := s.Report(job)
@@ -57,7 +57,7 @@ func (s *Store) ChangeReport(job slurm.Job, edit func(*Report)) error {
 	})
 }
 
-// RemoveReport removes what an earlier run of the job id left.
+// RemoveReport removes the reports of an earlier run of the job id.
 func (s *Store) RemoveReport(job slurm.Job) error {
 	return s.named(job, "remove report", func(name string) error {
 		return removeOwn(userDir(reportFolder(s.run), job.UID), name)
@@ -75,12 +75,12 @@ func (s *Store) named(job slurm.Job, what string, do func(name string) error) (e
 	return err
 }
 
-// Report is what is there of a job's reports.
+// Report returns a job's reports.
 func (s *Store) Report(job slurm.Job) (Report, error) {
 	return GetReport(s.run, s.node, job.UID, slurm.Owner{ID: job.ID, SLUID: job.SLUID})
 }
 
-// GetReport reads a job's reports as its user: the kernel lets users read their own only.
+// GetReport reads a job's reports as its user: the kernel lets users read only their own.
 func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, err error) {
 	var data []byte
 	name, err := userName(node, owner)
@@ -96,7 +96,7 @@ func GetReport(run, node string, uid uint32, owner slurm.Owner) (report Report, 
 	return report, nil
 }
 
-// userNames are the names of a job's report and drop: task hooks know SLUID, job id, or both. Malformed ones give none.
+// userNames returns a job's file names: task hooks have its SLUID, job id, or both. Malformed ones are left out.
 func userNames(node string, job slurm.Owner) (names []string) {
 	for _, owner := range []slurm.Owner{{SLUID: job.SLUID}, {ID: job.ID}} {
 		if name, err := userName(node, owner); err == nil {
@@ -106,8 +106,8 @@ func userNames(node string, job slurm.Owner) (names []string) {
 	return names
 }
 
-// userName is one of them. Threat: "..", "/" and the like in a user's environment; a node name and what follows
-// the last "_" cannot be confused with another's.
+// userName returns one of them.
+// Threat: "..", "/" and the like in a user's environment. The last "_" separates node and job, so no two names collide.
 func userName(node string, owner slurm.Owner) (string, error) {
 	if !slurm.ValidNode(node) {
 		return "", fmt.Errorf("node %q: %w", node, ErrName)
@@ -121,7 +121,7 @@ func userName(node string, owner slurm.Owner) (string, error) {
 	return "", fmt.Errorf("job %d, SLUID %q: %w", owner.ID, owner.SLUID, ErrName)
 }
 
-// removeOwn removes a file of a folder that only root can write; one that is not there is removed already.
+// removeOwn removes a file of a directory that only root can write. A missing file is no error.
 func removeOwn(folder, name string) error {
 	if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -129,23 +129,23 @@ func removeOwn(folder, name string) error {
 	return nil
 }
 
-const maxDrop = 4 << 10 // bytes of the user's claim, reserved for it
+const maxDrop = 4 << 10 // bytes reserved for the user's claim
 
 func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
 func reportFolder(run string) string { return filepath.Join(run, "report") }
 
-// jobsName is the directory in which a user's files of a tree are: TREE/UID/jobs.
+// jobsName is the directory of a user's files in a tree: TREE/UID/jobs.
 const jobsName = "jobs"
 
-// userDir is where one user's files of a tree are. Other users can see when the directory of the uid was made, as its
-// name can be guessed, and nothing of what is below: neither how many jobs there are, nor when one began or was written
+// userDir returns the directory of a user's files in a tree. As its parent's name can be guessed, other users can see
+// when that was created, but nothing below it: neither how many jobs there are, nor when one began or was written
 // about.
 func userDir(tree string, uid uint32) string {
 	return filepath.Join(tree, strconv.FormatUint(uint64(uid), 10), jobsName)
 }
 
-// inUserDir does something in a user's directory, and makes it where it is missing.
+// inUserDir calls do with a user's directory, which it creates if it is missing.
 func inUserDir(tree string, uid uint32, do func(dir string) error) error {
 	dir := userDir(tree, uid)
 	err := do(dir)
@@ -163,10 +163,10 @@ func inUserDir(tree string, uid uint32, do func(dir string) error) error {
 	return do(dir)
 }
 
-// MakeDrop makes the file in which task hooks tell root what they saw, between its record's two ends.
+// MakeDrop creates the file in which task hooks report to root what they saw between the start and the end of the run.
 func (s *Store) MakeDrop(job slurm.Job) error {
 	return s.named(job, "make drop", func(name string) (err error) {
-		const tries = 3 // a user who fills the file system is slower than the two calls in between
+		const tries = 3 // filling the file system takes a user longer than the two calls in between
 		for try := 0; try == 0 || try < tries && errors.Is(err, unix.ENOSPC); try++ {
 			if try > 0 {
 				s.reclaim()
@@ -179,16 +179,16 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 	})
 }
 
-// reclaim takes back what users have written beyond what was reserved for them: no record of theirs is that large.
+// reclaim frees what users have written beyond the space reserved for them: no valid record is that large.
 func (s *Store) reclaim() {
-	// Threat: none by the names, which are root's; what is not as Share made it is refused, a mount without a look at it.
+	// Threat: none by the names, which are root's; a file not as Share made it is refused, a mount is not even opened.
 	files, _ := filepath.Glob(filepath.Join(dropFolder(s.run), "*", jobsName, "*"))
 	for _, path := range files {
 		_ = safefile.Clear(filepath.Dir(path), filepath.Base(path), int64(max(maxDrop, os.Getpagesize())))
 	}
 }
 
-// ReadDrop returns what the job's task hooks left: the user's claim, at most 4 KiB. Any error means no record.
+// ReadDrop returns what the job's task hooks wrote: the user's claim, at most 4 KiB. Any error means no record.
 func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 	var unread error
 	err = s.named(job, "read drop", func(name string) error {
@@ -204,7 +204,7 @@ func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
 	return data, err
 }
 
-// DropFile is the drop of the job that a task hook finds itself in; empty names where that is no job.
+// DropFile returns the drop file of the job that a task hook runs in; empty names if that is no job.
 func DropFile(run, node string, uid uint32, owner slurm.Owner) (dir, name string) {
 	name, err := userName(node, owner)
 	if err != nil {
@@ -213,12 +213,12 @@ func DropFile(run, node string, uid uint32, owner slurm.Owner) (dir, name string
 	return userDir(dropFolder(run), uid), name
 }
 
-// RemoveDrop removes the drop of a user's job that is over.
+// RemoveDrop removes the drop file of a user's job that has ended.
 func RemoveDrop(run, node string, uid uint32, job slurm.Owner) error {
 	return removeNamed(dropFolder(run), node, uid, job)
 }
 
-// removeNamed removes a job's files of a tree, those of earlier releases too, which lie at its top.
+// removeNamed removes a job's files of a tree, including those of earlier releases, which are at its top.
 func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
 	var all []error
 	for _, name := range userNames(node, job) {
@@ -233,20 +233,20 @@ func removeNamed(tree, node string, uid uint32, job slurm.Owner) error {
 	return errors.Join(all...)
 }
 
-// sweepUsers removes what killed hooks left half written in the users' directories of a tree, and those directories that
-// have been without a file for a month: until then they do not tell whether a user has a job now.
+// sweepUsers removes files that killed hooks left half-written in the users' directories of a tree, and directories
+// without a file for a month, so that a directory does not reveal whether its user has a job now.
 func sweepUsers(tree string, now time.Time) error {
 	const unused = 30 * 24 * time.Hour
 	entries, _ := os.ReadDir(tree)
 	var all []error
 	for _, entry := range entries {
 		if _, err := strconv.ParseUint(entry.Name(), 10, 32); err != nil || !entry.IsDir() {
-			continue // an earlier release's
+			continue // left by an earlier release
 		}
 		jobs := filepath.Join(tree, entry.Name(), jobsName)
 		all = append(all, sweepFolder(jobs, now))
 		if info, err := os.Lstat(jobs); err == nil && now.Sub(info.ModTime()) > unused && os.Remove(jobs) == nil {
-			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now makes both again
+			_ = os.Remove(filepath.Dir(jobs)) // a hook that needs them now creates both again
 		}
 	}
 	return errors.Join(all...)
