@@ -13,32 +13,32 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Book is the node's ledger as attribution wants it.
+// Book is the node's ledger as attribution needs it.
 type Book struct {
 	Self   finding.Record
 	Others []finding.Record
-	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
+	// Left are the findings on record that may still be on a GPU, newest first.
 	Left []finding.Finding
-	// Ending are the processes that ends on record saw ending, with the time of the first such end (CLOCK_BOOTTIME).
+	// Ending are the processes that recorded ends saw ending, with the time of the first such end (CLOCK_BOOTTIME).
 	Ending map[finding.Instance]time.Duration
 }
 
-// Now is the look from which a ledger is read.
+// Now is the moment for which a ledger is read.
 type Now struct {
 	At    time.Duration // CLOCK_BOOTTIME
 	Epoch gpu.Epoch
-	// Beginning is true at the run's start: it has no record yet, and what ended before now it did not disturb.
+	// Beginning is set at the run's start: it has no record yet, and did not overlap with what ended before now.
 	Beginning bool
-	// Idle is the number of bytes below which a card without processes counts as idle.
+	// Idle is the number of bytes below which a GPU without processes counts as idle.
 	Idle uint64
-	// Proofs are what the recordings of runs that have not ended proved.
+	// Proofs are what the recordings of runs that have not ended prove.
 	Proofs []finding.Sighting
-	// Unread is why there may be more runs than those on record, empty if there are none.
+	// Unread is why there may be more runs than those on record; empty if there are no others.
 	Unread string
 }
 
-// Open reads every record of the node and sets self, which may be among them, apart. A look that is no run's end has no
-// self but what the recorder saw.
+// Open reads every record of the node and sets self, which may be among them, apart. A health check has no run as self,
+// only what the recorder saw.
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Left: leftovers(runs, now), Ending: ending(runs, now)}
 	ofRun := self.Job.ID != 0
@@ -46,7 +46,7 @@ func Open(runs []Run, self Run, now Now) Book {
 		b.Self = record(self)
 	}
 	b.Self.Seen = slices.Concat(b.Self.Seen, now.Proofs)
-	if self.Epilog() == nil { // the hook that asks runs for it now: an end that a health check presumed is refuted
+	if self.Epilog() == nil { // its hook runs now, which refutes an end that a health check presumed
 		b.Self.End, b.Self.Unseen = 0, false
 	}
 	if now.Beginning {
@@ -63,7 +63,7 @@ func Open(runs []Run, self Run, now Now) Book {
 			other.End = by.First().At
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
-			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
+			// Slurm runs one job id only once at a time on a node: that run is over, whatever its record says
 			other.End = now.At
 		}
 		b.Others = append(b.Others, other)
@@ -79,11 +79,11 @@ func Open(runs []Run, self Run, now Now) Book {
 	return b
 }
 
-// is reports that two records are of one run. One that is not on record yet has no key.
+// is reports whether two records are of one run. A run that is not on record yet has no key.
 func (r Run) is(self Run) bool { return self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID }
 
-// counts reports whether a run bears on this look. One of this boot does until its end is seen: its job may be live. Then
-// it does unless the driver was reloaded after it. Without a boot id only a run from before now can.
+// counts reports whether a run bears on this moment. A run of this boot does until its end is seen, as its job may be
+// live; after that, unless the driver has been reloaded since. Without a boot id only a run from before now can.
 func (n Now) counts(r Run) bool {
 	if (r.Epoch.Boot == "" || n.Epoch.Boot == "") && r.First().At > n.At {
 		return false
@@ -94,8 +94,8 @@ func (n Now) counts(r Run) bool {
 	return !otherBoot && !(ended && epoch.Changed(n.Epoch))
 }
 
-// leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card
-// idle since acquits everybody before it.
+// leftovers returns the findings on record that may still be on a GPU, newest first. If a later sample found the GPU
+// idle, earlier findings are dropped.
 func leftovers(runs []Run, now Now) []finding.Finding {
 	var left []finding.Finding
 	idle := map[gpu.ID]bool{}
@@ -108,7 +108,7 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 		}
 		for _, f := range e.Findings {
 			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
-				f.Owner = nil // it rests on who had the driver open, which was not all kept
+				f.Owner = nil // the attribution depends on all holders of the driver, and not all were kept
 			}
 			if !idle[f.GPU] && !f.Recorded() {
 				left = append(left, f)
@@ -118,7 +118,7 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 	return left
 }
 
-// ending finds the processes that ends of this boot saw ending. One that a later hook meets again hangs in the kernel.
+// ending returns the processes that ends of this boot saw ending. One still seen later is stuck in the kernel.
 func ending(runs []Run, now Now) map[finding.Instance]time.Duration {
 	all := map[finding.Instance]time.Duration{}
 	for _, r := range runs {
@@ -137,7 +137,7 @@ func ending(runs []Run, now Now) map[finding.Instance]time.Duration {
 	return all
 }
 
-// endsOf are the ends that are known to be of an epoch, newest first.
+// endsOf returns the starts and ends that are known to be of an epoch, newest first.
 func endsOf(runs []Run, epoch gpu.Epoch) []*End {
 	var ends []*End
 	for _, r := range runs {
@@ -153,7 +153,7 @@ func endsOf(runs []Run, epoch gpu.Epoch) []*End {
 
 func record(r Run) finding.Record {
 	rec := finding.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
-	rec.Unplaced = len(r.Devices) < max(1, len(r.Job.GPUIndexes)) // of the others, what their numbers mean is not known
+	rec.Unplaced = len(r.Devices) < max(1, len(r.Job.GPUIndexes)) // what the numbers of the others mean is not known
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
 		rec.Unplaced = rec.Unplaced || d.Device.ID == ""
@@ -172,7 +172,7 @@ func record(r Run) finding.Record {
 	return rec
 }
 
-// Given reports whether a run was given a card, or may have been.
+// Given reports whether a run was given a GPU, or may have been.
 func (r Run) Given(id gpu.ID) bool { return record(r).MayHold(id) }
 
 func sightings(seen []finding.Sighting, e End) []finding.Sighting {
@@ -187,7 +187,7 @@ func sightings(seen []finding.Sighting, e End) []finding.Sighting {
 // alone reports whether no other run was given any of r's GPUs while r ran.
 func alone(r finding.Record, others []finding.Record) bool {
 	if r.Start == 0 || len(r.GPUs) == 0 || slices.Contains(r.GPUs, "") {
-		return false // without its start or its GPUs nobody knows what r overlapped with
+		return false // without its start or its GPUs, its overlaps are not known
 	}
 	for _, o := range others {
 		if o.Job == r.Job && o.Start == r.Start {
@@ -203,7 +203,7 @@ func alone(r finding.Record, others []finding.Record) bool {
 func overlap(a, b finding.Record) bool {
 	const forever = time.Duration(1<<63 - 1)
 	endOf := func(r finding.Record) time.Duration {
-		if r.Live() || r.Unseen { // a presumed end proves no other job alone
+		if r.Live() || r.Unseen { // a presumed end does not prove that another job was alone
 			return forever
 		}
 		return r.End
@@ -211,7 +211,7 @@ func overlap(a, b finding.Record) bool {
 	return a.Start < endOf(b) && b.Start < endOf(a)
 }
 
-// Which says what Match found.
+// Which is the kind of run that Match found.
 type Which string
 
 // What a job's epilog may find.
@@ -221,8 +221,8 @@ const (
 	NoRun     Which = "none"   // no prolog, or its record was lost
 )
 
-// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, where
-// both know it; else the newest, which is the only one that can be running. A record of another user is another job's.
+// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, if both
+// have it; else the newest, the only one that can be running. A record of another user is another job's.
 func Match(runs []Run, job slurm.Job) (Run, Which) {
 	var best *Run
 	for i := range runs {
@@ -231,7 +231,7 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
 			continue
 		}
-		// The surer likeness, then the run that began later: of an older open one only the epilog is missing.
+		// Prefer a sure match, then the run that began later: an older open one only lacks its epilog.
 		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.after(*best) {
 			best = r
 		}
@@ -239,15 +239,15 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	switch {
 	case best == nil:
 		return Run{}, NoRun
-	case best.Epilog() != nil: // one that was settled without an end is open to it
+	case best.Epilog() != nil: // a run that was settled without an epilog is still open to one
 		return *best, ClosedRun
 	}
 	return *best, OpenRun
 }
 
-// compare says whether two hooks' jobs of one id are one run for sure, or another; neither where they do not tell. Both
-// hooks of a run have the same start time: when nodes have powered up Slurm sets it again, but before it starts a prolog
-// (job_config_fini of slurmctld, 23.02 to 26.05).
+// compare reports whether two hooks' jobs of one id are surely the same run, or surely another; neither if they lack
+// the data. Both hooks of a run have the same start time: Slurm sets it again when nodes have powered up, but before it
+// starts a prolog (job_config_fini of slurmctld, 23.02 to 26.05).
 func compare(a, b slurm.Job) (sure, other bool) {
 	switch {
 	case a.SLUID != "" && b.SLUID != "":
@@ -260,14 +260,14 @@ func compare(a, b slurm.Job) (sure, other bool) {
 	return sure, !sure
 }
 
-// Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.
+// Sure reports whether a record is of this very run, by its SLUID or start time, and not only of its job id.
 func (r Run) Sure(job slurm.Job) bool {
 	sure, _ := compare(r.Job, job)
 	return sure && r.Job.ID == job.ID
 }
 
-// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which
-// (slurm.TellsStart), and one closed less than within before now may get a second epilog.
+// Mistakable reports whether an epilog may be for another run of the job id than r: Slurm does not tell them apart
+// (slurm.TellsStart), and a run closed less than within before now may get a second epilog.
 func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bool {
 	if r.Closed() || r.Sure(job) {
 		return false
@@ -281,12 +281,12 @@ func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bo
 	})
 }
 
-// Node is what a node knows of itself, for judging runs whose end nobody saw.
+// Node is what is known of a node, for judging runs whose end was not seen.
 type Node struct {
 	Epoch  gpu.Epoch
-	GPUs   []gpu.ID // all that Slurm gives out
-	Shared []string // partitions that hand one card to several jobs
-	// Exclusive reports that no card is given out in parts, for certain. It is asked only where it matters.
+	GPUs   []gpu.ID // all that Slurm allocates
+	Shared []string // partitions that give one GPU to several jobs
+	// Exclusive reports whether it is certain that no GPU is allocated in parts. It is called only if it matters.
 	Exclusive func() bool
 }
 
@@ -295,11 +295,11 @@ type Unfinished struct {
 	Run
 	Why      string
 	Presumed bool          // likely, and not proven
-	Over     time.Duration // since when, CLOCK_BOOTTIME of the run's own boot
+	Over     time.Duration // since when it is over, CLOCK_BOOTTIME of the run's own boot
 }
 
-// Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given
-// to a later job, which got it clean and has ended. Nobody asks Slurm. That they are over blames nobody.
+// Unended returns the open runs that are over: of an earlier boot, of a job id that began again, or whose GPU was given
+// to a later job, which got it clean and has ended. Slurm is not asked. This blames no job.
 func Unended(runs []Run, n Node) (over []Unfinished) {
 	ofBoot := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Epoch.OtherBoot(n.Epoch) })
 	for _, r := range runs {
@@ -321,8 +321,8 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 	return over
 }
 
-// follower is a job that was given a GPU of a run later, and why the run is over by that. If the run's GPUs are not
-// known, later jobs must have been given all of the node's, and it is the last of them.
+// follower returns a job that was given a GPU of a run later, and why this means that the run is over. If the run's
+// GPUs are not known, later jobs must have been given all GPUs of the node, and the last of them is returned.
 func (n Node) follower(r Run, runs []Run) (last *Run, why string) {
 	if r.Start == nil || n.mayShare(r) {
 		return nil, ""
@@ -347,8 +347,8 @@ func (n Node) follower(r Run, runs []Run) (last *Run, why string) {
 	return last, "later jobs were given every GPU of the node"
 }
 
-// heir is a job of this boot that was given a GPU after a run began, alone and clean, and whose end was seen. Slurm
-// gives a GPU that a job has to no other, suspended or not, unless it is shared by right.
+// heir returns a job of this boot that was given a GPU after a run began, alone and clean, and whose end was seen.
+// Slurm gives a GPU that a job has, suspended or not, to no other job unless sharing is allowed.
 func (n Node) heir(r Run, id gpu.ID, runs []Run) *Run {
 	for i, o := range runs {
 		later := o.Job.ID != r.Job.ID && o.Start != nil && o.Start.At > r.Start.At && !o.Epoch.OtherBoot(r.Epoch)

@@ -12,27 +12,27 @@ import (
 	"bookend/internal/gpu"
 )
 
-// bounds are the most entries that the lists of one end keep.
+// bounds limit the lists of one start or end.
 type bounds struct {
-	many int // processes of one card, and processes that /proc was asked about
-	few  int // of any other list
+	many int // processes of one GPU, and processes read from /proc
+	few  int // entries of any other list
 	text int // bytes of each text of a finding
 }
 
-// shrinking are the bounds to try, one after the other, until a record fits. The first hold for every record: a node
-// was seen with 480 processes that had the driver open, all candidates of each finding. The last are of a bare one.
+// shrinking are the bounds to try, one after another, until a record fits. The first apply to every record: a node was
+// seen with 480 processes that had the driver open, all candidates of each finding. The last are for a bare record.
 var shrinking = []bounds{{1024, 64, 1 << 10}, {64, 8, 128}, {0, 64, 64}}
 
 // Bare is the level at which a record has the verdict without its evidence.
 var Bare = len(shrinking) - 1
 
-// everything is what Rest counts where only the verdict was kept.
+// everything is the key in Rest if only the verdict was kept.
 const everything = "evidence"
 
 const maxReport = 16 << 10 // bytes of the text that a user gets
 
-// Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level,
-// the less is kept, up to Bare. Codes of findings, causes of a drain and exit codes are the same at every level.
+// Bounded returns the run with lists of bounded length, and a count of what was left out. The higher the level, the
+// less is kept, up to Bare. Finding codes, causes of a drain and exit codes are the same at every level.
 func (r Run) Bounded(level int) Run {
 	r.Ends = slices.Clone(r.Ends)
 	for i, e := range r.Ends {
@@ -43,7 +43,7 @@ func (r Run) Bounded(level int) Run {
 		r.Start = &start
 	}
 	if level >= Bare {
-		given := r.Job.GPUIndexes // one more than is known says that not all are
+		given := r.Job.GPUIndexes // one index more than known devices shows that some are unknown
 		r.Job.Visible, r.Job.GPUIndexes = nil, given[:min(len(given), len(r.Devices)+1)]
 	}
 	return r
@@ -57,7 +57,7 @@ func (c Check) Bounded(level int) Check {
 	return c
 }
 
-// bounded bounds the lists of an end that have no bound of their own, as cards and what is known of each have.
+// bounded bounds the lists of an end that are not already bounded by the number of GPUs.
 func (e End) bounded(level int) End {
 	c := &cutter{shrinking[level], map[string]int{}}
 	maps.Copy(c.rest, e.Rest)
@@ -72,7 +72,7 @@ func (e End) bounded(level int) End {
 		r := &e.Snapshot.Readings[i]
 		all := len(r.Processes)
 		if r.Processes = few(c, "listed", r.Processes, c.many); len(r.Processes) < all {
-			// the list is not whole: nothing is certain of the card any more
+			// the list is incomplete: nothing about the GPU is certain any more
 			r.ProcessesUnknown = fmt.Sprintf("%d processes, of which %d were recorded", all, len(r.Processes))
 		}
 	}
@@ -99,7 +99,7 @@ func (e End) bounded(level int) End {
 	return e
 }
 
-// bare is an end's verdict, with what policy and drain need of each finding, and each GPU's counters, for the next job.
+// bare keeps an end's verdict, what policy and drain need of each finding, and each GPU's counters for the next job.
 func (e End) bare() End {
 	b := End{At: e.At, Began: e.Began, Wall: e.Wall, Epoch: e.Epoch, Unseen: e.Unseen, Presumed: e.Presumed,
 		SlurmConf: e.SlurmConf,
@@ -131,7 +131,7 @@ func few[T any](c *cutter, name string, list []T, most int) []T {
 	return list[:most]
 }
 
-// findings keeps what decided the verdict, one of each code and cause of a drain, and the first others, as judged.
+// findings keeps what decided the verdict, one of each code and cause of a drain, and the first others, in their order.
 func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding.Finding, finding.Verdict) {
 	var order, others []int
 	decided, seen := Decisive(found, v), map[string]bool{}
@@ -153,7 +153,7 @@ func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding
 	v.Judged, v.Held = nil, clip(v.Held, c.text)
 	for _, i := range order {
 		f := found[i]
-		if len(f.Candidates) > c.few { // who has an owner says first whether it is still there
+		if len(f.Candidates) > c.few { // those with an owner first: they show whether the leftover is still there
 			owned := func(h finding.Holder) bool { return h.Owner != nil }
 			others := slices.DeleteFunc(slices.Clone(f.Candidates), owned)
 			owners := slices.DeleteFunc(slices.Clone(f.Candidates), func(h finding.Holder) bool { return !owned(h) })
@@ -169,7 +169,7 @@ func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding
 	return kept, v
 }
 
-// Decisive is the index of the finding that decided a verdict, -1 for none: one that drains, and has most memory.
+// Decisive returns the index of the finding that decided a verdict, -1 if none: one that drains, with the most memory.
 func Decisive(found []finding.Finding, v finding.Verdict) int {
 	best := -1
 	for i, f := range found {
@@ -192,11 +192,11 @@ func clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
 }
 
-// maxAccounts is how many processes of accounting a card's record keeps: the driver keeps thousands, of all jobs, and
-// the records of a node lie in memory.
+// maxAccounts is how many processes from accounting a GPU's record keeps: the driver keeps thousands, of all jobs, and
+// the records of a node are in memory.
 const maxAccounts = 32
 
-// Accounts leaves the processes of accounting that began since a moment (wall time; zero: any), the largest first.
+// Accounts keeps the accounted processes that did not begin before since (wall time; zero: any), the largest first.
 func Accounts(all []gpu.Health, since time.Time) []gpu.Health {
 	kept := slices.Clone(all)
 	for i := range kept {

@@ -8,8 +8,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// sawClient keeps the least of Client that two samples in a row show: one alone may have read memory and processes at
-// two moments.
+// sawClient keeps the smallest Client that two successive samples show: one alone may have read memory and processes at
+// different moments.
 func (g *Recorded) sawClient(r gpu.Reading) {
 	now, last := client(r), g.Beyond.Client
 	if both := max(now, last); now > 0 && last > 0 {
@@ -18,7 +18,7 @@ func (g *Recorded) sawClient(r gpu.Reading) {
 	g.Beyond.Client = now
 }
 
-// client is what the driver holds for each process of a reading beyond the listed figures, 0 if it does not tell.
+// client returns what the driver holds per process of a reading beyond the listed figures, 0 if that is unknown.
 func client(r gpu.Reading) uint64 {
 	bytes, unknown := finding.Unexplained(r, finding.Limits{}, finding.Baseline{})
 	n := uint64(len(r.Processes))
@@ -28,8 +28,8 @@ func client(r gpu.Reading) uint64 {
 	return bytes / n
 }
 
-// Clients are, for each model of GPU, the least that the recordings of jobs under a version of the driver show of what
-// it holds for a process beyond the process's figure. A job can make its own figure larger, and no other job's.
+// Clients returns, by GPU model, the least memory that the driver holds for a process beyond the process's figure, in
+// the recordings of jobs under one driver version. A job can increase its own figure, but no other job's.
 func Clients(runs []Run, driver string) map[string]uint64 {
 	least := map[string]uint64{}
 	for _, r := range runs {

@@ -9,13 +9,13 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Recording is what the recorder saw of a run between its two ends, at its samples: every most is a lower bound.
+// Recording is what the recorder's samples showed of a run between its start and end: every maximum is a lower bound.
 type Recording struct {
 	From    time.Duration `json:"from_ns"`  // CLOCK_BOOTTIME of the first sample
-	To      time.Duration `json:"to_ns"`    // of the last
-	Every   time.Duration `json:"every_ns"` // meant to lie between two samples
+	To      time.Duration `json:"to_ns"`    // of the last sample
+	Every   time.Duration `json:"every_ns"` // intended interval of the samples
 	Samples int           `json:"samples"`
-	Missed  []Span        `json:"missed,omitempty"` // where they lie much further apart; at most MaxMissed
+	Missed  []Span        `json:"missed,omitempty"` // intervals without samples; at most MaxMissed
 	GPUs    []Recorded    `json:"gpus"`
 	// Elsewhere are processes of the job, by cgroup, on GPUs of other running jobs; at most MaxRecorded.
 	Elsewhere []RecordedProcess `json:"elsewhere,omitempty"`
@@ -34,33 +34,33 @@ type Recorded struct {
 	Unread  int    `json:"unread,omitempty"` // samples in which memory or processes could not be read
 	Peak    Most   `json:"peak"`             // memory in use
 	Own     Most   `json:"own,omitzero"`     // of the job's own processes together
-	// Unlisted is the memory beyond the first sample's that no process accounts for, for lasting and more.
+	// Unlisted is the memory that no process accounts for, beyond the first sample's, and for at least lasting.
 	Unlisted  Most              `json:"unlisted,omitzero"`
-	Together  int               `json:"together,omitempty"` // most processes of the job at once
+	Together  int               `json:"together,omitempty"` // most processes of the job at the same time
 	Busy      Busy              `json:"busy,omitzero"`
 	Processes []RecordedProcess `json:"processes,omitempty"` // at most MaxRecorded, the largest
-	More      int               `json:"more,omitempty"`      // processes that were not kept
+	More      int               `json:"more,omitempty"`      // processes that were dropped
 	Curve     Curve             `json:"curve,omitzero"`
 
 	Beyond *Beyond `json:"beyond,omitempty"`
 	// Client is the least memory, in bytes, that the driver was seen to hold for a process beyond the process's figure;
-	// 0 if no two samples in a row tell.
+	// 0 if no two successive samples show it.
 	Client uint64 `json:"client,omitempty"`
 }
 
-// Beyond follows the memory that no process accounts for.
+// Beyond tracks the memory that no process accounts for.
 type Beyond struct {
 	Base  uint64        `json:"base"`            // at the first sample
-	Extra uint64        `json:"extra,omitempty"` // the least beyond that since
+	Extra uint64        `json:"extra,omitempty"` // the least beyond Base since Since
 	Since time.Duration `json:"since_ns,omitempty"`
-	// Client is what the last sample shows of Recorded.Client: memory and processes are read one after the other.
+	// Client is the last sample's value for Recorded.Client: memory and processes are read one after the other.
 	Client uint64 `json:"client,omitempty"`
 }
 
-// Recordings are those of a node's open runs, by their Name.
+// Recordings are the recordings of a node's open runs, by Run.Name.
 type Recordings map[string]Recording
 
-// About is what was recorded of a run, nil for nothing.
+// About returns what was recorded of a run, nil if nothing was.
 func (r Recordings) About(run Run) *Recording {
 	if own, ok := r[run.Name()]; ok {
 		return &own
@@ -68,7 +68,7 @@ func (r Recordings) About(run Run) *Recording {
 	return nil
 }
 
-// Proofs are those of all of them.
+// Proofs returns the proofs of all recordings.
 func (r Recordings) Proofs() (seen []finding.Sighting) {
 	for _, o := range r {
 		seen = append(seen, o.Proofs()...)
@@ -76,18 +76,18 @@ func (r Recordings) Proofs() (seen []finding.Sighting) {
 	return seen
 }
 
-// Most is the largest figure that was seen.
+// Most is the largest figure seen.
 type Most struct {
 	Bytes uint64        `json:"bytes"`
 	At    time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
 }
 
-// Busy sums how busy a GPU was.
+// Busy sums up how busy a GPU was.
 type Busy struct {
-	Samples int           `json:"samples"` // in which the driver told
-	Sum     int           `json:"sum"`     // of their percents
+	Samples int           `json:"samples"` // in which the driver reported it
+	Sum     int           `json:"sum"`     // of their percentages
 	Most    int           `json:"most"`    // percent
-	Idle    time.Duration `json:"idle_ns"` // how long no kernel ran
+	Idle    time.Duration `json:"idle_ns"` // time in which no kernel ran
 }
 
 // Bounds of a recording, whatever a job does.
@@ -95,23 +95,23 @@ const (
 	MaxMissed   = 8
 	MaxRecorded = 32
 	MaxPoints   = 240
-	maxCurves   = 4 // processes that have a course
-	// lasting tells lasting memory from teardown: the driver takes 0.1 to 0.4 s to free an ended process's (measured).
+	maxCurves   = 4 // processes that have a curve
+	// lasting separates lasting memory from teardown: freeing an ended process's memory takes 0.1 to 0.4 s (measured).
 	lasting = 2 * time.Second
 )
 
-// Sample is one look at a node's GPUs.
+// Sample is what one sample shows of a node's GPUs.
 type Sample struct {
 	Look   gpu.Snapshot
 	Known  map[int]finding.Process // what /proc says of the processes in it
-	Shared bool                    // another run has a GPU of this one
+	Shared bool                    // another run has one of this run's GPUs
 	Limits finding.Limits
 }
 
-// Add adds a sample, and reports whether it brought any news: more memory, or another process.
+// Add adds a sample, and reports whether it showed anything new: more memory, or another process.
 func (r *Recording) Add(self Run, s Sample) (news bool) {
 	at := s.Look.At
-	if at < r.To { // of another boot
+	if at < r.To { // from another boot
 		return false
 	}
 	if r.Samples == 0 {
@@ -135,7 +135,7 @@ func (r *Recording) Add(self Run, s Sample) (news bool) {
 	return news || r.Samples == 1 || len(r.Elsewhere) > elsewhere
 }
 
-// elsewhere keeps the run's processes on GPUs that it was not given. Samples show GPUs of running jobs alone.
+// elsewhere keeps the run's processes on GPUs that it was not given. Samples show only GPUs of running jobs.
 func (r *Recording) elsewhere(self Run, s Sample) {
 	for _, reading := range s.Look.Readings {
 		for _, p := range reading.Processes {
@@ -152,10 +152,10 @@ func (r *Recording) elsewhere(self Run, s Sample) {
 	}
 }
 
-// Writes is the time between two writings of what brought no news: so much older than an end may its last sample be.
+// Writes is the interval of writes without news: at an end, the last sample on record may be that much older.
 const Writes = 3 * time.Second
 
-// late is how far two samples may lie apart before the time between them counts as missed.
+// late is how far apart two samples may be before the time between them counts as missed.
 func late(every time.Duration) time.Duration { return Writes + every*3/2 + 250*time.Millisecond }
 
 func (r *Recording) miss(s Span) {
@@ -166,7 +166,7 @@ func (r *Recording) miss(s Span) {
 	r.Missed = append(r.Missed, s)
 }
 
-// Gaps are the times of a run without samples, those at its two ends too.
+// Gaps returns the intervals of a run without samples, including those at its start and end.
 func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
 	if r == nil || r.Samples == 0 {
 		return []Span{{from, to}}
@@ -181,13 +181,13 @@ func (r *Recording) Gaps(from, to time.Duration) (all []Span) {
 	return all
 }
 
-// Whole reports that every interval of a run was seen, on all of its GPUs, by samples close to each other.
+// Whole reports whether close samples saw every interval of a run, on all of its GPUs, and no process was dropped.
 func (r *Recording) Whole(from, to time.Duration) bool {
 	more := func(g Recorded) bool { return g.More > 0 }
 	return r.Measures(from, to) && r.Close(from, to) && !slices.ContainsFunc(r.GPUs, more)
 }
 
-// Measures reports that what the job's processes had together was seen at every interval of a run: a peak is the peak.
+// Measures reports whether the memory of the job's processes was seen at every interval of a run: a peak is the peak.
 func (r *Recording) Measures(from, to time.Duration) bool {
 	unread := func(g Recorded) bool { return g.Unread > 0 }
 	return r != nil && len(r.Gaps(from, to)) == 0 && !slices.ContainsFunc(r.GPUs, unread)
@@ -234,20 +234,20 @@ func (g *Recorded) add(self Run, s Sample, first, last time.Duration) {
 	}
 }
 
-// Unused reports a GPU on which no sample saw a process, whoever's, a kernel that ran, or memory of some size: in a
-// container, processes may not be listed.
+// Unused reports whether no sample saw a process of any owner, a running kernel, or more than finding.MaxBaseline in
+// use: processes in a container may not be listed.
 func (g Recorded) Unused() bool {
 	return g.Samples > 0 && g.Unread+len(g.Processes)+g.More+g.Together+g.Busy.Most == 0 &&
 		g.Peak.Bytes <= finding.MaxBaseline
 }
 
-// Close reports samples so close to each other, from end to end, that no use worth telling is between two.
+// Close reports whether samples were so close to each other, from start to end, that they missed no notable use.
 func (r *Recording) Close(from, to time.Duration) bool {
 	const often = 5 * time.Second
 	return r != nil && r.Every <= often && len(r.Gaps(from, to)) == 0
 }
 
-// Idle reports a GPU that was never used between two ends.
+// Idle reports whether a GPU was never used between the start and the end of a run.
 func (r *Recording) Idle(g Recorded, from, to time.Duration) bool {
 	return r.Close(from, to) && g.Unused() && g.Busy.Samples > 0
 }
@@ -266,7 +266,7 @@ func (g *Recorded) process(p gpu.Process, facts finding.Process, at time.Duratio
 	}
 }
 
-// withProcess is a list with what one look showed of a process on a GPU, and the place of that process in it.
+// withProcess adds what one sample showed of a process on a GPU to a list, and returns the index of that process.
 func withProcess(list []RecordedProcess, id gpu.ID, p gpu.Process, facts finding.Process, at time.Duration,
 ) (all []RecordedProcess, i int) {
 	i = slices.IndexFunc(list, func(o RecordedProcess) bool {
@@ -280,8 +280,8 @@ func withProcess(list []RecordedProcess, id gpu.ID, p gpu.Process, facts finding
 	return list, i
 }
 
-// keep drops processes of which there are too many: first those that have gone, the smallest first. Those that began
-// since the last sample are counted: the others were, when they were dropped before, unless this is the first.
+// keep drops processes beyond MaxRecorded: first those that have gone, the smallest first. It counts those that began
+// since the last sample: the others were counted when they were first dropped, unless this is the first sample.
 func (g *Recorded) keep(first, last, now time.Duration) {
 	if len(g.Processes) <= MaxRecorded {
 		return
@@ -323,7 +323,7 @@ func (g *Recorded) account(r gpu.Reading, limits finding.Limits, at time.Duratio
 	}
 }
 
-// Bounded leaves out courses, then all but the largest processes.
+// Bounded leaves out curves, then all but the largest processes.
 func (r *Recording) Bounded(level int) *Recording {
 	if r == nil || level == 0 {
 		return r
@@ -341,7 +341,7 @@ func (r *Recording) Bounded(level int) *Recording {
 	return &less
 }
 
-// Mean is the mean percent, false where the driver did not tell.
+// Mean returns the mean percentage; known is false if the driver never reported it.
 func (b Busy) Mean() (percent int, known bool) {
 	if b.Samples == 0 {
 		return 0, false
@@ -349,13 +349,13 @@ func (b Busy) Mean() (percent int, known bool) {
 	return (b.Sum + b.Samples/2) / b.Samples, true
 }
 
-// Curve is the course of a GPU's memory: the most in use in each of at most MaxPoints steps of equal length.
+// Curve is a GPU's memory over time: the most in use in each of at most MaxPoints steps of equal length.
 type Curve struct {
 	Step time.Duration `json:"step_ns"`
 	Used []uint32      `json:"used_mib"`
 }
 
-// at is the step of a moment, with at least what was used then. Beyond MaxPoints the steps double in length.
+// at raises the step of a moment to what was used then, and returns it. Beyond MaxPoints the steps double in length.
 func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int {
 	if c.Step == 0 {
 		c.Step = time.Second
@@ -371,9 +371,9 @@ func (c *Curve) at(since time.Duration, used uint64, also []RecordedProcess) int
 	return slot
 }
 
-// reach sets a step to at least a figure. Steps between consecutive samples have the figure before, longer gaps none.
+// reach raises a step to a figure. Steps between consecutive samples get the figure before, those in longer gaps 0.
 func reach(points []uint32, slot int, figure uint32) []uint32 {
-	const between = 3 // of a second each, as two samples lie at most apart where none was missed
+	const between = 3 // steps of one second: as far as two samples are apart if none was missed
 	was := uint32(0)
 	if n := len(points); n > 0 && slot-n <= between {
 		was = points[n-1]

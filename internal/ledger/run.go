@@ -1,4 +1,4 @@
-// Package ledger reads from a node's records of jobs' ends whose what is. Package state keeps them.
+// Package ledger infers from recorded runs which job owns a process or leftover memory. Package state keeps them.
 package ledger
 
 import (
@@ -23,13 +23,13 @@ type Assigned = slurmconf.Assigned
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {
 	Version int `json:"version"`
-	// Key tells this run from others of the job id; package state makes it.
+	// Key distinguishes this run from others of the job id; package state makes it.
 	Key     string     `json:"key"`
 	Job     slurm.Job  `json:"job"`
 	Display Display    `json:"display,omitzero"`
 	Epoch   gpu.Epoch  `json:"epoch"`
 	Devices []Assigned `json:"devices,omitempty"`
-	// Numbering is where Devices came from; empty in records of earlier versions, which counted.
+	// Numbering is where Devices came from; empty in records of earlier versions, which counted GPUs.
 	Numbering slurmconf.Origin `json:"numbering,omitzero"`
 	Start     *End             `json:"start,omitempty"` // nil: no prolog, or a lost record
 	Ends      []End            `json:"ends,omitempty"`  // one for each epilog; none while the run is open
@@ -38,54 +38,54 @@ type Run struct {
 
 // Damaged is a record that could not be used and was set aside: its job may still run, on any GPU.
 type Damaged struct {
-	File  string // its name now
+	File  string // its present name
 	Job   slurm.JobID
-	Clear []gpu.ID // on which a health check saw neither memory nor a process since
+	Clear []gpu.ID // on which a health check has since seen neither memory nor a process
 }
 
 // MayHold reports whether the job may have a GPU.
 func (d Damaged) MayHold(id gpu.ID) bool { return !slices.Contains(d.Clear, id) }
 
-// Display is what only the job's task hook knows, for display: the user's claim.
+// Display is what only the job's task hook can provide, for display: the user's claim.
 type Display struct {
 	Array slurm.ArrayTask `json:"array,omitzero"`
 	HetID slurm.JobID     `json:"het_id,omitempty"`
 }
 
-// End is one of a run's two ends: its prolog's or epilog's look, and what was made of it.
+// End is the start or an end of a run: what its prolog or epilog saw and concluded.
 type End struct {
 	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
-	// when the hook began; 0 in records of earlier versions
+	// Began is when the hook began; 0 in records of earlier versions.
 	Began time.Duration `json:"began_ns,omitzero"`
 	Wall  time.Time     `json:"wall"` // for display
-	// what this end knew of the driver's epoch, if that is not the run's
+	// Epoch is the driver's epoch as this end found it, if that is not the run's.
 	Epoch     gpu.Epoch               `json:"epoch,omitzero"`
 	Snapshot  gpu.Snapshot            `json:"snapshot"`
 	Curves    map[gpu.ID]settle.Curve `json:"curves,omitempty"`
 	Processes []finding.Process       `json:"processes,omitempty"`
 	Scan      *finding.Scan           `json:"scan,omitempty"`
 	Health    []gpu.Health            `json:"health,omitempty"`
-	// Kernel is at a start the mark alone, at an end what the kernel's log had since that mark.
+	// Kernel is only the mark at a start; at an end it is what the kernel log has had since that mark.
 	Kernel    *gpu.KernelLog       `json:"kernel,omitempty"`
 	Probes    []gpu.Probe          `json:"probes,omitempty"`
 	Messages  []oom.Message        `json:"messages,omitempty"` // the user's claim
-	Outputs   []Output             `json:"outputs,omitempty"`  // where they were looked for; Message.File counts these
+	Outputs   []Output             `json:"outputs,omitempty"`  // searched for Messages; Message.File is the index
 	Recording *Recording           `json:"recording,omitempty"`
 	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it
-	// Unseen says why the run is over though no epilog came: nothing was looked at or judged.
+	// Unseen is why the run is over although no epilog came: nothing was sampled or judged.
 	Unseen string `json:"unseen,omitempty"`
-	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
+	// Presumed is set with Unseen if that follows from how Slurm allocates GPUs, and is not proven.
 	Presumed bool            `json:"presumed,omitempty"`
 	Verdict  finding.Verdict `json:"verdict"`
-	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check gets none, and needs the controller.
+	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check gets none, but needs the controller.
 	SlurmConf string `json:"slurm_conf,omitempty"`
-	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
+	// Rest counts, by list, the entries that were left out to keep the record small; nil if it is complete.
 	Rest map[string]int `json:"rest,omitempty"`
 }
 
-// Probe is the test allocation on a card, false where none is on record.
+// Probe returns the test allocation on a GPU, false if none is on record.
 func (e End) Probe(id gpu.ID) (gpu.Probe, bool) {
 	i := slices.IndexFunc(e.Probes, func(p gpu.Probe) bool { return p.Device == id })
 	if i < 0 {
@@ -94,16 +94,16 @@ func (e End) Probe(id gpu.ID) (gpu.Probe, bool) {
 	return e.Probes[i], true
 }
 
-// Over is when the job was over, on CLOCK_BOOTTIME: its epilog watches for seconds what the job left.
+// Over returns when the job was over, on CLOCK_BOOTTIME: its epilog then spends seconds watching what the job left.
 func (e End) Over() time.Duration { return cmp.Or(e.Began, e.At) }
 
-// Clock turns time since boot, as this end's, into a wall time.
+// Clock converts a time since this end's boot to wall time.
 func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }
 
 // Closed reports whether the run is over: an epilog has run, or it was settled that none will.
 func (r Run) Closed() bool { return len(r.Ends) > 0 }
 
-// Epilog is the first end that an epilog saw, nil where none has run.
+// Epilog returns the first end that an epilog saw, nil if none has run.
 func (r Run) Epilog() *End {
 	i := slices.IndexFunc(r.Ends, func(e End) bool { return e.Unseen == "" })
 	if i < 0 {
@@ -112,11 +112,11 @@ func (r Run) Epilog() *End {
 	return &r.Ends[i]
 }
 
-// Running reports that a job has its cards still, as far as runs, the node's records, show.
+// Running reports whether a job still has its GPUs, as far as runs, the node's records, show.
 func (r Run) Running(runs []Run) bool { return !r.Closed() && r.Superseded(runs) == nil }
 
-// Superseded is the first of runs, the node's records, that says that a run without an epilog is over all the same: its
-// job id began anew, and Slurm runs one job id once at a time; or one is of a later boot. It is nil for none.
+// Superseded returns the first of runs, the node's records, that shows that a run without an epilog is over: its job id
+// began again, and Slurm runs one job id only once at a time; or the node has booted since. It is nil if there is none.
 func (r Run) Superseded(runs []Run) (by *Run) {
 	if r.Closed() {
 		return nil
@@ -129,7 +129,7 @@ func (r Run) Superseded(runs []Run) (by *Run) {
 	return by
 }
 
-// JobName is a run's job as its user names it: "1234_7", "1234+1", or its id.
+// JobName returns a run's job as its user writes it: "1234_7", "1234+1", or its id.
 func (r Run) JobName() string {
 	switch {
 	case r.Display.Array.Master != 0:
@@ -140,16 +140,16 @@ func (r Run) JobName() string {
 	return fmt.Sprint(r.Job.ID)
 }
 
-// Name tells a run from all others of its node.
+// Name distinguishes a run from all others of its node.
 func (r Run) Name() string { return fmt.Sprintf("%d-%s", r.Job.ID, r.Key) }
 
-// EpochOf is the driver's epoch in which one of the run's ends looked.
+// EpochOf returns the driver's epoch at one of the run's ends.
 func (r Run) EpochOf(e End) gpu.Epoch { return e.Epoch.Or(r.Epoch) }
 
-// Owner names the run's job as a cgroup does.
+// Owner returns the run's job as a cgroup names it.
 func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
 
-// First is the earlier end on record, zero where there is none.
+// First returns the earliest end on record, zero if there is none.
 func (r Run) First() (e End) {
 	switch {
 	case r.Start != nil:
@@ -160,7 +160,7 @@ func (r Run) First() (e End) {
 	return e
 }
 
-// Last is the newest end on record, zero where there is none.
+// Last returns the newest end on record, zero if there is none.
 func (r Run) Last() (e End) {
 	switch {
 	case len(r.Ends) > 0:
@@ -171,11 +171,11 @@ func (r Run) Last() (e End) {
 	return e
 }
 
-// Boots are a node's boots, by their id, as the wall clock had them at each one's newest record: it may have been set
-// before. They turn times since boot into wall times that are in the order of CLOCK_BOOTTIME within each boot.
+// Boots are the times of a node's boots, by boot id, by the wall clock at each one's newest record, as it may have been
+// set before. They convert times since boot to wall times that keep the order of CLOCK_BOOTTIME within each boot.
 type Boots map[string]time.Time
 
-// BootsOf are those that records tell of.
+// BootsOf returns the boots that records name.
 func BootsOf(runs []Run) Boots {
 	boots, newest := Boots{}, map[string]time.Duration{}
 	for _, r := range runs {
@@ -188,7 +188,7 @@ func BootsOf(runs []Run) Boots {
 	return boots
 }
 
-// Time is when an end of a run was, by its own wall clock if its boot is unknown.
+// Time returns when an end of a run was, by its own wall clock if its boot is unknown.
 func (b Boots) Time(r Run, e End) time.Time {
 	if booted, known := b[r.EpochOf(e).Boot]; known {
 		return booted.Add(e.At)
@@ -196,7 +196,7 @@ func (b Boots) Time(r Run, e End) time.Time {
 	return e.Wall
 }
 
-// Newest orders runs, the one that was last seen first: within a boot by CLOCK_BOOTTIME.
+// Newest sorts runs, the one that was last seen first: within a boot by CLOCK_BOOTTIME.
 func Newest(runs []Run) []Run {
 	boots := BootsOf(runs)
 	runs = slices.Clone(runs)
@@ -204,7 +204,7 @@ func Newest(runs []Run) []Run {
 	return runs
 }
 
-// Both are the ends on record, the start first.
+// Both returns the ends on record, the start first.
 func (r Run) Both() []*End {
 	all := make([]*End, 0, 1+len(r.Ends))
 	if r.Start != nil {
@@ -216,7 +216,7 @@ func (r Run) Both() []*End {
 	return all
 }
 
-// after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
+// after reports whether r began after o. Across boots only wall times can be compared.
 func (r Run) after(o Run) bool {
 	if r.Epoch.OtherBoot(o.Epoch) {
 		return r.First().Wall.After(o.First().Wall)
@@ -224,8 +224,8 @@ func (r Run) after(o Run) bool {
 	return r.First().At > o.First().At
 }
 
-// MetLast reports whether the last other job that ended, on a finding's GPU if any, met the same: in the same epoch,
-// before this job began: jobs that end side by side meet one hiccup. A second epilog is no later end.
+// MetLast reports whether the last other job that ended, on the finding's GPU if it has one, met the same finding, in
+// the same epoch and before this job began: jobs that end together meet one hiccup. A second epilog is not a later end.
 func MetLast(runs []Run, self Run, f finding.Finding) bool {
 	var last Run
 	for _, r := range runs {
@@ -249,41 +249,41 @@ func MetLast(runs []Run, self Run, f finding.Finding) bool {
 	})
 }
 
-// Check is what the node's last health check saw, and what it made of it.
+// Check is what the node's last health check saw and concluded.
 type Check struct {
 	At      time.Duration `json:"at_ns"` // CLOCK_BOOTTIME when it began
 	Wall    time.Time     `json:"wall"`  // for display
 	Took    time.Duration `json:"took_ns,omitempty"`
-	Stopped bool          `json:"stopped,omitempty"` // it was ended before it was done: nothing below is of this check
+	Stopped bool          `json:"stopped,omitempty"` // it was stopped early: nothing below is of this check
 	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
-	// Cards are the node's, with Slurm's numbers, -1 if not certain; empty if the driver could not be asked.
+	// Cards are the node's GPUs with Slurm's numbers, -1 if not certain; empty if the driver could not be queried.
 	Cards []Assigned `json:"cards,omitempty"`
-	// Snapshot is one look at all of them.
+	// Snapshot is one sample of all of them.
 	Snapshot gpu.Snapshot `json:"snapshot"`
-	// Unexplained is what no listed process accounts for, in bytes, of cards of which that can be told.
+	// Unexplained is the memory that no listed process accounts for, in bytes, for GPUs where it is known.
 	Unexplained map[gpu.ID]uint64 `json:"unexplained,omitempty"`
-	// Leaked is what was found on cards that no job has, in bytes; nothing for a card that is clean or a job's.
+	// Leaked is what was found on GPUs that no job has, in bytes; no entry for a GPU that is clean or a job's.
 	Leaked   map[gpu.ID]uint64 `json:"leaked,omitempty"`
 	Findings []finding.Finding `json:"findings,omitempty"`
 	Verdict  finding.Verdict   `json:"verdict"`
-	// Health and Kernel are where the next check goes on from; Boot is the boot of whose log Kernel is.
+	// Health and Kernel are where the next check continues; Boot is the boot whose log Kernel is from.
 	Health []gpu.Health    `json:"health,omitempty"`
 	Kernel *gpu.KernelMark `json:"kernel,omitempty"`
 	Boot   string          `json:"boot,omitempty"`
-	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
+	// Rest counts, by list, the entries that were left out to keep the record small; nil if it is complete.
 	Rest map[string]int `json:"rest,omitempty"`
 }
 
-// OutputKind is what of a job goes to an output.
+// OutputKind is which part of a job's output a file receives.
 type OutputKind string
 
 const (
 	ScriptOutput OutputKind = "output" // of the batch script, or of an interactive shell
-	ScriptErrors OutputKind = "errors" // of the batch script, where they are kept apart
+	ScriptErrors OutputKind = "errors" // of the batch script, if they are kept apart
 	StepOutput   OutputKind = "step"   // of a step, output or errors
 )
 
-// Name is what a job's owner calls it.
+// Name returns how a text calls it to the job's owner.
 func (k OutputKind) Name() string {
 	switch k {
 	case ScriptOutput:
@@ -294,21 +294,21 @@ func (k OutputKind) Name() string {
 	return "a step's output"
 }
 
-// Output is one of a job's outputs, and what was looked through of it for messages about memory.
+// Output is one of a job's outputs, and how much of it was searched for messages about memory.
 type Output struct {
 	Kind OutputKind `json:"kind"`
-	// the user's claim; cut at its beginning where it is long; empty where not known
+	// Path is the user's claim; cut at its beginning if it is long; empty if it is not known.
 	Path string `json:"path,omitempty"`
 	Size int64  `json:"size_bytes"`
-	Read int64  `json:"read_bytes"` // so many bytes at its end
-	// Why says why nothing of it was looked through, or, where that is no matter of its length, no more.
+	Read int64  `json:"read_bytes"` // bytes searched, at its end
+	// Why is why nothing of it was searched or, unless its length is the reason, no more.
 	Why string `json:"why,omitempty"`
 }
 
 // MaxOutputPath is the longest path of an output that is kept, in bytes.
 const MaxOutputPath = 200
 
-// NewOutput is an output that nobody has looked at yet.
+// NewOutput returns an output that has not been searched yet.
 func NewOutput(kind OutputKind, path string) Output {
 	const cut = "..."
 	if len(path) > MaxOutputPath {
@@ -317,7 +317,7 @@ func NewOutput(kind OutputKind, path string) Output {
 	return Output{Kind: kind, Path: path}
 }
 
-// Unread words what was not looked through of a job's outputs. none: of all of them; empty if all was.
+// Unread describes what was not searched of a job's outputs, empty if all was. none means that nothing was.
 func Unread(outputs []Output) (words string, none bool) {
 	none = true
 	var reasons []string
@@ -330,7 +330,7 @@ func Unread(outputs []Output) (words string, none bool) {
 	return strings.Join(reasons, "; "), none
 }
 
-// unread words what was not looked through of one output, which may be the only one.
+// unread describes what was not searched of one output. only is set if it is the job's only one.
 func (o Output) unread(only bool) string {
 	text := o.Why
 	switch {

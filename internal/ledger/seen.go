@@ -12,28 +12,28 @@ import (
 	"bookend/internal/slurm"
 )
 
-// RecordedProcess is one process on one card, as samples saw it.
+// RecordedProcess is one process on one GPU, as samples saw it.
 type RecordedProcess struct {
 	GPU   gpu.ID        `json:"gpu"`
 	PID   int           `json:"pid"`
-	Start time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it names the process
+	Start time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it identifies the process
 	UID   uint32        `json:"uid"`
-	// Owner is the job whose cgroup it was seen in, once; a Conflict where that was two jobs'.
+	// Owner is the job in whose cgroup a sample saw it; a Conflict if there were two jobs.
 	Owner slurm.Owner `json:"owner,omitzero"`
-	// Apart is set for one in a container or a PID namespace: its UID need not be its user's.
+	// Apart is set for a process in a container or a PID namespace: its UID need not be its user's.
 	Apart   bool          `json:"apart,omitempty"`
-	Service string        `json:"service,omitempty"` // the unit, for one of a service of the node
-	Name    string        `json:"name,omitempty"`    // comm: the process chose it
+	Service string        `json:"service,omitempty"` // the unit, if it belongs to a service of the node
+	Name    string        `json:"name,omitempty"`    // comm: chosen by the process
 	EnvJob  slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its environment: forgeable
-	First   time.Duration `json:"first_ns"`          // CLOCK_BOOTTIME of the looks
+	First   time.Duration `json:"first_ns"`          // CLOCK_BOOTTIME of the samples
 	Last    time.Duration `json:"last_ns"`
-	Bytes   gpu.Figure    `json:"bytes"` // at the last look
+	Bytes   gpu.Figure    `json:"bytes"` // at the last sample
 	Most    uint64        `json:"most,omitempty"`
-	MostAt  time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
-	Curve   []uint32      `json:"curve,omitempty"`      // MiB, by the GPU's steps; of the largest alone
+	MostAt  time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 if no sample showed that
+	Curve   []uint32      `json:"curve,omitempty"`      // MiB, by the GPU's steps; only of the largest processes
 }
 
-// Process is what a finding tells of it.
+// Process returns what a finding contains of it.
 func (seen RecordedProcess) Process() finding.Process {
 	return finding.Process{PID: seen.PID, Start: seen.Start, UID: seen.UID, Name: seen.Name, Cgroup: seen.Owner,
 		Service: seen.Service, OtherPIDs: seen.Apart, EnvJobID: seen.EnvJob}
@@ -49,7 +49,7 @@ func (seen *RecordedProcess) see(p gpu.Process, facts finding.Process, at time.D
 	}
 }
 
-// sameOwner joins what two looks said of a process: one whose cgroup no longer names a job is still that job's.
+// sameOwner merges the owners from two samples: a process whose cgroup no longer names a job is still that job's.
 func sameOwner(was, now slurm.Owner) slurm.Owner {
 	now.Step, now.Daemon = "", false
 	switch {
@@ -69,8 +69,8 @@ func (r Run) had(id gpu.ID) bool {
 	return slices.ContainsFunc(r.Devices, func(d Assigned) bool { return d.Device.ID == id && id != "" })
 }
 
-// whose tells a run's own process, and one that is surely not its: of another job by cgroup, or of another user than
-// the job's and in no job's cgroup. Root's may be anybody's, and in a container or a PID namespace a UID says nothing.
+// whose marks a run's own process, and one that surely is not: of another job by cgroup, or of another user and in no
+// job's cgroup. Root's may belong to any job, and in a container or a PID namespace a UID proves nothing.
 func (r Run) whose(d diagnosis.Sighting, o slurm.Owner, uid uint32, apart bool) diagnosis.Sighting {
 	another := o.ID != 0 && o.ID != r.Job.ID || o.SLUID != "" && r.Job.SLUID != "" && o.SLUID != r.Job.SLUID
 	d.Own = r.Owns(o)
@@ -78,20 +78,20 @@ func (r Run) whose(d diagnosis.Sighting, o slurm.Owner, uid uint32, apart bool) 
 	return d
 }
 
-// Owns reports a cgroup of the run's job.
+// Owns reports whether a cgroup is of the run's job.
 func (r Run) Owns(o slurm.Owner) bool { return r.Job.Owns(o) }
 
-// probably reports a process in no job's cgroup that may well be the run's own: its user's, begun after the run, and
-// its environment names no other job. Where Slurm tracks without cgroups there is no better evidence.
+// probably reports whether a process in no job's cgroup may well be the run's own: it is of the same user, began after
+// the run, and its environment names no other job. If Slurm tracks without cgroups there is no better evidence.
 func (r Run) probably(p finding.Process) bool {
 	noJobs := !p.Cgroup.Found() && p.Cgroup.Conflict == "" && p.EnvUnknown == "" && !p.Gone && !p.Apart() && !p.OfSystem()
 	return noJobs && p.UID != 0 && p.UID == r.Job.UID &&
 		r.Start != nil && p.Start > r.Start.At && (p.EnvJobID == 0 || p.EnvJobID == r.Job.ID)
 }
 
-// MayOwn reports that a recorded process in no job's cgroup may well be the run's own: its user's, begun while the run,
-// if its start is known, went on. Of one in a container the user is not known. A second end may be that of a later run
-// of the job id, whose own record was lost.
+// MayOwn reports whether a recorded process in no job's cgroup may well be the run's own: it is of the same user and
+// began during the run, as far as the run's start is known. In a container the user is not known. A second end may be
+// that of a later run of the job id, whose own record was lost.
 func (r Run) MayOwn(p RecordedProcess) bool {
 	sameUser := p.UID == r.Job.UID && p.UID != 0 || p.Apart
 	named := p.EnvJob == 0 || p.EnvJob == r.Job.ID || p.EnvJob == r.Job.HetJobID
@@ -99,7 +99,7 @@ func (r Run) MayOwn(p RecordedProcess) bool {
 		(r.Epilog() == nil || p.Start < r.Last().At)
 }
 
-// known are the looks of which something is kept: when it was seen first and last, and when it had most.
+// known returns the samples that are kept: when it was seen first and last, and when it had most.
 func (p RecordedProcess) known() map[time.Duration]gpu.Figure {
 	all := map[time.Duration]gpu.Figure{p.First: gpu.Unknown("how much it had then was not kept"), p.Last: p.Bytes}
 	if p.MostAt > 0 {
@@ -108,9 +108,9 @@ func (p RecordedProcess) known() map[time.Duration]gpu.Figure {
 	return all
 }
 
-// LastHealth is the newest of each fact on record of a GPU's condition in an epoch: counters of another start again at
-// 0. What the fact has become since is unknown where another run than self may have had the GPU after that look. Behind
-// a record that was cut short before its condition was kept, the next older one is not the newest.
+// LastHealth returns the newest recorded value of each fact of a GPU's condition in an epoch: in another, counters
+// start at 0 again. A fact is unknown if another run than self may have had the GPU since. The search ends at a record
+// that was cut before its condition was kept: what is older may not be the newest.
 func LastHealth(runs []Run, self Run, now Now) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, now.Epoch) { // newest first
@@ -137,7 +137,7 @@ func LastHealth(runs []Run, self Run, now Now) map[gpu.ID]gpu.Health {
 	return last
 }
 
-// unread says which other run may have had a GPU since a look at it, or why there may be more; empty for none.
+// unread names another run that may have had a GPU since a sample, or why there may be more; empty if there is none.
 func (n Now) unread(runs []Run, self Run, id gpu.ID, since time.Duration) string {
 	for _, r := range runs {
 		over := r.Closed() && r.Last().At <= since || r.First().At > n.At
@@ -148,7 +148,7 @@ func (n Now) unread(runs []Run, self Run, id gpu.ID, since time.Duration) string
 	return n.Unread
 }
 
-// Proofs are the processes that a sample saw in a job's cgroup, for attribution.
+// Proofs returns the processes that a sample saw in a job's cgroup, for attribution.
 func (r *Recording) Proofs() (seen []finding.Sighting) {
 	if r == nil {
 		return nil
@@ -163,7 +163,7 @@ func (r *Recording) Proofs() (seen []finding.Sighting) {
 	return seen
 }
 
-// sightings are the processes that samples saw on a run's GPUs, for diagnosis, in order.
+// sightings returns the processes that samples saw on a run's GPUs, sorted, for diagnosis.
 func (r *Recording) sightings(self Run) (seen []diagnosis.Sighting) {
 	for _, g := range r.GPUs {
 		for _, p := range g.Processes {
@@ -179,7 +179,7 @@ func (r *Recording) sightings(self Run) (seen []diagnosis.Sighting) {
 	return seen
 }
 
-// Witness is what a recording tells of why a run's memory ran out.
+// Witness adds what a recording shows of why a run's memory ran out.
 func (r *Recording) Witness(in *diagnosis.Input, self Run, from, to time.Duration) {
 	if r == nil {
 		return
