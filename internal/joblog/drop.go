@@ -12,29 +12,29 @@ import (
 
 const (
 	MaxDrop     = 4 << 10 // bytes in all
-	MaxSteps    = 8       // files of a job's steps
+	MaxSteps    = 8       // files of a job's steps that are kept
 	MaxName     = 256     // bytes of a job's name
 	dropVersion = 1
 )
 
-// Drop is what task hooks leave for the epilog, all of it the user's claim: targets are opened as the user.
+// Drop is what task hooks leave for the epilog. All of it is the user's claim: targets are opened as the user.
 type Drop struct {
-	Bookend int `json:"bookend"` // the version of its form; Encode sets it
-	// Target is of the script's errors, or of all it writes; zero when that is no file.
+	Bookend int `json:"bookend"` // format version; Encode sets it
+	// Target is the file of the script's errors, or of all its output; zero if that is no file.
 	Target Target          `json:"target,omitzero"`
-	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero when the job is no array task
-	HetID  slurm.JobID     `json:"het_id,omitempty"` // 0 when the job is not heterogeneous
-	Name   string          `json:"name,omitempty"`   // of the job; empty where it is not known
+	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero if the job is not an array task
+	HetID  slurm.JobID     `json:"het_id,omitempty"` // 0 if the job is not heterogeneous
+	Name   string          `json:"name,omitempty"`   // of the job; empty if it is not known
 	// Steps are the files that the job's steps write to, the most recent first.
 	Steps []Target `json:"steps,omitempty"`
-	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own terminal,
-	// to a pipe, to one file a task that is not the one of the task's errors; or to more files than a record holds.
+	// Elsewhere is set if a step's output goes to no file that its node can identify: to srun's own terminal, a pipe,
+	// or one file per task other than that of the task's errors; or if there are more files than a record holds.
 	Elsewhere bool `json:"elsewhere,omitempty"`
-	// AddressSpace is the soft limit of the job's tasks, bytes; diagnosis.Unlimited for none, 0 if unknown.
+	// AddressSpace is the soft limit of the job's tasks in bytes; diagnosis.Unlimited if none, 0 if unknown.
 	AddressSpace uint64 `json:"address_space,omitempty"`
 }
 
-// Note adds files of a step to the record: those noted before come after them, and the oldest are forgotten.
+// Note adds files of a step to the front of the record and removes the oldest if there are too many.
 func (d *Drop) Note(files []Target) {
 	for _, t := range files {
 		known := slices.IndexFunc(d.Steps, func(o Target) bool { return o.Path == t.Path })

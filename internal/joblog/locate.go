@@ -17,15 +17,15 @@ import (
 	"bookend/internal/slurm"
 )
 
-// ErrNotFile: the process's output goes to no file that has a name: a pipe, a device, a removed file.
+// ErrNotFile means that a process's output goes to no file that has a name, but to a pipe, a device or a removed file.
 var ErrNotFile = errors.New("output is no file")
 
-// Locate finds the file behind a descriptor of a process under proc ("/proc"). It asks the file system, which
-// may hang, so it belongs into a child.
+// Locate finds the file behind a descriptor of a process under proc ("/proc"). It queries the file system, which may
+// hang, so it belongs in a child.
 func Locate(proc string, pid, fd int) (Target, error) {
 	link := filepath.Join(proc, strconv.Itoa(pid), "fd", strconv.Itoa(fd))
 	path, err := os.Readlink(link)
-	// A name with a line feed or of another character set would not survive its way through JSON unchanged.
+	// A name with a line feed or in another character set would not survive JSON unchanged.
 	if err == nil && (!filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") || !utf8.ValidString(path)) {
 		err = ErrNotFile
 	}
@@ -46,10 +46,10 @@ func Locate(proc string, pid, fd int) (Target, error) {
 	return t, nil
 }
 
-const maxDescriptors = 256 // of a process that are looked at
+const maxDescriptors = 256 // of a process that are examined
 
-// Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it
-// belongs into a child.
+// Written returns the files that a process under proc has open for writing, in order of descriptors. Like Locate, it
+// belongs in a child.
 func Written(proc string, pid int) ([]Target, error) {
 	// Threat: a process of the user's may have any number of descriptors, and any name for its files.
 	dir, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "fd"))
@@ -87,8 +87,8 @@ func writes(proc string, pid, fd int) bool {
 	return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
 }
 
-// Apart reports whether an srun process may have its tasks write where it cannot be found: a terminal or a pipe of its
-// own, or, by its command line, one file a task (srun -o out.%t): a TaskEpilog knows the first alone.
+// Apart reports whether an srun process may let its tasks write where that cannot be found: a terminal or a pipe of its
+// own or, by its command line, one file per task (srun -o out.%t), of which a TaskEpilog only finds the first.
 func Apart(proc string, pid int) bool {
 	// Threat: the user chooses the command line, which is as long as the kernel allows (6 MB), or looks like another's.
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
@@ -104,13 +104,13 @@ func elsewhere(proc string, pid, fd int) bool {
 	return errors.Is(err, ErrNotFile)
 }
 
-// ErrPattern: what the pattern expands to is not known outside the job, or not the same in all Slurm versions.
+// ErrPattern means that the expansion is not known outside the job, or differs between Slurm versions.
 var ErrPattern = errors.New("cannot be expanded here")
 
-// Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does on the batch host: it replaces what follows a
-// percent sign, and puts the working directory before a relative path. What is not known here, may not be the same in
-// all versions of Slurm, such as a backslash, or is rare, such as a width, is ErrPattern. Of an array and of the job's
-// name a task hook's record tells, nil for none: a job of which it names no array is none. Root hooks are told neither.
+// Expand expands a batch job's SLURM_JOB_STDOUT as slurmstepd does on the batch host: it replaces what follows a
+// percent sign, and puts the working directory before a relative path. It returns ErrPattern for what is not known
+// here, may differ between Slurm versions (a backslash), or is rare (a width). Root hooks get no array or job name:
+// both come from drop, a task hook's record, nil if there is none. A job for which it names no array is not in one.
 func Expand(pattern string, job slurm.Job, drop *Drop) (path string, err error) {
 	known := map[string]string{"%": "%", "j": fmt.Sprint(job.ID), "u": job.User}
 	if drop != nil {
@@ -129,7 +129,7 @@ func Expand(pattern string, job slurm.Job, drop *Drop) (path string, err error) 
 		return known[code[1:]]
 	})
 	relative := !filepath.IsAbs(pattern)
-	_, number := strconv.Atoi(pattern) // Slurm takes a number for a task
+	_, number := strconv.Atoi(pattern) // Slurm takes a number as a task
 	if strings.ContainsRune(pattern, '\\') ||
 		relative && (pattern == "" || number == nil || !filepath.IsAbs(job.WorkDir)) {
 		err = ErrPattern

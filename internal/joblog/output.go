@@ -1,8 +1,8 @@
-// Package joblog reaches the file that holds a job's own output: it finds out where it is, carries that from
-// the job's start to its end, reads its end, and adds a text to it.
+// Package joblog reaches the file that holds a job's own output: it finds the file, carries its path from the job's
+// start to its end, reads the end of the file, and appends a text to it.
 //
-// Paths, devices and inodes are the user's claims. Append and Tail are safe because their process has become that
-// user before; what they check beyond that only keeps them from the wrong file.
+// Paths, devices and inodes are the user's claims. Append and Begin are safe because their process has become that user
+// before; their further checks only keep them from the wrong file.
 package joblog
 
 import (
@@ -30,14 +30,14 @@ const (
 // Target is the file a job writes to.
 type Target struct {
 	Path string `json:"path"`
-	// Dev and Ino are those of the file when the job began; both 0 when nobody looked.
+	// Dev and Ino are those of the file when the job began; both 0 if they were not read.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// Why a text was not appended, or an output not read, short enough to count by.
+// Reasons why a text was not appended, or an output not read, short enough to count by.
 const (
-	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
+	missing    = "missing"     // no such file, as for srun, salloc and private temporary directories
 	notRegular = "not-regular" // /dev/null, a pipe, a symbolic link
 	notOwner   = "not-owner"
 	links      = "links"   // more than one name
@@ -48,7 +48,7 @@ const (
 	other      = "error"
 )
 
-// IsReason reports whether a text is one of those, none of which is a fault of the node.
+// IsReason reports whether a text is one of the reasons, none of which is a fault of the node.
 func IsReason(text string) bool {
 	all := []string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}
 	return slices.Contains(all, text)
@@ -63,8 +63,8 @@ func reason(err error) string {
 	return cmp.Or(reasons[errno], other)
 }
 
-// Append adds text to the target, which must be an existing regular file of uid's with one name, or says why not. The
-// process must have become that user (child.Become). Of what is refused as "full" a part may be written.
+// Append appends text to the target, which must be an existing regular file of uid's with one name, or returns why not.
+// The process must have become that user (child.Become). If the reason is "full", a part may have been written.
 func Append(t Target, uid uint32, text []byte) (refused string) {
 	if len(text) > MaxText {
 		return other
@@ -81,9 +81,9 @@ func (t Target) open(uid uint32, access int) (f *os.File, st unix.Stat_t, refuse
 	if t.check() != nil {
 		return nil, st, other
 	}
-	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that he could
-	// read or write himself can be opened; none is made, followed, waited for, or becomes our terminal, and only one
-	// that he owns, under no other name, is used.
+	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that the user
+	// could read or write directly can be opened; none is created, followed, waited for, or becomes our terminal, and
+	// only a file that the user owns, under no other name, is used.
 	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := -1, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
@@ -130,31 +130,31 @@ func (t Target) check() error {
 
 var reasons = map[unix.Errno]string{
 	unix.ENOENT: missing, unix.ENOTDIR: missing, unix.ESTALE: missing, unix.ENAMETOOLONG: missing,
-	// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.
+	// ELOOP: a symbolic link. ENXIO: a FIFO without a reader, a socket, a missing device.
 	unix.ELOOP: notRegular, unix.EISDIR: notRegular, unix.ENXIO: notRegular, unix.ENODEV: notRegular,
 	unix.EROFS: readonly, unix.EACCES: permission, unix.EPERM: permission,
 	unix.ENOSPC: full, unix.EDQUOT: full, unix.EFBIG: full,
 }
 
-// overlap is how much of a window is in the next one too: a message, or a report, is whole in one of them.
+// overlap is how much of a window is also in the next one: a message, or a report, is complete in one of them.
 const overlap = MaxText
 
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
-	Messages []oom.Message // in the order in which they were said
-	Size     int64         // of the output when it was opened: what is written later is no part of it
-	Read     int64         // bytes before the end that were looked through
-	Refused  string        // why it is not looked through, as Append has it
-	// Earlier: what is before is not looked through: a report of another end, or of a start, is between.
+	Messages []oom.Message // in the order in which they were written
+	Size     int64         // of the output when it was opened: later output is not searched
+	Read     int64         // bytes searched, from the end
+	Refused  string        // why it is not searched, as returned by Append
+	// Earlier means that a report of another end, or of a start, was met: what is before it is not searched.
 	Earlier bool
-	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
+	// Cancelled: Slurm wrote at the end that the job was cancelled or met its time limit. The exit status hides it.
 	Cancelled bool
 
 	text io.ReaderAt
 	file *os.File
 }
 
-// NewSearch readies the search of a text of so many bytes.
+// NewSearch prepares the search of a text of size bytes.
 func NewSearch(text io.ReaderAt, size int64) *Search { return &Search{text: text, Size: size} }
 
 // Begin opens the target, a regular file of uid's with one name, as that user (child.Become), and reads its end.
@@ -169,16 +169,16 @@ func Begin(t Target, uid uint32) *Search {
 	return s
 }
 
-// Close closes the file, which was only read: nothing can be lost.
+// Close closes the file. It was only read, so an error loses nothing.
 func (s *Search) Close() { _ = s.file.Close() }
 
-// Tail looks through the last oom.MaxTail bytes.
+// Tail searches the last oom.MaxTail bytes.
 func (s *Search) Tail() {
 	_, after, found := bytes.Cut(s.look(s.Size), []byte(": error: *** JOB "))
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 }
 
-// Back looks further back, after Tail, until a message about memory, for at most so many bytes, while there is time.
+// Back searches further back, after Tail, at most limit bytes, until it finds a message about memory or more is false.
 func (s *Search) Back(limit int64, more func() bool) {
 	until := min(s.Size, s.Read+limit)
 	for s.Refused == "" && s.Read < until && !s.Recognised() && !s.Earlier && more() {
@@ -186,17 +186,17 @@ func (s *Search) Back(limit int64, more func() bool) {
 	}
 }
 
-// look looks through the window that ends at an offset, of at most oom.MaxTail bytes.
+// look searches the window of at most oom.MaxTail bytes that ends at an offset.
 func (s *Search) look(end int64) []byte {
 	window := make([]byte, min(end, oom.MaxTail))
 	n, err := s.text.ReadAt(window, end-int64(len(window)))
-	if err != nil && !errors.Is(err, io.EOF) { // then it has been cut meanwhile
+	if err != nil && !errors.Is(err, io.EOF) { // cut meanwhile
 		s.Refused = reason(err)
 		return nil
 	}
 	run := thisRun(window[:n])
 	found, earlier := oom.Find(run), int64(n-len(run))
-	if end < s.Size { // what else is said there may stand in the window after it as well
+	if end < s.Size { // other messages in it may be in the window after it as well
 		found = slices.DeleteFunc(found, func(m oom.Message) bool { return !AboutMemory(m) })
 	}
 	s.Messages = append(found, s.Messages...)
@@ -207,11 +207,11 @@ func (s *Search) look(end int64) []byte {
 // ours begins a report of Bookend's, after an empty line.
 var ours = []byte("\n\n| bookend: ")
 
-// beginning is in the line that a step's start writes, in the middle of a run.
+// beginning is in the line that the start of a step writes, in the middle of a run.
 var beginning = []byte(" before your job started")
 
-// thisRun is what stands after the last end report of Bookend's: that is of an earlier run, or of another job with the
-// same file: this run's own is written later. What the TaskEpilog says of processes is this run's.
+// thisRun returns what follows Bookend's last end report. That report is of an earlier run, or of another job with the
+// same file: this run's is written later. Lines of the TaskEpilog about processes belong to this run.
 func thisRun(text []byte) []byte {
 	for end := len(text); ; {
 		at := bytes.LastIndex(text[:end], ours)
@@ -232,7 +232,7 @@ func thisRun(text []byte) []byte {
 // Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
 
-// AboutMemory reports a message that memory ran out: a GPU's or the node's.
+// AboutMemory reports whether a message means that memory ran out: a GPU's or the node's.
 func AboutMemory(m oom.Message) bool {
 	return m.Kind == oom.Device || m.Kind == oom.Init || m.Kind == oom.Host
 }
