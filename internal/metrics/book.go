@@ -19,7 +19,7 @@ import (
 
 type book struct {
 	Version  int         `json:"version"`
-	Mode     config.Mode `json:"mode"` // of the last run
+	Mode     config.Mode `json:"mode"` // of the last run that named it
 	Samples  []sample    `json:"samples"`
 	Troubles []Trouble   `json:"troubles"`
 }
@@ -28,21 +28,21 @@ type sample struct {
 	Name   string   `json:"name"`             // of its family
 	Labels []string `json:"labels,omitempty"` // values, in the order of the family's labels
 	Value  float64  `json:"value"`            // a histogram's sum
-	// Counts, of a histogram, are how many fell into each bucket, the last of which has no bound.
+	// Counts are, for a histogram, the values in each bucket; the last bucket has no bound.
 	Counts []uint64 `json:"counts,omitempty"`
 }
 
-// Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
+// Trouble is a trouble of Bookend itself, or of the driver as a whole, as seen by hooks.
 type Trouble struct {
 	Code code.Code `json:"code"`
-	// Since is when it began: after that there was no day without it.
+	// Since is when it began: since then no day was without it.
 	Since  time.Time   `json:"since"`
 	Last   time.Time   `json:"last"`
-	Count  uint64      `json:"count"`            // runs with it, from Since on
-	Hook   Hook        `json:"hook"`             // that met it last
-	Job    slurm.JobID `json:"job"`              // whose hook that was
+	Count  uint64      `json:"count"`            // runs that met it since Since
+	Hook   Hook        `json:"hook"`             // the last that met it
+	Job    slurm.JobID `json:"job"`              // the job of that hook
 	Clear  uint64      `json:"clear,omitempty"`  // runs of any hook after Last
-	Detail report.Safe `json:"detail,omitempty"` // what was seen last
+	Detail report.Safe `json:"detail,omitempty"` // of the last run that met it
 }
 
 func (b *book) sample(name string, labels ...string) *sample {
@@ -114,7 +114,7 @@ func (b *book) record(r *Recorded) {
 	}
 }
 
-// check shows what a health check saw in place of what the last did: a GPU that is not read has no figure.
+// check replaces what the last health check saw by what this one did: a GPU that was not read has no figure.
 func (b *book) check(c ledger.Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
@@ -157,29 +157,29 @@ func (b *book) find(r Run, f Finding) {
 	if r.At.Sub(t.Last) > aDay {
 		t.Since, t.Count = r.At, 0
 	}
-	if t.Clear > 0 { // else it is on record already that this very run had it
+	if t.Clear > 0 { // else this run is already counted
 		t.Count++
 	}
 	t.Last, t.Hook, t.Job, t.Clear = r.At, r.Hook, r.Job, 0
 	t.Detail = report.Clean(f.Detail, maxDetail)
 }
 
-// bookVersion is the format of counters.json; another one is damaged. Additions are no new format: an earlier release
-// leaves them out. A family's labels and buckets never change under its name.
+// bookVersion is the format version of counters.json; other versions are damaged. Additions do not change it: an
+// earlier release drops them. A family's labels and buckets never change under its name.
 const bookVersion = 1
 
-// Bounds of the file: some 200 samples and 30 troubles have 30 KiB.
+// Bounds of the file: about 200 samples and 30 troubles take 30 KiB.
 const (
 	maxBook   = 256 << 10
 	maxDetail = 300 // bytes of a trouble's detail
 )
 
-// ErrDamaged: the counts could not be used, and begin anew.
+// ErrDamaged means that the counts could not be used, and that counting starts again.
 var ErrDamaged = errors.New("counts are damaged")
 
-// read reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
+// read reads the counts. It returns empty ones if there are none and, with ErrDamaged, if they cannot be used.
 func read(folder string) (book, error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	// Threat: none from users, who cannot write here; damage and mistakes are refused nonetheless.
 	data, err := safefile.Read(folder, bookName, maxBook)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -192,7 +192,7 @@ func read(folder string) (book, error) {
 	return decode(data)
 }
 
-// decode returns ErrDamaged for anything but whole counts of this format. Unknown families are dropped.
+// decode returns ErrDamaged for anything but complete counts of this format. Unknown families are dropped.
 func decode(data []byte) (book, error) {
 	var b book
 	err := json.Unmarshal(data, &b)

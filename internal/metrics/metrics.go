@@ -1,12 +1,12 @@
-// Package metrics counts what the hooks of a host do and find, and writes it for the textfile collector of Prometheus'
-// node_exporter. It works on disk and so belongs into a child. The counts outlive a reboot and a lost or full tmpfs:
+// Package metrics counts what the hooks of a host do and find, for the textfile collector of Prometheus' node_exporter.
+// It works on disk, so it belongs in a child. The counts survive a reboot and a lost or full tmpfs:
 //
 //	VAR/metrics/     0700
-//	  counters.json  the counts, and each trouble with its first and last time. book.go
+//	  counters.json  the counts, and each trouble with its first and last time: book.go
 //	  lock           one writer at a time
-//	TEXTFILE         0644  what node_exporter reads. text.go
+//	TEXTFILE         0644  what node_exporter reads: text.go
 //
-// Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
+// Nothing is synced: a power cut may lose the last counts, and a file that it cuts counts as damaged.
 package metrics
 
 import (
@@ -31,12 +31,12 @@ const (
 	folderName = "metrics"
 	bookName   = "counters.json"
 	lockName   = "lock"
-	// lockWait: writers hold the lock for about a millisecond, and have queued for the disk before.
+	// lockWait is enough: writers hold the lock for about a millisecond, and wait for the disk before they take it.
 	lockWait = 100 * time.Millisecond
 )
 
 type Files struct {
-	Var      string `json:"var"`      // paths.var; made where it is missing
+	Var      string `json:"var"`      // paths.var; created if missing
 	Textfile string `json:"textfile"` // metrics.textfile; empty: none
 }
 
@@ -48,15 +48,15 @@ type Run struct {
 	Action   config.Action `json:"action"`
 	Held     bool          `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
 	Findings []Finding     `json:"findings,omitempty"`
-	// Mode is what the configuration says; empty leaves what an earlier run said.
+	// Mode is the configured mode; if empty, that of an earlier run stays.
 	Mode config.Mode `json:"mode,omitempty"`
-	// Took is how long the hook of a job took until it was counted, Settled how long the memory of the job's cards took
-	// to come to rest, where it did.
+	// Took is how long a job's hook ran until it was counted. Settled is how long the memory of each of the job's GPUs
+	// took to settle, if it did.
 	Took    time.Duration   `json:"took_ns,omitempty"`
 	Settled []time.Duration `json:"settled_ns,omitempty"`
-	// Recorded is what the recorder saw of a job that ended, nil where it was to see nothing.
+	// Recorded is what the recorder saw of a job that ended, nil if it was not to record.
 	Recorded *Recorded `json:"recorded,omitempty"`
-	// Check is what a health check saw, until the next one; nil for a job's hooks. The unknown is not shown.
+	// Check is what a health check saw, valid until the next; nil for a job's hooks. Unknown figures are not shown.
 	Check *ledger.Check `json:"check,omitempty"`
 }
 
@@ -64,8 +64,8 @@ type Run struct {
 type Recorded struct {
 	Partition string    `json:"partition"`
 	Seen      string    `json:"seen"`
-	Peaks     []float64 `json:"peaks,omitempty"` // parts of the memory of each GPU that the job used
-	Busy      []float64 `json:"busy,omitempty"`  // parts of its time, of each GPU of which that is known
+	Peaks     []float64 `json:"peaks,omitempty"` // peak memory of each GPU that the job used, as a fraction
+	Busy      []float64 `json:"busy,omitempty"`  // fraction of its time, for each GPU where it is known
 	Unused    int       `json:"unused,omitempty"`
 }
 
@@ -82,22 +82,22 @@ type Hook string
 const (
 	Prolog Hook = "prolog"
 	Epilog Hook = "epilog"
-	// HealthCheck is run for no job.
+	// HealthCheck runs for no job.
 	HealthCheck Hook = "health_check"
 )
 
 type Finding struct {
 	Code code.Code `json:"code"`
-	// Own: a trouble of Bookend itself or of the driver as a whole, and policy does not hide it.
+	// Own is set for a trouble of Bookend itself or of the driver as a whole that the policy does not hide.
 	Own    bool   `json:"own,omitempty"`
-	Detail string `json:"detail,omitempty"` // of an own one: what was seen; may hold text from outside
+	Detail string `json:"detail,omitempty"` // what was seen, if Own; may hold text from outside
 }
 
-// Record adds a run to the counts and rewrites the textfile. The error joins what could not be done, which is counted
-// as a finding. For counts that cannot be used it matches ErrDamaged, and counting begins again.
+// Record adds a run to the counts and rewrites the textfile. The error joins what failed, which is counted as a
+// finding. It matches ErrDamaged if the counts could not be used; then counting starts again.
 func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r) }) }
 
-// Add counts one more finding of a run that was recorded before.
+// Add counts one more finding of a run that is already recorded.
 func Add(f Files, r Run, more Finding) error { return change(f, r, func(b *book) { b.find(r, more) }) }
 
 func change(f Files, r Run, edit func(*book)) (err error) {
@@ -132,7 +132,7 @@ func change(f Files, r Run, edit func(*book)) (err error) {
 }
 
 func makeFolder(varDir string) (string, error) {
-	// Threat: none yet: MakeDir checks owner and mode of the open folder before it makes anything in it.
+	// Threat: none yet: MakeDir checks owner and mode of the open directory before it creates anything in it.
 	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {
 		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755); err != nil {
 			return "", err
@@ -141,14 +141,14 @@ func makeFolder(varDir string) (string, error) {
 	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700)
 }
 
-// show writes the textfile: node_exporter reads the old one or the new one, never a part.
+// show writes the textfile: node_exporter reads the old file or the new one, never a part.
 func show(textfile string, b book, version string) error {
 	if textfile == "" {
 		return nil
 	}
 	dir, name := filepath.Split(textfile)
 	dir = filepath.Clean(dir)
-	// Threat: in a folder that others can write to, or below one, root's file could land anywhere by a link.
+	// Threat: in or below a directory that others can write to, a link could send root's file anywhere.
 	err := safefile.Trusted(dir)
 	if err == nil {
 		sweep(dir)
@@ -160,7 +160,7 @@ func show(textfile string, b book, version string) error {
 	return nil
 }
 
-// sweep removes what killed writers left in a folder: the lock is held, so nobody is at work on it. Best effort.
+// sweep removes what killed writers left in a directory. The lock is held, so no writer is active. Best effort.
 func sweep(dir string) {
 	// Threat: none from users, who cannot write here; names that are not of this program's form are left alone.
 	left, _ := filepath.Glob(filepath.Join(dir, safefile.TempPrefix+strings.Repeat("[0-9a-f]", 16)))
@@ -169,13 +169,13 @@ func sweep(dir string) {
 	}
 }
 
-// State is what the counts say, for the command line.
+// State is what the counts show, for the command line.
 type State struct {
 	Last     map[Hook]time.Time // wall time of each hook's last run; none before its first
 	Troubles []Trouble          // the latest seen first
 }
 
-// Read reads the counts without changing anything. Without any the answer is empty; an unusable file is ErrDamaged.
+// Read reads the counts and changes nothing. Without counts the answer is empty; an unusable file is ErrDamaged.
 func Read(varDir string) (State, error) {
 	b, err := read(filepath.Join(varDir, folderName))
 	if err != nil {

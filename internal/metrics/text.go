@@ -13,7 +13,7 @@ import (
 	"bookend/internal/report"
 )
 
-// The families, by their names: one prefix, base units, _total for what only grows.
+// The names of the families: one prefix, base units, _total for what only grows.
 const (
 	hookRuns      = "bookend_hook_runs_total"
 	findings      = "bookend_findings_total"
@@ -45,15 +45,15 @@ type family struct {
 	bounds []float64
 }
 
-// The bounds of histograms. A hook without leftovers takes 0.05 to 0.5 s; the deadlines as shipped are 5 and 15 s.
-// Memory that is given back at all is so within 0.4 s, workers that notice late within 3 s (measured).
+// The bounds of histograms. A hook without leftovers takes 0.05 to 0.5 s; the default deadlines are 5 and 15 s. Memory
+// that is freed at all is freed within 0.4 s, or 3 s if workers notice late (measured).
 var (
 	hookBounds   = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15}
 	settleBounds = []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3, 6, 12}
 	shareBounds  = []float64{0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1}
 )
 
-// families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
+// families are all metrics by name. The label gpu is Slurm's number of a GPU, empty if it is not certain.
 var families = map[string]family{
 	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: runsFrom,
 		help: "Runs of the hooks for jobs with GPUs, and of the health check, by the strongest action of the policy."},
@@ -138,7 +138,7 @@ func text(b book, version string) []byte {
 	return out.Bytes()
 }
 
-// lines are a sample's: of a histogram, in the order that Prometheus wants, buckets that add up, sum and count.
+// lines returns a sample's lines: for a histogram cumulative buckets, sum and count, in the order Prometheus requires.
 func (f family) lines(s sample) string {
 	var pairs []string
 	for i, value := range s.Labels {
