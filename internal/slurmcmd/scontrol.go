@@ -13,22 +13,22 @@ import (
 	"bookend/internal/safefile"
 )
 
-// Patience is enough for Version where nothing else limits it.
+// Patience is enough time for Version if nothing else limits it.
 const Patience = 3 * time.Second
 
 // maxOutput bounds scontrol's answer: one node is about 1 KiB.
 const maxOutput = 64 << 10
 
-// ErrChanged says that the node was not as it had been any more right before it was to be changed; nothing was changed.
+// ErrChanged means that the node had changed right before it was to be updated; nothing was changed.
 var ErrChanged = errors.New("somebody else has changed the node meanwhile")
 
-// Scontrol asks Slurm about this node and drains or resumes it, as this site runs it. What is to be done is package
-// drain's to say. Every call is bounded: with slurmctld down or hung scontrol itself would wait 10 to 20 s.
+// Scontrol asks Slurm about this node, and drains or resumes it. Package drain decides what to do. Every call is
+// bounded: if slurmctld is down or hangs, scontrol alone would wait 10 to 20 s.
 type Scontrol struct {
 	Path string // absolute
 	Conf string // SLURM_CONF as slurmd gave it to a hook; empty for scontrol's default
 	Root bool   // this process is root: the program must be trusted
-	// Time is what is left for a call, asked for before each. With slurmctld up one takes 10 ms.
+	// Time returns the time left for a call; it is called before each. With slurmctld up a call takes 10 ms.
 	Time func() time.Duration
 }
 
@@ -43,17 +43,17 @@ func (c Scontrol) Node(name string) (n drain.Node, err error) {
 	return n, nil
 }
 
-// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld.
+// Drain sets state and reason of a node in one update: slurmctld wipes a reason without a state.
 func (c Scontrol) Drain(name, reason string, still func(drain.Node) bool) error {
 	return c.update("drain", name, still, "State=DRAIN", "Reason="+reason)
 }
 
-// Resume ends a node's drain, and the reason goes with it.
+// Resume ends a node's drain, which also clears the reason.
 func (c Scontrol) Resume(name string, still func(drain.Node) bool) error {
 	return c.update("resume", name, still, "State=RESUME")
 }
 
-// update reads the node right before, and gives ErrChanged where that is not as still wants it.
+// update reads the node right before it changes it, and returns ErrChanged if still rejects what it read.
 func (c Scontrol) update(do, name string, still func(drain.Node) bool, what ...string) error {
 	now, err := c.Node(name)
 	if err == nil && !still(now) {
@@ -69,14 +69,14 @@ func (c Scontrol) update(do, name string, still func(drain.Node) bool, what ...s
 }
 
 func (c Scontrol) run(args ...string) (string, error) {
-	// Threat: whoever can write scontrol runs as root here.
+	// Threat: a user who can write scontrol would run code as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
 			return "", err
 		}
 	}
 	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: maxOutput, Timeout: c.Time()}
-	// Times are read back: of a zone of this machine's, or in a form of its admin's, they would say something else.
+	// Times are parsed: in this machine's time zone, or a format set by its admin, they would mean something else.
 	spec.Env = []string{"TZ=UTC0"}
 	// Threat: none beyond slurmd's own: it runs as root by this very file, and gave it to its hooks.
 	if c.Conf != "" {
@@ -92,7 +92,7 @@ func (c Scontrol) run(args ...string) (string, error) {
 	return string(res.Stdout), nil
 }
 
-// failed says why a program of Slurm's has given no answer; the last line of its errors says more.
+// failed returns why a Slurm program has not answered, with the last line of its errors.
 func failed(res child.Result, limit time.Duration) error {
 	last := bytes.TrimSpace(res.Stderr)
 	switch {
@@ -106,7 +106,7 @@ func failed(res child.Result, limit time.Duration) error {
 	return nil
 }
 
-// Version asks a program of Slurm's, with SLURM_CONF. Threat: it runs as root; a user's is not started.
+// Version asks a Slurm program for its version. Threat: it runs as root; one that users can write is not started.
 func Version(program, conf string, within time.Duration) (string, error) {
 	const enough = 4 << 10
 	if err := safefile.Trusted(program); err != nil {
@@ -121,8 +121,8 @@ func Version(program, conf string, within time.Duration) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// scontrol's form of a node: "NodeName=n1 ..." and lines of fields, indented by three blanks; reason and comment have
-// lines of their own, and a reason goes on with ten blanks. In the one-line form a comment could pass for one.
+// scontrol's format of a node: "NodeName=n1 ..." and lines of fields, indented by three blanks. Reason and comment have
+// lines of their own; a reason continues with ten blanks. In the one-line format a comment could pass for a field.
 const (
 	field     = "\n   "
 	goesOn    = "\n          "
@@ -130,10 +130,10 @@ const (
 	reasonOf  = field + "Reason="
 	timeForm  = "2006-01-02T15:04:05"
 	notHeard  = "NOT_RESPONDING"
-	stateMark = "*" // behind the state's first word: it does not respond
+	stateMark = "*" // after the state's first word: it does not respond
 )
 
-// parseNode reads what "scontrol show node" says of one node. An answer that could mean two things is an error.
+// parseNode parses the answer of "scontrol show node" about one node. An ambiguous answer is an error.
 func parseNode(text, name string) (n drain.Node, err error) {
 	_, rest, _ := strings.Cut(text, stateOf)
 	rest, _, _ = strings.Cut(rest, "\n")
@@ -157,7 +157,7 @@ func parseNode(text, name string) (n drain.Node, err error) {
 	return n, nil
 }
 
-// parseReason reads the reason with who wrote it and when: " [user@time]" behind its first line.
+// parseReason returns the reason, its author and its time: " [user@time]" at the end of its first line.
 func parseReason(text string) (reason, by string, at time.Time) {
 	_, rest, _ := strings.Cut(text, reasonOf)
 	first, rest, _ := strings.Cut(rest, "\n")
@@ -168,7 +168,7 @@ func parseReason(text string) (reason, by string, at time.Time) {
 			reason, by, at = first[:i], who, t
 		}
 	}
-	if strings.HasPrefix("\n"+rest, goesOn) { // none of ours
+	if strings.HasPrefix("\n"+rest, goesOn) { // not one of ours
 		reason += "\n..."
 	}
 	return reason, by, at

@@ -1,5 +1,5 @@
-// Package slurmcmd asks Slurm's own programs: slurmd what GPU numbers mean, scontrol about this node. It finds the
-// daemon that runs, and reads its files. Package slurmconf decides what follows from the answers.
+// Package slurmcmd queries Slurm's own programs: slurmd for the meaning of GPU numbers, scontrol for this node. It
+// finds the running slurmd, and reads its files. Package slurmconf draws the conclusions.
 package slurmcmd
 
 import (
@@ -23,7 +23,7 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-// maxListing bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
+// maxListing bounds an answer: 256 GPUs take 50 KiB, and slurmd logs several times as much before them.
 const maxListing = 1 << 20
 
 type Slurmd struct {
@@ -36,18 +36,18 @@ type Slurmd struct {
 	Timeout time.Duration
 }
 
-// List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
-// there. The result tells what became of the process, whether or not there is an error.
+// List runs `slurmd -G`, which takes 0.1 s and contacts no controller. With AutoDetect it queries the driver, and may
+// hang. res describes the process, also with an error.
 //
-// Left to itself it may lift the limits of its cgroup, the running slurmd's own, by its cgroup plugin. So it reads a
-// copy of its configuration without one. Versions that do not know that end; the v1 plugin of theirs changes nothing.
+// Its cgroup plugin may lift the limits of its cgroup, which is the running slurmd's. So it reads a configuration copy
+// that disables the plugin. Versions without that value exit: for them it is cgroup/v1, which changes nothing.
 func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	defer func() {
 		if err != nil {
 			gpus, err = nil, fmt.Errorf("slurmd -G: %w", err)
 		}
 	}()
-	// Threat: whoever can write slurmd runs as root here.
+	// Threat: a user who can write slurmd would run code as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
 			return nil, res, err
@@ -58,7 +58,7 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 		dir, err := c.copyConf(plugin)
 		if err == nil {
 			res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), left)
-			left = (left - res.Took) / 2 // for asking its version, and for another run
+			left = (left - res.Took) / 2 // for its version, and for another run
 			err = os.RemoveAll(dir)
 		}
 		if err != nil {
@@ -78,25 +78,25 @@ func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	return gpus, res, err
 }
 
-// older reports a version that does not know the value: it may have warned of the configuration before it ended.
+// older reports a version that does not support the value: it may have warned of the configuration before it exited.
 func (c Slurmd) older(within time.Duration) bool {
 	said, _ := Version(c.Path, c.Conf, within)
 	v, ok := slurm.ParseVersion(said)
 	return ok && !v.Has(slurm.TaskHookFails)
 }
 
-// copyConf makes a configuration with another cgroup plugin: links to all other files, which Includes may name.
+// copyConf makes a configuration with another cgroup plugin. Its other files are links, as Includes may name them.
 func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 	const cgroupConf = "cgroup.conf"
 	dir = filepath.Join(cmp.Or(c.Private, os.TempDir()), fmt.Sprintf("slurmd-%d", os.Getpid()))
-	if err := os.RemoveAll(dir); err != nil { // of a hook that was killed
+	if err := os.RemoveAll(dir); err != nil { // left by a hook that was killed
 		return dir, err
 	}
 	// Threat: a directory that another user made here would lead slurmd to configuration of theirs: it must be new.
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return dir, err
 	}
-	// Threat: written through a link it would be the site's own file: it comes before any link.
+	// Threat: written through a link it would be the site's own file, so it is written before any link is made.
 	err = os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600)
 	for _, name := range c.Entries {
 		if err == nil && name != cgroupConf {
@@ -109,16 +109,16 @@ func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
 	// Threat: none beyond slurmd's own: it runs as root by these very files.
 	return child.Run(child.Spec{
-		// Under another name, such as Debian's slurmd-wlm, it does not take itself for slurmd and lists nothing.
+		// Under another name, such as Debian's slurmd-wlm, it does not recognise itself as slurmd and lists nothing.
 		Path: c.Path, Name: "slurmd",
-		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
+		// -v: later versions print the list only at that log level (SlurmdDebug) or above.
 		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: []string{"SLURM_CONF=" + conf},
 		MaxOutput: maxListing, MaxStderr: maxListing, Timeout: timeout,
 	})
 }
 
-// Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
-// slurmd of their own. PID 0 is none: a hook under PrologFlags=RunInJob, or a program started by something else.
+// Running returns the slurmd that started a hook: the highest ancestor of that name, as later versions start hooks by a
+// second slurmd. PID 0 is none: a hook under PrologFlags=RunInJob, or a program that something else started.
 func Running(proc string, hook int) slurmconf.Daemon {
 	const generations = 8
 	var found slurmconf.Daemon
@@ -137,23 +137,23 @@ func Running(proc string, hook int) slurmconf.Daemon {
 	return found
 }
 
-// daemon is the process if it is a slurmd; its PID is 0 otherwise.
+// daemon returns the process if it is a slurmd; otherwise its PID is 0.
 func daemon(proc string, pid int) (d slurmconf.Daemon, parent int, err error) {
 	parent, ticks, err := child.Parent(proc, pid)
 	if err != nil {
 		return d, 0, err
 	}
-	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what starts is checked again.
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; a slurmd is checked before use.
 	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	exe = strings.TrimSuffix(exe, " (deleted)")
-	name := filepath.Base(exe) // on Debian slurmd-wlm
+	name := filepath.Base(exe) // slurmd-wlm on Debian
 	if err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")) {
 		d = slurmconf.Daemon{PID: pid, Ticks: ticks, Exe: exe}
 	}
 	return d, parent, nil
 }
 
-// ByFile finds the slurmd whose PID is in a file (SlurmdPidFile), for hooks that it is no ancestor of. PID 0 is none.
+// ByFile returns the slurmd whose PID is in a file (SlurmdPidFile), for a hook without that ancestor. PID 0 is none.
 func ByFile(proc, path string) slurmconf.Daemon {
 	const maxPID = 32
 	// Threat: a file that another user can write could name a program of theirs.
@@ -171,7 +171,7 @@ func ByFile(proc, path string) slurmconf.Daemon {
 }
 
 func Entries(conf string) (names []string, err error) {
-	// Threat: none, only names are read; who can change them can change what slurmd runs as root.
+	// Threat: none, only names are read; a user who can change them can change what slurmd runs as root.
 	entries, err := os.ReadDir(filepath.Dir(conf))
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -179,11 +179,11 @@ func Entries(conf string) (names []string, err error) {
 	return names, err
 }
 
-// Identify describes a file behind all its links; Inode 0 where there is none.
+// Identify describes the file that a path leads to through links; Inode is 0 if it does not exist.
 func Identify(path string) (slurmconf.FileID, error) {
 	id := slurmconf.FileID{Path: path}
 	var st unix.Stat_t
-	// Threat: none, nothing is opened; who can change these files can change what slurmd runs as root.
+	// Threat: none, nothing is opened; a user who can change these files can change what slurmd runs as root.
 	err := unix.Stat(path, &st)
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:
@@ -195,11 +195,11 @@ func Identify(path string) (slurmconf.FileID, error) {
 	return id, nil
 }
 
-// Read reads a configuration. An error is about its first file; what is wrong with included ones is in the lines. Slurm
-// takes no pattern in an Include, and does not start with one. The disk may not answer: callers do this in a child.
+// Read reads a configuration. The error is about its first file; errors of included files are in the lines. Slurm
+// refuses to start with a pattern in an Include. The disk may not answer, so callers run this in a child.
 func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
 
-// ReadFirst reads the first that is there; at is empty if none is. fs.ErrNotExist: there is no gres.conf, which may be.
+// ReadFirst reads the first that exists; at is empty if none does. fs.ErrNotExist: no gres.conf, which is valid.
 func ReadFirst(places []slurmconf.Files) (at slurmconf.Files, slurm, gres slurmconf.Conf, err error) {
 	for _, at = range places {
 		if slurm, err = Read(at.Slurm); errors.Is(err, fs.ErrNotExist) {
@@ -249,7 +249,7 @@ func read(path string, patterns bool) (slurmconf.Conf, error) {
 	}), nil
 }
 
-// ReadText reads one file. Threat: a pipe or an endless file; whoever can write slurmd's configuration is root.
+// ReadText reads one file. Threat: a pipe or an endless file; only root can write slurmd's configuration.
 func ReadText(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
