@@ -1,9 +1,9 @@
 // Package doctor checks what can drain a node, give a job a wrong GPU, fail jobs or leave a gap in what Bookend sees:
 // Bookend's own programs and configuration, slurm.conf, and the driver.
 //
-// A check is one table entry: its name, why it matters, and a judge of the node. What Slurm and the driver say is asked
-// before (survey.go). A judge that looks at files runs in a child with a deadline: one that hangs costs no other.
-// docs/doctor.md says what each demands. Doctor changes nothing.
+// A check is one table entry: its name, why it matters, and a function that judges the node. Slurm and the driver are
+// queried before (survey.go). A check that reads files runs in a child with a deadline: if it hangs, the others still
+// run. docs/doctor.md lists what each requires. Doctor changes nothing.
 package doctor
 
 import (
@@ -25,36 +25,36 @@ const (
 	OK      = "ok"
 	Warning = "warning" // it works, but slower, less protected, or with gaps
 	Wrong   = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs
-	Unknown = "unknown" // it could not be looked at
+	Unknown = "unknown" // it could not be checked
 )
 
 // Result is one line of the answer. Path and Seen may contain strings from outside; Print cleans them.
 type Result = answer.Checked
 
-// Site is the node that is examined, as its configuration describes it.
+// Site is the node that is checked, as its configuration describes it.
 type Site struct {
 	Config     config.Config
 	ConfigPath string
-	// Mistake is why the configuration is not used as it is written: unreadable, or its first mistake. Empty if it is.
+	// Mistake is why the configuration is not used as written: unreadable, or its first mistake. Empty if it is used.
 	Mistake       string
-	Self, Version string        // the path of this very program, and its version
+	Self, Version string        // the path of this program, and its version
 	Programs      []string      // the directories in which the hooks may be, the likeliest first
 	Root          string        // the directory in which the system's own files are: "/"
 	Clock         routine.Clock `json:"-"`
-	SlurmConf     string        // SLURM_CONF of the environment; may be empty
+	SlurmConf     string        // SLURM_CONF in the environment; may be empty
 	NodeName      string        // what Slurm most likely calls this node
-	Survey        Survey        // what was found out before any file was looked at. Examine fills it in
+	Survey        Survey        // results of the queries made before any file is checked; set by Examine
 }
 
 type Check struct {
 	Name  string
 	why   string             // it matters
-	files bool               // it looks at files, which may hang
+	files bool               // it reads files, which may hang
 	path  func(Site) string  // shown with each result, unless the judge names another
-	judge func(*view) string // reports problems to the view, and returns what is said if there are none
+	judge func(*view) string // reports problems to the view, and returns what to print if there are none
 }
 
-// slurmChecks are those of what slurm.conf, slurmd and the driver say, besides the hooks.
+// slurmChecks are the checks of slurm.conf, slurmd and the driver, except for the hooks.
 var slurmChecks = []Check{
 	{Name: "slurm-version", path: fixed("slurmd"), judge: judgeVersion,
 		why: "what hooks are told depends on the version"},
@@ -121,10 +121,10 @@ func (c Check) results(s Site) []Result {
 	return v.found
 }
 
-// Patience is how long a place may take to answer: a node under load takes seconds.
+// Patience is how long a check may take to answer: a node under load takes seconds.
 const Patience = 5 * time.Second
 
-// Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
+// Examine runs all checks on the node. What does not answer within patience is unknown.
 func Examine(s Site, patience time.Duration) []Result { return examine(s, patience, Checks()) }
 
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
@@ -169,20 +169,20 @@ func (r request) check() ([]Result, error) {
 	return nil, fmt.Errorf("no check %q", r.Check)
 }
 
-// Fails reports whether a result is more than a warning. What could not be looked at is not known to be well.
+// Fails reports whether a result is more than a warning. What could not be checked is not known to be good.
 func Fails(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Level == Wrong || r.Level == Unknown })
 }
 
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
 
-// widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
+// widest bounds a value in a line: paths may have 4095 bytes, but no path in use has.
 const widest = 400
 
 var words = [][3]string{{Wrong, "ERROR", " error"}, {Unknown, "UNKNOWN", " unknown"}, {Warning, "WARNING", " warning"},
 	{OK, "ok", " ok"}}
 
-// Print writes the count, then what is not well, worst first, with why and fix below; what is well only with all.
+// Print writes the count, then the problems, worst first, with why and fix below; what is ok only with all.
 func Print(w io.Writer, node string, results []Result, all bool) {
 	var counts []string
 	n := count(results)
@@ -230,7 +230,7 @@ func count(results []Result) map[string]int {
 	return n
 }
 
-// clean makes what came from outside fit for a terminal. A fix is to be pasted: its backslashes stay.
+// clean makes strings from outside safe for a terminal. A fix is to be pasted, so its backslashes stay.
 func clean(r Result) Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
 	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))

@@ -23,10 +23,10 @@ import (
 
 type entry struct {
 	path     string
-	unread   string              // why it could not be looked at
-	regular  bool                // what the path leads to is a file
-	real     string              // where all links lead to
-	mode     uint32              // of what the path leads to
+	unread   string              // why it could not be examined
+	regular  bool                // the path leads to a regular file
+	real     string              // the path after all links
+	mode     uint32              // of the file that the path leads to
 	distrust *safefile.Untrusted // the first on the way, the path itself included, that a user could have written
 	closed   *safefile.ClosedDir // the first directory on the way that keeps users out
 }
@@ -52,10 +52,10 @@ func inspect(path string) (f entry, there bool) {
 	return f, true
 }
 
-// compare follows a fix if a user could have written the file or folder. To a shell it is a comment.
+// compare follows a fix if a user could have written the file or directory. To a shell it is a comment.
 const compare = "   # a user could have written it: compare it with a copy you trust, or install it again"
 
-// notAlone begins what is said of an owner or mode that lets others write, on the way or behind a link too.
+// notAlone begins the message about an owner or mode that lets others write, on the way or behind a link too.
 const notAlone = "others can change it: "
 
 func (r rule) judgeFile(v *view, f entry) {
@@ -74,9 +74,9 @@ func (r rule) judgeFile(v *view, f entry) {
 	case c != nil && (c.Path == f.path || c.Path == f.real):
 		say(Wrong, said, "chown root:root "+at+" && "+chmod+compare)
 	case c != nil && slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }):
-	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a folder of root's, above or behind a link
+	case c != nil && c.UID == 0 && c.Mode&unix.S_ISVTX == 0: // a directory of root's, above or behind a link
 		say(Wrong, said, "chmod go-w "+quoted(c.Path)+compare)
-	case c != nil: // a command about the file itself could meet another by then
+	case c != nil: // by then a command on the file itself could affect another file
 		say(Wrong, said, "move it to where only root can write, and let "+cmp.Or(r.key, "the configuration")+" say so")
 	case r.need&0o007 != 0 && f.closed != nil:
 		r.judgeWay(v, f)
@@ -110,8 +110,8 @@ func runs(path, program string) bool {
 	return err == nil && names(text, program)
 }
 
-// names reports whether a script names a program, itself or by the package's script, or by the check that it has for
-// Node Health Check; in no comment, and not as the beginning of a longer name. A linker's program names none.
+// names reports whether a script names a program, directly, through the package's script, or through its check for Node
+// Health Check. Comments and longer names with that beginning do not count. In a binary it finds none.
 func names(script []byte, program string) bool {
 	words := program + "|/hooks/(task-)?" + strings.TrimPrefix(program, "bookend-")
 	if program == "bookend-healthcheck" {
@@ -122,13 +122,13 @@ func names(script []byte, program string) bool {
 		regexp.MustCompile(`(?m)(`+words+`)([^-_.[:alnum:]]|$)`).Match(plain)
 }
 
-// rule is what must hold for a file of root's. What the hooks make themselves they check and put right each time.
+// rule is what must hold for a file of root's. Hooks check and repair on each run what they create themselves.
 type rule struct {
-	need            uint32   // the bits of its mode without which something does not work
-	absent, without string   // how bad it is that it does not exist, without what follows; empty: OK
-	key             string   // of the configuration, says where it is; may be empty
+	need            uint32   // mode bits that are needed for everything to work
+	absent, without string   // severity if it does not exist (empty: OK), and the consequence
+	key             string   // the configuration key that sets its path; may be empty
 	at              []string // where it may be, the likeliest first
-	mode            uint32   // as it is installed
+	mode            uint32   // its mode as installed
 }
 
 func (s Site) programs() (all []rule) {
@@ -164,7 +164,7 @@ func judgePrograms(v *view) string {
 	return fmt.Sprintf("%d files are root's, with the right modes", there)
 }
 
-// judge judges the first that leads to anything, and reports whether there is one.
+// judge judges the first path that leads to anything, and reports whether there is one.
 func (r rule) judge(v *view) bool {
 	for _, path := range r.at {
 		if f, there := inspect(path); there {
@@ -183,7 +183,7 @@ func (r rule) judge(v *view) bool {
 	return false
 }
 
-// judgeConfig reports the first mistake of the configuration too, and the first key of an earlier version.
+// judgeConfig also reports the first mistake of the configuration, and the first key of an earlier version.
 func judgeConfig(v *view) string {
 	const all = "bookend config check lists all"
 	rule{0o444, Warning, "the defaults are in effect", "", []string{v.ConfigPath}, 0o644}.judge(v)
@@ -196,12 +196,12 @@ func judgeConfig(v *view) string {
 	return "root's, and without a mistake"
 }
 
-// DropOptions are those of run-bookend-drop.mount. A job has up to two folders of one small file in it.
+// DropOptions are those of run-bookend-drop.mount. A job has up to two directories of one small file there.
 const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
 
 func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
 
-// judgeDrop warns before the first hook too: it would make a folder of the tmpfs that all hooks share.
+// judgeDrop warns even before the first hook, which would create a directory in the tmpfs that all hooks share.
 func judgeDrop(v *view) string {
 	path := dropFolder(v.Site)
 	var above, here unix.Stat_t

@@ -75,7 +75,7 @@ func judgeVersion(v *view) string {
 	return have.String()
 }
 
-// seconds is a key's time; set is false if it has none, or no limit. An unreadable number is none.
+// seconds returns a key's time; set is false if it has none, or no limit. An unreadable number counts as none.
 func seconds(c slurmconf.Conf, key string) (n int, set bool) {
 	const noLimit = 65534 // as Slurm writes it
 	v, _ := c.Get(key)
@@ -93,11 +93,11 @@ func judgeTimeout(v *view) string {
 	} {
 		key, total := h.key, time.Duration(h.total)
 		limit, set := seconds(v.conf(), key)
-		if !set || v.slurmdLacks(slurm.HookTimeouts) { // which has but one for both
+		if !set || v.slurmdLacks(slurm.HookTimeouts) { // which has one key for both
 			key = "PrologEpilogTimeout"
 			limit, set = seconds(v.conf(), key)
 		}
-		// A child that a driver keeps from dying takes longer than the deadline.
+		// A child that the driver keeps from dying takes longer than the deadline.
 		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+5*time.Second)/time.Second))))
 		if !set {
 			v.warn("no limit for the "+h.hook, fix).Why = "what the kernel does not let end keeps the node for ever; " +
@@ -156,30 +156,30 @@ func slots() []slot {
 	}
 }
 
-// drains reports the two whose failure drains the node, and of which Slurm takes all lines (slurm.SeveralHooks).
+// drains reports whether the hook's failure drains the node; of these two Slurm runs all lines (slurm.SeveralHooks).
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
 func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
 
-// named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.
+// named returns the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of lines.
 func (h slot) named(conf slurmconf.Conf) (paths []string) {
 	values := conf.All(h.key)
 	if len(values) > 1 && !h.drains() {
-		values = values[len(values)-1:] // which is the one that counts
+		values = values[len(values)-1:] // only the last one counts
 	}
 	for _, v := range values {
 		switch {
 		case v.Text == "" || strings.EqualFold(v.Text, "(null)"):
 		case path.IsAbs(v.Text):
 			paths = append(paths, v.Text)
-		default: // shipped next to slurm.conf
+		default: // Slurm distributes it along with slurm.conf
 			paths = append(paths, path.Join(path.Dir(conf.Path), v.Text))
 		}
 	}
 	return paths
 }
 
-// otherwise says what runs the health check besides slurm.conf, below the root; empty if nothing does.
+// otherwise returns the name of what runs the health check other than slurm.conf; empty if nothing does.
 func (h slot) otherwise(s Site) string {
 	const timer = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
 	if h.key != healthKey {
@@ -216,12 +216,12 @@ func (h slot) judge(v *view) string {
 	order, ours := h.judgeFiles(v, paths)
 	all := h.key + "= runs " + strings.Join(order, ", ")
 	switch {
-	case len(order) == 0: // said already
+	case len(order) == 0: // already reported
 	case ours == 0 && h.task():
 		v.warn(fmt.Sprintf("%s: none names %s", all, h.program), setUp).Why = h.without
-	case ours == 0 && other == "": // a script that runs it through another file is not seen through
+	case ours == 0 && other == "": // a script that runs it through another file is not recognised
 		fix := setUp
-		if h.key == healthKey { // it is taken
+		if h.key == healthKey { // the key is in use
 			fix = "systemctl enable --now bookend-healthcheck.timer   # or, with Node Health Check, check_bookend in " +
 				"nhc.conf (/usr/share/doc/bookend/nhc/bookend.nhc)"
 		}
@@ -256,7 +256,7 @@ func (h slot) judgeFiles(v *view, paths []string) (order []string, ours int) {
 	return order, ours
 }
 
-// matching are the files that slurmd runs of a path or pattern: in reverse alphabetical order, none with a leading dot.
+// matching returns the files of a path or pattern that slurmd runs: in reverse alphabetical order, no leading dots.
 func matching(pattern string) (found []entry) {
 	paths, _ := filepath.Glob(pattern)
 	for _, p := range slices.Backward(paths) {
@@ -267,7 +267,7 @@ func matching(pattern string) (found []entry) {
 	return found
 }
 
-// judgeFile reports what is wrong with one file that slurmd runs, as root and without checking its owner.
+// judgeFile reports what is wrong with one file, which slurmd runs as root and without checking its owner.
 func (h slot) judgeFile(v *view, f entry) {
 	r := rule{mode: 0o755, need: 0o500, key: "slurm.conf"}
 	if h.task() {

@@ -23,29 +23,29 @@ import (
 	"bookend/internal/state"
 )
 
-// Survey is what was found out before any file was looked at: each part in a child of its own, as each may hang.
+// Survey is what was queried before any file is checked: each part in a child of its own, as each may hang.
 type Survey struct {
 	Slurm   Slurm
 	Driver  Driver         `json:"-"`
-	Glance  stage.Glance   `json:"-"` // the driver's answer to one question as a hook asks it
+	Glance  stage.Glance   `json:"-"` // the driver's answer to one query, as a hook makes it
 	Numbers slurmconf.List `json:"-"` // what Slurm's GPU numbers mean to a hook that begins now
 }
 
 type Slurm struct {
-	Conf   *slurmconf.Conf // nil if there is none, or as Unread says
+	Conf   *slurmconf.Conf // nil if there is none, or for the reason in Unread
 	Unread string
-	Gres   slurmconf.Conf // next to it, if there is one
+	Gres   slurmconf.Conf // gres.conf next to it, if there is one
 	Pyxis  bool           // loaded by plugstack.conf
 
-	Version, Silent string // what slurmd says of its version, or why it does not
+	Version, Silent string // slurmd's version, or why it did not report it
 }
 
-// Driver is the driver as its own /proc and /sys tell it, without asking it.
+// Driver is what /proc and /sys show of the driver, without a query to it.
 type Driver struct {
 	Absent  bool // it is not loaded
 	Problem string
 	Cards   []gpu.Card
-	// Silent says why nothing asks it: its files do not answer, or a child of Bookend's is stuck in it.
+	// Silent is why it is not queried: its files do not answer, or a child of Bookend's is stuck in it.
 	Silent string
 }
 
@@ -73,14 +73,14 @@ func survey(s Site, patience time.Duration) (v Survey) {
 		return list, nil
 	})
 	v.Driver.Silent, v.Glance = askDriver(s)
-	v.Numbers, _ = numbers() // of one that fails inside nothing is known
+	v.Numbers, _ = numbers() // if it failed internally, nothing is known
 	if s.Config.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Glance.Snapshot)
 	}
 	return v
 }
 
-// slurm reads Slurm's configuration: where Bookend's says, at SLURM_CONF, where a hook was told, where slurmd looks.
+// slurm reads Slurm's configuration: from Bookend's setting, SLURM_CONF, that of the last hook, or slurmd's default.
 func (r request) slurm() (s Slurm, _ error) {
 	c, conf, slurmd := r.Site.Config, r.Site.SlurmConf, ""
 	if kept := state.PeekNumbering(c.Paths.Run, r.Site.NodeName); kept != nil {
@@ -126,7 +126,7 @@ func (r request) driver() (d Driver, err error) {
 	return d, nil
 }
 
-// listed takes the GPUs that the backend lists, for a driver that shows them in no folder of /proc, as hooks do.
+// listed takes the GPUs from the backend, as hooks do, for a driver that does not list them in a directory of /proc.
 func (d *Driver) listed(s gpu.Snapshot) {
 	for _, r := range s.Readings {
 		if r.Device.Parent == "" {
@@ -142,7 +142,7 @@ func (s Site) env() operation.Env {
 	return operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 }
 
-// askDriver asks the driver once, with a prolog's deadline, unless a child is stuck in it or its files do not answer.
+// askDriver queries the driver once, with a prolog's deadline, unless a child is stuck in it or its files hang.
 func askDriver(s Site) (skipped string, g stage.Glance) {
 	if d := s.Survey.Driver; d.Silent != "" || d.Absent {
 		return cmp.Or(d.Silent, "no driver is loaded"), g
@@ -162,7 +162,7 @@ func askDriver(s Site) (skipped string, g stage.Glance) {
 
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
 
-// given is how many GPUs slurm.conf gives out here; unsure is why that is not known, -1 that it has no such node.
+// given returns how many GPUs slurm.conf has here, -1 if it has no such node or, for the reason unsure, is unclear.
 func (s Site) given() (count int, unsure string) {
 	if s.Survey.Slurm.Conf == nil {
 		return -1, ""
@@ -208,7 +208,7 @@ func (v *view) orderFix() string {
 		"changed since it started; or set nvidia.gpu_map. If slurmd is elsewhere, set slurm.slurmd"
 }
 
-// places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
+// places describes what Slurm's numbers mean, and reports where hooks and Slurm disagree.
 func (v *view) places(count int) string {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	var places []string
