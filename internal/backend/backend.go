@@ -1,6 +1,6 @@
-// Package backend asks a vendor's backend (package wire) and says what came of it. A backend may be missing,
-// untrusted, of another release, broken, or stuck in the driver: each is an answer with a code of its own,
-// never an error, and what it said before it crashed or hung still counts.
+// Package backend queries a vendor's backend (package wire) and judges the result. A backend may be missing, untrusted,
+// of another release, broken, or stuck in the driver: each is an answer with a code of its own, never an error, and
+// what it wrote before it crashed or hung still counts.
 package backend
 
 import (
@@ -23,42 +23,42 @@ import (
 	"bookend/internal/wire"
 )
 
-// Params say which backend to ask.
+// Params describe the backend and how to run it.
 type Params struct {
 	Path string // the program, absolute
-	// Root is whether this process runs as root: then program and libraries must be trusted.
+	// Root is set if this process runs as root: then program and libraries must be trusted.
 	Root bool
-	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
+	// Grace is how long the backend may take to die once its time is up, if that is more than package child's default.
 	Grace time.Duration
-	// Started, where it is not nil, is called with the started backend, for child.Alive.
+	// Started, if not nil, is called with the started backend, for child.Alive.
 	Started func(pid int, startTicks uint64)
-	// OnLook, if not nil, takes the looks of a recording one by one, from another goroutine; the answer has none.
+	// OnLook, if not nil, gets the samples of a recording one by one, from another goroutine; the answer has none.
 	OnLook func(gpu.Snapshot)
-	// Heard, if not nil, is called once, from another goroutine, when the driver has answered the backend, or failed to.
+	// Heard, if not nil, is called once, from another goroutine, when the driver has answered or failed.
 	Heard func()
-	// Said, where it is not nil, is called once, from another goroutine, with a whole answer as soon as the backend has
-	// said it, before it has ended: then it still has to give back what it has of the driver. What Ask returns stands.
+	// Said, if not nil, is called once, from another goroutine, with a complete answer as soon as it is written; the
+	// backend has yet to release the driver and to end. What Ask returns is the final answer.
 	Said func(Answer)
-	// Stop, where it is not nil and closed, ends the backend.
+	// Stop, if not nil, ends the backend when it is closed.
 	Stop <-chan struct{}
 }
 
-// Answer is what a backend said, and what is wrong with that. Strings of the driver and of the backend are raw.
+// Answer is what a backend wrote, and what is wrong with it. Strings of the driver and the backend are not cleaned.
 type Answer struct {
 	Hello     *wire.Hello
 	Snapshots []gpu.Snapshot // oldest first
-	Faults    []gpu.Fault    // of the driver as a whole; a device's own stand in the snapshots
-	Complete  bool           // the backend said that it was done
-	Health    []gpu.Health   // empty where not asked for, or not known to this backend
-	Probes    []gpu.Probe    // one for each device that a probe came to an end on
-	Unasked   bool           // the driver was not asked: it does not answer another hook
-	Abandoned *Abandoned     // set when the backend could not be killed: nobody may start another while it lives
+	Faults    []gpu.Fault    // of the driver as a whole; those of a device are in the snapshots
+	Complete  bool           // the backend wrote that it was done
+	Health    []gpu.Health   // empty if not requested, or if this backend does not support it
+	Probes    []gpu.Probe    // one for each device whose probe was finished
+	Unasked   bool           // the driver was not queried: it does not answer another hook
+	Abandoned *Abandoned     // set if the backend could not be killed: no other may be started while it lives
 	Took      time.Duration
 	Troubles  []Trouble
-	Panic     *routine.Panic // a defect of Bookend's own on the way
+	Panic     *routine.Panic // a defect of Bookend itself
 }
 
-// Abandoned names a backend that is still stuck, for child.Alive.
+// Abandoned identifies a backend that is still stuck, for child.Alive.
 type Abandoned struct {
 	PID        int
 	StartTicks uint64
@@ -67,12 +67,12 @@ type Abandoned struct {
 // Trouble is one thing that went wrong with the backend itself.
 type Trouble struct {
 	Code   code.Code
-	Detail string // the backend's last words may be in it
-	// Unsure says that it need not be the driver's, nor the backend's: it counts as unknown.
+	Detail string // may contain the first line of the backend's stderr
+	// Unsure means that neither the driver nor the backend need be the cause: it counts as unknown.
 	Unsure bool
 }
 
-// Ask sends one request and waits for the answer, at most req.Deadline() and its grace.
+// Ask sends one request and waits for the answer, at most req.Deadline() and the grace period.
 func Ask(p Params, req wire.Request) Answer {
 	if req.Deadline() <= 0 {
 		return failed(code.Slow, "no time left to ask the backend")
@@ -86,12 +86,12 @@ func Ask(p Params, req wire.Request) Answer {
 	}
 	spec := child.Spec{
 		Path: p.Path,
-		// On a node with 128 cores it would take 1 ms longer to start, to be ready for all of them. Nothing else goes
-		// with it: LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would put somebody's
-		// code into it, CUDA_* would hide devices.
+		// On a node with 128 cores the backend would take 1 ms longer to start, to prepare for all of them. No other
+		// variable is passed: LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would
+		// load other code into it, CUDA_* would hide devices.
 		Env:       []string{fmt.Sprint("GOMAXPROCS=", 4+len(req.Devices))},
 		Stdin:     line,
-		HoldStdin: true, // its end tells the backend that nobody waits any more
+		HoldStdin: true, // its end tells the backend that the caller has gone
 		MaxOutput: wire.MaxReplyBytes,
 		Timeout:   req.Deadline(),
 		Grace:     p.Grace,
@@ -119,11 +119,11 @@ func Ask(p Params, req wire.Request) Answer {
 		return len(all) <= wire.MaxReplyBytes
 	}
 	res := child.Run(spec)
-	res.Stdout = append(all, res.Stdout...) // and what is no line
+	res.Stdout = append(all, res.Stdout...) // and what does not end with a newline
 	return judge(res, req)
 }
 
-// Joined are several backends' answers as one: of one that had seen enough earlier the last look, repeated.
+// Joined merges several backends' answers. If one has fewer samples than another, its last is repeated.
 func Joined(answers ...Answer) (all Answer) {
 	if len(answers) == 1 {
 		return answers[0]
@@ -153,7 +153,7 @@ func Joined(answers ...Answer) (all Answer) {
 }
 
 func (p Params) record(spec child.Spec, req wire.Request) Answer {
-	const ever = 10 * 365 * 24 * time.Hour // the backend has an alarm for each look
+	const ever = 10 * 365 * 24 * time.Hour // the backend sets an alarm for each sample
 	var bad error
 	spec.Timeout = ever
 	spec.OnLine = func(line []byte) (more bool) {
@@ -172,7 +172,7 @@ func (p Params) record(spec child.Spec, req wire.Request) Answer {
 	return a
 }
 
-// Check says what would keep Ask from starting the backend, nil where nothing would; it starts nothing.
+// Check returns what would keep Ask from starting the backend, nil if nothing would. It starts nothing.
 func Check(p Params, o wire.Options) *Trouble {
 	if err := p.trust(o); err != nil {
 		return &Trouble{Code: code.BackendRefused, Detail: err.Error()}
@@ -187,8 +187,8 @@ func Check(p Params, o wire.Options) *Trouble {
 	return nil
 }
 
-// trust checks what will run with root's rights.
-// Threat: a configuration that points into a user's folder, or a folder on the way that others may write to.
+// trust checks what will run as root.
+// Threat: a configuration that points into a user's directory, or a directory on the way that others may write to.
 func (p Params) trust(o wire.Options) error {
 	if !p.Root {
 		return nil
@@ -211,7 +211,7 @@ func judge(res child.Result, req wire.Request) Answer {
 	switch defect := errors.As(res.Err, &a.Panic); {
 	case defect && res.Outcome == child.NotStarted:
 		return a
-	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: that it is missing nobody can say
+	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: the backend need not be missing
 		return Answer{Took: res.Took, Troubles: []Trouble{{Code: code.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}}
 	case res.Outcome == child.NotStarted:
 		return failed(code.BackendMissing, fmt.Sprint(res.Err))
@@ -230,9 +230,9 @@ func judge(res child.Result, req wire.Request) Answer {
 	case breach != nil && breach.Code == code.BackendVersion:
 		ending = nil // a backend of another release refuses the request: that is no crash
 	case ending != nil && ending.Code == code.BackendFlood:
-		breach = nil // the answer is cut where it was stopped
+		breach = nil // the answer is cut where the backend was stopped
 	}
-	if breach != nil || ending != nil && ending.Code == code.BackendFlood { // a bad line takes the trust from the rest
+	if breach != nil || ending != nil && ending.Code == code.BackendFlood { // after a bad line the rest is not trusted
 		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
 	for _, t := range []*Trouble{ending, breach} {
@@ -243,8 +243,8 @@ func judge(res child.Result, req wire.Request) Answer {
 	return a
 }
 
-// outstayed reports a backend that was killed after it had said all of its test allocations: a thread that waits for
-// CUDA's start keeps its process, and in the end let it go. One that never does is abandoned.
+// outstayed reports whether a backend was killed after it had reported all test allocations: a thread that waits for
+// CUDA's start keeps a process alive for a while. One that cannot be killed is abandoned, and not meant here.
 func (a *Answer) outstayed(req wire.Request, ending *Trouble) bool {
 	return req.Op == wire.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == code.Hang
 }
@@ -268,7 +268,7 @@ func (a *Answer) take(replies []wire.Reply) {
 	}
 }
 
-// ended says what is wrong with the way in which the backend ended, if anything.
+// ended returns what is wrong with the way in which the backend ended, nil if nothing is.
 func ended(res child.Result, req wire.Request) *Trouble {
 	is, how := code.BackendCrash, fmt.Sprintf("exit code %d", res.ExitCode)
 	switch {
@@ -281,7 +281,7 @@ func ended(res child.Result, req wire.Request) *Trouble {
 		return &Trouble{Code: code.Hang, Detail: how}
 	case res.Outcome == child.Flooded:
 		return &Trouble{Code: code.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
-	case res.Signal == syscall.SIGALRM: // set by the backend for the very deadline
+	case res.Signal == syscall.SIGALRM: // set by the backend for this deadline
 		how = fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))
 		return &Trouble{Code: code.Hang, Detail: how}
 	case res.Outcome == child.Crashed:
@@ -289,12 +289,12 @@ func ended(res child.Result, req wire.Request) *Trouble {
 	case res.ExitCode == 0:
 		return nil
 	case res.ExitCode == 127 && strings.Contains(string(res.Stderr), "undefined symbol"):
-		is = code.Old // the dynamic linker's end of a program that calls what the driver's library lacks
+		is = code.Old // the dynamic linker ends a program that calls what the driver's library lacks
 	}
 	return &Trouble{Code: is, Detail: withLastWords(how, res.Stderr)}
 }
 
-// breached says how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
+// breached returns how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
 func breached(err error, cut bool) *Trouble {
 	var problem *wire.Error
 	if !errors.As(err, &problem) {
