@@ -11,20 +11,20 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Problem says what is wrong with bytes that came through the pipe.
+// Problem is what is wrong with bytes that came through the pipe.
 type Problem string
 
 const (
-	Garbage      Problem = "garbage"       // not JSON, of the wrong shape, or a value that cannot be
+	Garbage      Problem = "garbage"       // not JSON, of the wrong shape, or an impossible value
 	WrongVersion Problem = "wrong version" // the other side speaks another protocol version
-	CutOff       Problem = "cut off"       // the last line is incomplete or is not a done
+	CutOff       Problem = "cut off"       // the last line is incomplete or not a done
 	TooLong      Problem = "too long"
 )
 
-// Error is a breach of the protocol. Detail may hold strings of the other side.
+// Error is a violation of the protocol. Detail may contain strings from the other side.
 type Error struct {
 	Problem Problem
-	Line    int // counted from 1; 0 when no single line is to blame
+	Line    int // counted from 1; 0 if the error is not in one line
 	Detail  string
 }
 
@@ -39,8 +39,8 @@ func garbage(format string, args ...any) *Error {
 	return &Error{Problem: Garbage, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ReadRequest reads a request up to its newline; nothing may follow but the pipe's end, which still has to be
-// awaited. Errors are *Error, except those of r.
+// ReadRequest reads a request up to its newline. Nothing may follow but the end of the pipe, for which the caller still
+// has to wait. Errors are *Error, except those of r.
 func ReadRequest(r io.Reader) (Request, error) {
 	line, err := readLine(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return req, nil
 }
 
-// readLine reads until a newline, which is the last byte that comes before the end.
+// readLine reads up to a newline, which must be the last byte that has arrived.
 func readLine(r io.Reader) (line []byte, err error) {
 	for some := make([]byte, 4<<10); len(line) <= MaxRequestBytes; {
 		n, err := r.Read(some)
@@ -81,9 +81,9 @@ func readLine(r io.Reader) (line []byte, err error) {
 	return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("request has more than %d bytes", MaxRequestBytes)}
 }
 
-// DecodeReplies reads all a backend wrote. It returns the replies before the first bad line also when it
-// fails: what was read before a crash is still true. Fields and kinds of reply that this version does not
-// know are passed over, a figure that is left out is unknown. The error is an *Error.
+// DecodeReplies decodes all that a backend wrote. If it fails it still returns the replies before the first bad line:
+// what was read before a crash is still true. Fields and kinds of reply unknown to this version are ignored; a figure
+// that is left out is unknown. The error is an *Error.
 func DecodeReplies(out []byte) ([]Reply, error) {
 	if len(out) > MaxReplyBytes {
 		return nil, &Error{Problem: TooLong,
@@ -115,7 +115,7 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 	return replies, nil
 }
 
-// DecodeLook reads one line of a recording: a look, or nil for any other that may be. The error is an *Error.
+// DecodeLook decodes one line of a recording: a snapshot, or nil for any other valid line. The error is an *Error.
 func DecodeLook(line []byte) (*gpu.Snapshot, error) {
 	reply, problem := decodeReply(line)
 	if problem != nil {
@@ -138,7 +138,7 @@ func decodeReply(line []byte) (Reply, *Error) {
 	return reply, problem
 }
 
-// checkVersion comes before the rest is looked at: another version may have another shape.
+// checkVersion runs before the rest is decoded: another version may have another shape.
 func checkVersion(line []byte) *Error {
 	var head struct {
 		Bookend *int `json:"bookend"`
@@ -157,7 +157,7 @@ func checkVersion(line []byte) *Error {
 
 const leftOut = "not reported by the backend"
 
-// shape tells a figure that was left out from a 0, and a process list that was left out (or null) from an empty one.
+// shape distinguishes a figure that was left out from a 0, and a process list left out (or null) from an empty one.
 type shape struct {
 	Snapshot *struct {
 		Readings []struct {
@@ -179,7 +179,7 @@ type figure struct {
 	Unknown string  `json:"unknown"`
 }
 
-// mark makes a figure with a reason unknown, whatever number stands beside it, and one that was left out.
+// mark makes a figure unknown if it has a reason, whatever number comes with it, or if it was left out.
 func (f figure) mark(of *gpu.Figure) {
 	if f.Unknown != "" {
 		*of = gpu.Unknown(f.Unknown)

@@ -26,7 +26,7 @@ func validateRequest(r Request) *Error {
 
 const kindOther Kind = "other"
 
-// validateReply refuses a line without its content, or with impossible content. Other kinds' content is ignored.
+// validateReply refuses a line without its content, or with impossible content. Content of other kinds is ignored.
 func validateReply(r *Reply) *Error {
 	var lacks bool
 	switch r.Kind {
