@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks bounds the symbolic links followed, as the kernel does (MAXSYMLINKS).
+// maxLinks bounds the number of symbolic links followed, as the kernel does (MAXSYMLINKS).
 const maxLinks = 40
 
-// walk finds a path step by step from the root or the working directory, and opens nothing (O_PATH). Everything on the
-// way is checked, links too, which are followed where they pass.
+// walk resolves a path one component at a time, from the root or the working directory, and opens nothing (O_PATH). It
+// calls check for each component, including symbolic links, and follows the links that pass.
 //
-// Threat: other users own folders on the way, or may write to them. Each is looked up in the one before it, so that
-// none is changed between check and use.
+// Threat: other users own directories on the path, or may write to them. Each name is looked up in the descriptor of
+// the directory before it, so nothing can be exchanged between check and use.
 func walk(path string, check func(path string, st unix.Stat_t) error) (fd int, st unix.Stat_t, err error) {
 	fd, at, links := unix.AT_FDCWD, "", 0
 	rest := steps(path)
@@ -62,7 +62,7 @@ func walk(path string, check func(path string, st unix.Stat_t) error) (fd int, s
 	return fd, st, nil
 }
 
-// steps are the names on a path, the first of them "/" where it begins there.
+// steps returns the names in a path; the first is "/" if the path is absolute.
 func steps(path string) []string {
 	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 	if filepath.IsAbs(path) {
@@ -71,9 +71,9 @@ func steps(path string) []string {
 	return names
 }
 
-// step looks one name up, and reads where it leads if it is a link.
+// step looks up one name, and reads the target if the name is a symbolic link.
 func step(dirfd int, name string) (fd int, st unix.Stat_t, target string, err error) {
-	fd, err = openAt(dirfd, name, unix.O_PATH|unix.O_DIRECTORY, 0) // which has a file system mounted on demand
+	fd, err = openAt(dirfd, name, unix.O_PATH|unix.O_DIRECTORY, 0) // O_DIRECTORY triggers an automount
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		fd, err = openAt(dirfd, name, unix.O_PATH, 0)
 	}
@@ -85,7 +85,7 @@ func step(dirfd int, name string) (fd int, st unix.Stat_t, target string, err er
 	}
 	buffer, n := make([]byte, unix.PathMax), 0
 	err = retry(func() (err error) {
-		n, err = unix.Readlinkat(fd, "", buffer) // the very link that was looked up
+		n, err = unix.Readlinkat(fd, "", buffer) // the link that was looked up
 		return err
 	})
 	return fd, st, string(buffer[:max(n, 0)]), err
@@ -99,8 +99,8 @@ func closeAll(fds ...int) {
 	}
 }
 
-// Trusted refuses (ErrUntrusted) what anybody but root could have written or put there: it and every folder on the way,
-// behind each link too, must be root's and writable by nobody else, a sticky /tmp included. The path is absolute.
+// Trusted returns ErrUntrusted unless path, which is absolute, and every directory on it, behind symbolic links too, is
+// owned by root and writable only by root: no other user could have written the file or put it there.
 func Trusted(path string) error {
 	fd, _, err := trusted(path)
 	if err == nil {
@@ -130,7 +130,7 @@ func trusted(path string) (fd int, st unix.Stat_t, err error) {
 		return -1, st, fmt.Errorf("check %q: %w: not an absolute path", path, ErrUntrusted)
 	}
 	return walk(path, func(at string, st unix.Stat_t) error {
-		// A link's own owner says nothing: only root could have put it into a trusted folder.
+		// A link's own owner does not matter: only root could have put it into a trusted directory.
 		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 			return nil
 		}
@@ -138,7 +138,7 @@ func trusted(path string) (fd int, st unix.Stat_t, err error) {
 	})
 }
 
-// Untrusted is what stops the way to a path: anybody but root could have written it, or put it there.
+// Untrusted is the file or directory on a path that a user other than root could have written or put there.
 type Untrusted struct {
 	Path string
 	UID  uint32
@@ -166,7 +166,7 @@ func trustedMode(path string, st unix.Stat_t) error {
 	return &u
 }
 
-// ClosedDir is a directory on the way to a path that users cannot pass unless they are its owner or in its group.
+// ClosedDir is a directory on a path that users cannot pass unless they are its owner or in its group.
 type ClosedDir struct {
 	Path string
 	Mode uint32 // permission bits
@@ -177,7 +177,7 @@ func (c *ClosedDir) Error() string {
 	return fmt.Sprintf("check %q: mode %#o keeps users out", c.Path, c.Mode)
 }
 
-// Passable refuses (*ClosedDir) a path on which a directory, behind links too, keeps users out.
+// Passable returns *ClosedDir if a directory on the path, behind symbolic links too, keeps users out.
 func Passable(path string) error {
 	fd, _, err := walk(path, func(at string, st unix.Stat_t) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o001 == 0 {
@@ -189,7 +189,7 @@ func Passable(path string) error {
 	return err
 }
 
-// Read returns a file of an own folder: regular, one link, this user's or root's, of at most limit bytes.
+// Read returns a file in an own directory: regular, one link, owned by this user or root, at most limit bytes.
 func Read(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, _, err := openOwn(dirfd, name, unix.O_RDONLY, 0)
@@ -203,11 +203,11 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 	return content, err
 }
 
-// ReadShared returns a file that Share made for a user: regular, one link, root's, of at most limit bytes (else
-// ErrTooLarge); anything else is ErrNotOurs. The content is the user's claim.
+// ReadShared returns a file that Share made for a user: regular, with one link, owned by root or this process's user,
+// of at most limit bytes (else ErrTooLarge); anything else is ErrNotOurs. The content is the user's claim.
 //
-// Threat: the user mounts a FUSE file system over the file, whose server answers when it likes, or makes it grow.
-// Nothing is opened for reading, or even asked for its attributes, before its mount is known to be the folder's.
+// Threat: the user mounts a FUSE file system over the file, whose server delays its answers or makes the file grow.
+// Nothing is opened for reading, or even asked for its attributes, before its mount is known to be the directory's.
 func ReadShared(dir, name string, limit int64) (content []byte, err error) {
 	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, st, err := pin(dirfd, name)
@@ -224,7 +224,7 @@ func ReadShared(dir, name string, limit int64) (content []byte, err error) {
 	return content, err
 }
 
-// pin gets hold of an entry without opening it (O_PATH), and refuses one on another mount than its folder.
+// pin returns a descriptor of an entry without opening it (O_PATH); one on another mount than its directory is refused.
 func pin(dirfd int, name string) (fd int, st unix.Stat_t, err error) {
 	fd, err = openAt(dirfd, name, unix.O_PATH, 0)
 	if err != nil {
@@ -250,7 +250,7 @@ func readPinned(pinned int, limit int64) ([]byte, error) {
 	return readAll(descriptor(fd), limit)
 }
 
-// openPinned opens the very file that pin has found: the link in /proc names a file, not a path.
+// openPinned opens the file that pin found: the link in /proc leads to that file, not to a path.
 func openPinned(pinned, flags int) (int, error) {
 	// O_NOFOLLOW would refuse the link in /proc, so openAt cannot be used.
 	path := "/proc/self/fd/" + strconv.Itoa(pinned)
@@ -260,7 +260,7 @@ func openPinned(pinned, flags int) (int, error) {
 		return err
 	})
 	switch {
-	case errors.Is(err, unix.EWOULDBLOCK): // and no other reason has a regular file: it is no fault of the system's
+	case errors.Is(err, unix.EWOULDBLOCK): // a regular file has no other reason; this is not a system error
 		return -1, fmt.Errorf("open: %w: its owner holds a lease on it", ErrNotOurs)
 	case err != nil:
 		return -1, fmt.Errorf("open: %w", err)
@@ -268,7 +268,7 @@ func openPinned(pinned, flags int) (int, error) {
 	return fd, nil
 }
 
-// descriptor reads without Go's poller, which takes three more system calls for each file.
+// descriptor is an io.Reader without Go's poller, which costs three more system calls for each file.
 type descriptor int
 
 func (d descriptor) Read(b []byte) (n int, err error) {
@@ -282,7 +282,7 @@ func (d descriptor) Read(b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// sameMount compares mounts without asking the file system anything.
+// sameMount compares the mounts of two descriptors without a request to the file system.
 func sameMount(a, b int) error {
 	ma, errA := mountID(a)
 	mb, errB := mountID(b)
@@ -295,7 +295,7 @@ func sameMount(a, b int) error {
 	return nil
 }
 
-// mountID is the mnt_id of a descriptor (proc(5), since Linux 3.15; statx has it since 5.8 only).
+// mountID returns the mnt_id of a descriptor (proc(5), since Linux 3.15; statx has it only since 5.8).
 func mountID(fd int) (id int, err error) {
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
 	if err == nil {
@@ -308,9 +308,9 @@ func mountID(fd int) (id int, err error) {
 	return id, nil
 }
 
-// ReadGiven returns a regular file, no link, that somebody has asked for. Its content is its owner's claim.
+// ReadGiven returns the content of a regular file at a given path, not of a symbolic link: its owner's claim.
 func ReadGiven(path string, limit int64) ([]byte, error) {
-	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
+	// Threat: a FIFO or a device put there, or a link to another user's secret: openAt neither waits nor follows links.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
-// Package safefile is the one way in which privileged code touches files: descriptors instead of paths,
-// O_NOFOLLOW on what is opened, and every promise checked on the descriptor that is used afterwards.
+// Package safefile is the only way in which privileged code touches files: it uses descriptors instead of paths and
+// O_NOFOLLOW, and checks each property on the descriptor that is used afterwards.
 //
-// Three kinds of places are told apart:
+// It distinguishes three kinds of places:
 //
 //	trusted  /etc/bookend, programs    root's all the way up              Trusted, ReadTrusted, Passable
 //	own      /run/bookend, /var/lib/*  only this uid (or root) can write  Read, Replace, Append, Lock, MakeDir
@@ -20,22 +20,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What callers tell apart. Missing files match fs.ErrNotExist.
+// Errors that callers distinguish. A missing file matches fs.ErrNotExist.
 var (
-	// ErrUntrusted: somebody other than root could have written the file, or a folder above it.
+	// ErrUntrusted means that a user other than root could have written the file, or a directory above it.
 	ErrUntrusted = errors.New("not trusted")
-	// ErrNotOurs: the file or folder is not what was agreed: type, owner, mode, links or mount.
+	// ErrNotOurs means that the type, owner, mode, links or mount of a file or directory are not as agreed.
 	ErrNotOurs = errors.New("not as agreed")
-	// ErrTooLarge: the file is larger than the caller reads or writes.
+	// ErrTooLarge means that the file is larger than the caller reads or writes.
 	ErrTooLarge = errors.New("too large")
-	// ErrLocked: somebody else held the lock all the time.
+	// ErrLocked means that another process held the lock for the whole wait.
 	ErrLocked = errors.New("locked")
 )
 
-// writableByOthers are mode bits. An access control list shows in the group bits, which are its mask.
+// writableByOthers has the mode bits for writes by group and others. The group bits are also the mask of an ACL.
 const writableByOthers = 0o022
 
-// checkName refuses what is not the name of an entry of a folder.
+// checkName returns EINVAL unless name can be an entry of a directory.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || len(name) > unix.NAME_MAX || strings.ContainsAny(name, "/\x00") {
 		return fmt.Errorf("file name %q: %w", name, unix.EINVAL)
@@ -52,7 +52,7 @@ func retry(call func() error) error {
 	}
 }
 
-// openAt opens name in dirfd. Threat: whatever is there: no link is followed, nothing blocks or becomes our terminal.
+// openAt opens name in dirfd. Threat: any kind of file: no link is followed, nothing blocks or becomes the terminal.
 func openAt(dirfd int, name string, flags int, perm uint32) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
 	fd := -1
@@ -74,10 +74,10 @@ func stat(fd int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// ownFolder opens a folder that only this user, or root, can write. Threat: in others names change between two looks.
+// ownFolder opens a directory that only this user or root can write to. Threat: elsewhere, names change between uses.
 func ownFolder(path string) (int, error) {
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.EACCES) { // a folder that users may search, not list
+	if errors.Is(err, unix.EACCES) { // a directory that users may search but not list
 		fd, err = openAt(unix.AT_FDCWD, path, unix.O_PATH|unix.O_DIRECTORY, 0)
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func ownFolder(path string) (int, error) {
 
 func ours(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
 
-// inOwnFolder checks name, and calls f with the folder's descriptor. An error says what was done to which file.
+// inOwnFolder checks name and calls f with the directory's descriptor. Errors name the operation and the file.
 func inOwnFolder(doing, dir, name string, f func(dirfd int) error) error {
 	dirfd, err := -1, checkName(name)
 	if err == nil {
@@ -112,8 +112,8 @@ func inOwnFolder(doing, dir, name string, f func(dirfd int) error) error {
 	return nil
 }
 
-// openOwn opens a file of an own folder, and refuses what no part of Bookend has made. Threat: none from users, who
-// cannot write here; damage, mistakes, and a FIFO or link that an admin put here are refused all the same.
+// openOwn opens a file in an own directory, and refuses what Bookend cannot have made. Threat: none from users, who
+// cannot write here; damage, mistakes, and a FIFO or link that an admin put here are refused as well.
 func openOwn(dirfd int, name string, flags int, perm uint32) (fd int, size int64, err error) {
 	fd, err = openAt(dirfd, name, flags, perm)
 	if err != nil {
@@ -131,7 +131,7 @@ func openOwn(dirfd int, name string, flags int, perm uint32) (fd int, size int64
 	return fd, st.Size, nil
 }
 
-// readAll reads a whole file, at most limit bytes; it may grow meanwhile.
+// readAll reads a whole file of at most limit bytes (else ErrTooLarge); it may grow meanwhile.
 func readAll(f io.Reader, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guest is what one user may do with a file or directory of root's.
+// guest is what one user may do with a file or directory that root owns.
 type guest struct {
 	uid uint32
 	may uint16 // permission bits
 }
 
-// The permission bits of an access control list.
+// Permission bits in an access control list.
 const (
 	mayRead  = 4
 	mayWrite = 2
 	mayPass  = 1
 )
 
-// admit sets the access control list: the owner has these rights, one user has the guest's.
+// admit sets the access control list of fd: the owner's rights, and those of one user.
 func (g guest) admit(fd int, owner uint16) error {
 	err := retry(func() error { return unix.Fsetxattr(fd, "system.posix_acl_access", g.list(owner), 0) })
 	if err != nil {
@@ -32,7 +32,7 @@ func (g guest) admit(fd int, owner uint16) error {
 	return nil
 }
 
-// list is laid out as in linux/posix_acl_xattr.h.
+// list returns the access control list in the format of linux/posix_acl_xattr.h.
 func (g guest) list(owner uint16) []byte {
 	const none = ^uint32(0)
 	acl := binary.LittleEndian.AppendUint32(nil, 2) // its version
@@ -43,8 +43,8 @@ func (g guest) list(owner uint16) []byte {
 		{0x01, owner, none},
 		{0x02, g.may, g.uid}, // a user
 		{0x04, 0, none},      // the group
-		{0x10, g.may, none},  // the mask: what others than the owner may at most
-		{0x20, 0, none},      // everybody else
+		{0x10, g.may, none},  // the mask: the most that anyone but the owner may get
+		{0x20, 0, none},      // all others
 	} {
 		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
 		acl = binary.LittleEndian.AppendUint16(acl, e.may)
@@ -53,12 +53,12 @@ func (g guest) list(owner uint16) []byte {
 	return acl
 }
 
-// Share makes an empty file of root's in an own directory, in place of what is there, that one user may read and write.
-// It has the space that is reserved, whatever fills the file system later. The user cannot lease, open to others or
-// replace it.
+// Share makes an empty file, owned by root, in an own directory, in place of what is there. One user may read and write
+// it, but cannot lease it, open it to others or replace it. The reserved space stays available even if the file system
+// fills up.
 func Share(dir, name string, user uint32, reserved int64) error {
 	return inOwnFolder("make", dir, name, func(dirfd int) error {
-		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point is not removed.
+		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point cannot be removed.
 		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove: %w", err)
@@ -69,7 +69,7 @@ func Share(dir, name string, user uint32, reserved int64) error {
 		}
 		defer unix.Close(fd)
 		err = retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, reserved) })
-		if errors.Is(err, unix.EOPNOTSUPP) { // the file system can reserve nothing
+		if errors.Is(err, unix.EOPNOTSUPP) { // this file system cannot reserve space
 			err = nil
 		}
 		if err == nil {
@@ -82,13 +82,13 @@ func Share(dir, name string, user uint32, reserved int64) error {
 	})
 }
 
-// MakeDirFor makes the directory name in the own directory parent, through which root and one user alone can pass.
+// MakeDirFor makes the directory name in the own directory parent. Only root and this user can pass through it.
 func MakeDirFor(parent, name string, user uint32) error {
 	if err := MakeDir(parent, name, 0o700); err != nil {
 		return err
 	}
 	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
-		// Threat: none from users, who cannot write here; MakeDir has refused what is not an own directory.
+		// Threat: none from users, who cannot write here; MakeDir refused anything but an own directory.
 		fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return err
@@ -98,12 +98,12 @@ func MakeDirFor(parent, name string, user uint32) error {
 	})
 }
 
-// Edit replaces the content of a file that Share made for this user, under a lock that is waited for so long. It writes
-// once, within what is reserved, and never empties the file before: on a full file system that would lose the content. A
-// shorter content is filled up with blanks.
+// Edit replaces the content of a file that Share made for this user, under a lock for which it waits at most wait. It
+// writes once, within the reserved space, and never truncates the file first: on a full file system that would lose the
+// content. Shorter content is padded with blanks.
 func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byte) ([]byte, error)) error {
 	return inOwnFolder("edit", dir, name, func(dirfd int) error {
-		// Threat: none but the user's own: root and this user alone can write to it.
+		// Threat: none but from this user: only root and this user can write to the file.
 		fd, err := openShared(dirfd, name, unix.O_RDWR)
 		if err != nil {
 			return err
@@ -129,10 +129,10 @@ func Edit(dir, name string, wait time.Duration, limit int64, edit func(old []byt
 	})
 }
 
-// Clear takes the space of a shared file back if that is more than limit bytes, also while its user has it open.
+// Clear empties a shared file that takes up more than limit bytes, even while its user has it open.
 func Clear(dir, name string, limit int64) error {
 	return inOwnFolder("clear", dir, name, func(dirfd int) error {
-		// Threat: the user's own mount, as for ReadShared; a lease, which only the file's owner can take, is none of a user's.
+		// Threat: the user's own mount, as for ReadShared. A lease is none: only the file's owner could take one.
 		pinned, st, err := pin(dirfd, name)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func Clear(dir, name string, limit int64) error {
 	})
 }
 
-// openShared opens a file that Share made: regular, with one link, root's or this user's.
+// openShared opens a file that Share made: regular, with one link, owned by root or this user.
 func openShared(dirfd int, name string, flags int) (int, error) {
 	fd, err := openAt(dirfd, name, flags, 0)
 	if err != nil {

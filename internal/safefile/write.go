@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TempPrefix begins the names of files being written. One that stays was left by a killed writer.
+// TempPrefix begins the names of files that are being written. A file that keeps its name was left by a killed writer.
 const TempPrefix = ".tmp-"
 
-// attributes are what a written file gets, whatever the umask.
+// attributes are set on each file that is written, whatever the umask is.
 type attributes struct {
 	mode    os.FileMode
-	guest   *guest // a user who may use it too
+	guest   *guest // another user with access
 	durable bool
 }
 
-// Replace writes a file of an own folder, meant for tmpfs: readers see the old content or the new one.
+// Replace writes a file in an own directory, meant for tmpfs: readers see either the old content or the new.
 func Replace(dir, name string, data []byte, mode os.FileMode) error {
 	return write(dir, name, data, attributes{mode: mode})
 }
 
-// ReplaceDurable survives a power cut. It waits for the disk and so belongs into children.
+// ReplaceDurable is Replace that survives a power cut. It waits for the disk, so only a child may call it.
 func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 	return write(dir, name, data, attributes{mode: mode, durable: true})
 }
 
-// ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list: whoever
-// owns a file may open it for writing, and fill the file system. unix.EOPNOTSUPP: that knows no such lists.
+// ReplaceReadable is Replace for a root file that one other user may read, through an access control list: an owner
+// could open it for writing and fill the file system. Without such lists it returns unix.EOPNOTSUPP.
 func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 	return write(dir, name, data, attributes{mode: 0o600, guest: &guest{reader, mayRead}})
 }
@@ -44,7 +44,7 @@ func write(dir, name string, data []byte, a attributes) error {
 	return inOwnFolder("write", dir, name, func(dirfd int) error { return replace(dirfd, name, data, a) })
 }
 
-// replace puts a complete file in the place of what has the name.
+// replace writes a complete file and renames it to name.
 func replace(dirfd int, name string, data []byte, a attributes) error {
 	temp, err := writeTemp(dirfd, data, a)
 	if err != nil {
@@ -60,10 +60,10 @@ func replace(dirfd int, name string, data []byte, a attributes) error {
 	return nil
 }
 
-// writeTemp makes a complete file under a name of its own, or none.
+// writeTemp writes a complete file under a new temporary name, or leaves none.
 func writeTemp(dirfd int, data []byte, a attributes) (string, error) {
 	temp := fmt.Sprintf("%s%016x", TempPrefix, rand.Uint64())
-	// Threat: none from users, who cannot write here; O_EXCL keeps two writers out of one file.
+	// Threat: none from users, who cannot write here; O_EXCL keeps two writers from sharing a file.
 	fd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
@@ -80,7 +80,7 @@ func writeTemp(dirfd int, data []byte, a attributes) (string, error) {
 	return temp, nil
 }
 
-// fill lets another user read the file last: until then nobody else can open it.
+// fill gives the other user access last: until then no other user can open the file.
 func fill(f *os.File, data []byte, a attributes) error {
 	if _, err := f.Write(data); err != nil {
 		return err
@@ -99,11 +99,11 @@ func fill(f *os.File, data []byte, a attributes) error {
 	return nil
 }
 
-// Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's
-// user alone. One that is there already is left alone (fs.ErrExist), or with over replaced if it is a regular file.
+// Create writes a file at a path that a user gave, in any directory; only this process's user can read it. An existing
+// file is left alone (fs.ErrExist) unless over is set and it is a regular file, which is replaced.
 //
-// Threat: other users own folders on the way, or may write to them. Symbolic links count only if they are root's or
-// this user's own; and the file is made anew, never opened.
+// Threat: other users own directories on the path, or may write to them. Symbolic links are followed only if root or
+// this user owns them, and a new file is created: the old one is never opened.
 func Create(path string, data []byte, over bool) (err error) {
 	defer func() {
 		if err != nil {
@@ -127,13 +127,13 @@ func Create(path string, data []byte, over bool) (err error) {
 		return err
 	case !over:
 		return fs.ErrExist
-	case st.Mode&unix.S_IFMT != unix.S_IFREG: // a device or a link that root was told to overwrite by mistake
+	case st.Mode&unix.S_IFMT != unix.S_IFREG: // root named a device or a link by mistake
 		return fmt.Errorf("%w: what is there is no regular file", ErrNotOurs)
 	}
 	return replace(dirfd, name, data, attributes{mode: 0o600})
 }
 
-// ownLinks refuses links that somebody else has put on the way.
+// ownLinks refuses symbolic links that another user owns.
 func ownLinks(path string, st unix.Stat_t) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK && !ours(st.Uid) {
 		return fmt.Errorf("follow link %q: %w: it belongs to user %d", path, ErrUntrusted, st.Uid)
@@ -141,7 +141,7 @@ func ownLinks(path string, st unix.Stat_t) error {
 	return nil
 }
 
-// MakeDir makes the folder name in the own folder parent. One that is there must be this user's (else ErrNotOurs).
+// MakeDir makes the directory name in the own directory parent. An existing one must be this user's (else ErrNotOurs).
 func MakeDir(parent, name string, mode os.FileMode) error {
 	return inOwnFolder("make directory", parent, name, func(dirfd int) error {
 		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
@@ -164,18 +164,18 @@ func MakeDir(parent, name string, mode os.FileMode) error {
 	})
 }
 
-// lockStep is the pause between two tries: locks are held for about a millisecond.
+// lockStep is the pause between two attempts: locks are held for about a millisecond.
 const lockStep = 2 * time.Millisecond
 
-// Lock takes a lock on a file, made and never removed, within wait, else ErrLocked. It ends with the process.
+// Lock locks a file, which it makes but never removes, within wait (else ErrLocked). The lock ends with the process.
 func Lock(path string, wait time.Duration, exclusive bool) (release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	return LockIn(over, path, exclusive)
 }
 
-// LockLong is an exclusive Lock for a process that holds it for long: held reports whether the path still names the
-// locked file. If it was removed, another process may hold a lock on the next one.
+// LockLong is an exclusive Lock for a process that holds it for long. held reports whether path still names the locked
+// file: if that was removed, another process may hold a lock on a new file.
 func LockLong(path string, wait time.Duration) (held func() bool, release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
@@ -195,7 +195,7 @@ func LockLong(path string, wait time.Duration) (held func() bool, release func()
 	return held, func() { _ = unix.Close(fd) }, nil
 }
 
-// LockIn is Lock for as long as the context is not over.
+// LockIn is Lock with a context instead of a wait.
 func LockIn(over context.Context, path string, exclusive bool) (release func(), err error) {
 	how := unix.LOCK_SH
 	if exclusive {
@@ -204,12 +204,12 @@ func LockIn(over context.Context, path string, exclusive bool) (release func(), 
 	return releasing(lock(over, path, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) }))
 }
 
-// LockNumber takes a lock on one number of a file that never grows. The file is for that alone.
+// LockNumber locks byte n of a file that always stays empty. The file must have no other use.
 func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
 	over, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	return releasing(lock(over, path, func(fd int) error {
-		// Of the open file, not of the process: closing another descriptor of the file does not end it.
+		// The lock belongs to the open file, not to the process: closing another descriptor of the file does not end it.
 		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
 		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
 	}))
@@ -223,9 +223,9 @@ func releasing(fd int, err error) (release func(), _ error) {
 }
 
 func lock(over context.Context, path string, try func(fd int) error) (fd int, err error) {
-	fd = -1 // no os.File, which would be closed where release is forgotten
+	fd = -1 // not an os.File: the garbage collector would close it if release is not kept
 	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) (err error) {
-		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
+		// Threat: any process that can open the file can hold the lock for ever, hence mode 0600.
 		fd, _, err = openOwn(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
 			return err
@@ -252,8 +252,8 @@ func await(over context.Context, try func() error) error {
 	}
 }
 
-// Append adds one entry to a log in a single write. A log that would grow beyond limit bytes becomes name.1. The caller
-// holds a lock, so that a log that is full for two writers at once is not moved away twice.
+// Append adds one entry to a log in a single write. A log that would grow beyond limit bytes is first renamed to
+// name.1. The caller holds a lock, so that two writers do not both rename a full log.
 func Append(dir, name string, entry []byte, limit int64) error {
 	return inOwnFolder("append to", dir, name, func(dirfd int) error {
 		if int64(len(entry)) > limit {
