@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alive says whether an abandoned child is still there: the process pid under proc ("/proc") that started at
-// startTicks. A zombie counts as dead, but not while a thread of it lives on: a process killed with one thread
-// stuck in a driver looks like a zombie from outside. When /proc gives no answer the child counts as alive,
-// since starting another beside it is the worse mistake; when startTicks is 0, unknown, it counts as dead,
-// since its number may belong to anybody by now.
+// Alive reports whether an abandoned child still exists: process pid in proc ("/proc") that started at startTicks. A
+// zombie counts as dead unless one of its threads lives on: a process killed with a thread stuck in a driver looks like
+// a zombie from outside. If /proc gives no answer, the child counts as alive: to start another would be the worse
+// mistake. If startTicks is 0 (unknown), it counts as dead: its PID may belong to another process by now.
 func Alive(proc string, pid int, startTicks uint64) bool {
 	if pid <= 0 || startTicks == 0 {
 		return false
@@ -37,7 +36,7 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 		return false
 	}
 	tasks := filepath.Join(proc, strconv.Itoa(pid), "task")
-	// Threat: none, /proc itself; the process is root's own child, and these files take none of its locks.
+	// Threat: none, /proc itself. The process is root's own child, and reading these files takes none of its locks.
 	threads, err := os.ReadDir(tasks)
 	if err != nil {
 		return false
@@ -54,20 +53,20 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	return false
 }
 
-// Parent reads the parent of a process, and when the process itself started.
+// Parent returns the parent of a process, and the start time of the process itself.
 func Parent(proc string, pid int) (parent int, startTicks uint64, err error) {
 	st, err := readStat(proc, pid)
 	return st.Parent, st.Ticks, err
 }
 
-// Stat is what /proc/PID/stat says of a process.
+// Stat is the content of /proc/PID/stat.
 type Stat struct {
-	Name    string // the process chose it
+	Name    string // chosen by the process
 	State   byte
 	Parent  int
 	Flags   uint64
 	Threads int
-	Ticks   uint64 // its start
+	Ticks   uint64 // start time
 }
 
 func (s Stat) dead() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
@@ -87,7 +86,7 @@ func readStat(proc string, pid int) (st Stat, err error) {
 	return st, nil
 }
 
-// Places of the fields in proc(5), counted from the state, field 3.
+// Positions of the fields in proc(5), counted from the state, field 3.
 const (
 	fieldParent  = 4 - 3
 	fieldFlags   = 9 - 3
@@ -95,8 +94,8 @@ const (
 	fieldStart   = 22 - 3
 )
 
-// ParseStat reads a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and a
-// forged rest of the line; only what follows the last bracket is the kernel's.
+// ParseStat parses a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and a
+// forged rest of the line; only what follows the last bracket comes from the kernel.
 func ParseStat(text string) (Stat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {

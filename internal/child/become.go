@@ -17,18 +17,18 @@ import (
 	"bookend/internal/safefile"
 )
 
-// ErrRefused: the ids are not a user's, or a descriptor is open.
+// ErrRefused means that the ids are not a user's, or that a descriptor is open.
 var ErrRefused = errors.New("refusing to become")
 
-// Become makes every thread of the process run as uid and gid with exactly these groups and no capability, for good,
-// and proves it. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the
-// user and end. It is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary
-// started again. Nothing is executed afterwards: starting a program as the user (SysProcAttr.Credential) would make it
-// dumpable again, and so traceable by the user, who could then answer root in its name.
+// Become makes every thread of the process run as uid and gid, with exactly these groups and no capabilities,
+// permanently, and verifies it. It refuses if any descriptor other than 0 to 2 is open. After an error the process must
+// exit and do nothing for the user. Become is meant for a short-lived child that holds only its three pipes: the hook's
+// own binary started again. No program is executed afterwards: one started as the user (SysProcAttr.Credential) would
+// be dumpable again and so traceable by the user, who could then answer root in its name.
 //
 // The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while CAP_SETPCAP is
-// there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities, which a securebit could
-// have kept, last. Linux keeps all of these per thread; package unix would change the calling thread only.
+// held; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the other capabilities, which a securebit could have
+// kept, last. Linux keeps all of these per thread, and package unix would change the calling thread only.
 func Become(uid, gid uint32, groups []uint32) error {
 	if err := errors.Join(plainIDs(uid, gid, groups), holdsNothing(descriptors)); err != nil {
 		return err
@@ -44,7 +44,7 @@ func Become(uid, gid uint32, groups []uint32) error {
 		{"set gid", func() error { return syscall.Setresgid(int(gid), int(gid), int(gid)) }},
 		{"set uid", func() error { return syscall.Setresuid(int(uid), int(uid), int(uid)) }},
 		{"drop capabilities", dropCapabilities},
-		// After the ids: changing them sets it to fs.suid_dumpable, which an admin may have made 1.
+		// After the ids: changing them resets it to fs.suid_dumpable, which an admin may have set to 1.
 		{"set undumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
 	}
 	for _, s := range steps {
@@ -70,11 +70,11 @@ func plainIDs(uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-// pending is how long descriptors may still be open: those of a lookup that was given up before it had started, as on
-// a node with many hooks at once, go with it. The append's second has room for it beside lookupTimeout.
+// pending is how long descriptors may stay open: an abandoned lookup that had not started yet, as on a node with many
+// hooks at once, still has some. The second for an append has room for this and lookupTimeout.
 const pending = 300 * time.Millisecond
 
-// holdsNothing refuses to take a descriptor of root's over to the user's side.
+// holdsNothing refuses to carry one of root's descriptors over to the user's side.
 func holdsNothing(open func() ([]int, error)) error {
 	const pause = 10 * time.Millisecond
 	fds, err := open()
@@ -91,7 +91,7 @@ func holdsNothing(open func() ([]int, error)) error {
 // maxFiles is how many files the process may have open as the user: it opens one after another.
 const maxFiles = 64
 
-// limit allows no core file, and any number of processes: else a user could starve Go's runtime of threads.
+// limit forbids core files and lifts the process limit, with which a user could starve Go's runtime of threads.
 func limit() error {
 	var processes unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes)
@@ -110,7 +110,7 @@ func ints(ids []uint32) []int {
 	return out
 }
 
-// prctlAll calls prctl on every thread. It needs a program without cgo, which all hooks are.
+// prctlAll calls prctl on every thread. It works only in a program without cgo, which all hooks are.
 func prctlAll(option int, arg uintptr) error {
 	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, uintptr(option), arg, 0, 0, 0, 0)
 	if errno != 0 {
@@ -134,7 +134,7 @@ func dropBoundingSet() error {
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	// AllThreadsSyscall keeps what its arguments point to where it is (go:uintptrescapes).
+	// AllThreadsSyscall keeps what its arguments point to in place (go:uintptrescapes).
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	if errno != 0 {
@@ -143,7 +143,7 @@ func dropCapabilities() error {
 	return nil
 }
 
-// prove fails unless every thread is the user, no thread can be anybody else again and nobody traces one.
+// prove fails unless every thread runs as the user, can never run as another again, and is not traced.
 func prove(uid, gid uint32, groups []uint32) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -168,13 +168,13 @@ func prove(uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-// proveThread looks for what must be in /proc/PID/task/TID/status.
+// proveThread checks for the required lines in /proc/PID/task/TID/status.
 func proveThread(status string, uid, gid uint32, groups []uint32) error {
 	all := "Groups:\t"
-	for _, g := range slices.Sorted(slices.Values(groups)) { // as the kernel lists them
+	for _, g := range slices.Sorted(slices.Values(groups)) { // the kernel lists them sorted
 		all += fmt.Sprint(g, " ")
 	}
-	// TracerPid: where fs.suid_dumpable is 1 the user could have attached before the process became undumpable.
+	// TracerPid: if fs.suid_dumpable is 1, the user could have attached before the process became undumpable.
 	want := []string{
 		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", uid), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", gid),
 		strings.TrimSpace(all), "NoNewPrivs:\t1", "TracerPid:\t0",
@@ -194,21 +194,20 @@ func proveThread(status string, uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-// umask lets files have the modes that they are created with: slurmd's own may be 0 or 077, both wrong.
+// umask lets files have the modes with which they are created: slurmd's own may be 0 or 077, which are both wrong.
 const umask = 0o022
 
-// Confine makes a process of root's give up, for good, what slurmd's environment left it with and what no hook needs:
-// descriptors above 2 (with Slurm up to 21.08 all that slurmd has open); memory that others may read, trace or find in
-// a core file; files writable by others. What it keeps, the children that are started later have too: so nothing is
-// given up that a vendor's driver may need. An error says what could not be given up; the rest is. It is called first
-// in a process.
+// Confine makes a root process give up, permanently, what slurmd's environment left it with and no hook needs:
+// descriptors above 2 (with Slurm up to 21.08, all that slurmd has open); memory that others may read, trace or find in
+// a core file; and files writable by others. Children started later inherit the result, so nothing is given up
+// that a vendor's driver may need. An error says what could not be given up; the rest was. Call it first in a process.
 func Confine() error {
 	unix.Umask(umask)
 	err := errors.Join(
 		unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0),
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
 		eachDescriptor(func(fd int) error {
-			// What Go's runtime or this process has opened is close-on-exec, and so not inherited.
+			// Descriptors that Go's runtime or this process opened are close-on-exec, and so not inherited.
 			flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 			if err == nil && flags&unix.FD_CLOEXEC == 0 {
 				err = unix.Close(fd)
@@ -221,7 +220,7 @@ func Confine() error {
 	return nil
 }
 
-// eachDescriptor does something with each of the process's open descriptors above 2.
+// eachDescriptor calls do for each open descriptor above 2.
 func eachDescriptor(do func(fd int) error) error {
 	fds, err := descriptors()
 	for _, fd := range fds {
@@ -232,12 +231,12 @@ func eachDescriptor(do func(fd int) error) error {
 	return err
 }
 
-// poller is what /proc calls the descriptors of Go's poller: epoll, and an eventfd to wake it.
+// poller is how /proc names the descriptors of Go's poller: epoll, and an eventfd to wake it.
 const poller = "anon_inode:[event"
 
-// descriptors lists the open descriptors above 2 but Go's poller. go.mod keeps Go's runtime from opening others.
+// descriptors lists the open descriptors above 2 except Go's poller. go.mod keeps Go's runtime from opening others.
 func descriptors() (fds []int, err error) {
-	// Threat: none, the kernel's own list about this very process.
+	// Threat: none, the kernel's own list of this process's descriptors.
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, fmt.Errorf("list descriptors: %w", err)
@@ -247,7 +246,7 @@ func descriptors() (fds []int, err error) {
 		if err != nil || fd <= 2 {
 			continue
 		}
-		// The listing's own is closed again.
+		// The descriptor of the listing itself is closed by now.
 		if open, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(open, poller) {
 			fds = append(fds, fd)
 		}
@@ -256,22 +255,22 @@ func descriptors() (fds []int, err error) {
 }
 
 const (
-	lookupTimeout   = 500 * time.Millisecond // a name service that hangs costs half of the append's second
-	maxLookupOutput = 256 << 10              // some 23,000 groups of 10 digits
+	lookupTimeout   = 500 * time.Millisecond // a name service that hangs costs half of an append's second
+	maxLookupOutput = 256 << 10              // about 23,000 groups of 10 digits
 	maxGroups       = 1 << 16                // NGROUPS_MAX since Linux 2.6.4
 )
 
-// noID is "leave unchanged" to setresuid and its kin, and so no id.
+// noID means "leave unchanged" to setresuid and similar calls, so it is not a valid id.
 const noID = ^uint32(0)
 
-// lookups print a user's groups: they ask the name service in a program of the system: a static hook has no NSS.
+// lookups are programs that print a user's groups from the system's name service: a static hook has no NSS.
 var lookups = []string{"/usr/bin/id", "/bin/id"}
 
-// Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
-// when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
+// Groups returns a user's groups from the system's name service, the primary gid first. It returns gid only if there is
+// no answer within half a second. Group 0 is left out: no rights of root's group are needed.
 func Groups(uid, gid uint32) []uint32 {
-	// Threat: a program that somebody else could have put there would run as root; a name could be taken for an option,
-	// or for another user's number. With a plus id(1) takes what it is given for a number alone.
+	// Threat: a program that another user could have put there would run as root; a name could be taken for an option, or
+	// for another user's number. With the plus sign, id(1) accepts only a number.
 	at := slices.IndexFunc(lookups, func(path string) bool { return safefile.Trusted(path) == nil })
 	if at < 0 {
 		return []uint32{gid}
@@ -286,7 +285,7 @@ func Groups(uid, gid uint32) []uint32 {
 	return groupsIn(string(res.Stdout), gid)
 }
 
-// groupsIn are those of one line of decimal group ids, after the primary one; that alone where it is anything else.
+// groupsIn parses one line of decimal group ids, the primary one first; any other text yields the primary one only.
 func groupsIn(out string, gid uint32) []uint32 {
 	line, only := strings.TrimSuffix(out, "\n"), []uint32{gid}
 	all := slices.Clone(only)

@@ -1,10 +1,10 @@
-// Package child runs everything that can sleep uninterruptibly or crash in foreign code: vendor backends, and
-// the hook's own binary started again. It is the only package that starts a process.
+// Package child runs everything that can sleep uninterruptibly or crash in foreign code: vendor backends, and the
+// hook's own binary started again. It is the only package that starts processes.
 //
-// A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three
-// pipes) and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and
-// abandoned when it cannot be killed: Run always comes back, at most Spec.Grace after Spec.Timeout. A process of root's
-// gives up rights for good by Confine (those that no hook needs) and Become (all that are root's).
+// A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three pipes)
+// and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and abandoned if
+// it cannot be killed: Run returns at most Spec.Grace after Spec.Timeout. A root process gives up rights permanently
+// with Confine (those that no hook needs) and Become (all that are root's).
 package child
 
 import (
@@ -22,36 +22,36 @@ import (
 	"bookend/internal/routine"
 )
 
-// grace is how long a killed child may take to die before it is abandoned, unless its Spec says more. A child that
-// dies later is not lost: Alive tells.
+// grace is how long a killed child may take to die before it is abandoned, unless its Spec says more. Alive reports
+// whether an abandoned child still exists.
 const grace = 200 * time.Millisecond
 
-// maxStderr is how much of a child's stderr is kept, unless its Spec says more: a message, or the head of a Go panic.
+// maxStderr is how much of a child's stderr is kept, unless its Spec says more: a message, or the start of a Go panic.
 const maxStderr = 4 << 10
 
-// Spec says what to run and what it may use.
+// Spec describes a child: what to run and what it may use.
 type Spec struct {
-	Path string   // absolute; whoever sets it has checked that it can be trusted
+	Path string   // absolute; the caller has checked that it can be trusted
 	Args []string // without argv[0]
 	Env  []string // "NAME=value"; nil is the empty environment
-	// Stdin is the request. With HoldStdin the pipe stays open: its end tells the child that no one waits any more.
+	// Stdin is the request. With HoldStdin the pipe stays open; closing it tells the child to exit.
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
-	// OnLine, where it is not nil, is given each whole line of stdout, from another goroutine, and nothing is kept:
-	// then MaxOutput bounds a line. The bytes are its own until it returns. Without more the child ends like a flood.
+	// OnLine, if set, gets each whole line of stdout in another goroutine, and no output is kept: MaxOutput then bounds a
+	// line. The line is valid until OnLine returns. If it returns false, the child ends as Flooded.
 	OnLine func(line []byte) (more bool)
-	// Stop, where it is not nil and closed, ends the child like its deadline, but it is Stopped.
+	// Stop, when closed, ends the child as the deadline would, but with the outcome Stopped.
 	Stop <-chan struct{}
-	// OneLine: its answer is one line; then it is waited for no longer than Grace, as a thread may sleep for ever.
+	// OneLine means that the answer is one line. After it Run waits only for Grace: a thread may sleep for ever.
 	OneLine   bool
-	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
-	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
+	MaxStderr int // bytes of stderr kept, at least 4 KiB; the rest is dropped
+	// Started, if set, is called once the child has been started; startTicks is as in Result.
 	Started func(pid int, startTicks uint64)
 	Timeout time.Duration // from the call of Run
-	// Grace is how long it may take to die after it was killed, at least 200 ms: a driver may keep it for a while.
+	// Grace is how long the child may take to die once killed, at least 200 ms: a driver may hold it for a while.
 	Grace time.Duration
-	Name  string // argv[0], Path when empty
+	Name  string // argv[0]; Path if empty
 }
 
 // Outcome is how a child ended.
@@ -67,30 +67,30 @@ const (
 	NotStarted Outcome = "not-started" // Err says why
 )
 
-// ErrNoExec says why a child was not started in time: whether it can be is unknown. It is killed once it is.
+// ErrNoExec means that exec did not answer in time. Whether the child starts is unknown; it is killed if it does.
 var ErrNoExec = errors.New("no answer from exec")
 
-// Result is what became of a child. What it wrote is untrusted.
+// Result is the outcome of a child. Its output is untrusted.
 type Result struct {
 	Outcome    Outcome
 	ExitCode   int            // for Exited
-	Signal     syscall.Signal // what ended it, 0 when nothing did or nobody knows
+	Signal     syscall.Signal // the signal that ended it, 0 if none or unknown
 	Stdout     []byte         // at most Spec.MaxOutput bytes
 	Stderr     []byte         // its first bytes, see Spec.MaxStderr
-	PID        int            // 0 when it was not started
-	StartTicks uint64         // its start time, field 22 of /proc/PID/stat; 0 when it could not be read
+	PID        int            // 0 if it was not started
+	StartTicks uint64         // its start time, field 22 of /proc/PID/stat; 0 if it could not be read
 	Took       time.Duration
 	Err        error // why it was not started, could not be waited for, or a panic in Run's goroutines
 }
 
-// Self is the running program started again as "NAME --child OP", with an empty environment. /proc/self/exe
-// names the running file itself: an upgrade or removal of the package meanwhile changes nothing, and no path
-// is looked up that somebody could have replaced.
+// Self returns the Spec of the running program started again as "NAME --child OP", with an empty environment.
+// /proc/self/exe is the running file itself: an upgrade or removal of the package changes nothing, and no path is
+// looked up that could have been replaced.
 func Self(op string) Spec {
 	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, Name: filepath.Base(os.Args[0])}
 }
 
-// Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and Spec.Grace.
+// Run starts a child, sends it the request, and waits for its end, at most Spec.Timeout plus Spec.Grace.
 func Run(s Spec) (res Result) {
 	boot := routine.SystemClock().Boot
 	began := boot()
@@ -147,8 +147,8 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	return res
 }
 
-// Detach starts the running program again with these arguments, to outlive it: in a session of its own, with nothing of
-// this process open. The input is on its stdin. It returns once the program runs.
+// Detach starts the running program again with these arguments, to outlive this process: in its own session and with
+// none of this process's descriptors. Its stdin has input. Detach returns once the program runs.
 func Detach(env []string, input []byte, args ...string) (err error) {
 	defer func() {
 		if err != nil {
@@ -158,7 +158,7 @@ func Detach(env []string, input []byte, args ...string) (err error) {
 	if err := SealDescriptors(); err != nil {
 		return err
 	}
-	// Threat: none, a device of the kernel's.
+	// Threat: none, a kernel device.
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func Detach(env []string, input []byte, args ...string) (err error) {
 	return err
 }
 
-// Replaced reports whether the running program's file was replaced or removed since it was started.
+// Replaced reports whether the running program's file has been replaced or removed since it was started.
 func Replaced() bool {
 	path, err := os.Readlink("/proc/self/exe")
 	return err == nil && strings.HasSuffix(path, " (deleted)")

@@ -13,8 +13,8 @@ import (
 	"bookend/internal/routine"
 )
 
-// pipes are the child's three descriptors. Our ends do not block, so that deadlines and Close work on them; the child's
-// ends do, as programs expect, once they are asked for by number. All are close-on-exec from birth.
+// pipes are the child's three descriptors. Our ends are non-blocking, so that deadlines and Close work; the child's
+// ends become blocking, as programs expect, when Fd is called. All are close-on-exec from the start.
 type pipes struct {
 	stdin, stdout, stderr *os.File // ours
 	theirs                [3]*os.File
@@ -42,11 +42,11 @@ func (p *pipes) closeOurs() { closeAll(p.stdin, p.stdout, p.stderr) }
 
 func closeAll(files ...*os.File) {
 	for _, f := range files {
-		_ = f.Close() // which a nil file bears
+		_ = f.Close() // a nil file does no harm
 	}
 }
 
-// hangUp makes feed and gather come to an end, whoever still holds the other ends.
+// hangUp ends feed and gather, even if another process still holds the other ends.
 func (p *pipes) hangUp() {
 	past := time.Unix(1, 0)
 	_ = p.stdin.Close()
@@ -54,8 +54,8 @@ func (p *pipes) hangUp() {
 	_ = p.stderr.SetReadDeadline(past)
 }
 
-// feed writes the request beside Run, since a child need not read it. A child that closes its end early is no error
-// here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer tells. The channel gets nil, or a panic.
+// feed writes the request in a goroutine, because a child may not read it. A child that closes its end early is not an
+// error here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer counts. done gets nil or a panic.
 func feed(w *os.File, request []byte, hold bool) <-chan error {
 	done := make(chan error, 1)
 	routine.Go(func(p *routine.Panic) { done <- p }, func() {
@@ -70,11 +70,11 @@ func feed(w *os.File, request []byte, hold bool) <-chan error {
 
 type output struct {
 	bytes []byte
-	over  bool // there was more
+	over  bool // there was more than the limit
 	err   error
 }
 
-// gather reads one pipe to its end. It reads on beyond what is kept, so that the child is never blocked.
+// gather reads one pipe to its end. It reads on beyond what is kept, so that the child never blocks.
 func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
@@ -86,13 +86,13 @@ func gather(r *os.File, k keeper) <-chan output {
 	return done
 }
 
-// keeper is a writer that keeps the first limit bytes, and closes flood, if any, when there are more.
+// keeper is a writer that keeps the first limit bytes, and closes flood, if set, when there are more.
 type keeper struct {
 	output
 	limit    int
 	flood    chan<- struct{}
 	answered chan<- struct{}               // closed at the end of the first line; nil for none
-	onLine   func(line []byte) (more bool) // takes what is kept, line by line
+	onLine   func(line []byte) (more bool) // gets the output line by line instead
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
@@ -126,7 +126,7 @@ func (k *keeper) overflow() {
 	k.over = true
 }
 
-// drain takes what lay in the pipe when the child ended, without waiting: no time was enough for 64 hooks at once.
+// drain reads what is in the pipe when the child has ended, without waiting: no wait was enough for 64 hooks at once.
 func (k *keeper) drain(r *os.File) {
 	_ = r.SetReadDeadline(time.Time{})
 	raw, err := r.SyscallConn()

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the child as Run sees it. One goroutine starts it and sleeps in waitid; only Run's own goroutine
-// kills and reaps it, so that a signal never goes to a process id that has been given to somebody else. A
-// process that Run has given up is reaped by the sleeping goroutine.
+// process is the child as Run sees it. One goroutine starts it and sleeps in waitid. Only Run's own goroutine kills and
+// reaps it, so that a signal never goes to a PID that was reused. The sleeping goroutine reaps a child that Run
+// abandoned.
 type process struct {
 	born   chan birth    // unbuffered
-	ended  chan error    // unbuffered: the child is a zombie and waits for its reaper
+	ended  chan error    // unbuffered: the child is a zombie and waits to be reaped
 	disown chan struct{} // closed when Run no longer listens
 }
 
@@ -27,7 +27,7 @@ type birth struct {
 	err   error
 }
 
-// launch starts the child. Even that happens beside Run: exec reads the program from a disk that may not answer.
+// launch starts the child in a goroutine: exec reads the program from a disk, which may not answer.
 func launch(s Spec, p *pipes) *process {
 	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
 	routine.Go(c.panicked, func() { c.live(s, p) })
@@ -46,7 +46,7 @@ func (c *process) live(s Spec, p *pipes) {
 	b := start(s, p)
 	select {
 	case c.born <- b:
-	case <-c.disown: // too late: nobody would watch it
+	case <-c.disown: // too late: Run has returned
 		kill(b.pid)
 	}
 	if b.err != nil {
@@ -60,7 +60,7 @@ func (c *process) live(s Spec, p *pipes) {
 	}
 }
 
-// start forks and executes. Other descriptors are sealed each time: a lock held by a stuck child would block jobs.
+// start forks and executes. It seals other descriptors each time: a lock held by a stuck child would block jobs.
 func start(s Spec, p *pipes) birth {
 	defer p.closeTheirs()
 	if err := SealDescriptors(); err != nil {
@@ -77,21 +77,21 @@ func start(s Spec, p *pipes) birth {
 	}
 	st, err := readStat("/proc", pid)
 	if err != nil {
-		return birth{pid: pid} // the start time stays unknown; the child is none the worse
+		return birth{pid: pid} // the start time stays unknown; the child can do its work
 	}
 	return birth{pid: pid, ticks: st.Ticks}
 }
 
 type ends struct {
 	flood    <-chan struct{}
-	answered <-chan struct{} // after a while
+	answered <-chan struct{} // ends the child a grace later
 	deadline <-chan time.Time
 	stop     <-chan struct{}
 }
 
-// end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it
-// ended by itself; and says which it was. After Abandoned it is not to be reaped here. One that has answered and does
-// not sleep so that no signal wakes it only waits for a processor: it is waited for until the deadline.
+// end waits for the first of: the child's exit, too much output, its deadline, Stop, or a grace after its answer. It
+// kills the child unless that exited by itself, and returns which it was. An Abandoned child must not be reaped here. A
+// child that has answered and is not in uninterruptible sleep only waits for a processor: it has until the deadline.
 func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 	var outcome Outcome
 	var done <-chan time.Time
@@ -137,8 +137,8 @@ func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 	}
 }
 
-// maxNap is how long a killed child that has answered may be found asleep in the kernel before it is abandoned. On a
-// machine with too few processors for 64 hooks at once, the end of one took more than 200 ms of that.
+// maxNap is how long a killed child that has answered may be in uninterruptible sleep before it is abandoned. On a
+// machine with too few processors for 64 hooks at once, one slept for more than 200 ms before it ended.
 var maxNap = 5 * grace
 
 func (res *Result) finish(outcome Outcome, err error) {
@@ -149,7 +149,7 @@ func (res *Result) finish(outcome Outcome, err error) {
 	if res.Outcome == Abandoned {
 		return
 	}
-	kill(res.PID) // what it left in its group; the zombie still keeps the number from being given away
+	kill(res.PID) // the rest of its group; the zombie keeps the PID from being reused
 	ws, err := reap(res.PID)
 	switch {
 	case err != nil:
@@ -164,14 +164,14 @@ func (res *Result) finish(outcome Outcome, err error) {
 	}
 }
 
-// kill ends the child's process group, stopped processes included. ESRCH is no error: none is left.
+// kill kills the child's process group, including stopped processes. ESRCH is no error: none is left.
 func kill(pid int) {
-	if pid > 1 { // -1 would be every process of the machine
+	if pid > 1 { // -1 would be every process on the machine
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 	}
 }
 
-// awaitZombie sleeps until the child has ended, and leaves it to be reaped.
+// awaitZombie waits until the child has ended, without reaping it.
 func awaitZombie(pid int) error {
 	return waited(pid, func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
 }
