@@ -1,5 +1,5 @@
-// Package routine has what every program of Bookend does in one place alone. It starts goroutines: a panic in one that
-// nobody recovers ends the whole hook with exit code 2, which drains the node. And it reads the time.
+// Package routine starts goroutines and reads the clocks for all of Bookend's programs. No other package does: an
+// unrecovered panic in a goroutine ends the whole hook with exit code 2, which drains the node.
 package routine
 
 import (
@@ -16,10 +16,10 @@ type Panic struct {
 	Stack []byte
 }
 
-// Error makes a Panic an error.
+// Error implements the error interface.
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// Go runs f in a goroutine. When f panics, report gets the panic; it must not panic itself.
+// Go runs f in a goroutine. If f panics, report gets the panic; report itself must not panic.
 func Go(report func(*Panic), f func()) {
 	go func() {
 		defer Recover(report)
@@ -27,16 +27,16 @@ func Go(report func(*Panic), f func()) {
 	}()
 }
 
-// Recover, deferred, hands a panic of the current goroutine to report and stops it there.
+// Recover, when deferred, stops a panic of the current goroutine and passes it to report.
 func Recover(report func(*Panic)) {
 	if v := recover(); v != nil {
-		stack := make([]byte, 64<<10) // not of runtime/debug, whose initialisation is late: nogpu.go
+		stack := make([]byte, 64<<10) // not from runtime/debug, which initialises late: see nogpu.go
 		report(&Panic{Value: fmt.Sprint(v), Stack: stack[:runtime.Stack(stack, false)]})
 	}
 }
 
-// Parallel calls f for 0 to n-1 at once and returns the results in order. A panic is returned as an error: half an
-// answer would look like a whole one.
+// Parallel calls f for 0 to n-1 concurrently and returns the results in order. A panic is returned as an error: an
+// incomplete answer would look like a complete one.
 func Parallel[T any](n int, f func(int) T) ([]T, error) {
 	results := make([]T, n)
 	ended := make(chan *Panic, n)
@@ -54,16 +54,16 @@ func Parallel[T any](n int, f func(int) T) ([]T, error) {
 	return results, nil
 }
 
-// Clock tells the time. Durations between events use Boot, which clock steps do not move; Wall is for display.
+// Clock tells the time. Durations between events use Boot, which clock steps do not affect; Wall is for display.
 type Clock struct {
 	Wall func() time.Time
 	Boot func() time.Duration // CLOCK_BOOTTIME: time since boot, suspend included
 }
 
-// SystemClock returns the machine's clocks, for mains, which pass them on.
+// SystemClock returns the machine's clocks, for mains, which pass them on, and for package child.
 func SystemClock() Clock { return Clock{Wall: time.Now, Boot: boot} }
 
-// Booted is when the machine was booted, by the wall clock of now.
+// Booted returns the time of the boot by the current wall clock.
 func (c Clock) Booted() time.Time { return c.Wall().Add(-c.Boot()) }
 
 func boot() time.Duration {
