@@ -14,32 +14,32 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Act is what is to be done about the node's drain.
+// Act is the action on the node's drain.
 type Act string
 
 const (
 	Leave  Act = "left alone"
 	Write  Act = "reason written"
-	Add    Act = "drained already" // by us, and for one cause more now
+	Add    Act = "drained already" // by us, and now for one more cause
 	Resume Act = "resumed"
 )
 
-// Input is all that a decision rests on.
+// Input is everything on which a decision depends.
 type Input struct {
 	Now    time.Time
 	Epoch  gpu.Epoch
 	Rules  config.DrainRules
 	Memory Memory
 	Exits  []Exit // on record in this boot, oldest first
-	// Partial is true if there may be more exits than that: the boot is unknown, or not every record could be read.
+	// Partial is true if there may be further exits: the boot is unknown, or not every record could be read.
 	Partial bool
-	// Lost is true if a job's record was damaged since the boot: an exit that it held is not on record any more.
+	// Lost is true if a job's record was damaged since the boot: if it held an exit, that is no longer on record.
 	Lost  bool
 	Node  Node
 	Cards map[gpu.ID]Seen // what this health check saw
 }
 
-// Decision is what is to be done, and remembered before that: what was not done the next health check tries again.
+// Decision is what to do. Its Memory is stored first: what could not be done, the next health check tries again.
 type Decision struct {
 	Act    Act
 	Why    string
@@ -47,7 +47,7 @@ type Decision struct {
 	Memory Memory
 }
 
-// seldom is how often Slurm is asked only whether our drain is over: scontrol makes slurmctld send all nodes.
+// seldom is the interval for asking only whether our drain is over: scontrol makes slurmctld send all nodes.
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
@@ -65,7 +65,7 @@ func (in Input) Pending() bool {
 	}
 }
 
-// Conf is the SLURM_CONF that leads to the controller that the drain is known to.
+// Conf returns the SLURM_CONF of the controller that has the drain.
 func (in Input) Conf() string {
 	if open := in.Memory.open(in.Exits); len(open) > 0 {
 		return open[len(open)-1].Conf
@@ -90,15 +90,15 @@ func Decide(in Input) Decision {
 	return in.others(open)
 }
 
-// stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's, or
-// of nobody that Slurm tells. Another user who wrote the same meant it, and so did one who wrote it again later.
+// stands reports whether the node's reason is the one that we wrote last: the same bytes, set at that time, by root or
+// by a user that Slurm does not show. The same text from another user, or set again later, is a decision of theirs.
 func (in Input) stands() bool {
 	w, n := in.Memory.Written, in.Node
 	return w != nil && n.Drained() && n.Reason == w.Reason && slices.Contains([]string{"", "root", "0"}, n.By) &&
 		follows(n.At, w.Wall)
 }
 
-// ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.
+// ours finds the exit that Slurm's fixed text is for: the last one, of that hook, that the text's time can follow.
 func (in Input) ours(open []Exit) (cause Exit, found bool) {
 	fixed := map[slurm.Context]string{slurm.Prolog: PrologError, slurm.Epilog: EpilogError}
 	for _, x := range open {
@@ -109,7 +109,7 @@ func (in Input) ours(open []Exit) (cause Exit, found bool) {
 	return cause, found
 }
 
-// others settles what is not ours: a node that is not drained, or by somebody else. Slurm gets a moment to drain it.
+// others handles a node that is not drained, or not by us. Slurm gets a moment to drain it.
 func (in Input) others(open []Exit) Decision {
 	m, drained := in.Memory, in.Node.Drained()
 	young := func(wall time.Time) bool { return !drained && in.Now.Sub(wall).Abs() <= late }
@@ -125,7 +125,7 @@ func (in Input) others(open []Exit) Decision {
 	return in.leave(m, in.Node.whose())
 }
 
-// standing looks after a drain with our reason: what else it stands for by now, and whether it may end.
+// standing handles a drain with our reason: it adds the causes found since, and decides whether the drain may end.
 func (in Input) standing(open []Exit) Decision {
 	w := in.Memory.Written.with(open)
 	m := in.settle(in.Memory, open)
@@ -147,7 +147,7 @@ func (in Input) standing(open []Exit) Decision {
 	return in.said(Resume, times+" after "+w.Reason, m)
 }
 
-// unclean says why what a drain stands for is not known to be over, empty where it is.
+// unclean returns why a drain's causes are not known to be over, or "" if they are.
 func (in Input) unclean(w Written) string {
 	never := w.unverifiable()
 	switch {
@@ -166,7 +166,7 @@ func (in Input) unclean(w Written) string {
 	return unclean(w.Causes, in.Cards)
 }
 
-// write settles no exit: whether the reason stands the next health check sees.
+// write settles no exit: the next health check sees whether the reason was set.
 func (in Input) write(open []Exit, x Exit, why string) Decision {
 	w := Written{Reason: x.Reason, Wall: in.Now.UTC().Round(0), At: x.At, Conf: x.Conf, Epoch: x.Epoch}.with(open)
 	m := in.Memory
@@ -184,7 +184,7 @@ func (in Input) said(act Act, why string, m Memory) Decision {
 	return Decision{Act: act, Why: why, Memory: m}
 }
 
-// AtHook says what a hook that is about to drain does: Slurm's own text is not there yet. Leave remembers nothing.
+// AtHook decides for a hook that is about to drain: Slurm's own text is not there yet. With Leave, nothing is stored.
 func AtHook(in Input, own Exit) Decision {
 	n := in.Node
 	flag := n.other()
@@ -198,27 +198,27 @@ func AtHook(in Input, own Exit) Decision {
 	case n.Drained():
 		return in.leave(in.Memory, n.whose())
 	case n.Reason != "" && !Ours(n.Reason) && n.Reason != PrologError && n.Reason != EpilogError:
-		// without a drain that is what was left of one that is over, or a person's remark
+		// a reason without a drain is left over from an earlier drain, or a person's remark
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has %q all the same", n.Reason))
 	}
 	return in.write([]Exit{own}, own, own.Reason)
 }
 
-// Seen is what one health check saw of a card. Of one that is neither clean nor dirty it cannot tell.
+// Seen is what one health check saw of a GPU. If it is neither Clean nor Dirty, its state is unknown.
 type Seen struct {
-	Clean bool   // at rest, and nobody and nothing on it but what always is
+	Clean bool   // settled, and nothing on it but what always is
 	Dirty bool   // something is on it, and no job has it
-	Why   string // it is not clean
-	Given bool   // Slurm gives it to jobs, or may: any other GPU has no say in a drain's end
-	// ByList says that Clean means no more than that no process is listed: the memory of the GPU cannot be judged.
+	Why   string // why it is not clean
+	Given bool   // Slurm gives it to jobs, or may; other GPUs do not affect when a drain ends
+	// ByList says that Clean only means that no process is listed: the GPU's memory cannot be judged.
 	ByList bool
 }
 
-// Verifiable reports whether a health check can tell that a finding is gone: that of memory on a card. What the driver
-// says of a card's condition ends with a repair or a reset, and whoever does that resumes the node.
+// Verifiable reports whether a health check can tell that a finding is gone: only one about memory on a GPU. A GPU's
+// condition, as the driver reports it, ends with a repair or a reset; the admin who does that resumes the node.
 func Verifiable(c code.Code) bool { return c.Traits().Memory != "" }
 
-// unverifiable says why no health check can ever find all of a drain's causes gone, empty where one can.
+// unverifiable returns why no health check can ever find all of a drain's causes gone, or "" if one can.
 func (w Written) unverifiable() string {
 	for _, c := range w.Causes {
 		if !Verifiable(c.Code) || c.GPU == "" {
@@ -231,7 +231,7 @@ func (w Written) unverifiable() string {
 	return ""
 }
 
-// unclean says why a drain's causes are not known to be gone, or what is on another GPU of jobs, which left no trace.
+// unclean returns why a drain's causes are not known to be gone, or which other GPU of jobs is dirty without a record.
 func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 	for _, c := range causes {
 		name := string(c.GPU)
@@ -257,13 +257,13 @@ func unclean(causes []Cause, cards map[gpu.ID]Seen) string {
 type Node struct {
 	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
 	Flags  []string
-	Silent bool      // slurmctld does not hear from it
-	Reason string    // byte for byte, without the "[user@time]" that is shown behind it; empty for none
+	Silent bool      // it does not respond to slurmctld
+	Reason string    // byte for byte, without the "[user@time]" that Slurm shows after it; empty for none
 	By     string    // the user who wrote the reason, as Slurm shows it
-	At     time.Time // when, to the second; zero where Slurm does not say
+	At     time.Time // when, to the second; zero if Slurm does not show it
 }
 
-// Slurm's own texts where a hook exits with something other than 0.
+// Slurm's own reasons for a hook that exits with something other than 0.
 const (
 	PrologError = "Prolog error"
 	EpilogError = "Epilog error"
@@ -271,17 +271,17 @@ const (
 
 const drained = "DRAIN"
 
-// quiet are the flags of a node that is in nobody's hands: with any other an admin, a power plan or a fault has a say.
+// quiet are the flags of a node that only Slurm controls; any other means an admin, a power plan or a fault.
 var quiet = []string{
 	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
 }
 
-// busy are flags with which nothing is resumed: a job's end may drain the node yet, or it is in maintenance.
+// busy are flags with which no node is resumed: a job's end may still drain it, or it is in maintenance.
 var busy = []string{"COMPLETING", "MAINT"}
 
 func (n Node) Drained() bool { return slices.Contains(n.Flags, drained) }
 
-// beyond is the first flag of the state that is none of these, empty for none.
+// beyond returns the first flag of the state that is not one of these, or "".
 func (n Node) beyond(flags ...string) string {
 	i := slices.IndexFunc(n.Flags, func(f string) bool { return !slices.Contains(flags, f) })
 	if i < 0 {
@@ -290,7 +290,7 @@ func (n Node) beyond(flags ...string) string {
 	return n.Flags[i]
 }
 
-// other is a flag because of which the node's reason is to be left alone, empty for none.
+// other returns a flag because of which the node's reason must be left alone, or "".
 func (n Node) other() string { return n.beyond(slices.Concat(quiet, busy)...) }
 
 func (n Node) whose() string {
@@ -303,15 +303,15 @@ func (n Node) whose() string {
 	return fmt.Sprintf("the node has %q, which Bookend has not set", n.Reason)
 }
 
-// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's
-// verdict that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or
-// two; with more time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
+// Limits for the controller's clock, in whole seconds, against this node's: how much earlier, and how much later, a
+// drain may be stamped than the hook's verdict that it follows. In between are the hook's outputs and slurmd's message,
+// a second or two; with more time, a drain by another script, on a node resumed meanwhile, could be taken for ours.
 const (
 	early = 2 * time.Second
 	late  = 20 * time.Second
 )
 
-// follows reports whether what Slurm stamped at may be the consequence of what happened here at wall.
+// follows reports whether what Slurm stamped with at can be the consequence of what happened here at wall.
 func follows(at, wall time.Time) bool {
 	after := at.Sub(wall)
 	return !at.IsZero() && !wall.IsZero() && after >= -early && after <= late

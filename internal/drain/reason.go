@@ -1,5 +1,5 @@
-// Package drain knows what Bookend has to do with a drained node: the text of its drain reasons, when a health check
-// may put that in the place of Slurm's own, and when it may resume the node.
+// Package drain handles the drain of a node: the text of Bookend's drain reasons, when a health check may replace
+// Slurm's own reason with it, and when it may resume the node.
 package drain
 
 import (
@@ -14,27 +14,27 @@ import (
 	"bookend/internal/slurm"
 )
 
-// MaxReason is the longest drain reason in bytes. Shown are the characters that "sinfo -R" has room for: code and GPU.
+// MaxReason is the longest drain reason in bytes. Shown is how many characters "sinfo -R" shows: code and GPU.
 const (
 	MaxReason = 120
 	Shown     = 20
 )
 
-// Grammar is the form of a reason as a regular expression: a published interface. Its groups are code, Slurm's number
-// of the card, MiB, PID, job, hook, and the job again. Every reason that a release of Bookend wrote has it, since nodes
-// show them until they are resumed: the first release named the GPU in full behind a long code, and figures of 0 or
-// below. It may only grow.
+// Grammar is the form of a reason as a regular expression: a published interface. Its groups are the code, Slurm's GPU
+// number, MiB, PID, job, hook, and the job again. It matches every reason that any release wrote, since nodes show them
+// until they are resumed: the first release wrote gpu= in full after a long code, and numbers of 0 or below. It may
+// only be extended.
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
 	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
 
 var words = map[slurm.Context]string{slurm.Prolog: "prolog", slurm.Epilog: "epilog"}
 
-// Text is the reason for a finding, the one composer. It has no name of a user's and no bracket, which Slurm adds.
+// Text composes the reason for a finding. It has no name from a user, and no bracket, which Slurm adds.
 func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 	text := string(f.Code)
 	if f.Index != nil && *f.Index >= 0 && *f.Index <= math.MaxUint16 {
 		card := fmt.Sprintf(" gpu=%d", *f.Index)
-		if len(text)+len(card) > Shown { // after a code so long the card would not be shown
+		if len(text)+len(card) > Shown { // after such a long code the GPU would not be shown
 			card = fmt.Sprintf(" g=%d", *f.Index)
 		}
 		text += card
@@ -42,7 +42,7 @@ func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 	if mib := f.Bytes.Bytes >> 20; f.Bytes.Known() && mib > 0 {
 		text += fmt.Sprintf(" %dMiB", mib)
 	}
-	// A process that is gone holds nothing: its number may be another's.
+	// A process that is gone holds nothing; its PID may be reused.
 	if h := f.Holder; h != nil && !h.Gone && h.PID > 0 {
 		text += fmt.Sprintf(" pid=%d", h.PID)
 	}
@@ -50,14 +50,14 @@ func Text(f finding.Finding, job slurm.JobID, phase slurm.Context) report.Safe {
 	return report.Clean(text, MaxReason)
 }
 
-// Reason is what a reason of ours says of where it comes from.
+// Reason is what one of our reasons says about its origin.
 type Reason struct {
 	Code  code.Code
 	Job   slurm.JobID
 	Phase slurm.Context // slurm.Prolog or slurm.Epilog
 }
 
-// Parse reads a reason that a release of Bookend wrote, byte for byte: whatever an admin changed is not ours any more.
+// Parse parses a reason that any release wrote, byte for byte: one that an admin changed is no longer ours.
 func Parse(text string) (r Reason, ours bool) {
 	found := regexp.MustCompile(Grammar).FindStringSubmatch(text)
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {
@@ -76,7 +76,7 @@ func Ours(text string) bool {
 	return ours
 }
 
-// Recorded reports whether a text can be one of ours: it begins with a code. The rest may be another release's words.
+// Recorded reports whether a text can be one of ours: it begins with a code. The rest may be another release's wording.
 func Recorded(text string) bool {
 	begins, _ := regexp.MatchString(`^BKD(-[A-Z]+)+( |$)`, text)
 	return begins && len(text) <= maxWhy

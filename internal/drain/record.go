@@ -14,15 +14,15 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Exit is a hook of ours that told Slurm to drain: it exited with something other than 0.
+// Exit is a hook of ours that asked Slurm to drain: it exited with something other than 0.
 type Exit struct {
 	Ref
 	Phase  slurm.Context
 	Epoch  gpu.Epoch
-	Wall   time.Time // when it had its verdict
-	Reason string    // what the node's reason should say; empty where nothing can be said
+	Wall   time.Time // time of its verdict
+	Reason string    // what the node's reason should be; empty if there is none
 	Causes []Cause
-	// Conf is the SLURM_CONF that the hook saw, empty for none: a health check is started without one.
+	// Conf is the SLURM_CONF of the hook, empty for none: a health check is started without one.
 	Conf string
 }
 
@@ -31,15 +31,15 @@ type Ref struct {
 	At  time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
 }
 
-// Cause is one finding that a hook drained for.
+// Cause is one finding for which a hook drained.
 type Cause struct {
 	Code  code.Code `json:"code"`
 	GPU   gpu.ID    `json:"gpu,omitempty"`
-	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
+	Index *int      `json:"index,omitempty"` // Slurm's number of that GPU, for display
 }
 
-// FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain. Its causes are all findings
-// that were judged to drain; of a hook that was stopped after its verdict what it was stopped by.
+// FromEnd returns the exit of a hook at an end of a run, or nil if it asked for no drain. Its causes are all findings
+// that were judged to drain; if there are none, as for a hook that was stopped, the decisive finding.
 func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
@@ -58,7 +58,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	if len(x.Causes) == 0 {
 		x.Causes = []Cause{{f.Code, f.GPU, f.Index}}
 	}
-	// Of a stopped hook only its exit code is on record, and says what it drained for: that it was stopped did not.
+	// For a stopped hook, only the exit code on record says what it drained for; it did not drain for being stopped.
 	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
 		f = finding.Finding{Code: c}
 	}
@@ -68,7 +68,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	return &x
 }
 
-// Exits are the exits that a node's records tell of in this boot, oldest first; none where that is not known.
+// Exits returns the exits in a node's records of this boot, oldest first; none if the boot is not known.
 func Exits(runs []ledger.Run, boot string) (list []Exit) {
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
 		if x := FromEnd(r, phase, e); x != nil && boot != "" && r.EpochOf(e).Boot == boot {
@@ -89,13 +89,13 @@ func Exits(runs []ledger.Run, boot string) (list []Exit) {
 	return list
 }
 
-// Memory is what a node remembers of drains between hooks and health checks.
+// Memory is what a node stores about drains between hooks and health checks.
 type Memory struct {
-	// Written is the reason that we wrote last, nil where none of ours stands.
+	// Written is the reason that we wrote last, nil if none of ours is in place.
 	Written *Written `json:"written,omitempty"`
-	// Settled are the exits on record that need no more looking after.
+	// Settled are the exits on record that need no further attention.
 	Settled []Ref `json:"settled,omitempty"`
-	// Last is what was decided last, for display.
+	// Last is the last decision, for display.
 	Last *Said `json:"last,omitempty"`
 }
 
@@ -103,9 +103,9 @@ type Memory struct {
 type Written struct {
 	Reason string    `json:"reason"`
 	Wall   time.Time `json:"wall"`
-	// At is CLOCK_BOOTTIME of the exit that it was written for; 0 in files of earlier versions.
+	// At is the CLOCK_BOOTTIME of the exit that it was written for; 0 in files of earlier versions.
 	At time.Duration `json:"at_ns,omitempty"`
-	// Conf is the SLURM_CONF that leads to the controller that has it.
+	// Conf is the SLURM_CONF of the controller that has it.
 	Conf   string    `json:"slurm_conf,omitempty"`
 	Epoch  gpu.Epoch `json:"epoch"`
 	Causes []Cause   `json:"causes"`
@@ -119,14 +119,14 @@ type Said struct {
 	Why  string    `json:"why"`
 }
 
-// maxWhy bounds what is remembered, in bytes: another's reason may be in it, which is as long as its writer likes.
+// maxWhy bounds a stored text in bytes: another writer's reason may be in it, which can be of any length.
 const maxWhy = 1 << 10
 
 func (m Memory) open(exits []Exit) []Exit {
 	return slices.DeleteFunc(slices.Clone(exits), func(x Exit) bool { return slices.Contains(m.Settled, x.Ref) })
 }
 
-// settle remembers exits as settled, and forgets those that are on record no more, if that is certain.
+// settle stores exits as settled, and forgets those that are no longer on record, if that is certain.
 func (in Input) settle(m Memory, settled []Exit) Memory {
 	kept := slices.DeleteFunc(slices.Clone(m.Settled), func(ref Ref) bool {
 		return !in.Partial && !slices.ContainsFunc(in.Exits, func(x Exit) bool { return x.Ref == ref })
@@ -138,12 +138,12 @@ func (in Input) settle(m Memory, settled []Exit) Memory {
 	return m
 }
 
-// atOnce is how much earlier an exit may be than the one that a reason was written for and belong to the same drain:
-// hooks that drain at the same moment took as long as their deadlines allow.
+// atOnce is how much older than the exit that a reason was written for another may be and belong to the same drain:
+// hooks that drain at the same moment may differ by as long as their deadlines allow.
 const atOnce = time.Minute
 
-// with adds the causes of further exits, which what was counted before did not know of. An exit from before the drain
-// is not among its causes: the drain that it asked for is over, as Slurm has another reason since.
+// with adds the causes of further exits, and resets Clean, which did not count them. An exit from before the drain is
+// not among its causes: the drain that it asked for is over, since Slurm has had another reason since.
 func (w Written) with(exits []Exit) Written {
 	w.Causes = slices.Clone(w.Causes)
 	for _, x := range exits {
@@ -152,7 +152,7 @@ func (w Written) with(exits []Exit) Written {
 		}
 		w.Clean = 0
 		if !w.Epoch.Same(x.Epoch) {
-			w.Epoch = gpu.Epoch{} // of no one epoch: never verified
+			w.Epoch = gpu.Epoch{} // of several epochs: never verified
 		}
 		for _, c := range x.Causes {
 			same := func(o Cause) bool { return o.Code == c.Code && o.GPU == c.GPU }
@@ -164,14 +164,14 @@ func (w Written) with(exits []Exit) Written {
 	return w
 }
 
-// Failed is what to remember where what was decided could not be done: the next health check tries again.
+// Failed returns what to store if a decision could not be carried out: the next health check tries again.
 func (m Memory) Failed(err error) Memory {
 	why := fmt.Sprintf("not done: %s: %v", m.Last.Why, err)
 	m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(why, maxWhy))}
 	return m
 }
 
-// Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.
+// Here returns the part of a memory that is valid in this boot: after a reboot, a drain of ours is the admin's.
 func (m Memory) Here(boot string) Memory {
 	if w := m.Written; w != nil && boot != "" && w.Epoch.Boot != "" && w.Epoch.Boot != boot {
 		m.Written = nil
@@ -179,7 +179,7 @@ func (m Memory) Here(boot string) Memory {
 	return m
 }
 
-// Words say in one line what is remembered, for an admin; empty where there is nothing to say.
+// Words describes for an admin, in one line, what is stored; empty if there is nothing to say.
 func (m Memory) Words() report.Safe {
 	const most = 400
 	if m.Last == nil {
