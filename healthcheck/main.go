@@ -1,4 +1,4 @@
-// Command bookend-healthcheck looks at all of a node's GPUs, as HealthCheckProgram, or run by NHC or a timer.
+// Command bookend-healthcheck checks all of a node's GPUs. It runs as HealthCheckProgram, or from NHC or a timer.
 package main
 
 import (
